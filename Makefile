@@ -20,7 +20,10 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PIP_FAILED = { echo "make: the packages could not be downloaded or installed; why is in $(PIP_LOG)" >&2; exit 1; }
 EXPORT = uv export --quiet --frozen --format requirements-txt --no-header --no-annotate --no-emit-project
 
-.PHONY: help up down test lint bench protos requirements check-requirements venv
+# Most tests wait for most of their time: there are twice as many processes as cores.
+PYTEST = $(BIN)/python -m pytest -p tests.durations --numprocesses=4 --dist=loadgroup --no-loadscope-reorder $(TESTS)
+
+.PHONY: help up down test test-all nightly lint bench protos requirements check-requirements venv
 
 help: ## list the targets
 	@sed -nE "s/^([a-z-]+):.*## (.*)/  \1|\2/p" Makefile | awk -F"|" '{ printf "%-16s%s\n", $$1, $$2 }'
@@ -32,7 +35,16 @@ down: $(RUNNABLE) ## delete the pods, and end all that up has started
 	@$(BIN)/syncpod down
 
 test: $(INSTALLED) ## the tests; TESTS=tests/cri for some of them
-	@$(BIN)/python -m pytest --numprocesses=3 --dist=loadgroup --no-loadscope-reorder $(TESTS)
+	@$(PYTEST)
+
+test-all: $(INSTALLED) ## every test on every runtime that it can run on
+	@SYNCPOD_RUNTIMES=all $(PYTEST)
+
+nightly: $(INSTALLED) ## test-all, with 20,000 simulated pods and more drawn examples
+	@SYNCPOD_RUNTIMES=all SYNCPOD_NIGHTLY=1 $(PYTEST)
+
+# Tests start Python several hundred times: bytecode is kept for them, also where it has been turned off.
+test test-all nightly: export PYTHONDONTWRITEBYTECODE =
 
 lint: $(INSTALLED) check-requirements ## style, types, who imports whom, generated files
 	@$(BIN)/ruff check

@@ -8,19 +8,21 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests import groups
+from tests.nightly import NIGHTLY
 from tests.runtimes import differences, selection
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.crio import Crio
 from tests.runtimes.embedded import Embedded
-from tests.runtimes.require import Missing, cache_directory, do_without
+from tests.runtimes.require import Missing, cache_directory, do_without, promised
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
 
-_NOTHING_MAY_SKIP = bool(os.environ.get("SYNCPOD_REQUIRE"))
-# Where nothing may skip nothing is left to chance either: the same examples with each run. New ones are looked for
-# wherever somebody runs the tests by hand. How long an example takes says more of the machine than of what is tested.
+# CI tries the same examples each time. A run by hand looks for new ones, and a nightly run for ten times as many. There
+# is no deadline: how long an example takes says more of the machine than of what is tested.
 settings.register_profile("by-hand", deadline=None)
-settings.load_profile("ci" if _NOTHING_MAY_SKIP else "by-hand")
+settings.register_profile("nightly", deadline=None, max_examples=1_000)
+settings.load_profile("nightly" if NIGHTLY else "ci" if promised() else "by-hand")
 
 
 @pytest.fixture(scope="session")
@@ -122,23 +124,7 @@ def _launched(version: str, *, part: str) -> Containerd:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for who shares a process
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out on a runtime what is not for it or listed as different there, and say which tests share a process.
-
-    Those of one runtime do, so that each runtime is started once; of the others those of one file. The longest come
-    first: the runtimes', which mostly wait, then the simulator's, which compute.
-    """
+    """Leave out on a runtime what is not for it or listed as different there, and say which tests share a process."""
     selection.apply(config, items)
     differences.apply(items)
-    groups = {item: selection.runtime_of(item) for item in items}
-    for item in items:
-        if _NOTHING_MAY_SKIP:
-            # Real daemons and processes on a busy machine now and then do what no test can foresee. One more try, and
-            # the report says which tests needed it: what needs it often is a defect, here or there.
-            item.add_marker(pytest.mark.flaky(reruns=1))
-        item.add_marker(pytest.mark.xdist_group(groups[item] or item.nodeid.partition("::")[0].replace("/", ".")))
-    last = len(selection.RUNTIMES)
-    items.sort(key=lambda item: selection.RUNTIMES.index(groups[item]) if groups[item] else last + _is_short(item))
-
-
-def _is_short(item: pytest.Item) -> bool:
-    return not item.nodeid.startswith("tests/simulator/")
+    groups.apply(items)

@@ -268,7 +268,7 @@ class PodOnBench:
         return [found for root in roots for found in root.glob(f"{parent}/**/pod{self.uid}") if found.is_dir()]
 
 
-async def until(holds: Callable[[], Awaitable[bool]], *, patience: float = 30.0) -> None:
+async def until(holds: Callable[[], Awaitable[bool]], *, patience: float = 60.0) -> None:
     """Wait until something holds; raises TimeoutError after `patience` seconds."""
     async with asyncio.timeout(patience):
         while True:

@@ -24,6 +24,8 @@ from tests.activities.test_start_container import configs, created_by_another
 from tests.agent.waiting import until as until_true
 from tests.runtimes.containerd import Containerd
 
+pytestmark = pytest.mark.every_runtime("what a runtime loses sight of after its death depends on its version")
+
 TaskState = Literal["CREATED", "RUNNING", "STOPPED"]
 
 

@@ -19,6 +19,8 @@ from tests.activities.bench import Bench, PodOnBench, bench_of, container, fault
 from tests.activities.registry import ABSENT_TAG, Registry, registry
 from tests.runtimes.containerd import Containerd
 
+pytestmark = pytest.mark.every_runtime("errors of a pull are worded by the runtime")
+
 
 @pytest.fixture
 def shelf(runtime: Containerd) -> Iterator[Registry]:

@@ -33,6 +33,8 @@ from tests.node.owned_pods import OwnedPod, owned_pod
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.temporal import DevServer
 
+pytestmark = pytest.mark.every_runtime("events and exits are told by the runtime")
+
 
 @dataclass
 class Scene:

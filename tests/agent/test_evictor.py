@@ -408,7 +408,7 @@ async def test_what_pods_use_is_measured_on_every_runtime(runtime: Runtime, tmp_
             assert MI <= disk.usage.volumes.bytes < 2 * MI
             return container.layer is not None and container.layer.bytes >= 3 * MI
 
-        await until_asked(measured, patience=40, pause=0.5)  # containerd itself measures layers each ten seconds
+        await until_asked(measured, patience=120, pause=0.5)  # containerd itself measures layers each ten seconds
         (processes,) = await usages.measure(active, "pid.available")
         assert processes.usage is None or processes.usage.processes >= 1
         write_pod_record(node, PodRecord(pod=record, finished=True))

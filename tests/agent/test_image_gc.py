@@ -239,6 +239,7 @@ async def test_a_policy_that_removes_nothing_ends_at_once(scene: Scene) -> None:
 ANY_USE_IS_TOO_MUCH = ImageGcPolicy(high_threshold_percent=0, low_threshold_percent=0, min_age=timedelta(0))
 
 
+@pytest.mark.every_runtime("images are listed and removed by the runtime")
 async def test_on_a_containerd_what_is_unused_and_ours_goes_and_all_else_stays(
     containerd: Containerd, tmp_path: Path
 ) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 from syncpod.agent.storage.log_rotation import LogRotation, compress_rotated, remove_excess
 from syncpod.cli.streams.log_files import read_blocks
 from syncpod.cli.streams.log_lines import LogText
@@ -50,6 +52,7 @@ async def rotate_all(rotation: LogRotation) -> None:
         await rotation._compressing
 
 
+@pytest.mark.every_runtime("ReopenContainerLog is the runtime's")
 async def test_no_line_is_lost_while_a_container_writes_as_fast_as_it_can(runtime: Runtime, tmp_path: Path) -> None:
     """Row 113: twenty megabytes at full speed over several rotations are all in the files, and seen by a follower."""
     clock = seconds()
@@ -221,6 +224,7 @@ def _grown(log_dir: Path) -> tuple[Path, ObservedPod]:
     return path, ObservedPod(uid="uid", name="web", containers=(container,))
 
 
+@pytest.mark.every_runtime("ReopenContainerLog is the runtime's")
 async def test_a_log_that_a_dead_worker_has_renamed_is_begun_anew(runtime: Runtime, tmp_path: Path) -> None:
     """Row 113: a worker may die between renaming and reopening; then the container writes to a file that nobody
     rotates."""

@@ -246,7 +246,7 @@ async def following(directory: Directory, told: Told, *, reread: float = 60.0) -
 
 
 async def seen(condition: Callable[[], bool]) -> None:
-    await until(condition, patience=20)
+    await until(condition, patience=60)
 
 
 async def test_what_comes_changes_and_goes_is_told_when_it_does_and_nothing_else_is(directory: Directory) -> None:

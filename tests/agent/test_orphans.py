@@ -357,7 +357,7 @@ async def test_the_end_of_a_stray_lets_a_step_of_the_pod_that_it_is_in_go_first(
     await until(lambda: bool(stops) or ending.done())
     step = Actor(scene.bench.node.fences, 99, ref=pod.ref)
     step.may_end.set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await step.act()
     assert await ending == (False, "")
     assert inside in {each.id for each in await listed() if each.state == "running"}

@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 
-async def until(condition: Callable[[], bool], *, patience: float = 20.0) -> None:
+async def until(condition: Callable[[], bool], *, patience: float = 60.0) -> None:
     """Wait until the condition holds; raises TimeoutError."""
     async with asyncio.timeout(patience):
         while not condition():  # noqa: ASYNC110  # what is waited for knows no event of ours
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0.01)
 
 
-async def until_asked(question: Callable[[], Awaitable[bool]], *, patience: float = 20.0, pause: float = 0.05) -> None:
+async def until_asked(question: Callable[[], Awaitable[bool]], *, patience: float = 60.0, pause: float = 0.05) -> None:
     """Wait until the answer is yes; raises TimeoutError."""
     async with asyncio.timeout(patience):
         while not await question():  # noqa: ASYNC110  # the other end tells nobody

@@ -371,7 +371,7 @@ async def test_a_new_pod_waits_for_no_node_that_does_not_answer(
     monkeypatch.setattr(nodes, "QUERY_DEADLINE", timedelta(seconds=0.3))
     name, away = fresh_name(), f"gone-{fresh_name()}"
     pod = parse_pod(manifest(name) | {"metadata": {"name": name, "namespace": "default"}})
-    async with silent_node(client, away, cordoned=False), asyncio.timeout(20):
+    async with silent_node(client, away, cordoned=False), asyncio.timeout(60):
         made = await apply_pod(client, pod, node=away, has_attributes=False)
     assert (made.change, made.node_is_away) == (Change.CREATED, True)
     await client.get_workflow_handle(f"pod/default/{name}").terminate()
@@ -398,7 +398,7 @@ async def test_watching_prints_a_line_for_each_change(
     command = (sys.executable, "-m", "syncpod.cli.main", "get", "pod", name, "-w")
     watching = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     assert watching.stdout is not None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         assert (await watching.stdout.readline()).startswith(b"NAME")
         assert (await watching.stdout.readline()).split()[1:4] == [b"1/1", b"Running", b"0"]
         handle = client.get_workflow_handle(f"pod/default/{name}")

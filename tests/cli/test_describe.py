@@ -147,7 +147,7 @@ async def test_a_step_that_takes_long_is_described_with_what_it_says_of_itself(
     node.gate["create_sandbox"] = asyncio.Event()
     await syncpod("apply", "-f", "-", *on, stdin=as_json(manifest(name)))
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while "\n    waits at the gate of create_sandbox\n" not in (await syncpod("describe", "pod", name)).out:
                 pass
     finally:

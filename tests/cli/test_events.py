@@ -130,7 +130,7 @@ async def test_events_outlive_the_run_in_which_they_came(syncpod: Command, clien
     node.fault("start_container", Fault.RUN_CONTAINER_ERROR, "no such program")
     handle = await start_pod(client, node, manifest(name), maxEvents=1)
     newest = client.get_workflow_handle(handle.id)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (created := (await syncpod("events", name, "-o", "name")).out):  # noqa: ASYNC110  # all there is to ask
             await asyncio.sleep(0.1)
         run = (await newest.describe()).run_id

@@ -12,6 +12,8 @@ import pytest
 from tests.cli.conftest import program
 from tests.cli.machine import EMBEDDED, RUNTIMES, machine
 
+pytestmark = pytest.mark.every_runtime("it is the first thing that a user brings up")
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pod.yaml"
 
 
@@ -28,7 +30,7 @@ def test_the_example_is_ready_and_its_page_is_served(environ: dict[str, str]) ->
     assert upped.code == 0 and "web    2/2     Running" in upped.out, upped.err
     pod = json.loads(program("get", "pod", "web", "-o", "json", environ=environ).out)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(f"http://{pod['status']['podIP']}:8080/", timeout=20) as page:
+    with opener.open(f"http://{pod['status']['podIP']}:8080/", timeout=60) as page:
         assert page.read().startswith(b"hello from pod web at ")
     assert program("logs", "web", "-c", "greeting", environ=environ).out == "hello from pod web\n"
     assert program("exec", "web", "--", "cat", "/tmp/syncpod-www/greeting", environ=environ).out.startswith("hello")

@@ -124,7 +124,7 @@ def test_two_that_start_at_the_same_moment_each_have_their_own(tmp_path: Path) -
         assert all(listens(int(pid), address) for pid, address in said)
     finally:
         for user in users:
-            user.communicate("end\n", timeout=30)
+            user.communicate("end\n", timeout=60)
 
 
 def test_a_server_comes_back_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

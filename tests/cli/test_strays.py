@@ -125,7 +125,7 @@ async def test_nobody_waits_for_a_node_that_no_worker_serves(
     client: Client, place: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(adoption, "ADOPTED_SECONDS", math.inf)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         with pytest.raises(Failure, match="its node does not answer"):
             await adoption.until_adopted(client, place, stray("a", "none"))
 

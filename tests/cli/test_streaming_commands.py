@@ -26,6 +26,8 @@ from tests.cli.conftest import Result, program
 from tests.cli.machine import RUNTIMES, Run, machine
 from tests.cli.test_interrupts import PATIENCE_SECONDS, SHELL, interrupted
 
+pytestmark = pytest.mark.every_runtime("exec, attach and port-forward are served by the runtime")
+
 LARGE = 40_000_000
 
 ECHO = "busybox nc -ll -p {port} -e cat"
@@ -142,7 +144,7 @@ class Terminal:
 
     def until(self, *signs: bytes) -> None:
         """Wait for one of these in what is shown from now on; what was shown till then is done with."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not any(sign in self.seen for sign in signs):
             assert select.select([self._terminal], [], [], max(0, deadline - time.monotonic()))[0], self.seen
             self.seen += os.read(self._terminal, 4096)
@@ -209,7 +211,7 @@ def test_a_terminal_is_given_back_when_we_are_told_to_end(environ: dict[str, str
     shell = Terminal(environ, "exec", "-it", "talk", "-c", "app", "--", "sh", "-c", "echo rea''dy; sleep 600")
     shell.until(b"ready")
     os.kill(shell.pid, signal.SIGTERM)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not shell.echoes:
         assert time.monotonic() < deadline
         time.sleep(0.05)

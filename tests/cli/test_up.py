@@ -19,6 +19,8 @@ from syncpod.settings.worker_record import read_worker_record
 from tests.cli.conftest import Result, program
 from tests.cli.machine import EMBEDDED, PODS, Run, bring_up, machine, memory_of, remains
 
+pytestmark = pytest.mark.every_runtime("`up` starts the embedded runtime itself, and takes another as it finds it")
+
 
 @pytest.fixture(scope="module", params=[EMBEDDED, "containerd16"])
 def environ(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
@@ -140,7 +142,7 @@ def test_ctrl_c_leaves_everything_running_and_says_how_to_stop(syncpod: Run, env
         assert line, said
         said += line
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=30) == 130
+    assert process.wait(timeout=60) == 130
     left = process.stderr.read()
     assert "delete pod absent` ends a pod" in left and "describe pod absent` says what a pod waits for" in left
     why = 'container app: Container image "registry.invalid/none:1" is not present with pull policy of Never'

@@ -157,7 +157,7 @@ async def test_a_back_off_is_ended_by_name_or_with_all_others(
 
 
 async def _until_held(handle: WorkflowHandle[Any, Any], node: ScriptedNode, *, tries: int) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         tried = "start_container app"
         while node.steps().count(tried) < tries or not (await handle.query("plan"))["holds"]:  # noqa: ASYNC110  # a query is all there is
             await asyncio.sleep(0.05)

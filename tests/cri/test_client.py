@@ -25,6 +25,8 @@ from tests.node.owned_pods import OWNER, OwnedPod, owned_pod
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import BUSYBOX, NOBODY, USER_1000
 
+pytestmark = pytest.mark.every_runtime("the client translates what each runtime answers")
+
 
 @pytest_asyncio.fixture
 async def client(cri_endpoint: str) -> AsyncIterator[CriClient]:

@@ -42,7 +42,7 @@ class Stopped:
         """How many calls have come."""
         return self._arrived
 
-    async def reached(self, calls: int = 1, *, patience: float = 30.0) -> None:
+    async def reached(self, calls: int = 1, *, patience: float = 60.0) -> None:
         """Wait until so many calls have come; raises TimeoutError."""
         async with asyncio.timeout(patience), self._arrival:
             await self._arrival.wait_for(lambda: self._arrived >= calls)

@@ -42,7 +42,7 @@ from tests.worker.node_process import NodeProcess
 
 log = logging.getLogger("faults")
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds for which anything is waited for. Generous: what is asserted is what comes, not when."""
 _RPC = timedelta(seconds=5)
 
@@ -137,14 +137,14 @@ class Pod:
         """Wait until the pod has an event of that reason with these words in it."""
 
         async def told() -> bool:
-            events: list[dict[str, Any]] = await self.handle.query("events", rpc_timeout=_RPC)
+            events: list[dict[str, Any]] = await self._told("events") or []
             return any(event["reason"] == reason and words in event["message"] for event in events)
 
         await until(told)
 
     async def history(self, kind: str = "step") -> list[dict[str, Any]]:
         """The lines of one kind of the pod's history."""
-        lines: list[dict[str, Any]] = await self.handle.query("history", rpc_timeout=_RPC)
+        lines: list[dict[str, Any]] = await self.handle.query("history", rpc_timeout=timedelta(seconds=PATIENCE))
         return [line for line in lines if line["kind"] == kind]
 
     async def delete(self, grace: int | None = None) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from temporalio.client import WorkflowExecutionStatus
 from tests.e2e.engine import EngineNode, LivePod, Pods, conditions_of, shell, status_of
 from tests.e2e.meanwhile import Told, meanwhile
 
+pytestmark = pytest.mark.every_runtime("the runtime keeps the grace period and removes what is dead")
+
 SAYS = "echo {name} begins >> /out/said; trap '{on_term}' TERM; while :; do echo {name} >> /out/said; sleep 0.1; done"
 GRACE = 5
 FOR_EVER = 2**63 - 1

@@ -37,6 +37,7 @@ POINTS: dict[str, Any] = {
 }
 
 
+@pytest.mark.every_runtime("what a runtime remembers after its death is its own")
 @pytest.mark.parametrize("point", POINTS.values(), ids=POINTS.keys())
 async def test_the_runtime_dies_in_a_start(node: FaultyNode, point: Any) -> None:
     with held(node, point) as stop:
@@ -85,6 +86,7 @@ async def test_runtime_and_worker_die_together_in_a_start(node: FaultyNode) -> N
 # --- the runtime dies later -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_runtime("what a runtime remembers after its death is its own")
 async def test_a_restart_of_the_runtime_restarts_nothing(node: FaultyNode) -> None:
     pod = await node.apply(hostNetwork=False)
     await pod.running()
@@ -98,6 +100,7 @@ async def test_a_restart_of_the_runtime_restarts_nothing(node: FaultyNode) -> No
     await other.delete()
 
 
+@pytest.mark.every_runtime("what a runtime remembers after its death is its own")
 @pytest.mark.parametrize("worker_dies", [False, True], ids=["the worker lives", "the worker dies too"])
 async def test_an_exit_while_the_runtime_is_down_is_seen_once(
     node: FaultyNode, tmp_path: Path, worker_dies: bool
@@ -127,6 +130,7 @@ async def test_an_exit_while_the_runtime_is_down_is_seen_once(
     await until_true(lambda: not noted.exists())  # it goes with its container
 
 
+@pytest.mark.every_runtime("what a runtime remembers after its death is its own")
 @pytest.mark.parametrize(
     "point",
     ["runc-kill", ("StopContainer", "before"), "cni-del", ("StopPodSandbox", "after"), ("RemovePodSandbox", "before")],

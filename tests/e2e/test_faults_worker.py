@@ -92,6 +92,7 @@ async def test_killed_again_and_again(node: FaultyNode) -> None:
     await pod.delete()
 
 
+@pytest.mark.every_runtime("what a dead worker's calls leave behind depends on the runtime")
 @pytest.mark.parametrize("policy", ["Never", "OnFailure"])
 async def test_killed_before_it_knew_of_a_start_whose_container_has_ended_and_been_removed(
     node: FaultyNode, policy: str, tmp_path: Path
@@ -124,6 +125,7 @@ async def test_killed_before_it_knew_of_a_start_whose_container_has_ended_and_be
 # --- after the start --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_runtime("what a dead worker's calls leave behind depends on the runtime")
 async def test_killed_during_a_back_off(node: FaultyNode) -> None:
     pod = await node.apply(shell("a"), shell("crashes", "exit 3"))
     await pod.until(lambda seen: waits(seen, "crashes", restarts=1))
@@ -144,6 +146,7 @@ def waits(pod: dict[str, Any], name: str, *, restarts: int) -> bool:
     return bool(waiting == "CrashLoopBackOff" and status["restartCount"] == restarts)
 
 
+@pytest.mark.every_runtime("what a dead worker's calls leave behind depends on the runtime")
 async def test_killed_in_a_grace_period(node: FaultyNode) -> None:
     # Deaf to SIGTERM, so only the SIGKILL at the end of the grace ends it, and a stop that is cut off never sends that.
     pod = await node.apply(shell("a"), shell("deaf", DEAF))
@@ -208,6 +211,7 @@ async def test_a_pod_applied_while_no_worker_serves_is_started_by_the_next(node:
     await pod.delete()
 
 
+@pytest.mark.every_runtime("what a dead worker's calls leave behind depends on the runtime")
 async def test_what_exits_while_no_worker_serves_is_restarted_once_after(node: FaultyNode, tmp_path: Path) -> None:
     exits = f"trap 'exit 0' TERM; while [ ! -e {tmp_path}/now ]; do sleep 0.05; done; exit 7"
     shared = [{"name": "shared", "hostPath": {"path": str(tmp_path), "type": "Directory"}}]
@@ -227,6 +231,7 @@ async def test_what_exits_while_no_worker_serves_is_restarted_once_after(node: F
     await pod.delete()
 
 
+@pytest.mark.every_runtime("what a dead worker's calls leave behind depends on the runtime")
 async def test_killed_while_twenty_pods_start(node: FaultyNode) -> None:
     pods = await asyncio.gather(*(node.apply(shell("main"), name=f"crowd-{number:02}") for number in range(20)))
     await until(lambda: some_are_there(node, 8))

@@ -11,6 +11,8 @@ import pytest
 from tests.e2e.engine import RUNS, LivePod, Pods, shell, status_of
 from tests.runtimes.runtime import Runtime
 
+pytestmark = pytest.mark.every_runtime("cgroups of containers are made by the runtime")
+
 MIB = 1 << 20
 MOST = f"{os.cpu_count() or 1}000m"
 """All the CPU that the machine has."""

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytest_asyncio
 from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError
@@ -264,6 +265,7 @@ async def test_a_lost_database_kills_nobody_and_what_runs_is_adopted_or_pruned(o
     await static.gone()
 
 
+@pytest.mark.every_runtime("names that are taken are refused by the runtime")
 async def test_a_pod_applied_anew_after_the_database_was_lost_waits_for_the_one_that_runs(orphaned: OrphanNode) -> None:
     """Whoever applies where adopting was meant gets no twin, and is told both ways out; each of them can be gone."""
     node, pods = orphaned, Pods(orphaned)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.e2e.engine import LivePod, Pods, conditions_of, shell, status_of
+
+pytestmark = pytest.mark.every_runtime("the runtime runs the commands of probes and reports exits")
 
 SERVES = "mkdir -p /tmp/www && echo well >/tmp/www/healthz && busybox httpd -p 8765 -h /tmp/www && "
 EVERY_SECOND = {"periodSeconds": 1, "failureThreshold": 1}

@@ -20,6 +20,8 @@ from tests.e2e.test_limits import (
     require_cgroups,
 )
 
+pytestmark = pytest.mark.every_runtime("UpdateContainerResources is the runtime's")
+
 SMALL = {"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "200m", "memory": "64Mi"}}
 LARGE = {"requests": {"cpu": "200m", "memory": "32Mi"}, "limits": {"cpu": "400m", "memory": "128Mi"}}
 LESS = {"requests": {"cpu": "50m", "memory": "16Mi"}, "limits": {"cpu": "100m", "memory": "48Mi"}}

@@ -203,6 +203,7 @@ async def test_a_container_has_a_policy_and_rules_of_its_own(
         assert status["state"]["terminated"]["exitCode"] == 0
 
 
+@pytest.mark.every_runtime("it takes every kind of call in one life")
 async def test_a_rule_restarts_all_containers_in_place(pods: Pods) -> None:
     """Row 75: in place, with reasons and counts; and what the kubelet lacks: one back-off for the whole pod."""
     again = "until [ -e /scratch/again ]; do sleep 0.05; done; rm /scratch/again; exit 88"

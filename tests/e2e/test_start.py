@@ -6,10 +6,14 @@ import json
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 from syncpod.pod import container_hash
 from tests.e2e.clients import temporal
 from tests.e2e.engine import LivePod, Pods, conditions_of, shell, status_of
 from tests.runtimes.images import BUSYBOX
+
+pytestmark = pytest.mark.every_runtime("in which order a pod's containers come up is told by what the runtime lists")
 
 GATE = "until [ -e /gates/{name} ]; do sleep 0.05; done"
 """A script that goes on when the test makes a file."""

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from bench.stop_cases import CASES, DOCUMENT, INTRODUCTION, run
 from tests.e2e.faults_support import FaultyNode
+
+pytestmark = pytest.mark.every_runtime("exit codes and the order of ends are the runtime's")
 
 
 async def test_pods_end_as_the_table_says(node: FaultyNode, tmp_path: Path) -> None:

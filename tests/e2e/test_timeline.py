@@ -85,7 +85,7 @@ async def show(page: Page, address: str) -> None:
     for _ in range(6):
         with contextlib.suppress(AssertionError, PlaywrightError):
             await page.goto(address, timeout=60_000)
-            await expect(page.get_by_text("Descending")).to_be_visible(timeout=20_000)
+            await expect(page.get_by_text("Descending")).to_be_visible(timeout=60_000)
             return
     raise AssertionError(await page.content())
 

@@ -17,6 +17,8 @@ from syncpod.translation.features import mounts_images
 from tests.e2e.engine import PATIENCE, EngineNode, LivePod, Pods, shell, status_of
 from tests.runtimes.images import BUSYBOX_2
 
+pytestmark = pytest.mark.every_runtime("mounts are made by the runtime")
+
 OF_EACH_KIND = 8
 GROUP = 2000
 SECURITY = {"runAsUser": 1000, "runAsGroup": 3000, "fsGroup": GROUP}

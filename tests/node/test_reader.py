@@ -466,4 +466,4 @@ async def test_cancelled_relist_leaves_no_call_behind(reader: PodReader, watched
         relist.cancel()
         with pytest.raises(asyncio.CancelledError):
             await relist
-        await asyncio.wait_for(cancelled.wait(), 5)
+        await asyncio.wait_for(cancelled.wait(), 60)

@@ -115,7 +115,7 @@ async def test_files_are_written_though_every_thread_that_is_shared_hangs(direct
     exits = SeenExits(directory)
     exits.note("c1", 7, AT)
     try:
-        await asyncio.wait_for(exits.settled(), 10)
+        await asyncio.wait_for(exits.settled(), 60)
         assert files(directory) == ["c1"]
     finally:
         hangs.set()

@@ -38,7 +38,7 @@ async def kept(client: Client, node: str, queue: str) -> WorkflowHandle[Any, Any
     handle = await client.start_workflow(NODE_WORKFLOW, {"node": node}, id=node_workflow_id(node), task_queue=queue)
 
     async def settled(*names: str) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 view = NodeView.model_validate(await handle.query("node"))
                 if sorted(names) == sorted(each.name for each in view.desired if each.state == "applied"):
@@ -76,7 +76,7 @@ async def renewed(client: Client, node: str, queue: str) -> WorkflowHandle[Any, 
     handle: WorkflowHandle[Any, Any] = client.get_workflow_handle(begun.id, run_id=begun.first_execution_run_id)
 
     async def told(text: str) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 view = NodeView.model_validate(await handle.query("node"))
                 if any(each.reason == "FailedPodSync" and text in each.message for each in view.events):
@@ -89,7 +89,7 @@ async def renewed(client: Client, node: str, queue: str) -> WorkflowHandle[Any, 
     await told("not-held")
     await handle.signal("sync_pods", {"source": "team", "pods": [pod("held-back", ""), pod("there")]})
     await handle.signal("renew", {})
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             if (await handle.describe()).status != WorkflowExecutionStatus.RUNNING:
                 return handle

@@ -111,7 +111,7 @@ def container_config(name: str) -> cri.ContainerConfig:
 
 async def until_ended(container: Container) -> None:
     assert container.watch is not None
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await asyncio.wait({container.watch})
 
 

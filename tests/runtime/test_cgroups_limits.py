@@ -115,7 +115,7 @@ def needs(*controllers: str) -> pytest.MarkDecorator:
 
 
 def eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.01)

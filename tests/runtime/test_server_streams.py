@@ -12,7 +12,7 @@ from tests.runtime.real_pods import Pod
 from tests.runtime.spdy_client import SpdyClient
 from tests.runtimes.embedded import Embedded
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 ECHO = "echo ready; while read -r line; do echo got $line; done; echo end of input"
 
 

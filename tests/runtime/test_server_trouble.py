@@ -385,7 +385,7 @@ async def test_real_containers_in_trouble_keep_no_other_from_being_served(tmp_pa
             (kept / torn / "process" / "started.json").write_bytes(b"")
             (kept / half / "process" / "spec.json").write_bytes(b'{"id": ')
             next((server.state_dir / "images").iterdir()).write_bytes(b"")
-            server.start(patience=10)
+            server.start()
             assert (await pod.status(sound)).state == cri.CONTAINER_RUNNING
             assert (await pod.status(frozen)).state in (cri.CONTAINER_RUNNING, cri.CONTAINER_UNKNOWN)
             for damaged in (torn, half):

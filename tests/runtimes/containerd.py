@@ -195,7 +195,7 @@ class Containerd:
         """The shims of these sandboxes, each of which has all of its pod's containers."""
         return tuple(shim for shim in self.shims if any(id in shim.argv for id in ids))
 
-    def start(self, *, patience: float = 30.0) -> None:
+    def start(self, *, patience: float = 60.0) -> None:
         """Start the daemon and wait until its CRI service says that runtime and network are ready."""
         command = (str(self._release.programs / "containerd"), "--config", str(self.directory / "config.toml"))
         environment = {"PATH": f"{self._release.programs}:{os.environ['PATH']}"}
@@ -246,7 +246,7 @@ class Containerd:
             bridge = network.CNI_PLUGINS / "bridge"
             install(self.directory / "gates", programs=programs, bridge=bridge, runc=runc, busybox=busybox)
 
-    def _import_images(self, *, patience: float = 30.0) -> None:
+    def _import_images(self, *, patience: float = 60.0) -> None:
         archive = self.directory / "images.tar"
         made = image_store.images()
         image_store.write_archive(archive, made)

@@ -210,7 +210,7 @@ class Crio:
         """The conmons of these containers; a sandbox that shares no PID namespace has none."""
         return tuple(conmon for conmon in self.shims if any(id in conmon.argv for id in ids))
 
-    def start(self, *, patience: float = 30.0) -> None:
+    def start(self, *, patience: float = 60.0) -> None:
         """Start the daemon and wait until it says that runtime and network are ready."""
         command: list[str | Path] = [
             *(self._release.programs / "crio", "--config", self.directory / "crio.conf", "--config-dir", ""),

@@ -49,7 +49,7 @@ def call(endpoint: str, method: str) -> bytes:
     """Make a CRI call (`RuntimeService/Status`) with an empty request; raises grpc.RpcError."""
     with grpc.insecure_channel(endpoint, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
         asks = channel.unary_unary(f"/runtime.v1.{method}", request_serializer=bytes, response_deserializer=bytes)
-        answer: bytes = asks(b"", timeout=5)
+        answer: bytes = asks(b"", timeout=30)
         return answer
 
 

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from tests.runtimes import selection
+from tests.runtimes.collected import Collected
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "runtimes.md"
-BEGIN, END = "<!-- differences of {}: begin -->\n", "<!-- differences of {}: end -->\n"
-"""What stands between these lines of the document, which name a runtime, is rendered from `DIFFERENCES`."""
+BEGIN, END = "<!-- {}: begin -->\n", "<!-- {}: end -->\n"
+"""What stands between these lines of the document, which name a table, is written by `test_differences.py`."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,23 @@ _CRIO = (
         "host ports",
         "They are reachable at the machine's other addresses, but not at 127.0.0.1, which its nftables rules exclude.",
     ),
+    Difference(
+        "capabilities",
+        "A privileged container is given every capability, also those that the machine withholds from the runtime "
+        "itself: there it does not start.",
+        ("test_identity.py::test_each_container_has_the_powers_that_its_security_context_gives_it",),
+    ),
+    Difference(
+        "host name",
+        "Containers may have UTS namespaces of their own where their pod shares its processes, or the host's network.",
+        ("test_identity.py::test_a_pod_shares_the_namespaces_that_it_says",),
+    ),
+    Difference(
+        "restarts of the runtime",
+        "Afterwards a container's image is told by its id, no longer by its digest, and its creation some microseconds "
+        "later.",
+        ("test_faults_runtime.py::test_a_restart_of_the_runtime_restarts_nothing",),
+    ),
     Difference("small limits", "With runc, a pod with a memory limit below 12 MiB gets no sandbox by default."),
 )
 
@@ -203,6 +221,20 @@ def rendered(runtime: str) -> str:
         for each in DIFFERENCES[runtime]
     ]
     return "".join([f"| | {runtime} | tests left out |\n", "|---|---|---|\n", *rows])
+
+
+def on_every_runtime(suite: Iterable[Collected]) -> str:
+    """The tests that run on every runtime as a Markdown table: a whole file, or those of its tests, and the reason."""
+    reasons: dict[str, dict[str, set[str]]] = {}
+    for each in suite:
+        reasons.setdefault(each.file, {}).setdefault(each.reason, set()).add(each.name)
+    rows = [
+        f"| {_named([file] if len(by_reason) == 1 else [f'{file}::{name}' for name in sorted(names)])} | {reason} |\n"
+        for file, by_reason in sorted(reasons.items())
+        for reason, names in by_reason.items()
+        if reason
+    ]
+    return "".join(["| tests | why |\n", "|---|---|\n", *rows])
 
 
 def _named(tests: Iterable[str]) -> str:

@@ -98,7 +98,7 @@ class DockerRegistry:
         return str(digest)
 
     def _ask(self, method: str, path: str, content: bytes = b"", kind: str = "") -> http.client.HTTPResponse:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             headers = {"Authorization": f"Basic {self._account}", **({"Content-Type": kind} if kind else {})}
             connection.request(method, path, content, headers)

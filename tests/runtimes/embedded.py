@@ -106,7 +106,7 @@ class Embedded:
         """The supervisors of these containers and sandboxes."""
         return tuple(found for id in ids for found in embedded_leftovers.supervisors(self.directory, f"*/{id}"))
 
-    def start(self, *, patience: float = 30.0) -> None:
+    def start(self, *, patience: float = 60.0) -> None:
         """Start the server and wait until it says that it is ready."""
         command = [*self._within, sys.executable, "-m", "syncpod.runtime", "--state-dir", str(self.state_dir)]
         with self.log.open("ab") as log:
@@ -173,7 +173,7 @@ class Embedded:
         """Make a CRI call in bytes: the harness stands on nothing that it is there to test."""
         with grpc.insecure_channel(self.endpoint, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
             call = channel.unary_unary(f"/runtime.v1.{method}", request_serializer=bytes, response_deserializer=bytes)
-            answer: bytes = call(request, timeout=5)
+            answer: bytes = call(request, timeout=30)
             return answer
 
     def _log_end(self) -> str:

@@ -54,7 +54,7 @@ class Gate:
         """How many calls have come to this point since it was shut."""
         return len(list(self._directory.glob(f"{self.point}.*.reached")))
 
-    async def reached(self, calls: int = 1, *, patience: float = 30.0) -> None:
+    async def reached(self, calls: int = 1, *, patience: float = 60.0) -> None:
         """Wait until `calls` calls have come to this point; raises TimeoutError after `patience` seconds."""
         deadline = time.monotonic() + patience
         while self.arrivals < calls:

@@ -50,7 +50,7 @@ def with_descendants(roots: Iterable[int], everything: Iterable[Process]) -> tup
     return tuple(dict.fromkeys(reversed(ordered)))
 
 
-def kill(pids: Iterable[int], *, patience: float = 10.0) -> None:
+def kill(pids: Iterable[int], *, patience: float = 60.0) -> None:
     """SIGKILL these processes and wait until none of them runs; raises TimeoutError after `patience` seconds."""
     waiting = set(pids)
     for pid in waiting:

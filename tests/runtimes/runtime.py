@@ -16,7 +16,7 @@ class HeldPoint(Protocol):
     def arrivals(self) -> int:
         """How many calls have come to this point since it was shut."""
 
-    async def reached(self, calls: int = 1, *, patience: float = 30.0) -> None:
+    async def reached(self, calls: int = 1, *, patience: float = 60.0) -> None:
         """Wait until so many have come; raises TimeoutError after `patience` seconds."""
 
     def open(self) -> None:
@@ -87,7 +87,7 @@ class Runtime(Protocol):
     def shims_of(self, *ids: str) -> tuple[Process, ...]:
         """Those of them that stand before these sandboxes and containers."""
 
-    def start(self, *, patience: float = 30.0) -> None:
+    def start(self, *, patience: float = 60.0) -> None:
         """Start the server and wait until it is ready."""
 
     def kill(self) -> None:

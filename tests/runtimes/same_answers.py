@@ -26,7 +26,7 @@ from tests.runtimes.runtime import Runtime
 RUNS = ("sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.05; done")
 DEAF = ("sh", "-c", "trap '' TERM; while :; do sleep 0.05; done")
 ABSENT = "0" * 64
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Stage:

@@ -1,41 +1,31 @@
-"""Which tests run on which runtime: all on three, and on CRI-O those that show that a pod's whole life goes there too.
+"""Which tests run on which runtime.
 
-`SYNCPOD_RUNTIMES` names, with commas, on which runtimes everything is to run instead: `SYNCPOD_RUNTIMES=crio` is all on
-CRI-O, and on nothing else.
+A test that could run on several runs on one of them: the first of `PREFERRED` that this machine has. A test that
+depends on the runtime carries `@pytest.mark.every_runtime("why")`, or its module does as `pytestmark`: it runs on all.
+
+`SYNCPOD_RUNTIMES` asks for something else: `all` is every test on every runtime that it can run on, `crio` (or several
+names with commas) is every test on these runtimes, and on no other.
 """
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Iterable, Mapping
-from pathlib import PurePosixPath
+from collections.abc import Collection, Iterable, Sequence
 
 import pytest
 
-RUNTIMES = ("embedded", "containerd16", "containerd24", "crio")
-"""What the suite calls the runtimes, in the order in which it takes them up."""
+from tests.runtimes import containerd
+from tests.runtimes.require import Missing
 
-ON_CRIO: Mapping[str, tuple[str, ...]] = {
-    "e2e/test_start.py": (),
-    "e2e/test_containers.py": (),
-    "e2e/test_volumes.py": (),
-    "e2e/test_probes.py": (),
-    "e2e/test_hooks.py": (),
-    "e2e/test_resizes.py": (),
-    "e2e/test_restarts.py": ("test_a_rule_restarts_all_containers_in_place",),
-    "e2e/test_deletion.py": (),
-    "e2e/test_stop_cases.py": (),
-    "e2e/test_termination_messages.py": (),
-    "e2e/test_faults_worker.py": (
-        "test_killed_before_it_knew_of_a_start_whose_container_has_ended_and_been_removed",
-        "test_killed_during_a_back_off",
-        "test_killed_in_a_grace_period",
-        "test_what_exits_while_no_worker_serves_is_restarted_once_after",
-        "test_killed_while_twenty_pods_start",
-    ),
-    "e2e/test_orphans.py": ("test_a_pod_applied_anew_after_the_database_was_lost_waits_for_the_one_that_runs",),
-}
-"""By file, the tests that run on CRI-O without being asked for; no name means all of the file."""
+RUNTIMES = ("embedded", "containerd16", "containerd24", "crio")
+"""What the suite calls the runtimes."""
+
+PREFERRED = ("containerd24", "containerd16", "embedded", "crio")
+"""The runtimes by how much a test on them says: the newest of those that people run in production comes first."""
+
+ALL = "all"
+"""What `SYNCPOD_RUNTIMES` says for every test on every runtime."""
 
 
 def runtime_of(item: pytest.Item) -> str:
@@ -45,30 +35,79 @@ def runtime_of(item: pytest.Item) -> str:
     return next((value for value in item.callspec.params.values() if value in RUNTIMES), "")
 
 
-def runs(test: str, runtime: str, *, asked_for: str) -> bool:
-    """Say whether the test of this id is to run on `runtime`, `asked_for` being what `SYNCPOD_RUNTIMES` says."""
-    if asked_for:
-        return runtime in {name.strip() for name in asked_for.split(",")}
-    if runtime != "crio":
+def reason_of(item: pytest.Item) -> str:
+    """Why a test runs on every runtime; "" if it runs on one of them. Raises TypeError for a mark without a reason."""
+    mark = item.get_closest_marker("every_runtime")
+    if mark is None:
+        return ""
+    if len(mark.args) != 1 or not isinstance(mark.args[0], str) or mark.kwargs:
+        raise TypeError(f'{item.nodeid}: @pytest.mark.every_runtime("why") takes one sentence')
+    return mark.args[0]
+
+
+def asked_for() -> str:
+    """What `SYNCPOD_RUNTIMES` says; "" for the usual run."""
+    return os.environ.get("SYNCPOD_RUNTIMES", "")
+
+
+def runs(runtime: str, *, among: Collection[str], everywhere: bool, here: Sequence[str], asked: str = "") -> bool:
+    """Say whether a test is to run on `runtime`.
+
+    It could run on those in `among`, and is to run on all of them if `everywhere`. This machine has those that are
+    `here`, the preferred one first. `asked` is what `SYNCPOD_RUNTIMES` says.
+    """
+    if asked:
+        return asked == ALL or runtime in {name.strip() for name in asked.split(",")}
+    if everywhere:
         return True
-    path, _, name = test.partition("::")
-    tests = ON_CRIO.get(str(PurePosixPath(path).relative_to("tests")))
-    return tests is not None and (not tests or name.partition("[")[0] in tests)
+    # Where the machine has none of them, the test still appears, as skipped, with what is missing.
+    return runtime == next(name for name in (*here, *PREFERRED) if name in among)
+
+
+@functools.cache
+def installed() -> tuple[str, ...]:
+    """The runtimes of this machine among which one is preferred, in that order. The embedded one is always there."""
+    return tuple(name for name in PREFERRED if name not in _CONTAINERDS or _is_installed(_CONTAINERDS[name]))
 
 
 def apply(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out of the tests collected those that are not to run on their runtime."""
-    asked_for = os.environ.get("SYNCPOD_RUNTIMES", "")
-    kept, left_out = _divided(items, asked_for)
+    among: dict[str, set[str]] = {}
+    for item in items:
+        among.setdefault(_function(item), set()).add(runtime_of(item))
+    kept, left_out = _divided(items, among)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = kept
 
 
-def _divided(items: Iterable[pytest.Item], asked_for: str) -> tuple[list[pytest.Item], list[pytest.Item]]:
+def _divided(items: Iterable[pytest.Item], among: dict[str, set[str]]) -> tuple[list[pytest.Item], list[pytest.Item]]:
     kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     for item in items:
         runtime = runtime_of(item)
-        (kept if not runtime or runs(item.nodeid, runtime, asked_for=asked_for) else left_out).append(item)
+        is_kept = not runtime or runs(
+            runtime,
+            among=among[_function(item)],
+            everywhere=bool(reason_of(item)),
+            here=installed(),
+            asked=asked_for(),
+        )
+        (kept if is_kept else left_out).append(item)
     return kept, left_out
+
+
+def _function(item: pytest.Item) -> str:
+    """A test's id without its parameters."""
+    return item.nodeid.partition("[")[0]
+
+
+_CONTAINERDS = {"containerd16": "1.6", "containerd24": "2.4"}
+
+
+def _is_installed(version: str) -> bool:
+    try:
+        containerd.installed(version)
+    except Missing:
+        return False
+    return True

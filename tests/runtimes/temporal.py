@@ -109,10 +109,10 @@ class DevServer:
 
     def _serves(self) -> bool:
         with contextlib.suppress(OSError):
-            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+            socket.create_connection(("127.0.0.1", self.port), timeout=10).close()
             described = subprocess.run(
                 [temporal_program(), "operator", "namespace", "describe", self.namespace, "--address", self.address],
-                timeout=10,
+                timeout=60,
                 capture_output=True,
                 check=False,
                 env=os.environ | {"TEMPORAL_CONFIG_FILE": os.devnull},

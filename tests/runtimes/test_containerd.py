@@ -20,6 +20,8 @@ from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import HTTPD
 from tests.runtimes.processes import processes
 
+pytestmark = pytest.mark.every_runtime("it is the harness of each containerd")
+
 
 @pytest.fixture
 def runtime(containerd: Containerd) -> Containerd:
@@ -173,7 +175,7 @@ def _free_port() -> int:
         return port
 
 
-async def page(host: str, port: int, *, patience: float = 10.0) -> str:
+async def page(host: str, port: int, *, patience: float = 60.0) -> str:
     """Ask for `/` until somebody listens, which the start of a container does not wait for."""
     deadline = time.monotonic() + patience
     while True:

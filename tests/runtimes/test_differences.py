@@ -1,44 +1,50 @@
-"""The list of differences is true: the document shows it, and every test that it names is there."""
+"""The document shows what differs between runtimes and what runs on each, and every test that it names is there."""
 
 from __future__ import annotations
 
-import asyncio
 import os
-import sys
+from collections.abc import Mapping
 
 import pytest
+import pytest_asyncio
 
-from tests.runtimes import differences, selection
-from tests.runtimes.embedded import ROOT
+from tests.runtimes import differences
+from tests.runtimes.collected import Collected, collected
 
 
-@pytest.mark.parametrize("runtime", differences.DIFFERENCES)
-def test_the_document_shows_the_list_of(runtime: str) -> None:
-    text = differences.DOCUMENT.read_text()
-    begin, end = (line.format(runtime) for line in (differences.BEGIN, differences.END))
-    before, _, rest = text.partition(begin)
-    _, _, after = rest.partition(end)
-    wanted = before + begin + differences.rendered(runtime) + end + after
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def suite() -> tuple[Collected, ...]:
+    """Every test that runs on a runtime."""
+    return await collected()
+
+
+def test_the_document_shows_the_differences() -> None:
+    shows({name: differences.rendered(name) for name in differences.DIFFERENCES})
+
+
+def test_the_document_shows_what_runs_on_every_runtime(suite: tuple[Collected, ...]) -> None:
+    shows({"tests on every runtime": differences.on_every_runtime(suite)})
+
+
+def shows(tables: Mapping[str, str]) -> None:
+    """Assert that the document has these tables between the lines that name them."""
+    text = wanted = differences.DOCUMENT.read_text()
+    for name, table in tables.items():
+        begin, end = (line.format(name) for line in (differences.BEGIN, differences.END))
+        before, _, rest = wanted.partition(begin)
+        _, _, after = rest.partition(end)
+        wanted = before + begin + table + end + after
     if os.environ.get("SYNCPOD_WRITE_DIFFERENCES"):
         differences.DOCUMENT.write_text(wanted)
     assert text == wanted, "SYNCPOD_WRITE_DIFFERENCES=1 makes this test write it"
 
 
-async def test_every_test_that_is_left_out_exists() -> None:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "tests"),
-        cwd=ROOT,
-        env={**os.environ, "SYNCPOD_RUNTIMES": ",".join(selection.RUNTIMES)},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    output, _ = await process.communicate()
-    assert process.returncode == 0, output.decode()
+def test_every_test_that_is_left_out_exists(suite: tuple[Collected, ...]) -> None:
     for runtime, all_of_it in differences.DIFFERENCES.items():
-        collected = [line for line in output.decode().splitlines() if runtime in line]
+        tests = [each.test for each in suite if each.runtime == runtime]
         for difference in all_of_it:
             for pattern in difference.tests:
-                assert any(differences.fits(test, pattern) for test in collected), pattern
+                assert any(differences.fits(test, pattern) for test in tests), pattern
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from tests.runtimes.bare import BareCri
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.same_answers import Stage
 
+pytestmark = pytest.mark.every_runtime("the embedded runtime is compared with containerd")
+
 Scene = Callable[[Stage], Awaitable[Any]]
 
 OK, NOT_FOUND, UNKNOWN = ("OK",), ("NOT_FOUND", ""), ("UNKNOWN", "")

@@ -1,35 +1,49 @@
-"""Which tests run where: everything on three runtimes, a part on CRI-O, and what somebody asks for."""
+"""Which tests run where: each on one runtime, on every one what depends on it, and what somebody asks for."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.runtimes import selection
+from tests.runtimes.selection import PREFERRED, RUNTIMES, runs
 
-CHOSEN = next(iter(selection.ON_CRIO))
-TESTS = Path(__file__).resolve().parents[1]
-
-
-@pytest.mark.parametrize(
-    ("test", "runtime", "asked_for", "runs"),
-    [
-        ("tests/a/test_b.py::test_c[embedded]", "embedded", "", True),
-        ("tests/a/test_b.py::test_c[crio]", "crio", "", False),
-        ("tests/a/test_b.py::test_c[crio]", "crio", "crio", True),
-        ("tests/a/test_b.py::test_c[crio]", "crio", "embedded, crio", True),
-        ("tests/a/test_b.py::test_c[embedded]", "embedded", "crio", False),
-        (f"tests/{CHOSEN}::test_of_another_name[crio]", "crio", "", not selection.ON_CRIO[CHOSEN]),
-    ],
-)
-def test_everything_runs_on_three_runtimes_and_a_part_on_crio(
-    test: str, runtime: str, asked_for: str, runs: bool
-) -> None:
-    assert selection.runs(test, runtime, asked_for=asked_for) is runs
+ALL = frozenset(RUNTIMES)
+ON_CONTAINERD = frozenset({"containerd16", "containerd24"})
 
 
-@pytest.mark.parametrize("file", selection.ON_CRIO)
-def test_what_runs_on_crio_is_there(file: str) -> None:
-    text = (TESTS / file).read_text()
-    assert [name for name in selection.ON_CRIO[file] if f"def {name}(" not in text] == []
+def chosen(
+    *, among: frozenset[str] = ALL, everywhere: bool = False, here: tuple[str, ...] = PREFERRED, asked: str = ""
+) -> set[str]:
+    """Those runtimes that a test runs on."""
+    return {name for name in among if runs(name, among=among, everywhere=everywhere, here=here, asked=asked)}
+
+
+def test_a_test_runs_on_the_newest_containerd() -> None:
+    assert chosen() == {"containerd24"}
+
+
+def test_where_there_is_no_containerd_it_runs_on_the_embedded_runtime() -> None:
+    assert chosen(here=("embedded",)) == {"embedded"}
+
+
+def test_a_test_that_the_preferred_runtime_is_not_for_runs_on_another() -> None:
+    assert chosen(among=frozenset({"embedded", "containerd16"})) == {"containerd16"}
+
+
+def test_a_test_that_no_runtime_of_the_machine_is_for_is_there_to_be_skipped() -> None:
+    assert chosen(among=ON_CONTAINERD, here=("embedded",)) == {"containerd24"}
+
+
+def test_what_depends_on_the_runtime_runs_on_every_one_whatever_the_machine_has() -> None:
+    assert chosen(everywhere=True) == chosen(everywhere=True, here=("embedded",)) == ALL
+
+
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_who_asks_for_runtimes_gets_these_and_no_other(everywhere: bool) -> None:
+    assert chosen(everywhere=everywhere, asked="crio") == {"crio"}
+    assert chosen(everywhere=everywhere, asked="embedded, crio") == {"embedded", "crio"}
+    assert chosen(everywhere=everywhere, asked="crio", among=ON_CONTAINERD) == set()
+
+
+def test_who_asks_for_all_gets_every_test_on_every_runtime_that_it_is_for() -> None:
+    assert chosen(asked="all") == ALL
+    assert chosen(asked="all", among=ON_CONTAINERD) == ON_CONTAINERD

@@ -1,11 +1,10 @@
 """A pod that crash-loops for a month grows no more after its first days."""
 
-import os
-
+from tests.nightly import NIGHTLY
 from tests.simulator.month import DAYS, SUGGESTED_AT, crash_loop, table
 
-SIMULATED = DAYS if os.environ.get("SYNCPOD_REQUIRE") else 5
-"""Days: the month takes most of a minute, and is simulated where nothing may be left out."""
+SIMULATED = DAYS if NIGHTLY else 5
+"""Days: the whole month takes most of a minute. What grows does so in the first days, or each day."""
 
 
 def test_nothing_grows_without_bound_in_a_month_of_crashes() -> None:

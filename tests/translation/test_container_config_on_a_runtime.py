@@ -30,6 +30,8 @@ from syncpod.translation.sandbox_config import sandbox_config
 from tests.runtimes.images import BUSYBOX, USER_1000
 from tests.translation.translation import NODE, make_pod
 
+pytestmark = pytest.mark.every_runtime("the configuration is read by the runtime")
+
 SLEEP = ["sleep", "1000"]
 HIERARCHIES = [each.path for each in whole_hierarchies(read_mounts())]
 NETWORK, HOSTS = str(Path("/proc/self/ns/net").readlink()), Path("/etc/hosts").read_text()
@@ -228,7 +230,7 @@ async def test_its_output_lies_where_the_kubelet_keeps_it(pods: Pods) -> None:
     status = await pods.client.container_status(main)
     log = running.node.log_dir / f"default_web_{running.pod.metadata.uid}" / "main" / "0.log"
     assert Path(status.log_path) == log
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not log.read_text():  # noqa: ASYNC110 - the runtime writes it, and tells nobody
             await asyncio.sleep(0.02)
     assert log.read_text().split(" ", 3)[1:] == ["stdout", "F", "said\n"]

@@ -286,7 +286,7 @@ async def test_a_pod_whose_worker_was_killed_in_the_middle_of_its_start_has_one_
             first.kill()
     with serve() as second:
         await second.ready()
-        await until_asked(lambda: running(handle), patience=30)
+        await until_asked(lambda: running(handle), patience=60)
         async with CriClient(runtime.endpoint) as cri:
             sandboxes = await cri.list_pod_sandboxes(labels={"io.kubernetes.pod.name": name})
             containers = await cri.list_containers(labels={"io.kubernetes.pod.name": name})

@@ -274,7 +274,7 @@ async def start_pod(
     )
 
 
-async def in_another_run(handle: WorkflowHandle[Any, Any], first: str | None, patience: float = 20) -> str:
+async def in_another_run(handle: WorkflowHandle[Any, Any], first: str | None, patience: float = 60) -> str:
     """Wait until the pod's workflow, whose handle names no run, has left the run `first`; return its run by then."""
     deadline = asyncio.get_running_loop().time() + patience
     while (run := (await handle.describe()).run_id) == first:
@@ -289,7 +289,7 @@ async def query_pod(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
     return pod
 
 
-async def until(handle: WorkflowHandle[Any, Any], seen: Callable[[dict[str, Any]], bool], patience: float = 20) -> Any:
+async def until(handle: WorkflowHandle[Any, Any], seen: Callable[[dict[str, Any]], bool], patience: float = 60) -> Any:
     """Query the pod until `seen` holds; fails with the pod when patience ends."""
     deadline = asyncio.get_running_loop().time() + patience
     while True:

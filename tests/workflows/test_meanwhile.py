@@ -47,7 +47,7 @@ async def test_the_end_of_a_pod_does_not_wait_for_the_kill_of_one_container(
     assert node.steps().count("kill_container web") == 1
     if why != "deleted":
         await handle.signal("delete_pod", {})
-    await asyncio.wait_for(handle.result(), 20)
+    await asyncio.wait_for(handle.result(), 60)
 
 
 async def test_readiness_and_exits_show_while_a_container_is_killed(client: Client, node: ScriptedNode) -> None:
@@ -77,7 +77,7 @@ async def test_readiness_shows_while_a_pod_ends(client: Client, node: ScriptedNo
     await handle.signal("probe", payload)
     await until(handle, lambda pod: not container(pod, "web").get("ready", True))
     node.gate["kill_pod"].set()
-    await asyncio.wait_for(handle.result(), 20)
+    await asyncio.wait_for(handle.result(), 60)
 
 
 async def test_what_has_ended_shows_while_the_rest_of_a_pod_that_is_put_out_takes_its_grace(

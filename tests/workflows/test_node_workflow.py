@@ -33,7 +33,7 @@ from workflows.node.workflow import PART, NodeWorkflow
 from workflows.pod.workflow import PodWorkflow
 from workflows.runner import sandboxed_runner
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @dataclass

@@ -40,7 +40,7 @@ async def test_a_pod_that_is_not_let_in_has_failed_and_is_not_tried_again(client
     assert phase(await query_pod(handle)) == "Failed"
     assert node.steps() == ["create_sandbox"]
     await handle.signal("delete_pod", {})
-    await asyncio.wait_for(handle.result(), 20)
+    await asyncio.wait_for(handle.result(), 60)
     assert node.steps() == ["create_sandbox", "remove_pod"]
 
 

@@ -57,7 +57,7 @@ async def newest_run(client: Client, handle: WorkflowHandle[Any, Any]) -> str:
 
 async def another_run(client: Client, handle: WorkflowHandle[Any, Any], than: str) -> str:
     """Wait for the pod's workflow to have another run."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             run = await newest_run(client, handle)
             if run != than:

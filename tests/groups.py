@@ -1,0 +1,46 @@
+"""Which tests share a process, and in which order the processes take them up.
+
+Tests of one file on one runtime share a process. So do those of all files on a runtime other than the preferred one,
+which is then started once. A test may name a group of its own with `@pytest.mark.xdist_group`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from tests.runtimes import selection
+
+LONGEST: tuple[str, ...] = ()
+"""The groups that take longest, the longest first, by a whole run's table: what is begun last is to be short."""
+
+
+def apply(items: list[pytest.Item]) -> None:
+    """Name the group of each test, and put those of a group together, the longest groups first."""
+    groups = {item: group_of(item) for item in items}
+    for item, group in groups.items():
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(group))
+    places = places_of(dict.fromkeys(groups.values()))
+    items.sort(key=lambda item: places[groups[item]])
+
+
+def group_of(item: pytest.Item) -> str:
+    """The group of a test: the one that it names, else its runtime, else its file."""
+    named = item.get_closest_marker("xdist_group")
+    if named is not None:
+        return str(named.args[0])
+    file = item.nodeid.partition("::")[0].removeprefix("tests/")
+    runtime = selection.runtime_of(item)
+    if runtime in ("", selection.installed()[0]) or selection.asked_for():
+        return f"{file} {runtime}".strip()
+    return runtime
+
+
+def places_of(groups: Iterable[str]) -> dict[str, int]:
+    """The place of each group in the order: the longest, then those on a runtime, then the others as they are found."""
+    known = {group: place for place, group in enumerate(LONGEST)}
+    runs = set(selection.RUNTIMES)
+    ordered = sorted(groups, key=lambda group: known.get(group, len(known) + (group.split()[-1] not in runs)))
+    return {group: place for place, group in enumerate(ordered)}

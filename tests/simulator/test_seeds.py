@@ -1,0 +1,30 @@
+"""Whatever befalls a pod, every invariant holds: on some seeds in the usual run, on many more in `make nightly`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.nightly import NIGHTLY
+from tests.simulator.campaign import explained, run_seeds
+
+SEEDS = 20_000 if NIGHTLY else 2_000
+STRETCH = 500
+"""Seeds of one test: several processes share the whole."""
+
+
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        pytest.param(
+            range(first, first + STRETCH),
+            marks=pytest.mark.xdist_group(f"seeds from {first}"),
+            id=f"seeds {first} to {first + STRETCH - 1}",
+        )
+        for first in range(0, SEEDS, STRETCH)
+    ],
+)
+def test_no_schedule_of_faults_breaks_an_invariant(seeds: range) -> None:
+    campaign = run_seeds(seeds)
+    assert not campaign.failed, "\n" + explained(campaign)
+    assert campaign.seeds == len(seeds)
+    assert campaign.replays >= campaign.seeds // 2

@@ -1,0 +1,24 @@
+"""The table at the end of a run adds up."""
+
+from tests.durations import Timed, by_folder, slowest
+
+PHASES = [
+    Timed("tests/e2e/test_a.py::test_one[x/y]", "gw0", 3.0),
+    Timed("tests/e2e/test_a.py::test_one[x/y]", "gw0", 1.0),
+    Timed("tests/e2e/test_b.py::test_two", "gw1", 1.0),
+    Timed("tests/cli/test_c.py::test_three", "gw1", 5.0),
+]
+
+
+def test_a_folder_has_its_tests_and_the_seconds_of_all_their_phases() -> None:
+    lines = [line.split() for line in by_folder(PHASES)]
+    assert lines == [
+        ["folder", "tests", "seconds", "share"],
+        ["tests/e2e", "2", "5.0", "50.0%"],
+        ["tests/cli", "1", "5.0", "50.0%"],
+        ["all", "3", "10.0"],
+    ]
+
+
+def test_the_slowest_tests_come_first_with_setup_and_teardown() -> None:
+    assert [line.split()[0] for line in slowest(PHASES, 2)] == ["5.0", "4.0"]

@@ -1,0 +1,32 @@
+"""Which tests share a process: the longest groups come first, then those that wait for a runtime."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import groups
+
+
+def test_the_longest_come_first_then_those_on_a_runtime_then_the_others_as_they_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(groups, "LONGEST", ("simulator/test_seeds.py", "e2e/test_long.py containerd24"))
+    found = ["pod/test_a.py", "e2e/test_a.py containerd24", "e2e/test_long.py containerd24", "crio", "pod/test_b.py"]
+    places = groups.places_of([*found, "simulator/test_seeds.py"])
+    assert sorted(places, key=lambda group: places[group]) == [
+        "simulator/test_seeds.py",
+        "e2e/test_long.py containerd24",
+        "e2e/test_a.py containerd24",
+        "crio",
+        "pod/test_a.py",
+        "pod/test_b.py",
+    ]
+
+
+def test_a_test_has_the_group_of_its_file(request: pytest.FixtureRequest) -> None:
+    assert groups.group_of(request.node) == "test_groups.py"
+
+
+@pytest.mark.xdist_group("one of its own")
+def test_a_test_may_name_a_group_of_its_own(request: pytest.FixtureRequest) -> None:
+    assert groups.group_of(request.node) == "one of its own"
