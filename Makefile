@@ -20,7 +20,7 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PIP_FAILED = { echo "make: the packages could not be downloaded or installed; why is in $(PIP_LOG)" >&2; exit 1; }
 EXPORT = uv export --quiet --frozen --format requirements-txt --no-header --no-annotate --no-emit-project
 
-.PHONY: help up down test lint bench protos requirements check-requirements venv
+.PHONY: help up down test planted lint bench protos requirements check-requirements venv
 
 help: ## list the targets
 	@sed -nE "s/^([a-z-]+):.*## (.*)/  \1|\2/p" Makefile | awk -F"|" '{ printf "%-16s%s\n", $$1, $$2 }'
@@ -33,6 +33,9 @@ down: $(RUNNABLE) ## delete the pods, and end all that up has started
 
 test: $(INSTALLED) ## the tests; TESTS=tests/cri for some of them
 	@$(BIN)/python -m pytest --numprocesses=3 --dist=loadgroup --no-loadscope-reorder $(TESTS)
+
+planted: $(INSTALLED) ## sixty planted bugs, an hour: does the suite find each? BUGS=names for some of them
+	@$(BIN)/python -m tests.planted $(BUGS)
 
 lint: $(INSTALLED) check-requirements ## style, types, who imports whom, generated files
 	@$(BIN)/ruff check
