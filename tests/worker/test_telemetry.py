@@ -46,6 +46,11 @@ SECRET = "hunter2-which-nobody-may-see"
         pytest.param(
             {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c:4318/v1/traces"}, Wish("otlp"), id="one signal's endpoint"
         ),
+        pytest.param(
+            {ENDPOINT: "http://c:4318", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c:4317"},
+            Wish("otlp", "otlp", "grpc"),
+            id="one signal's endpoint beside that of all",
+        ),
         pytest.param({"OTEL_TRACES_EXPORTER": "console"}, Wish("console"), id="the console"),
         pytest.param({"OTEL_METRICS_EXPORTER": "otlp"}, Wish(metrics="otlp"), id="an exporter"),
         pytest.param({ENDPOINT: "http://c:4318", "OTEL_METRICS_EXPORTER": "none"}, Wish("otlp"), id="none of one"),

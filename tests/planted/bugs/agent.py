@@ -31,7 +31,7 @@ BUGS = (
         before="if self._changes.get(key) is change:",
         after="if key in self._changes:",
         harm="A container that recovered while its failure was being told stays unready for ever.",
-        tests=("tests/agent/test_prober.py",),
+        tests=("tests/agent/test_outbox.py", "tests/agent/test_prober.py"),
     ),
     Plant(
         name="volumes-behind-for-good",
