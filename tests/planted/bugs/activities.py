@@ -12,7 +12,7 @@ BUGS = (
         before="stop(target.id, target.timeout_seconds(attempt.waited_seconds))",
         after="stop(target.id, target.timeout_seconds(0))",
         harm="After its preStop hook a container has its whole grace again, and a pod takes twice its grace to end.",
-        tests=("tests/activities/test_hooks.py",),
+        tests=("tests/activities/test_kill.py",),
         runtimes="containerd16",
     ),
     Plant(
