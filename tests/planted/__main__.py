@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -30,6 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for plant in plants:
             _say(f"{plant.name:42}{plant.room:22}{plant.harm}")
         return 0
+    # A shell has what it starts in the background ignore it, and pytest would, too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     seconds = chosen.seconds or (_SECONDS_WHOLE if chosen.whole else _SECONDS)
     return _plant_all(plants, whole=chosen.whole, seconds=seconds, processes=chosen.processes)
 

@@ -102,11 +102,12 @@ class Nursery:
         seconds = time.monotonic() - begun
         lines = log.read_text(errors="replace").splitlines()
         last = next((line.strip("= ") for line in reversed(lines) if line.strip()), "pytest has said nothing")
-        if code is None:
-            return _Run((), seconds, f"not over within {self._seconds:.0f} s", is_whole=False)
+        failed = _failed(lines)
+        if code is None:  # what has failed before counts: a bug may keep a test from ever ending
+            return _Run(failed, seconds, f"not over within {self._seconds:.0f} s", is_whole=False)
         if code not in (_ALL_PASSED, _SOME_FAILED, _INTERRUPTED):
-            return _Run((), seconds, f"pytest ended with {code}: {last}", is_whole=False)
-        return _Run(_failed(lines), seconds, last)
+            return _Run(failed, seconds, f"pytest ended with {code}: {last}", is_whole=False)
+        return _Run(failed, seconds, last)
 
 
 @contextmanager
