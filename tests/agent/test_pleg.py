@@ -109,6 +109,22 @@ async def test_while_a_signal_is_under_way_later_changes_are_merged_into_the_nex
     assert workflows.sent[1].types == ["ContainerDied", "ContainerDied"]
 
 
+async def test_what_a_pod_is_owed_since_a_signal_is_under_way_is_told_by_the_next(
+    pleg: Pleg, reader: SetUpReader, workflows: Workflows
+) -> None:
+    workflows.open.clear()
+    reader.has(pod(web="running"))
+    await pleg.relist()
+    await settled()
+    await pleg.wake(ref(), "RuntimeReady")
+    await settled()
+    assert workflows.asked == 1
+
+    workflows.open.set()
+    await until(lambda: len(workflows.sent) == 2)
+    assert workflows.sent[1].types == ["RuntimeReady"]
+
+
 async def test_a_signal_is_repeated_until_the_server_takes_it(
     pleg: Pleg, reader: SetUpReader, workflows: Workflows, monkeypatch: pytest.MonkeyPatch
 ) -> None:

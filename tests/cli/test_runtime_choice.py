@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import subprocess
@@ -27,6 +28,7 @@ from syncpod.cri.port import SandboxSummary
 from syncpod.kernel.cgroupfs import whole_hierarchies
 from syncpod.kernel.mountinfo import read_mounts
 from syncpod.kernel.mounting import bind, is_mount, may_mount, mount_tmpfs, unmount
+from syncpod.kernel.tree_removal import remove_tree
 from syncpod.settings.node import NodeSettings, node_settings
 from syncpod.settings.worker_record import WorkerRecord, write_worker_record
 from syncpod.translation.names import NODE_LABEL
@@ -227,6 +229,24 @@ def test_all_that_is_ours_is_purged_and_what_others_put_there_stays(tmp_path: Pa
     prepare(state)
     purging.purge(state, tmp_path / "memory", tmp_path / "logs")
     assert not state.exists() and tmp_path.exists()
+
+
+def test_a_purge_that_was_interrupted_can_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = tmp_path / "state"
+    prepare(state)
+
+    def broken(path: Path) -> None:
+        if path.name == "log":
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        remove_tree(path)
+
+    with monkeypatch.context() as trouble:
+        trouble.setattr("syncpod.kernel.tree_removal.remove_tree", broken)
+        with pytest.raises(Failure, match="cannot be removed altogether"):
+            purging.purge(state, tmp_path / "memory", tmp_path / "logs")
+    purging.require_ours(state)
+    purging.purge(state, tmp_path / "memory", tmp_path / "logs")
+    assert not state.exists()
 
 
 def test_logs_below_the_state_directory_are_purged_and_what_others_put_there_stays(tmp_path: Path) -> None:

@@ -114,6 +114,7 @@ async def test_beside_a_kubelet_no_worker_begins(node: FaultyNode, tmp_path: Pat
 async def refusal(worker: NodeProcess) -> str:
     """The one sentence with which a worker ends that cannot serve."""
     assert await worker.ended() == 2
+    assert worker.output.read_text() == "", "it has never served"
     sentences = [line for line in worker.log.read_text().splitlines() if line.startswith("syncpod worker: ")]
     assert "Traceback" not in worker.log.read_text()
     (sentence,) = sentences

@@ -56,18 +56,15 @@ def test_a_fresh_empty_server_is_evidence_against_nothing_that_was_there_before_
     assert not judge(replace(found, standing="unknown"), coverage, cluster=HERE).kill
 
 
-@given(finds, coverages, st.integers(-14 * 60, 14 * 60))
+@given(moments, st.integers(-48 * 60, 48 * 60), st.integers(-14 * 60, 14 * 60))
 def test_a_clock_that_runs_in_a_local_time_makes_nothing_covered_that_is_not(
-    found: Found, coverage: Coverage, ahead_minutes: int
+    since: datetime, made_minutes: int, ahead_minutes: int
 ) -> None:
     """Row 11 (ours): the node's clock says when something was made, the server's since when there is a history."""
-    found = replace(found, standing="unknown")
-    if not judge(found, coverage, cluster=HERE).kill:
-        return
-    assert found.made_at is not None
-    assert coverage.since is not None
-    really_made = found.made_at - timedelta(minutes=ahead_minutes)
-    assert really_made > coverage.since
+    made_at = since + timedelta(minutes=made_minutes)
+    found = Found("u1", HERE, made_at, "unknown")
+    if judge(found, Coverage(sources_ready=True, since=since), cluster=HERE).kill:
+        assert made_at - timedelta(minutes=ahead_minutes) > since
 
 
 def test_the_margin_is_more_than_any_local_time_is_ahead() -> None:

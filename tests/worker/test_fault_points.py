@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from protos.cri.v1.api_pb2 import PodSandboxMetadata
+from syncpod.cri import SandboxConfig
 from syncpod.cri.client import CriClient
-from syncpod.cri.errors import NotFound
+from syncpod.cri.errors import NotFound, Unavailable
 from syncpod.fault_points import VARIABLE, FaultPointClient, FaultPoints, cri_client, read_boundaries
 from syncpod.settings.errors import SettingsInvalid
 from tests.worker.node_process import ROOT
@@ -62,6 +64,18 @@ async def test_every_call_that_changes_something_has_a_boundary_before_and_after
         (3, "before", "StartContainer"),
         (4, "after", "StartContainer"),
     ]
+
+
+@pytest.mark.parametrize(("named", "pods"), [("", ["web", "web"]), ("web", ["web", "web"]), ("api", [])])
+async def test_boundaries_are_those_of_the_pod_that_is_named_or_of_all(
+    named: str, pods: list[str], tmp_path: Path
+) -> None:
+    record = tmp_path / "boundaries"
+    config = SandboxConfig(metadata=PodSandboxMetadata(name="web"))
+    async with FaultPointClient("unix:///nowhere", FaultPoints(record, pod=named)) as cri:
+        with pytest.raises(Unavailable):
+            await cri.run_pod_sandbox(config, runtime_handler="")
+    assert [each.pod for each in read_boundaries(record)] == pods
 
 
 _CALLS = """

@@ -48,6 +48,11 @@ SECRET = "hunter2-which-nobody-may-see"
             Request("otlp"),
             id="one signal's endpoint",
         ),
+        pytest.param(
+            {ENDPOINT: "http://c:4318", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c:4317"},
+            Request("otlp", "otlp", "grpc"),
+            id="one signal's endpoint beside that of all",
+        ),
         pytest.param({"OTEL_TRACES_EXPORTER": "console"}, Request("console"), id="the console"),
         pytest.param({"OTEL_METRICS_EXPORTER": "otlp"}, Request(metrics="otlp"), id="an exporter"),
         pytest.param({ENDPOINT: "http://c:4318", "OTEL_METRICS_EXPORTER": "none"}, Request("otlp"), id="none of one"),

@@ -1,0 +1,26 @@
+"""What runs without a workflow is ended only where it is still an orphan once it has the pod's turn."""
+
+from __future__ import annotations
+
+from activities.between.orphans import Ended, OrphanKiller
+from tests.activities.bench import Bench, container
+
+
+async def no() -> bool:
+    return False
+
+
+async def yes() -> bool:
+    return True
+
+
+async def test_a_pod_that_is_wanted_again_while_it_is_looked_at_runs_on(bench: Bench) -> None:
+    pod = bench.pod(container())
+    await pod.create_sandbox()
+    running = (await pod.start()).id
+    killer = OrphanKiller(bench.node)
+    assert await killer.end_pod(pod.ref, no, grace_seconds=1, why="orphan") == Ended(done=False)
+    assert (await pod.listed(running)).state == "running"
+    assert await killer.end_pod(pod.ref, yes, grace_seconds=1, why="orphan") == Ended(done=True)
+    view = await pod.view()
+    assert (view.sandboxes, view.containers) == ((), ())

@@ -1,0 +1,1 @@
+"""The bugs, by room."""

@@ -1,0 +1,108 @@
+"""Bugs in the pod's loop and in the node's."""
+
+from tests.planted.plant import Plant
+
+POD = "workflows/pod"
+NODE = "workflows/node"
+
+BUGS = (
+    Plant(
+        name="shorter-grace-ignored",
+        room=POD,
+        file="workflows/pod/desired.py",
+        before="elif grace < state.deletion.grace_seconds:",
+        after="elif grace > state.deletion.grace_seconds:",
+        harm="A second deletion can lengthen a pod's grace, and can no longer shorten it.",
+        tests=("tests/workflows/test_killing.py", "tests/workflows/test_pod_workflow.py"),
+    ),
+    Plant(
+        name="restart-count-falls",
+        room=POD,
+        file="workflows/pod/outcome.py",
+        before="max(state.restarts.get(container.name, 0), container.restart_count)",
+        after="container.restart_count",
+        harm="A restart count falls where an older instance is still listed, and a number is given out twice.",
+        tests=("tests/workflows/test_lives.py", "tests/workflows/test_facts.py"),
+    ),
+    Plant(
+        name="fence-stands-still",
+        room=POD,
+        file="workflows/pod/decide.py",
+        before="state.fence += 1",
+        after="state.fence = max(state.fence, 1)",
+        harm="A step that hangs on a node can act after a newer one, and undo it.",
+        tests=("tests/workflows/test_lives.py", "tests/workflows/test_steps.py"),
+    ),
+    Plant(
+        name="number-of-an-earlier-life",
+        room=POD,
+        file="workflows/pod/state.py",
+        before="if listed.name == container and (foreign or listed.has_run):",
+        after="if listed.name == container and listed.has_run:",
+        harm="A static pod that is made again stands still at a name that its earlier life has in the runtime.",
+        tests=("tests/workflows/test_lives.py", "tests/workflows/test_facts.py"),
+    ),
+    Plant(
+        name="unready-while-ending-is-not-seen",
+        room=POD,
+        file="workflows/pod/outcome.py",
+        before='if state.ending and change.probe != "readiness" and change.result == "failure":',
+        after='if state.ending and change.result == "failure":',
+        harm="A pod that ends stays Ready although its readiness probe fails, so that it is still sent traffic.",
+        tests=("tests/workflows/test_lives.py", "tests/workflows/test_probes.py"),
+    ),
+    Plant(
+        name="grace-of-the-last-kill",
+        room=POD,
+        file="workflows/pod/outcome.py",
+        before="                state.kill_by = None",
+        after="                pass",
+        harm="A pod whose sandbox was once replaced has no grace left when it is deleted later.",
+        tests=("tests/workflows/test_lives.py", "tests/workflows/test_killing.py"),
+    ),
+    Plant(
+        name="signals-beyond-a-part-are-lost",
+        room=POD,
+        file="workflows/pod/inbox.py",
+        before="self._pending = self._pending[len(taken) :]",
+        after="self._pending = []",
+        harm="In a flood of signals all beyond the first thousand are lost, a deletion among them.",
+        tests=("tests/workflows/test_floods.py",),
+    ),
+    Plant(
+        name="left-with-signals-in-the-inbox",
+        room=POD,
+        file="workflows/pod/workflow.py",
+        before="return not self.inbox and not self.woken and not self.pulls and workflow.all_handlers_finished()",
+        after="return not self.woken and not self.pulls and workflow.all_handlers_finished()",
+        harm="A signal that comes just as a run continues as new is lost.",
+        tests=("tests/workflows/test_continue_as_new.py", "tests/workflows/test_floods.py"),
+    ),
+    Plant(
+        name="broken-manifest-ends-its-pod",
+        room=NODE,
+        file="workflows/node/state.py",
+        before="return source is None or key in source.kept",
+        after="return source is None",
+        harm="A manifest that is broken for a moment ends the pod that was made from it.",
+        tests=("tests/workflows/test_node_decisions.py",),
+    ),
+    Plant(
+        name="replaced-pod-forgotten",
+        room=NODE,
+        file="workflows/node/decide.py",
+        before="uids=(*before[-UIDS_KEPT:], action.uid)",
+        after="uids=(action.uid,)",
+        harm="A pod whose replacement was under way when its manifest went away runs for ever.",
+        tests=("tests/workflows/test_node_decisions.py",),
+    ),
+    Plant(
+        name="two-steps-for-one-pod",
+        room=NODE,
+        file="workflows/node/decide.py",
+        before="if key in busy or (until is None and len(actions) >= room):",
+        after="if until is None and len(actions) >= room:",
+        harm="A pod's workflow is told two things at once, and the older one may win.",
+        tests=("tests/workflows/test_node_decisions.py",),
+    ),
+)

@@ -1,0 +1,42 @@
+"""What a planted bug is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+class Rotten(Exception):
+    """A bug can no longer be planted, since its file has changed; the text names the bug and says why."""
+
+
+@dataclass(frozen=True)
+class Plant:
+    """One bug: a line that is replaced, and where the suite ought to notice it."""
+
+    name: str
+    room: str
+    """The room that has the bug: a package, or a module outside of all packages."""
+    file: str
+    """Path from the repository's root."""
+    before: str
+    """Text that occurs exactly once in the file."""
+    after: str
+    harm: str
+    """What the bug does to a user, in one sentence."""
+    tests: tuple[str, ...]
+    """Paths for pytest: the folders, or the files, of the usual suite that ought to find it."""
+    runtimes: str = "embedded"
+    """On which runtimes tests that need one are run, as `SYNCPOD_RUNTIMES` has it: one that is enough to find it."""
+
+    def planted(self, root: Path) -> str:
+        """Return the text of the file below `root` with the bug in it. Raises Rotten."""
+        path = root / self.file
+        if not path.is_file():
+            raise Rotten(f"{self.name}: there is no {self.file}")
+        text = path.read_text()
+        if (count := text.count(self.before)) != 1:
+            raise Rotten(f"{self.name}: {self.file} has {count} times, not once: {self.before!r}")
+        return text.replace(self.before, self.after)

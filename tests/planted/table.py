@@ -1,0 +1,15 @@
+"""All sixty bugs, in the order of the rooms."""
+
+from tests.planted.bugs import activities, agent, decisions, edges, embedded, files, runtime_port, workflows
+from tests.planted.plant import Plant
+
+TABLE: tuple[Plant, ...] = (
+    *workflows.BUGS,
+    *activities.BUGS,
+    *decisions.BUGS,
+    *files.BUGS,
+    *runtime_port.BUGS,
+    *agent.BUGS,
+    *embedded.BUGS,
+    *edges.BUGS,
+)

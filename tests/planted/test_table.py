@@ -1,0 +1,41 @@
+"""The table of planted bugs does not rot: each can still be planted, and each room has one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.planted.plant import ROOT, Plant
+from tests.planted.table import TABLE
+
+
+def rooms() -> Iterator[str]:
+    yield from ("workflows/pod", "workflows/node", "activities", "worker.py")
+    for place in sorted((ROOT / "syncpod").iterdir()):
+        if (place / "__init__.py").is_file() or (place.suffix == ".py" and place.stem != "__init__"):
+            yield f"syncpod/{place.stem}"
+
+
+def test_there_are_sixty_and_each_has_a_name_of_its_own() -> None:
+    assert len(TABLE) == len({plant.name for plant in TABLE}) == 60
+
+
+@pytest.mark.parametrize("plant", TABLE, ids=lambda plant: plant.name)
+def test_a_bug_can_be_planted_and_leaves_a_program(plant: Plant) -> None:
+    assert plant.before != plant.after
+    compile(plant.planted(ROOT), plant.file, "exec")
+
+
+@pytest.mark.parametrize("plant", TABLE, ids=lambda plant: plant.name)
+def test_a_bug_is_of_its_room_and_has_tests(plant: Plant) -> None:
+    assert (
+        plant.file == plant.room
+        or plant.file.removesuffix(".py") == plant.room
+        or plant.file.startswith(f"{plant.room}/")
+    )
+    assert plant.tests and all((ROOT / path).exists() for path in plant.tests), plant.tests
+
+
+def test_each_room_has_a_bug() -> None:
+    assert set(rooms()) == {plant.room for plant in TABLE}

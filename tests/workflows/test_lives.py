@@ -1,0 +1,85 @@
+"""What is behind a pod counts for what follows: numbers only grow, names stay taken, and each end is a whole one."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Literal
+
+import pytest
+
+from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, Seq
+from syncpod.messages import KillPod, ProbeChanged, StepName, StepResult
+from tests.workflows.test_killing import NOW, a_pod, begun, listing
+from workflows.pod import desired, outcome
+from workflows.pod.state import PodState
+
+
+def instance(restart: int, state: str, *, incarnation: str = "life") -> ObservedContainer:
+    said = {"id": f"{incarnation}-{restart}", "name": "web", "sandbox_id": "s0", "state": state}
+    at = NOW + timedelta(minutes=restart)
+    times = {"created_at": at} if state == "created" else {"created_at": at, "started_at": at}
+    return ObservedContainer.model_validate({**said, **times, "restart_count": restart, "incarnation": incarnation})
+
+
+def seen(state: PodState, counter: int, *containers: ObservedContainer) -> None:
+    whole = listing(counter)
+    outcome.observe(state, whole.model_copy(update={"containers": containers}).ordered(), NOW)
+
+
+def test_a_count_of_restarts_does_not_fall_with_the_newest_instance() -> None:
+    state = a_pod()
+    seen(state, 1, instance(3, "running"), instance(2, "exited"))
+    seen(state, 2, instance(2, "exited"))
+    assert state.restarts == {"web": 3}
+    assert state.next_restart("web") == 4
+
+
+def test_a_number_that_an_earlier_life_has_taken_is_not_given_again() -> None:
+    state = a_pod()
+    seen(state, 1, instance(4, "created", incarnation="earlier"))
+    assert state.next_restart("web") == 5, "its name is in the runtime, though it never ran"
+
+
+def test_each_step_has_a_greater_fence_than_the_one_before() -> None:
+    state = a_pod()
+    fences = [begun(state, NOW).name and state.fence for _ in range(3)]
+    assert fences == sorted(set(fences))
+
+
+def test_a_pod_that_was_moved_has_its_whole_grace_when_it_is_deleted() -> None:
+    state = a_pod(web="running")
+    outcome.observe(state, in_sandbox(listing(2, web="running"), "s0", ready=False), NOW)
+    moving = begun(state, NOW)
+    assert moving.name == StepName.KILL_POD
+    ended = in_sandbox(listing(3, web="exited"), "s0", ready=False)
+    outcome.finished_step(state, moving, StepResult(status=ended).model_dump(mode="json"), NOW, NOW)
+    outcome.observe(state, in_sandbox(listing(4, web="running"), "s1", ready=True), NOW)
+
+    tomorrow = NOW + timedelta(days=1)
+    desired.delete(state, {}, tomorrow)
+    step = begun(state, tomorrow).input
+    assert isinstance(step, KillPod)
+    assert (step.grace_seconds, step.targets[0].grace_seconds) == (30, 30)
+
+
+@pytest.mark.parametrize(("probe", "counts"), [("readiness", True), ("liveness", False), ("startup", False)])
+def test_of_a_pod_that_ends_it_counts_alone_that_it_is_not_ready(
+    probe: Literal["readiness", "liveness", "startup"], counts: bool
+) -> None:
+    state = a_pod(web="running")
+    desired.delete(state, {}, NOW)
+    outcome.heard(state, ProbeChanged(container="web", container_id="web-0", probe=probe, result="failure"), NOW)
+    assert state.probes == ({probe: {"web-0": "failure"}} if counts else {})
+
+
+def in_sandbox(pod: ObservedPod, sandbox_id: str, *, ready: bool) -> ObservedPod:
+    """The same listing with a sandbox that is in another state, or is another one, as its containers are then."""
+    state, attempt = ("SANDBOX_READY" if ready else "SANDBOX_NOTREADY"), int(sandbox_id[1:])
+    (sandbox,) = (
+        each.model_copy(update={"id": sandbox_id, "state": state, "attempt": attempt}) for each in pod.sandboxes
+    )
+    named = {"sandbox_id": sandbox_id, "restart_count": attempt}
+    containers = (each.model_copy(update={**named, "id": f"{each.name}-{attempt}"}) for each in pod.containers)
+    return pod.model_copy(
+        update={"sandboxes": (sandbox,), "containers": tuple(containers), "seq": Seq(boot=1, counter=pod.seq.counter)}
+    )
