@@ -49,7 +49,7 @@ def probe_of(container: Container, type_: ProbeType) -> Probe | None:
     return probes[type_]
 
 
-def begin(type_: ProbeType, known: ProbeResult | None = None) -> ProbeState:
+def first_state(type_: ProbeType, known: ProbeResult | None = None) -> ProbeState:
     """Return the first state of a probe of an instance; `known` is its result from an earlier life of the agent.
 
     Difference: the kubelet goes on counting equal answers of the previous instance, so that one failure may be enough
