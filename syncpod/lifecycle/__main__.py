@@ -1,9 +1,8 @@
 """Answer recorded cases: `python -m syncpod.lifecycle decide|phase|backoff < cases > answers`.
 
-Reads one JSON `case` object a line on stdin and writes one line of JSON with its answer on stdout, in order, each as
-soon as it is there; blank lines count for nothing. A line that cannot be read costs its own answer alone: in that's
-place stands an object with nothing but `error`, a sentence, which goes to stderr with the line's number as well; and
-the exit code is 2 in the end.
+Reads one JSON `case` object per line on stdin and writes one line of JSON with its answer on stdout, in order, each as
+soon as it is computed; blank lines are skipped. For a line that cannot be read the answer is an object with only
+`error`, a sentence, which is also printed on stderr with the line's number. The exit code is then 2 at the end.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def main() -> int:
     try:
         return answer(reader, sys.stdin.buffer, sys.stdout.buffer)
     except BrokenPipeError:
-        # Nobody reads on. Close stdout, or the interpreter fails once more when it flushes it at its end.
+        # The reader has gone. Close stdout, or the interpreter fails once more when it flushes it on exit.
         with contextlib.suppress(BrokenPipeError):
             sys.stdout.close()
         return 1

@@ -48,9 +48,9 @@ class ContainerToUpdate:
     name: str
     id: str
     desired: ContainerResources
-    """What the spec says."""
+    """The amounts in the spec."""
     current: ContainerResources
-    """What was last applied."""
+    """The amounts last applied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +65,8 @@ class ContainersToUpdate:
 class PodActions:
     """The actions of one sync. Mirrors kuberuntime_manager.go, v1.36, podActions.
 
-    Deliberate difference: `containers_to_kill` is a tuple in the order decided, where the kubelet has a map, so that
-    carrying it out has one order.
+    Difference: `containers_to_kill` is a tuple in the order decided, so that it is carried out in one order; the
+    kubelet has a map.
     """
 
     kill_pod: bool = False
@@ -74,9 +74,9 @@ class PodActions:
     create_sandbox: bool = False
     """Make a new sandbox, with number `attempt`."""
     sandbox_id: str = ""
-    """The newest sandbox; "" when there is none, or when its network namespace is the wrong one."""
+    """Id of the newest sandbox; "" when there is none, or when its network namespace is the wrong one."""
     attempt: int = 0
-    """Number of the sandbox that is there, or of the one that would be made (also when it is decided to make none)."""
+    """Number of the existing sandbox, or of the one that would be made (even if none is to be made)."""
     init_containers_to_start: tuple[int, ...] = ()
     """Indices in `spec.initContainers`, in the order to start them."""
     containers_to_start: tuple[int, ...] = ()
@@ -84,12 +84,12 @@ class PodActions:
     ephemeral_containers_to_start: tuple[int, ...] = ()
     """Indices in `spec.ephemeralContainers`. None is started when the pod is killed without a new sandbox."""
     containers_to_kill: tuple[ContainerToKill, ...] = ()
-    """Single containers to stop before anything is started. `kill_pod` adds none here, and what is here stays."""
+    """Single containers to stop before anything is started. `kill_pod` neither adds to them nor removes any."""
     containers_to_update: ContainersToUpdate = ContainersToUpdate()
     """Running containers to resize in place."""
     update_pod_resources: bool = False
     """A container is restarted to be resized, so the pod's cgroup has to follow."""
     update_pod_level_resources: bool = False
-    """The pod-level resources differ from those last applied. Only found out once the pod is initialized."""
+    """The pod-level resources differ from those last applied. Computed only once the pod is initialized."""
     containers_to_reset: tuple[ContainerToReset, ...] = ()
     """Instances to remove, in this order, in a RestartAllContainers pass; empty in any other."""

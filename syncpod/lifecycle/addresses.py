@@ -1,4 +1,4 @@
-"""The addresses of a pod: its sandbox's, the node's, or those it had."""
+"""The IP addresses of a pod: its sandbox's, the node's, or those it had before."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from syncpod.pod import Pod
 
 
 def pod_ips(pod: Pod, observed: ObservedPod, *, previous: Sequence[str], host_ips: Sequence[str]) -> tuple[str, ...]:
-    """Return the pod's addresses, at most one of each family, that of the node's primary address first.
+    """Return the pod's addresses: at most one of each family, first the family of the node's primary address.
 
-    They are the newest sandbox's, while it is ready. A pod with no sandbox ready keeps the addresses it had
-    (`previous`); one on the node's network has the node's (`host_ips`, primary first; empty when not known).
+    They are the newest sandbox's while it is ready. A pod without a ready sandbox keeps its addresses (`previous`); a
+    pod on the node's network has the node's (`host_ips`, primary first; empty when not known).
 
     Mirrors pleg/generic.go, v1.36, getPodIPs, and kubelet_pods.go, v1.36, sortPodIPs and generateAPIPodStatus.
     """
@@ -28,9 +28,9 @@ def pod_ips(pod: Pod, observed: ObservedPod, *, previous: Sequence[str], host_ip
 
 
 def _sandbox_ips(sandbox: ObservedSandbox) -> tuple[str, ...]:
-    """Return a sandbox's addresses, or none at all if one of them is no address (determinePodSandboxIPs).
+    """Return a sandbox's addresses, or none at all if one of them is malformed (determinePodSandboxIPs).
 
-    A sandbox without a primary address has its additional ones all the same.
+    A sandbox without a primary address still has its additional ones.
     """
     primary = (sandbox.ip,) if sandbox.ip else ()
     try:
@@ -40,7 +40,7 @@ def _sandbox_ips(sandbox: ObservedSandbox) -> tuple[str, ...]:
 
 
 def _by_family(addresses: Sequence[str], node: Sequence[str]) -> tuple[str, ...]:
-    """Return the first address of each family; the node's own family comes first, IPv4 when that is not known."""
+    """Return the first address of each family; the node's own family comes first, or IPv4 when that is not known."""
     first: dict[int, str] = {}
     for address in addresses:
         first.setdefault(ip_address(address).version, address)

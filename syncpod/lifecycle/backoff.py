@@ -1,18 +1,18 @@
 """Back-off as a value: how long to wait before the next try, remembered between tries.
 
-A `BackoffStore` maps a key to the delay in force and the moment it was last touched. It is frozen and JSON-able, so it
-lives in the workflow's snapshot as it is; every function takes the store and the time and gives back an answer and the
-next store. Nothing here knows a clock, and nothing here draws jitter.
+A `BackoffStore` maps a key to the delay in force and the time it was last set. It is frozen and JSON-able, so the
+workflow's snapshot holds it as it is. Every function takes the store and the time, and returns an answer and the next
+store. Nothing here reads a clock or adds jitter.
 
-Three users share the one mechanism, and the one set of numbers (10 s, doubling, 300 s at most, forgotten after 600 s),
-but that a pod may set its own for crash loops:
+Three users share one mechanism and one set of numbers (10 s, doubling, 300 s at most, forgotten after 600 s); only for
+crash loops a pod may set its own:
 
 * **crash loop** (`start_decision`): measured from the moment the last instance *finished*; the delay grows with each
   start that is allowed, whether or not that start succeeds.
 * **image pull** (`record_failure`, `held_until`): measured from the last *failure*; expires by itself. `forget`-ed on
-  success, where the kubelet's goes on until it expires (image_manager.go, v1.36, pullImage): a registry that has just
-  answered begins anew at 10 s.
-* **failed step**, as CreateContainerError (`record_failure`, `held_until`): as for images.
+  success, so that a registry that has just answered begins again at 10 s; the kubelet's stays until it expires
+  (image_manager.go, v1.36, pullImage).
+* **failed step**, such as CreateContainerError (`record_failure`, `held_until`): as for images.
 
 Units: instants are timezone-aware datetimes, delays are timedeltas. In JSON they are RFC 3339 and ISO 8601 strings.
 """
@@ -36,27 +36,27 @@ MAX_DELAY: Final = KUBELETS.maximum
 EXPIRY: Final = KUBELETS.reset_after
 
 RESTART_ALL: Final = "restart_all_containers"
-"""What is held back where all containers of a pod are to run anew: the subject that an operator names."""
+"""The subject of the back-off of a restart of all containers: the name that an operator gives to end it."""
 
 NO_DELAY: Final = timedelta(0)
 LONG_AGO: Final = datetime.fromtimestamp(0, UTC)
 
 
 class BackoffEntry(Model):
-    """What is remembered under one key."""
+    """The back-off under one key."""
 
     delay: timedelta = FIRST_DELAY
     """The delay in force: how long the next try has to wait."""
     last_update: Time = LONG_AGO
-    """When the delay was last set; what an expiry is measured from."""
+    """When the delay was last set; expiry is measured from here."""
     reason: str = ""
     """The failure's reason (`ErrImagePull`, `CreateContainerError`); empty for a crash loop."""
     message: str = ""
-    """The failure's own words, kept for the messages shown while waiting."""
+    """The failure's message, shown while waiting."""
     restarts: int = 0
-    """Of a crash loop: how many restarts in a row have been allowed."""
+    """For a crash loop: how many restarts in a row have been allowed."""
     counted: str = ""
-    """Of a crash loop: the exit that was counted last. A start that fails is tried again for the same one."""
+    """For a crash loop: the exit that was counted last. A start that fails is tried again for the same exit."""
 
 
 class BackoffStore(Model):
@@ -77,7 +77,7 @@ class BackoffStore(Model):
 
 @dataclass(frozen=True)
 class StartDecision:
-    """Whether a container may be started now, and when otherwise."""
+    """Whether a container may be started now, and if not, when."""
 
     allowed: bool
     delay: timedelta
@@ -99,14 +99,14 @@ def start_decision(
 ) -> tuple[StartDecision, BackoffStore]:
     """Decide whether `container` may be started now, and remember the start if it may.
 
-    `finished_at` is when the container's newest *exited* instance finished, even if a newer instance is in another
-    state, by the clock that `now` is from; None when no instance has exited: then the start is allowed and the store is
-    left alone. Call it once for each start that will really be tried, since an allowed start doubles the delay (up to
-    five minutes) even when it then fails at the image.
+    `finished_at` is when the container's newest *exited* instance finished, by the clock of `now`, even if a newer
+    instance is in another state. None: no instance has exited, so the start is allowed and the store stays. Call this
+    once for each start that will really be tried: an allowed start doubles the delay (up to five minutes) even when it
+    then fails at the image.
 
-    Mirrors kuberuntime_manager.go, v1.36, doBackOff. Which instance counts is the caller's choice: the kubelet looks at
-    a snapshot taken before a failed probe's kill, and so lets the first such restart pass; a caller that looks again
-    after the kill counts a probe's kill as the crash it is.
+    Mirrors kuberuntime_manager.go, v1.36, doBackOff. The caller chooses which instance counts: the kubelet looks at a
+    snapshot from before the kill after a failed probe, and so allows the first such restart at once; a caller that
+    looks again after the kill counts it as a crash.
     """
     key = crash_loop_key(pod, container)
     if finished_at is None:
@@ -124,10 +124,10 @@ def restart_all_decision(
     now: datetime,
     settings: RestartSettings = KUBELETS,
 ) -> tuple[StartDecision, BackoffStore]:
-    """Decide whether a pod of which all containers are to run anew may begin, and remember it if it may.
+    """Decide whether a restart of all containers may begin now, and remember it if it may.
 
-    `finished_at` is when the container ended that asked for it, `cause` how it did. The kubelet has no such back-off:
-    the old containers are removed, and its own is reckoned from what is there.
+    `finished_at` is when the container that asked for it ended, `cause` how. The kubelet has no such back-off: it
+    computes its own from the containers that exist, and these have been removed.
     """
     what = f"restarting all containers of pod={pod.name}_{pod.namespace}({pod.uid}): {cause}"
     return _decide(store, step_key(RESTART_ALL), what, settings, finished_at=finished_at, now=now)
@@ -138,7 +138,7 @@ def _decide(
 ) -> tuple[StartDecision, BackoffStore]:
     entry = store.entries.get(key)
     if entry is not None and not _expired(entry, finished_at, settings):
-        # Settings that have changed since hold at once, for the delay in force too.
+        # Changed settings apply at once, also to the delay in force.
         delay = min(max(entry.delay, settings.initial), settings.maximum)
         if now - finished_at < delay:
             words = f"back-off {go_duration(delay)} {what}"
@@ -152,7 +152,7 @@ def _decide(
 def restarts_before(
     store: BackoffStore, key: str, ended: str, *, finished_at: datetime, settings: RestartSettings
 ) -> int:
-    """Return how many restarts in a row a crash loop had had when its newest instance finished; `ended` names that."""
+    """Return how many restarts in a row a crash loop had seen when its newest instance ended (the exit `ended`)."""
     entry = store.entries.get(key)
     if entry is None or _expired(entry, finished_at, settings):
         return 0
@@ -160,12 +160,12 @@ def restarts_before(
 
 
 def with_restarts(store: BackoffStore, key: str, restarts: int, ended: str) -> BackoffStore:
-    """Return a store in which the crash loop under `key` has had so many restarts, the last of them after `ended`."""
+    """Return a store in which the crash loop under `key` has seen so many restarts, the last one after exit `ended`."""
     return store.with_entry(key, store.entries[key].model_copy(update={"restarts": restarts, "counted": ended}))
 
 
 def uncounted(store: BackoffStore, key: str) -> BackoffStore:
-    """Return a store in which the restarts under `key` are counted anew; its delay is as it was."""
+    """Return a store in which the restarts under `key` count from 0 again; its delay stays."""
     entry = store.entries.get(key)
     if entry is None or not entry.restarts:
         return store
@@ -173,7 +173,7 @@ def uncounted(store: BackoffStore, key: str) -> BackoffStore:
 
 
 def begun_anew(store: BackoffStore, key: str, *, now: datetime) -> BackoffStore:
-    """Return a store in which a crash loop begins with a start at `now`, which is not counted: an operator's."""
+    """Return a store in which a crash loop begins with a start at `now`, by an operator: that one does not count."""
     return store.with_entry(key, BackoffEntry(delay=store.delay(key) or FIRST_DELAY, last_update=now))
 
 
@@ -198,7 +198,7 @@ def record_failure(
 
 
 def forget(store: BackoffStore, key: str) -> BackoffStore:
-    """Return a store without `key`: what it stood for has succeeded, or is no more."""
+    """Return a store without `key`: what failed has succeeded, or no longer exists."""
     if key not in store.entries:
         return store
     return BackoffStore(entries={name: entry for name, entry in store.entries.items() if name != key})
@@ -209,9 +209,9 @@ def collect_garbage(
 ) -> BackoffStore:
     """Return a store without the entries that were last touched more than ten minutes ago.
 
-    Mirrors flowcontrol's GC, which the kubelet's housekeeping calls: of a container that ran for nearly ten minutes it
-    forgets the crash loop in the midst of a wait. Where a pod has settings of its own, a crash loop is remembered for
-    as long as it can still hold a start back; and for ever where it has come to the pod's limit, of the keys `current`.
+    Mirrors flowcontrol's GC, which the kubelet's housekeeping calls: for a container that ran for nearly ten minutes it
+    forgets the crash loop in the middle of a wait. Where a pod has settings of its own, a crash loop stays as long as
+    it can still hold a start back, and one that has reached the pod's limit stays while its key is among `current`.
     """
     kept = {
         key: entry
@@ -229,11 +229,10 @@ def _memory(key: str, settings: RestartSettings) -> timedelta:
 
 
 def crash_loop_key(pod: ObjectMeta, container: Container | EphemeralContainer) -> str:
-    """Return the key of a container's crash loop: another pod, name, image or resources begin anew.
+    """Return the key of a container's crash loop: another pod, name, image or resources have another key.
 
-    As helpers.go, v1.36, GetBackoffKey: resources count as they are written, so `1` and `1000m` are two keys. The
-    digest is our own (the kubelet's is of Go's way to print a struct), and the name in front is for whoever reads a
-    snapshot.
+    Mirrors helpers.go, v1.36, GetBackoffKey: resources count as written, so `1` and `1000m` are two keys. The digest is
+    our own (the kubelet's is of a struct as Go prints it); the name in front is for people who read a snapshot.
     """
     written = container.resources.model_dump(mode="json")
     identity = [pod.name, pod.namespace, pod.uid, container.name, container.image, written]
@@ -279,7 +278,7 @@ def _expired(entry: BackoffEntry, at: datetime, settings: RestartSettings = KUBE
 
 
 def _next_delay(entry: BackoffEntry | None, event: datetime, settings: RestartSettings = KUBELETS) -> timedelta:
-    """Return the delay that follows `entry`, judged by the time of the event that made the step necessary."""
+    """Return the delay that follows `entry`, given the time of the event that made the step necessary."""
     if entry is None or _expired(entry, event, settings):
         return settings.initial
     return min(max(entry.delay * settings.factor, settings.initial), settings.maximum)

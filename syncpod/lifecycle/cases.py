@@ -1,11 +1,11 @@
-"""Recorded decisions as JSON: reads one case, asks the decision it is about, and writes the answer down.
+"""Recorded decisions as JSON: read one case, take its decision, and write the answer.
 
-A case holds everything that its answer depends on. Three kinds exist, one for each function here: a sync's actions, a
-pod's phase and conditions, and a container's crash-loop back-off over a series of starts. Times in a case are integers
-and names are snake_case, except inside pods and container statuses, which are written as the API writes them.
+A case holds everything that its answer depends on. There are three kinds, one for each function here: the actions of a
+sync, a pod's phase and conditions, and a container's crash-loop back-off over a series of starts. Times in a case are
+integers and names are snake_case, except inside pods and container statuses, which are written as in the API.
 
-Unknown fields are ignored, and a null is the empty value of its field, as Go's decoder has it; a field that is missing
-or wrong, or a number out of its range, raises `CaseError`, which names it by its path.
+Unknown fields are ignored, and a null is the empty value of its field, as in Go's decoder. A field that is missing or
+wrong, or a number out of range, raises `CaseError`, which names it by its path.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ ProbeResult = Literal["success", "failure", "unknown"]
 _Uint32 = Annotated[int, Field(ge=0, lt=2**32)]
 """An attempt, as CRI numbers them."""
 _Milliseconds = Annotated[int, Field(ge=-62_135_596_800_000, lt=253_370_764_800_000)]
-"""Since 1970: from the year 1 to 9998, so that no delay leads out of the years that there are."""
+"""Milliseconds since 1970, within the years 1 to 9998, so that no delay leads beyond the dates that Python has."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
@@ -117,7 +117,7 @@ def decide(case: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def actions_to_json(actions: PodActions) -> dict[str, Any]:
-    """Write actions down as plain JSON, every field there. After the last attempt comes 0, as in CRI's uint32."""
+    """Return actions as plain JSON with every field. After the last attempt comes 0, as in CRI's uint32."""
     updates = {"memory": actions.containers_to_update.memory, "cpu": actions.containers_to_update.cpu}
     return {
         "kill_pod": actions.kill_pod,
@@ -152,9 +152,9 @@ def _update_to_json(update: ContainerToUpdate) -> dict[str, Any]:
 
 
 def _observed(status: _CaseStatus, spec: PodSpec) -> ObservedPod:
-    """Return the case's listing in the order it has there: newest first. No decision reads its times.
+    """Return the case's listing in the order given: newest first. No decision reads its times.
 
-    Sandboxes are not validated once more: here a number may be beyond what a node of ours makes and takes for its own.
+    Sandboxes are not validated again: a number here may be beyond those that our nodes use.
     """
     hashes = {
         container.name: container_hash(container.name, container.image)
@@ -274,7 +274,7 @@ def backoff(case: Mapping[str, Any]) -> list[dict[str, Any] | None]:
 
 
 def _newest_exit(instances: tuple[_CaseInstance, ...]) -> datetime | None:
-    """Return when the newest exited instance finished; one that does not say has done so long ago."""
+    """Return when the newest exited instance finished; without a time, long ago."""
     for instance in instances:
         if instance.state == "exited":
             return _NEVER if instance.finished_at_ms is None else _moment(instance.finished_at_ms)
@@ -296,7 +296,7 @@ READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
     "phase": phase,
     "backoff": backoff,
 }
-"""What answers each kind of case."""
+"""The function for each kind of case."""
 
 _Case = TypeVar("_Case", bound=BaseModel)
 
@@ -313,7 +313,7 @@ def _pod(case: Mapping[str, Any]) -> Pod:
 
 def _read(model: type[_Case], case: Mapping[str, Any]) -> _Case:
     given = {name: _without_nulls(case[name]) for name in model.model_fields if case.get(name) is not None}
-    # What is required is an object: where it is null, it is an empty one, and not missing.
+    # A required field is an object: a null stands for an empty one, and is not missing.
     given |= {
         name: {} for name, field in model.model_fields.items() if field.is_required() and case.get(name, 0) is None
     }
@@ -326,7 +326,7 @@ def _read(model: type[_Case], case: Mapping[str, Any]) -> _Case:
 
 
 def _without_nulls(value: Any) -> Any:
-    """Drop the fields that are null, at any depth; a null in a list stays, and is refused."""
+    """Drop the fields that are null, at any depth; a null in a list stays, and is refused later."""
     if isinstance(value, dict):
         return {name: _without_nulls(item) for name, item in value.items() if item is not None}
     if isinstance(value, list):

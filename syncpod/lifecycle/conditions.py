@@ -1,7 +1,7 @@
-"""The conditions of a pod: yes-or-no questions about it, each with a reason, a message and the time it last changed.
+"""The conditions of a pod, each with its status, a reason, a message and the time of its last transition.
 
-Each function answers one question and leaves times and generation alone; `stamp` adds them. The condition types that
-belong to the kubelet are in `OWNED`: all others (a readiness gate's, say) are somebody else's and are carried along.
+Each function computes one condition without times and generation; `stamp` adds them. The condition types that the node
+itself sets are in `OWNED`. All others (a readiness gate's, say) are set by others, and are carried along.
 
 Mirrors status/generate.go, v1.36.
 """
@@ -30,7 +30,7 @@ RESIZE_PENDING: Final = "PodResizePending"
 RESIZE_IN_PROGRESS: Final = "PodResizeInProgress"
 
 KILL_OVERDUE: Final = "syncpod.dev/KillOverdue"
-"""There, and True, while something of the pod does not end that was to: the kubelet has no condition for it."""
+"""Present, and True, while something of the pod should have ended and has not; the kubelet has no such condition."""
 
 OWNED: Final = (
     READY_TO_START_CONTAINERS,
@@ -55,9 +55,10 @@ def find(conditions: Iterable[PodCondition], type_: str) -> PodCondition | None:
 
 
 def foreign_problem(condition: PodCondition, conditions: Sequence[PodCondition]) -> str:
-    """Say why somebody else may not set this condition of a pod that has `conditions`; "" = he may.
+    """Return why others may not set this condition on a pod that has `conditions`; "" = they may.
 
-    The API server takes any; here those of the node itself are refused, and what would make the pod's state large.
+    Difference: the API server takes any. Here the node's own conditions are refused, and any that would make the pod's
+    state too large.
     """
     if condition.type in OWNED:
         return f"type: {condition.type} is the node's own to set"
@@ -88,7 +89,7 @@ def is_true(conditions: Iterable[PodCondition], type_: str) -> bool:
 def known_statuses(
     init_statuses: Sequence[ContainerStatus] | None, statuses: Sequence[ContainerStatus] | None
 ) -> tuple[ContainerStatus, ...] | None:
-    """Return init and main statuses as the one list that the conditions look at; None when none is known at all."""
+    """Return init and main statuses as the one list that the conditions look at; None if there are no statuses."""
     if init_statuses is None and not statuses:
         return None
     return (*(init_statuses or ()), *(statuses or ()))

@@ -1,15 +1,15 @@
-"""Which dead containers and sandboxes of a pod are kept no longer: all but the newest, which say how things stand.
+"""Garbage collection of dead containers and sandboxes: all but the newest go.
 
-What a container came to is a recorded fact of its pod's workflow. The runtime's dead instances are kept for people, who
-read the log of the last one (``logs --previous``), and for decisions, which look at the newest instance of each name.
+The pod's workflow has recorded how each container ended. The runtime's dead instances are kept for people, who read the
+log of the last one (``logs --previous``), and for decisions, which look at the newest instance of each name.
 
 Mirrors kuberuntime/kuberuntime_gc.go and pod_container_deletor.go, v1.36. Differences:
 
-- The newest instance of a name is never removed from a pod that goes on, not even for the sake of the limit for the
-  whole node: by it the pod's next decision goes.
-- An instance that was created and never started does not count as the newest dead one, whose log would then be lost for
-  one that has none. It goes when nobody can be about to start it any more, which the caller says.
-- One whose state the runtime has lost may run, and is left to the pod's own steps, which stop it first.
+- The newest instance of a name is never removed from a pod that goes on, not even for the limit of the whole node: the
+  pod's next decision depends on it.
+- An instance that was created and never started does not count as the newest dead one: it has no log, and would take
+  the place of one that has. It goes once nobody can be about to start it, which the caller says.
+- An instance whose state the runtime has lost may run. It is left to the pod's own steps, which stop it first.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def superfluous_containers(
 ) -> dict[str, tuple[str, ...]]:
     """Return the ids of the containers that are to go, oldest first, by the UIDs of their pods.
 
-    `over` are UIDs of pods of which no dead container is needed any more; `never_started` ids of containers that were
-    created, and that nobody can be about to start. `now` is by the clock that stamps the containers.
+    `over` are UIDs of pods that need none of their dead containers any more; `never_started` are ids of created
+    containers that nobody can be about to start. `now` is from the clock that stamps the containers.
 
     Mirrors evictableContainers, enforceMaxContainersPerEvictUnit and evictContainers.
     """
@@ -83,7 +83,7 @@ def superfluous_containers(
 def superfluous_sandboxes(listing: ObservedPod) -> tuple[str, ...]:
     """Return the ids of the sandboxes that are to go, oldest first: not ready, empty, and not the newest.
 
-    The newest stays: its number is spent, which the next one has to know. Mirrors evictSandboxes.
+    The newest stays because it holds the last number that is spent. Mirrors evictSandboxes.
     """
     homes = {container.sandbox_id for container in listing.containers}
     older = order_sandboxes(listing.sandboxes)[1:]
@@ -91,7 +91,7 @@ def superfluous_sandboxes(listing: ObservedPod) -> tuple[str, ...]:
 
 
 def is_dead(listing: ObservedPod) -> bool:
-    """Say whether nothing of a pod is alive: no sandbox is ready, and each container has ended or never began."""
+    """Say whether nothing of a pod is alive: no sandbox is ready, and each container has ended or never started."""
     return not any(sandbox.ready for sandbox in listing.sandboxes) and all(
         container.state in ("exited", "created") for container in listing.containers
     )
@@ -106,13 +106,13 @@ def _units(listing: ObservedPod, policy: ContainerGcPolicy, now: datetime) -> li
         made = [each for each in instances if each.state != "created"]
         dead = [c for c in made if c.state == "exited" and now - (c.created_at or _LONG_AGO) >= policy.min_age]
         newest = {each.id for each in made[:1]}
-        if dead:  # what has nothing to give up takes no part in the shares
+        if dead:  # containers with nothing to give up have no share
             units.append(_Unit(listing.uid, tuple(dead), frozenset(newest)))
     return units
 
 
 def _hold_to_limit(units: Iterable[_Unit], limit: int, gone: Mapping[str, set[str]]) -> None:
-    """Have the oldest go until the node has no more than it may; first each container gives up its share."""
+    """Select the oldest until the node has no more than its limit; first each container gives up its share."""
     left = {unit.uid: gone[unit.uid] for unit in units}
 
     def kept() -> list[tuple[_Unit, ObservedContainer]]:

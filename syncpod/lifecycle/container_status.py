@@ -1,22 +1,22 @@
-"""The status of one container: what the runtime has of it, what was there before, and what stands in its way.
+"""The status of one container, from what the runtime has, the previous status, and what holds the container back.
 
-`container_status` makes a `v1.ContainerStatus` from values. The runtime's newest instance is the state. How the one
-before it ended is the last state, from the runtime, else from the exits that are recorded, else from the status before.
+`container_status` makes a `v1.ContainerStatus` from values. The runtime's newest instance is the state. The end of the
+instance before it is the last state: from the runtime, else from the recorded exits, else from the previous status.
 
 Mirrors kubelet_pods.go, v1.36, convertToAPIContainerStatuses, and prober_manager.go, v1.36, UpdatePodStatus.
-Differences, each because a fact is at hand where the kubelet has to guess:
+Differences, where we have a record and the kubelet has to guess:
 
-- A container that is gone from the runtime is shown as it ended if that is remembered; `ContainerStatusUnknown` is left
-  for one that was last seen running and whose end nobody saw. It is then the *last state* even when an older end is
-  known, where the kubelet keeps showing the older one.
-- One whose state the runtime has lost (`unknown`) stays terminated once it was called so; the kubelet falls back to
-  waiting.
-- Ephemeral containers have no part in a restart of all containers, and never wait to be restarted.
-- A restart count is never raised on sight of a running container: its number was chosen, not inferred.
-- An init container that is gone, and must have completed since main containers exist, has done so in the run that it
-  was last shown in; the kubelet takes that run for lost besides, and counts a restart.
-- An instance before the newest that has no end (`created`, `unknown`) leaves the end before it the last state; the
-  kubelet then shows a last state that waits.
+- A container that is gone from the runtime shows its recorded exit. `ContainerStatusUnknown` is only for one that was
+  last seen running and whose end nobody saw. It is then the *last state*, even when an older exit is known; the kubelet
+  goes on showing the older one.
+- A container whose state the runtime has lost (`unknown`) stays terminated once it was shown so; the kubelet falls back
+  to waiting.
+- Ephemeral containers take no part in a restart of all containers, and never wait to be restarted.
+- Seeing a running container never raises a restart count: the workflow chose its number.
+- An init container that is gone, and must have completed since main containers exist, completed in the run that was
+  last shown; the kubelet takes that run for lost, and counts a restart.
+- If the instance before the newest has no end (`created`, `unknown`), the end before it stays the last state; the
+  kubelet shows a waiting last state.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class ProbeResults:
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerContext:
-    """What the statuses of all containers of a pod are made from."""
+    """The inputs of the statuses of all containers of a pod."""
 
     pod: Pod
     observed: ObservedPod
@@ -128,7 +128,7 @@ def _present(
 
 
 def _resources(context: ContainerContext, container: Container, newest: ObservedContainer) -> ResourceRequirements:
-    """Return what an instance has: what it was given, or once it does not run, what the next one will be given.
+    """Return an instance's resources: those it was given, or if it does not run, those the next one will be given.
 
     Difference: of a running one the kubelet shows what the runtime reports, which is rounded.
     """
@@ -146,7 +146,7 @@ def _state(
         return _ended(context, exit_), newest.restart_count
     if newest.state == "unknown" and old is not None:
         if old.state.running:
-            # It ran and now nobody can tell. Calling that "waiting" could make a run-once container run twice.
+            # It ran, and its state is lost. Showing "waiting" could make a run-once container run twice.
             reason = RESTARTING_ALL_CONTAINERS if context.restarting_all else STATUS_UNKNOWN
             return _lost(reason, _NOT_LOCATED), old.restart_count + 1
         if old.state.terminated and old.container_id == context.container_id(newest.id):
@@ -177,7 +177,7 @@ def _last_state(
 def _absent(
     context: ContainerContext, container: Container, kind: ContainerKind, old: ContainerStatus | None
 ) -> ContainerStatus:
-    """Return the status of a container of which the runtime has nothing: not made yet, or removed."""
+    """Return the status of a container that the runtime does not have: not made yet, or removed."""
     waiting = "PodInitializing" if context.pod.spec.init_containers else "ContainerCreating"
     status = ContainerStatus(
         name=container.name,
@@ -256,7 +256,7 @@ def _held_back(
     newest: ObservedContainer | None,
     status: ContainerStatus,
 ) -> ContainerStatus:
-    """Show a container that is to run, and cannot, as waiting with the reason; without one its state says more."""
+    """Show a container that should run and cannot as waiting, with the reason; without a reason its state stays."""
     why = context.waiting.get(container.name)
     followed = container.name in context.followed
     if why is None or not (followed or _is_to_run(context.pod, container, kind, newest, status)):
@@ -285,7 +285,7 @@ def _probed(
     status: ContainerStatus,
     old: ContainerStatus | None,
 ) -> ContainerStatus:
-    """Add `started` and `ready`: what the probes say, what was known of the same instance, or what no probe means."""
+    """Add `started` and `ready`: from the probes, else the previous status of the same instance, else by default."""
     if kind == "ephemeral":
         return status
     before = old if old is not None and old.container_id == status.container_id and old.state.running else None
@@ -354,7 +354,7 @@ def _volume_mounts(context: ContainerContext, container: Container) -> tuple[Vol
 
 
 def assume_terminated(status: ContainerStatus) -> ContainerStatus:
-    """Return the status of a container that must have ended though nobody saw it; one that was seen to end stays."""
+    """Return the status of a container that must have ended though nobody saw it; one with a known end stays."""
     if status.state.terminated:
         return status
     return status.model_copy(update={"state": _lost(STATUS_UNKNOWN, _NOT_LOCATED)})

@@ -1,9 +1,9 @@
-"""When a node is short of memory, disk or processes, and what it says of itself then.
+"""When a node is short of memory, disk or processes, and which conditions it then has.
 
-A threshold is met while less of something is left than it says. A hard one calls for action at once, a soft one when it
-has been met for its grace period; once met, it counts as met until its minimum reclaim is there as well. A condition of
-the node (`MemoryPressure`, `DiskPressure`, `PIDPressure`) holds while a threshold behind it is met, soft ones in their
-grace period included, and for five minutes after, so that it does not come and go.
+A threshold is met while less of a resource is left than it names. A hard one calls for action at once, a soft one when
+it has been met for its grace period. A threshold that was met stays so until its minimum reclaim is available as well.
+A condition of the node (`MemoryPressure`, `DiskPressure`, `PIDPressure`) holds while one of its thresholds is met (also
+a soft one in its grace period), and for five minutes after, so that it does not flap.
 
 Mirrors eviction/eviction_manager.go, v1.36, synchronize and Admit, and eviction/helpers.go. What it leaves out: signals
 of the pods' own cgroup (allocatableMemory) and of a container file system apart from that of the images (containerfs).
@@ -32,7 +32,7 @@ NodeCondition = Literal["MemoryPressure", "DiskPressure", "PIDPressure"]
 EVICTED: Final = "Evicted"
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 TERMINATION_BY_KUBELET: Final = "TerminationByKubelet"
-"""The condition of a pod that its node puts out for want of something, and its reason."""
+"""The condition of a pod that its node evicts because a resource is short, and its reason."""
 
 RESOURCES: Final[Mapping[Signal, Resource]] = {
     "memory.available": "memory",
@@ -55,49 +55,49 @@ _MEMORY_TAINT: Final = "node.kubernetes.io/memory-pressure"
 
 @dataclass(frozen=True)
 class Amount:
-    """So much of something: a number, or a part of all there is."""
+    """An amount of a resource: a number, or a fraction of the capacity."""
 
     number: int = 0
     text: str = ""
-    """As messages show the number; "" of a part, which is shown as the number it comes to."""
+    """The number as messages show it; "" for a fraction, which messages show as the resulting number."""
     part: float = 0.0
     """0.1 is a tenth of the capacity; 0 = it is `number`."""
 
     def of(self, capacity: int) -> int:
-        """Return the number that it is, of that capacity (api/types.go, GetThresholdQuantity)."""
+        """Return the amount as a number, given the capacity (api/types.go, GetThresholdQuantity)."""
         return int(capacity * self.part) if self.part else self.number
 
     def shown(self, capacity: int) -> str:
-        """Return it as the kubelet's messages have it."""
+        """Return the amount as the kubelet's messages show it."""
         return self.text if not self.part else bytes_text(self.of(capacity))
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """How little of something may be left."""
+    """The least that must be left of a resource."""
 
     signal: Signal
     value: Amount
     grace_seconds: float = 0.0
-    """How long it has to be met; 0 = it is a hard one."""
+    """How long it has to be met before action; 0 = a hard threshold."""
     min_reclaim: Amount = Amount()
-    """How much more there has to be before it counts as met no longer."""
+    """How much more has to be available before it no longer counts as met."""
 
     @property
     def hard(self) -> bool:
-        """Whether pods are put out at once, and get next to no grace."""
+        """Whether pods are evicted at once, with almost no grace."""
         return not self.grace_seconds
 
 
 @dataclass(frozen=True)
 class EvictionPolicy:
-    """What the node is held to; the kubelet's configuration and its defaults."""
+    """The kubelet's configuration of eviction, and its defaults."""
 
     thresholds: tuple[Threshold, ...] = ()
     max_pod_grace_seconds: int = 0
-    """evictionMaxPodGracePeriod: the most that a pod gets when a soft threshold calls for its end."""
+    """evictionMaxPodGracePeriod: the longest grace of a pod that is evicted for a soft threshold."""
     transition_seconds: float = 300.0
-    """evictionPressureTransitionPeriod: how long a condition outlives what it told of."""
+    """evictionPressureTransitionPeriod: how long a condition outlasts the pressure."""
 
 
 class Observation(NamedTuple):
@@ -108,29 +108,29 @@ class Observation(NamedTuple):
 
 
 Observations = Mapping[Signal, Observation]
-"""What was measured; a signal that could not be is left out, and meets no threshold."""
+"""Measurements by signal; one that could not be measured is missing, and meets no threshold."""
 
 
 @dataclass(frozen=True)
 class PressureState:
-    """What is remembered from one look to the next."""
+    """What one look passes on to the next."""
 
     first_met: Mapping[Threshold, float] = field(default_factory=dict)
-    """Since when each threshold that is met has been."""
+    """For each threshold that is met, since when."""
     last_seen: Mapping[NodeCondition, float] = field(default_factory=dict)
-    """When each condition was last true of itself."""
+    """When each condition was last caused by a threshold."""
     acted: tuple[Threshold, ...] = ()
     """Thresholds that called for action at the last look: met until their minimum reclaim is there."""
 
 
 @dataclass(frozen=True)
 class Pressure:
-    """What a look has come to."""
+    """The result of a look."""
 
     conditions: tuple[NodeCondition, ...] = ()
-    """What the node says of itself, in the order of their names."""
+    """The node's conditions, in the order of their names."""
     thresholds: tuple[Threshold, ...] = ()
-    """What calls for action: memory first, since a node without it can do nothing else."""
+    """The thresholds that call for action: memory first, since a node without it can do nothing else."""
 
 
 NO_PRESSURE: Final = Pressure()
@@ -139,7 +139,7 @@ NO_PRESSURE: Final = Pressure()
 def look(
     policy: EvictionPolicy, state: PressureState, seen: Observations, now: float
 ) -> tuple[PressureState, Pressure]:
-    """Hold what was measured against the thresholds; return what to remember, and what is to be done about it."""
+    """Compare the measurements with the thresholds; return what to remember, and what to do."""
     met = thresholds_met(policy.thresholds, seen)
     met += tuple(each for each in thresholds_met(state.acted, seen, with_reclaim=True) if each not in met)
     first_met = {threshold: state.first_met.get(threshold, now) for threshold in met}
@@ -154,7 +154,7 @@ def look(
 def thresholds_met(
     thresholds: Iterable[Threshold], seen: Observations, *, with_reclaim: bool = False
 ) -> tuple[Threshold, ...]:
-    """Return the thresholds below which something lies, or lies less than the minimum reclaim above (thresholdsMet)."""
+    """Return the thresholds that are met, or not exceeded by their minimum reclaim yet (thresholdsMet)."""
     met = []
     for threshold in thresholds:
         observed = seen.get(threshold.signal)
@@ -169,14 +169,14 @@ def thresholds_met(
 
 
 def is_critical(pod: Pod) -> bool:
-    """Say whether a pod is never put out, and let in whatever the pressure (types/pod_update.go, IsCriticalPod)."""
+    """Say whether a pod is never evicted, and admitted under any pressure (types/pod_update.go, IsCriticalPod)."""
     return is_static_pod(pod) or (pod.spec.priority or 0) >= SYSTEM_CRITICAL_PRIORITY
 
 
 def admission_refusal(pod: Pod, conditions: tuple[NodeCondition, ...]) -> str:
-    """Return why a node under pressure does not let a pod in, in the kubelet's words; "" = it does (Admit).
+    """Return why a node under pressure does not admit a pod, in the kubelet's words; "" = it does (Admit).
 
-    Under memory pressure alone only best-effort pods are turned away, but for those that tolerate its taint.
+    Under memory pressure alone it rejects only best-effort pods, except those that tolerate its taint.
     """
     if not conditions or is_critical(pod):
         return ""
@@ -187,7 +187,7 @@ def admission_refusal(pod: Pod, conditions: tuple[NodeCondition, ...]) -> str:
 
 
 def grace_seconds(pod: Pod, threshold: Threshold, policy: EvictionPolicy) -> int:
-    """Return the grace of a pod that is put out: 1 s for a hard threshold, else its own, but no more than is set.
+    """Return the grace of a pod that is evicted: 1 s for a hard threshold, else its own, up to the configured maximum.
 
     At least 1 s (pod_workers.go, calculateEffectiveGracePeriod).
     """
@@ -203,7 +203,7 @@ def bytes_text(number: int) -> str:
 
 
 def percent(number: float) -> float:
-    """Return the part of a whole that so many per cent are, as the kubelet holds it: in single precision."""
+    """Return a percentage as a fraction, in single precision as in the kubelet."""
     return _single(_single(number) / 100)
 
 

@@ -1,12 +1,12 @@
-"""Which pod a node under pressure puts out first, and what it says of that.
+"""Which pod a node under pressure evicts first, and the message that says why.
 
-The order is the kubelet's: pods that use more than they request before those that do not, then by priority, the lowest
-first, then by how much more they use than they request. For want of processes only priority and their number count. A
-pod of which nothing could be measured comes before all of which something could.
+The order is the kubelet's: pods that use more than they request before those that do not; then by priority, the lowest
+first; then by how much more they use than they request. When processes are short, only priority and the number of
+processes count. A pod without any measurement comes before all that have one.
 
 Mirrors eviction/helpers.go, v1.36, rankMemoryPressure, rankDiskPressureFunc, rankPIDPressure and evictionMessage.
-Differences: of equals the one with the smaller UID goes first, where the kubelet leaves it to chance; and a pod's
-memory is that of its containers, its pause process apart.
+Differences: among equals the one with the smaller UID goes first, where the kubelet leaves it to chance; and a pod's
+memory is that of its containers, without its pause process.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _ZERO: Final = parse_quantity("0")
 
 @dataclass(frozen=True)
 class Written:
-    """What lies on a disk."""
+    """Use of a disk."""
 
     bytes: int = 0
     inodes: int = 0
 
     def plus(self, other: Written | None) -> Written:
-        """Return both together; what was not measured counts nothing."""
+        """Return the sum of both; what was not measured counts as nothing."""
         return self if other is None else Written(self.bytes + other.bytes, self.inodes + other.inodes)
 
 
 @dataclass(frozen=True)
 class ContainerUsage:
-    """What one running container uses; None is what was not measured."""
+    """The usage of one running container; None = not measured."""
 
     name: str
     memory: int | None = None
@@ -55,7 +55,7 @@ class ContainerUsage:
 
 @dataclass(frozen=True)
 class PodUsage:
-    """What one pod uses."""
+    """The usage of one pod."""
 
     containers: tuple[ContainerUsage, ...] = ()
     volumes: Written = Written()
@@ -70,18 +70,18 @@ class PodUsage:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A pod that may be put out."""
+    """A pod that may be evicted."""
 
     pod: Pod
     usage: PodUsage | None
-    """None where nothing of it could be measured."""
+    """None where nothing could be measured."""
 
 
 def ranked(signal: Signal, candidates: Iterable[Candidate], *, dedicated_images: bool = False) -> tuple[Candidate, ...]:
-    """Return the pods that may be put out for that signal, the first to go first; critical ones are left out.
+    """Return the pods that may be evicted for that signal, in the order of their eviction, without critical ones.
 
-    `dedicated_images`: images and writable layers lie on a disk of their own. Then only logs and volumes count where
-    the node's disk is short, and only writable layers where that of the images is; else all of it counts for either.
+    `dedicated_images`: images and writable layers are on a disk of their own. Then only logs and volumes count when the
+    node's disk is short, and only writable layers when the images' disk is; otherwise everything counts for both.
     """
     may_go = [candidate for candidate in candidates if not is_critical(candidate.pod)]
 
@@ -109,9 +109,9 @@ def ranked(signal: Signal, candidates: Iterable[Candidate], *, dedicated_images:
 def eviction_message(
     candidate: Candidate, resource: Resource, thresholds: Iterable[Threshold], seen: Observations
 ) -> str:
-    """Say why a pod is put out, in the kubelet's words, with the space that they end in.
+    """Return why a pod is evicted, in the kubelet's words, trailing space included.
 
-    `thresholds` are all that call for action: the first of that resource gives the figures.
+    `thresholds` are all that call for action: the figures are those of the first one of that resource.
     """
     message = f"The node was low on resource: {resource}. "
     for threshold in thresholds:
@@ -154,7 +154,7 @@ def _of_container(container: ContainerUsage, resource: Resource) -> int | None:
 
 
 def _used(signal: Signal, usage: PodUsage, dedicated_images: bool) -> int:
-    """Return what counts of a pod's use where that signal is short (buildSignalToRankFunc)."""
+    """Return the part of a pod's usage that counts for that signal (buildSignalToRankFunc)."""
     resource = RESOURCES[signal]
     if resource == "memory":
         return usage.memory
@@ -169,10 +169,10 @@ def _used(signal: Signal, usage: PodUsage, dedicated_images: bool) -> int:
 
 
 def _requested(pod: Pod, resource: Resource) -> int:
-    """Return what a pod is weighed against (pkg/api/v1/resource/helpers.go, v1.36, GetResourceRequestQuantity).
+    """Return a pod's request of a resource (pkg/api/v1/resource/helpers.go, v1.36, GetResourceRequestQuantity).
 
-    Where anything is set for the pod as a whole, its containers' requests count for nothing, not even of what cannot be
-    set for a pod; and an overhead entitles none that requests nothing.
+    If any pod-level resource is set, its containers' requests do not count, not even for resources that cannot be set
+    on pod level. An overhead does not count for a pod that requests nothing.
     """
     whole = pod.spec.resources
     if whole is not None and any(is_pod_level(name) for name in (*whole.requests, *whole.limits)):
@@ -186,7 +186,7 @@ def _requested(pod: Pod, resource: Resource) -> int:
 
 
 def _number_text(number: int, resource: Resource) -> str:
-    """Write a number of what is left: bytes in powers of two, all else in powers of ten."""
+    """Format an available amount: bytes in powers of two, all else in powers of ten."""
     if resource in ("memory", "ephemeral-storage"):
         return bytes_text(number)
     return quantity_text(parse_quantity(str(number)), like="1")

@@ -1,8 +1,8 @@
 """Eviction thresholds as the kubelet's flags write them: ``memory.available<100Mi,nodefs.available<10%``.
 
 Mirrors eviction/helpers.go, v1.36, ParseThresholdConfig, with lists of ``signal<value`` and ``signal=duration``.
-Difference: a hard threshold that is named replaces its own default alone (mergeDefaultEvictionSettings, which the
-kubelet does not do unless told); ``0%`` takes one away, and ``none`` all of them.
+Difference: a hard threshold that is named replaces only its own default (the kubelet does so only with
+mergeDefaultEvictionSettings); ``0%`` removes one, and ``none`` removes all.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WHOLE = re.compile(r"\d{1,9}", re.ASCII)
 
 
 class EvictionSettingInvalid(ValueError):
-    """A setting of eviction is wrong; `setting` is which, and the text what would be right."""
+    """An eviction setting is wrong: `setting` names it, and the text says what would be right."""
 
     def __init__(self, setting: str, message: str) -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ class EvictionSettingInvalid(ValueError):
 
 
 class EvictionSettings(NamedTuple):
-    """The settings as they are written; "" = the default."""
+    """The settings as written by the user; "" = the default."""
 
     hard: str = ""
     soft: str = ""
@@ -48,7 +48,7 @@ class EvictionSettings(NamedTuple):
 
 
 def eviction_policy(settings: EvictionSettings) -> EvictionPolicy:
-    """Return what the node is held to. Raises EvictionSettingInvalid."""
+    """Return the thresholds and limits of the node. Raises EvictionSettingInvalid."""
     hard = dict(_thresholds("hard", DEFAULT_HARD))
     if settings.hard == NONE:
         hard = {}
@@ -87,7 +87,7 @@ def duration_seconds(setting: str, text: str) -> float:
 
 
 def _thresholds(setting: str, text: str) -> dict[Signal, Amount | None]:
-    """Return the thresholds by signal; None is one that is taken away."""
+    """Return the thresholds by signal; None = removed."""
     found: dict[Signal, Amount | None] = {}
     for signal, value in _pairs(setting, text, "<").items():
         amount = None if value in ("0%", "100%") else _amount(setting, signal, value)

@@ -1,8 +1,8 @@
 """Which images to remove from a disk that fills up: no more than needed, the longest unused first.
 
-Mirrors images/image_gc_manager.go, v1.36. Difference: only what this node itself has pulled is ever removed. What was
-imported by hand may be all there is of it, on a machine that no registry serves; and on one that others use as well,
-what they pulled is theirs.
+Mirrors images/image_gc_manager.go, v1.36. Difference: only images that this node itself has pulled are removed. An
+image imported by hand may be the only copy, on a machine without a registry; and on a machine that others use too, the
+images that they pulled are theirs.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class ImageGcPolicy:
     """When images are removed; the kubelet's configuration and its defaults."""
 
     high_threshold_percent: int = 85
-    """imageGCHighThresholdPercent: a disk as full as this has images removed; 100 = never for want of space."""
+    """imageGCHighThresholdPercent: images are removed from a disk this full; 100 = never to free space."""
     low_threshold_percent: int = 80
     """imageGCLowThresholdPercent: until it is only as full as this."""
     min_age: timedelta = timedelta(minutes=2)
-    """imageMinimumGCAge: a younger image is not removed for want of space; it may be about to be used."""
+    """imageMinimumGCAge: a younger image is not removed to free space, since it may be about to be used."""
     max_age: timedelta = timedelta(0)
-    """imageMaximumGCAge: an image unused for longer is removed however empty the disk is; 0 = none is."""
+    """imageMaximumGCAge: an image unused for longer is removed however empty the disk is; 0 = no limit."""
 
     @property
     def ever_removes(self) -> bool:
@@ -56,7 +56,7 @@ class UnusedImage:
     """Bytes, as the runtime counts them: layers shared with other images are counted with each."""
     pulled: datetime
     last_used: datetime
-    """When something was last seen to use it; when it was pulled, if nothing was seen."""
+    """When it was last seen in use; if never, when it was pulled."""
 
 
 def bytes_to_free(space: DiskSpace, policy: ImageGcPolicy) -> int:
@@ -69,9 +69,9 @@ def bytes_to_free(space: DiskSpace, policy: ImageGcPolicy) -> int:
 def outlived(
     images: Iterable[UnusedImage], policy: ImageGcPolicy, now: datetime, watched_since: datetime
 ) -> tuple[UnusedImage, ...]:
-    """Return the images unused for longer than they may be, the longest unused first.
+    """Return the images unused for longer than the maximum age, the longest unused first.
 
-    None are until their use has been watched for so long: before, nobody knows (freeOldImages).
+    There are none until their use has been watched for that long (freeOldImages).
     """
     if not policy.max_age or now - watched_since <= policy.max_age:
         return ()
@@ -79,7 +79,7 @@ def outlived(
 
 
 def removable(images: Iterable[UnusedImage], policy: ImageGcPolicy, now: datetime) -> tuple[UnusedImage, ...]:
-    """Return the images that may be removed for want of space, in order; take as many as are needed (freeSpace)."""
+    """Return the images that may be removed to free space, in order; take as many as are needed (freeSpace)."""
     return tuple(image for image in in_order(images) if now - image.pulled >= policy.min_age)
 
 
@@ -89,7 +89,7 @@ def in_order(images: Iterable[UnusedImage]) -> tuple[UnusedImage, ...]:
 
 
 def still_too_full(space: DiskSpace, freed: int, kept: int) -> str:
-    """Say that not enough could be freed: in the kubelet's words, and how many images were `kept` as not ours."""
+    """Return the message that not enough could be freed, in the kubelet's words, with how many images are not ours."""
     others = f" Images that this node did not pull are never removed: {kept}." if kept else ""
     return (
         f"Insufficient free disk space on the node's image filesystem ({space.used_percent}% of "

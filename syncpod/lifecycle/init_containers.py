@@ -1,8 +1,8 @@
 """Init containers and sidecars: which to start, which to kill, and whether the main containers may run.
 
-Init containers are taken from the last to the first. The last one that the runtime knows is where the pod stands:
-whatever comes before it is done with, unless it is a sidecar, which is kept running for ever. So at most one init
-container is new in a sync, while any number of sidecars may be started again.
+They are judged from the last to the first. The last init container that the runtime knows is where the pod stands: the
+plain ones before it have completed, and the sidecars before it are kept running. So a sync starts at most one plain
+init container, but any number of sidecars.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ UNKNOWN_INIT_MESSAGE = 'Init container is in "unknown" state, try killing it bef
 
 @dataclass(frozen=True, slots=True)
 class InitActions:
-    """What the init containers of a pod call for."""
+    """What to do about the init containers of a pod."""
 
     initialized: bool
     """The main containers may run."""
@@ -37,7 +37,7 @@ class InitActions:
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """What one init container that the runtime knows calls for."""
+    """What to do about one init container that the runtime knows."""
 
     start: bool = False
     """Start it, anew or again."""

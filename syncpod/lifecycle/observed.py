@@ -1,11 +1,11 @@
-"""What the container runtime reports of one pod, as plain values: the view every decision is made from.
+"""What the container runtime reports of one pod, as plain values: the view that every decision is made from.
 
-An `ObservedPod` is one complete listing of a pod: its sandboxes and containers, newest first, stamped with the node's
-sequence number taken when the listing *began*. Listings travel by several roads (results of steps, PLEG signals) and
-may overtake one another; `merge` folds each into the view so that nothing observed is lost and no state goes back.
+An `ObservedPod` is one complete listing of a pod: its sandboxes and containers, newest first, stamped with the sequence
+number that the node took when the listing *began*. Listings travel in several ways (results of steps, PLEG signals) and
+may overtake one another. `merge` folds each into the view, so that nothing observed is lost and no state goes back.
 
-The records mirror what decisions read of the kubelet's `container.PodStatus` (container/runtime.go, v1.36).
-They cross Temporal, in camelCase; unknown fields are ignored and every field has a default.
+The records mirror those parts of the kubelet's `container.PodStatus` that decisions read (container/runtime.go, v1.36).
+They cross Temporal in camelCase; unknown fields are ignored and every field has a default.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SandboxState = Literal["SANDBOX_READY", "SANDBOX_NOTREADY"]
 ContainerRuntimeState = Literal["created", "running", "exited", "unknown"]
 NetworkMode = Literal["POD", "NODE"]
 Number = Annotated[int, Field(ge=0, lt=2**31 - 1)]
-"""Of a sandbox or an instance: such that the next one is still an int32."""
+"""Number of a sandbox or an instance; the next number is still an int32."""
 
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 # How far along its life a container is. `unknown` has no place of its own: see `_progress`.
@@ -33,7 +33,7 @@ _RANK: Final[dict[str, int]] = {"created": 0, "running": 1, "exited": 2}
 
 @total_ordering
 class Seq(Model):
-    """When a listing began, by the node's own counter: comparable within a node for ever, and never a clock."""
+    """When a listing began, by the node's own counter, never by a clock: comparable within a node for ever."""
 
     boot: int = 0
     """Number of the agent's life on its node; grows with each start."""
@@ -93,7 +93,7 @@ class ObservedContainer(Model):
     pid: int = 0
     """Process id on the node; 0 when not known or not running."""
     stop_signal: str = ""
-    """What the runtime stops it by (`SIGTERM`); "" where it does not say."""
+    """The signal by which the runtime stops it (`SIGTERM`); "" where it does not say."""
 
     @property
     def has_run(self) -> bool:
@@ -123,7 +123,7 @@ class ObservedContainer(Model):
         )
 
     def ended_as(self, exit_: Exit) -> ObservedContainer:
-        """Return this instance with that end. What is not about the end stays, the time of its start included."""
+        """Return this instance as ended by that exit. All other fields stay, the time of its start included."""
         return self.model_copy(
             update={
                 "state": "exited",
@@ -191,11 +191,11 @@ def order_containers(containers: Iterable[ObservedContainer]) -> tuple[ObservedC
 
 
 def order_restarts(containers: Iterable[ObservedContainer]) -> tuple[ObservedContainer, ...]:
-    """Order the instances of each container by their numbers, newest first; where each container stands stays so.
+    """Order the instances of each container by number, newest first; the places of the containers stay as they are.
 
-    An instance is numbered by who has it made, and dated by a clock that may have been set back since its elder was
-    made. Difference: the kubelet goes by the dates (kuberuntime/helpers.go, v1.36, containerStatusByCreated), takes
-    the elder for the newest then, and starts another beside the one that runs.
+    The workflow numbers an instance, but the node's clock dates it, and may have been set back since the instance
+    before. Difference: the kubelet orders by date (kuberuntime/helpers.go, v1.36, containerStatusByCreated). After such
+    a change it takes the older one for the newest, and starts another beside the one that runs.
     """
     listed = tuple(containers)
     by_name: dict[str, list[ObservedContainer]] = {}
@@ -252,7 +252,7 @@ def _merge_container(newer: ObservedContainer, older: ObservedContainer | None) 
 
 
 def _progress(container: ObservedContainer) -> int:
-    """Say how far a container is known to have come; for one in state unknown, whether it ever started."""
+    """Return how far along its life a container is known to be; in state unknown, whether it ever started."""
     if container.state == "unknown":
         return _RANK["running"] if container.started_at else _RANK["created"]
     return _RANK[container.state]

@@ -1,11 +1,11 @@
-"""Whether what runs on a node and no workflow asks for may be killed: the evidence against it, judged.
+"""Whether a pod that runs on a node without a workflow may be killed: judging the evidence.
 
 An empty or foreign database is no evidence. Something is killed only where the server's own records say that it should
-not be there: its workflow has ended, or the node's history covers the moment in which it was made, and knows nothing of
-it. Everything else is named, and left to an operator (``syncpod adopt``, ``syncpod prune``).
+not exist: its workflow has ended, or the node's history covers the time at which it was made and does not have it.
+Everything else is reported, and left to an operator (``syncpod adopt``, ``syncpod prune``).
 
 Mirrors kubelet_pods.go, v1.36, HandlePodCleanups, which kills the runtime's pods that are in no source once all sources
-have been seen. Difference: the kubelet takes its sources' word for it.
+have been seen. Difference: the kubelet trusts its sources.
 """
 
 from __future__ import annotations
@@ -21,66 +21,65 @@ ORPHAN_GRACE_SECONDS: Final = 1
 """Grace of an orphan (pod_workers.go, v1.36: HandlePodCleanups asks for 1 s; the runtime is given 2 s at the least)."""
 
 CLOCK_MARGIN: Final = timedelta(hours=24)
-"""By how much later than the node's history something must have been made to be covered by it.
+"""How long after the beginning of the node's history something must have been made to be covered by it.
 
-When it was made is said by the node's clock, since when the history goes by the server's, and neither knows the other.
-Clocks that are kept in step differ by less than a second; one that has not been set yet since the machine was started
-may run on in a local time, which is ahead of UTC by 14 hours at the most, and is told once it has been set. A day is
-more than that. What it costs: of what was made on the node's first day, and of which the server has forgotten the
-workflow, nothing is killed unasked.
+The node's clock says when it was made, and the server's clock when the history began. Synchronized clocks differ by
+less than a second. A clock that has not been set since the machine started may still show a local time, which is at
+most 14 hours ahead of UTC. A day is more than that. The cost: what was made on the node's first day, and whose workflow
+the server has forgotten, is never killed automatically.
 """
 
 Standing = Literal["open", "closed", "another", "unknown"]
-"""Of the workflow of a pod's name: it is this pod's, or may be; this pod's has ended; it is open, and another pod's of
+"""The workflow of a pod's name: it is this pod's, or may be; this pod's has ended; it is open, but another pod's of
 that name; the server knows of none that is or was this pod's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What a node's history knows, as its workflow has it now."""
+    """What the history of a node covers, as its workflow has it now."""
 
     sources_ready: bool = False
     """Every source of pods that is configured has reported in this life of the agent."""
     since: datetime | None = None
-    """Since when it has known what the node is to have, by the server's clock; None = it does not say."""
+    """Since when it has recorded the pods that the node is to have, by the server's clock; None = not said."""
     desired: frozenset[str] = field(default_factory=frozenset)
     """UIDs of the pods that the node is to have, whether or not their workflows are there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is known of one thing on the node: a pod, or something that names no pod."""
+    """The evidence about one pod on the node, or about something that names no pod."""
 
     uid: str
     """Empty where it names no pod."""
     cluster: str
-    """Identity of the Temporal cluster that has its workflow, as its record or its sandbox says; "" = not said."""
+    """Identity of the Temporal cluster that has its workflow, from its record or its sandbox; "" = not said."""
     made_at: datetime | None
-    """When the oldest of what there is of it was made, by the node's clock; None = the runtime does not say."""
+    """When its oldest part was made, by the node's clock; None = the runtime does not say."""
     standing: Standing = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is to become of it."""
+    """The verdict on it."""
 
     orphan: bool
-    """Nobody asks for it."""
+    """No workflow and no source wants it."""
     kill: bool = False
     why: str = ""
-    """Why it is an orphan, as the end of a sentence that begins with it."""
+    """Why it is an orphan, as the end of a sentence that begins with its name."""
     but: str = ""
-    """Why it is left nevertheless; "" where it is killed."""
+    """Why it is left all the same; "" where it is killed."""
 
 
 _ASKED_FOR: Final = Verdict(orphan=False)
 
 
 def judge(found: Found, coverage: Coverage, *, cluster: str) -> Verdict:
-    """Return what is to become of something that runs on the node of this Temporal `cluster`.
+    """Judge something that runs on the node of this Temporal `cluster`.
 
-    Killed is only what is this cluster's, once every source has reported, and of which the workflow has ended, or which
-    the node's history covers.
+    It is killed only if it belongs to this cluster, every source has reported, and either its workflow has ended or the
+    node's history covers it.
     """
     if found.cluster != cluster:
         return Verdict(
@@ -111,12 +110,12 @@ _WHY: Final[dict[Standing, tuple[str, bool]]] = {
 
 
 def is_covered(made_at: datetime | None, since: datetime | None) -> bool:
-    """Say whether a history that goes back to `since` must know of what was made at `made_at`, whoever's clock errs."""
+    """Say whether a history that goes back to `since` must have what was made at `made_at`, even if clocks differ."""
     return made_at is not None and since is not None and made_at - since > CLOCK_MARGIN
 
 
 def made_at(times: Iterable[datetime | None]) -> datetime | None:
-    """Return the earliest of the times, None where one of them is not known: that one might be the earliest."""
+    """Return the earliest of the times; None if one is not known, since that one might be the earliest."""
     known = list(times)
     if not known or None in known:
         return None
@@ -127,14 +126,14 @@ def made_at(times: Iterable[datetime | None]) -> datetime | None:
 
 
 def duplicates(listing: ObservedPod) -> tuple[ObservedContainer, ...]:
-    """Return the live containers beside which another instance of the same name lives that is to stay.
+    """Return the live containers that have to go because another live instance of the same name stays.
 
-    Of each name that one stays which is in the newest ready sandbox, and of those the newest. Who has only been created
-    is not alive: a start may be about to follow, or has failed. Two ready sandboxes are the pod's own decision
-    (`pod_sandbox_changed`), which ends all that is in them; then nothing is chosen here.
+    For each name the one in the newest ready sandbox stays, and among those the newest. A container that was only
+    created is not alive: its start may be about to follow, or has failed. Two ready sandboxes are for the pod's own
+    decision (`pod_sandbox_changed`), which ends everything in them; then nothing is selected here.
 
-    The kubelet has nothing like it: it looks at the newest instance of each name alone (container/runtime.go, v1.36,
-    FindContainerStatusByName), so that an elder that lives beside it lives on.
+    The kubelet does nothing like it: it looks only at the newest instance of each name (container/runtime.go, v1.36,
+    FindContainerStatusByName), so an older one that lives beside it lives on.
     """
     ready = [sandbox.id for sandbox in listing.ordered().sandboxes if sandbox.ready]
     if len(ready) != 1:

@@ -1,7 +1,7 @@
 """The pod's phase: one word for the whole pod, computed from the statuses of its containers.
 
-`pod_phase` says what the statuses amount to. That a pod never leaves Succeeded or Failed, and that neither is shown
-while something can still run, is the business of `syncpod.lifecycle.status`.
+`pod_phase` computes it from the statuses alone. `syncpod.lifecycle.status` sees to it that a pod never leaves Succeeded
+or Failed, and that neither is shown while something can still run.
 """
 
 from __future__ import annotations

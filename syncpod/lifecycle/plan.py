@@ -2,8 +2,7 @@
 
 `compute_pod_actions` says *what*; this module says *in which order* and *why*, as the kubelet's SyncPod carries it out:
 kill the pod or single containers, prune, make the sandbox, resize, then start ephemeral, init and normal containers.
-The same list is what ``syncpod plan`` prints and what the pod's workflow works off, one step at a time, deciding afresh
-after each.
+``syncpod plan`` prints that list. The pod's workflow takes the first step of it that may run, and then decides afresh.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class PlannedStep:
     ids: tuple[str, ...] = ()
     """Runtime ids that the step stops or removes, in order."""
     kill: tuple[str, ...] = ()
-    """Of `ids`, those to be stopped first (remove_container only)."""
+    """Those of `ids` that are stopped first (remove_container only)."""
     keep_logs: bool = False
     """Whether the logs of removed containers stay."""
     attempt: int = 0
@@ -38,11 +37,11 @@ class PlannedStep:
     follows: bool = False
     """Whether the container is killed only so that another instance of it follows (kill_container only)."""
     why: str = ""
-    """One phrase for people: summary of the step, line of the plan."""
+    """One phrase for people, shown in the step's summary and in the plan."""
     update: ContainersToUpdate = field(default_factory=ContainersToUpdate)
     """Containers to resize in place (resize_pod only)."""
     sidecar: bool = False
-    """Whether an init container to start is a sidecar: if its start fails the next is tried all the same."""
+    """Whether an init container to start is a sidecar: if its start fails, the next one is still tried."""
 
 
 def plan_steps(
@@ -55,14 +54,14 @@ def plan_steps(
 ) -> tuple[PlannedStep, ...]:
     """Return the steps that carry `actions` out, in the kubelet's order.
 
-    `stopped_sandboxes` are ids of sandboxes that a kill has already stopped: a pod of which nothing is left to stop has
-    no kill step. A pod that is killed for good starts nothing, not even the ephemeral containers that
-    `compute_pod_actions` leaves in its answer. `cgroup_behind` says that the pod's cgroup has still to follow resources
-    that were allocated, whether or not a running container has to.
+    `stopped_sandboxes` are ids of sandboxes that a kill has already stopped: a pod with nothing left to stop has no
+    kill step. A pod that is killed for good starts nothing, not even the ephemeral containers that
+    `compute_pod_actions` leaves in its answer. `cgroup_behind`: the pod's cgroup has still to follow resources that
+    were allocated, whether or not a running container has to.
 
-    Mirrors kuberuntime_manager.go, v1.36, SyncPod. Differences: dead instances of one name are not pruned by a step of
-    their own, the start that replaces them removes them; and a pod is resized before anything is started in it, where
-    the kubelet starts init containers first, so that no container is given more than its pod's cgroup still allows.
+    Mirrors kuberuntime_manager.go, v1.36, SyncPod. Differences: dead instances of one name are removed by the start
+    that replaces them, not by a step of their own. And a pod is resized before anything is started in it, so that no
+    container is given more than its pod's cgroup still allows; the kubelet starts init containers first.
     """
     steps: list[PlannedStep] = []
     if actions.kill_pod:
@@ -94,7 +93,7 @@ def plan_steps(
 
 
 def something_to_stop(observed: ObservedPod, stopped_sandboxes: tuple[str, ...] = ()) -> bool:
-    """Say whether a kill of the pod would have anything to do: a container not exited, or a sandbox not yet stopped."""
+    """Say whether a kill of the pod has anything to do: a container has not exited, or a sandbox is not stopped."""
     if any(container.state != "exited" for container in observed.containers):
         return True
     return any(sandbox.ready or sandbox.id not in stopped_sandboxes for sandbox in observed.sandboxes)
@@ -169,7 +168,7 @@ def _has_to_resize(actions: PodActions, *, cgroup_behind: bool) -> bool:
 
 
 def _why_resize(update: ContainersToUpdate) -> str:
-    """Say what changes: `memory limit of web 64Mi -> 128Mi`; the request only where the limit stays."""
+    """Return what changes: `memory limit of web 64Mi -> 128Mi`; the request only where the limit stays."""
     memory = [_change(each, "memory", _in_bytes) for each in update.memory]
     cpu = [_change(each, "cpu", _in_millicores) for each in update.cpu]
     return ", ".join((*memory, *cpu)) or "the pod's cgroup follows its resources"

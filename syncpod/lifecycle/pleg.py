@@ -23,15 +23,15 @@ class PodLifecycleEvent:
 
 
 def pod_lifecycle_events(old: ObservedPod | None, new: ObservedPod | None) -> tuple[PodLifecycleEvent, ...]:
-    """Compare two listings of one pod; None is a pod of which the runtime has nothing. Empty means: nothing happened.
+    """Compare two listings of one pod (None: the runtime has nothing of it). Empty means that nothing happened.
 
     - running: `ContainerStarted`; exited: `ContainerDied`; created or unknown: `ContainerChanged`.
     - gone: `ContainerRemoved`, after a `ContainerDied` unless it was seen exited.
-    - anything else that differs (an address, a reason that came late), when nothing of the above did: one `PodSync`.
+    - any other difference (an address, a reason that came late), if there is none of the above: one `PodSync`.
 
-    Sandboxes count as containers: ready is running, not ready is exited. Of the two listings only the newest states
-    count, so what came and went between them is not seen here. Events are in the order of the listing, oldest first,
-    what is gone before what is there.
+    Sandboxes count as containers: ready is running, not ready is exited. Only the two states count, so what came and
+    went between the listings is not seen here. Events are in the order of the listing, oldest first; removals come
+    first.
 
     Mirrors pleg/generic.go, v1.36, generateEvents and computeEvents. Differences: the kubelet sends `PodSync` for a pod
     that it had failed to inspect, where here such a pod's old listing is kept and so the difference itself is found;
@@ -56,7 +56,7 @@ def pod_lifecycle_events(old: ObservedPod | None, new: ObservedPod | None) -> tu
 _ARRIVAL: dict[ContainerRuntimeState, PodLifecycleEventType] = {
     "running": "ContainerStarted",
     "exited": "ContainerDied",
-    # The kubelet holds a created container for unknown as well: it makes and starts one in a single step.
+    # The kubelet takes a created container for unknown too: it creates and starts one in a single step.
     "created": "ContainerChanged",
     "unknown": "ContainerChanged",
 }
@@ -75,5 +75,5 @@ def _states(pod: ObservedPod | None) -> dict[str, ContainerRuntimeState]:
 
 
 def _content(pod: ObservedPod) -> ObservedPod:
-    """Return the listing without when it was taken, in its fixed order."""
+    """Return the listing in its fixed order, without the time at which it was taken."""
     return pod.ordered().model_copy(update={"seq": Seq(), "observed_at": None})

@@ -1,7 +1,7 @@
-"""CPU and memory of a pod, apart from all else about it: as desired, as allocated, or as last applied.
+"""The CPU and memory of a pod as desired, as allocated, or as last applied, apart from the rest of the pod.
 
-A resize moves them one after the other: a person changes what is desired, the node allocates it if it has the room, and
-the runtime then applies it. The rest of a pod never differs between the three.
+A resize changes the three one after the other: a person changes what is desired, the node allocates it if it has the
+room, and the runtime then applies it. The rest of a pod never differs between the three.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from syncpod.pod import Container, Pod, Quantity, ResourceRequirements, parse_qu
 from syncpod.pod.wire import Model, to_wire
 
 _RESIZABLE: Final = ("cpu", "memory")
-"""What a resize can change."""
+"""The resources that a resize can change."""
 
 
 class PodResources(Model):
-    """What each container, and the pod as a whole, may use and is guaranteed."""
+    """The limits and requests of each container, and of the pod as a whole."""
 
     containers: dict[str, ResourceRequirements] = Field(default_factory=dict)
     """By container name, init containers included. A missing one counts as all zeros."""
@@ -56,16 +56,16 @@ def with_resources(pod: Pod, resources: PodResources) -> Pod:
 
 
 def same_resources(one: PodResources, other: PodResources) -> bool:
-    """Say whether two are the same amounts, however they are written."""
+    """Say whether two are the same amounts, in whatever notation."""
     if one.containers.keys() != other.containers.keys() or not same_amounts(one.pod, other.pod):
         return False
     return all(same_amounts(resources, other.containers[name]) for name, resources in one.containers.items())
 
 
 def same_amounts(one: ResourceRequirements | None, other: ResourceRequirements | None) -> bool:
-    """Say whether two requirements are the same CPU and memory, however written; none at all is none of either.
+    """Say whether two requirements have the same CPU and memory, in whatever notation; None has neither.
 
-    Whatever else they name a resize can neither change nor apply.
+    A resize can neither change nor apply any other resource.
     """
     mine, theirs = one or ResourceRequirements(), other or ResourceRequirements()
     return all(_amounts(getattr(mine, kind)) == _amounts(getattr(theirs, kind)) for kind in ("limits", "requests"))
@@ -76,9 +76,9 @@ def _amounts(written: Mapping[str, str]) -> dict[str, Quantity]:
 
 
 def requested_changes(before: PodResources, after: PodResources) -> tuple[tuple[str, str, str], ...]:
-    """Return what is asked for that was not: resource, requirement and operation of each change of each container.
+    """Return the changes of each container: resource, requirement and operation.
 
-    Pod-level resources are not in it. Mirrors kubelet.go, v1.36, recordContainerResizeOperations.
+    Pod-level resources are not included. Mirrors kubelet.go, v1.36, recordContainerResizeOperations.
     """
     found = []
     for name in [name for name in before.containers if name in after.containers]:
@@ -107,9 +107,9 @@ def _operation(old: Quantity, new: Quantity) -> str:
 
 
 def resize_summary(pod: Pod, generation: int | None, error: str = "") -> str:
-    """Return what the events of a resize say: the resources of each container, as JSON.
+    """Return the summary in a resize's events: the resources of each container, as JSON.
 
-    Mirrors events/resize.go, v1.36, makeResourceSummaryFromSpec, to the byte: pod-level resources are not in it.
+    Mirrors events/resize.go, v1.36, makeResourceSummaryFromSpec, to the byte: it leaves pod-level resources out.
     """
     spec = pod.spec
     summary: dict[str, Any] = {}
@@ -121,12 +121,12 @@ def resize_summary(pod: Pod, generation: int | None, error: str = "") -> str:
     if error:
         summary["error"] = error
     text = json.dumps(summary, separators=(",", ":"), ensure_ascii=False)
-    # As Go writes JSON: with what HTML would take for its own as escapes.
+    # Go's JSON escapes the characters that HTML treats specially.
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _summary(container: Container) -> dict[str, Any]:
-    """Return a container's part, its amounts in order of name, as Go writes a map."""
+    """Return a container's part, its amounts in order of name, as Go prints a map."""
     wire = to_wire(container.resources)
     amounts = {kind: dict(sorted(wire[kind].items())) for kind in ("limits", "requests") if kind in wire}
     return {"name": container.name, "resources": wire | amounts}

@@ -1,6 +1,6 @@
-"""When a container is asked how it is, and what its answers amount to: the state of one probe of one instance.
+"""The state of one probe of one container instance: when to ask, and the result of the answers.
 
-Pure: times are seconds that somebody else measured. Mirrors prober/worker.go, v1.36, doProbe.
+Pure: the caller measures times, in seconds. Mirrors prober/worker.go, v1.36, doProbe.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ProbeResult = Literal["success", "failure", "unknown"]
 
 PROBE_TYPES: Final[tuple[ProbeType, ...]] = ("startup", "liveness", "readiness")
 INITIAL: Final[dict[ProbeType, ProbeResult]] = {"startup": "unknown", "liveness": "success", "readiness": "failure"}
-"""What a probe says of an instance before it has said anything."""
+"""The result of a probe before its first answer."""
 
 _THRESHOLDS: Final = {"success": 1, "failure": 3}
 _PERIOD_SECONDS: Final = 10
@@ -28,15 +28,15 @@ class ProbeState:
 
     type: ProbeType
     result: ProbeResult
-    """What the probe says: answers count only once enough of them in a row agree."""
+    """The probe's result: it changes only once enough answers in a row agree."""
     last: ProbeResult = "unknown"
     """The last single answer."""
     run: int = 0
-    """How many equal answers in a row `last` ends."""
+    """How many equal answers in a row there were, `last` included."""
     on_hold: bool = False
-    """Nothing more is asked of this instance: it is to be killed, or it has started."""
+    """This instance is not asked any more: it is to be killed, or it has started."""
     settled: bool = False
-    """`result` is what the instance has answered, and not what stands for it before it has."""
+    """Whether `result` comes from answers of the instance, and is not the initial one."""
 
 
 def probe_of(container: Container, type_: ProbeType) -> Probe | None:
@@ -49,11 +49,11 @@ def probe_of(container: Container, type_: ProbeType) -> Probe | None:
     return probes[type_]
 
 
-def begin(type_: ProbeType, known: ProbeResult | None = None) -> ProbeState:
-    """Return the state of a probe of a new instance; or of one of which a result is known from an earlier life.
+def first_state(type_: ProbeType, known: ProbeResult | None = None) -> ProbeState:
+    """Return the first state of a probe of an instance; `known` is its result from an earlier life of the agent.
 
-    Difference: the kubelet goes on counting equal answers of the instance before, so that one failure may be enough to
-    have the next instance killed; here each instance is judged by its own answers.
+    Difference: the kubelet goes on counting equal answers of the previous instance, so that one failure may be enough
+    to kill the next one. Here each instance is judged by its own answers.
     """
     final = known is not None and (type_ == "startup" or (type_ == "liveness" and known == "failure"))
     return ProbeState(type_, known or INITIAL[type_], on_hold=final, settled=known is not None)
@@ -65,7 +65,7 @@ def waits_for_start(type_: ProbeType, *, started: bool) -> bool:
 
 
 def answered(state: ProbeState, probe: Probe, answer: ProbeResult) -> ProbeState:
-    """Count one answer: `success` or `failure`. What could not be asked is no answer and is not passed in."""
+    """Count one answer: `success` or `failure`. A probe that could not be carried out is no answer."""
     run = state.run + 1 if state.last == answer else 1
     counted = replace(state, last=answer, run=run)
     threshold = probe.success_threshold if answer == "success" else probe.failure_threshold
@@ -76,15 +76,15 @@ def answered(state: ProbeState, probe: Probe, answer: ProbeResult) -> ProbeState
 
 
 def says_something(before: ProbeState, after: ProbeState) -> bool:
-    """Say whether the pod is to hear of an answer: the result is another, or a failure that was only assumed is one.
+    """Say whether to tell the pod: the result has changed, or a failure that was only assumed is confirmed.
 
-    A container that never is ready has to say why at least once.
+    So a container that never becomes ready says why at least once.
     """
     return after.result != before.result or (after.result == "failure" and after.settled and not before.settled)
 
 
 def period_seconds(probe: Probe) -> int:
-    """Return the seconds between two questions."""
+    """Return the seconds between two probes."""
     return probe.period_seconds or _PERIOD_SECONDS
 
 

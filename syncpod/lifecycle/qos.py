@@ -1,4 +1,4 @@
-"""The quality-of-service class of a pod: who gives way first when the node runs short."""
+"""The quality-of-service class of a pod: which pods give way first when the node runs short."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _COMPUTE: Final = ("cpu", "memory")
 def pod_qos(pod: Pod) -> QOSClass:
     """Return the pod's class: BestEffort asks for nothing, Guaranteed has equal requests and limits throughout.
 
-    The pod-level resources decide when there are any, else those of all init and main containers; ephemeral containers
-    have no say. Only cpu and memory count, and zero counts as not set.
-    Raises ValueError for a quantity that is none (validation has refused it before).
+    The pod-level resources decide if there are any, else those of all init and main containers; ephemeral containers do
+    not count. Only cpu and memory count, and zero counts as not set.
+    Raises ValueError for a malformed quantity (validation has refused it before).
 
-    Mirrors pkg/apis/core/v1/helper/qos/qos.go, v1.36, ComputePodQOS. Difference: there pod-level resources that are
-    written and empty (`resources: {}`) make a pod BestEffort, whatever its containers ask for; here they are none, as
-    they are to the rest of the kubelet (component-helpers/resource/helpers.go, IsPodLevelResourcesSet).
+    Mirrors pkg/apis/core/v1/helper/qos/qos.go, v1.36, ComputePodQOS. Difference: there empty pod-level resources
+    (`resources: {}`) make a pod BestEffort, whatever its containers ask for; here they count as none, as in the rest of
+    the kubelet (component-helpers/resource/helpers.go, IsPodLevelResourcesSet).
     """
     whole = pod.spec.resources
     if whole is not None and (whole.requests or whole.limits):
@@ -39,7 +39,7 @@ def pod_qos(pod: Pod) -> QOSClass:
 
 
 def validate_same_qos(old: Pod, new: Pod) -> tuple[Problem, ...]:
-    """Return the problem of a resize that would change the pod's class, which no resize may: cgroups lie by it.
+    """Return the problem if a resize would change the pod's class, which none may: the cgroup's place depends on it.
 
     Mirrors validation.go, v1.36, ValidatePodResize.
     """

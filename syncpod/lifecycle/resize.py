@@ -14,15 +14,15 @@ ResourceName = Literal["memory", "cpu"]
 _NOTHING: Final = ResourceRequirements()
 
 RESTART_MESSAGE: Final = "resize requires restart"
-"""What the message of a kill says behind the container, where its resize policy wants it started anew."""
+"""The end of a kill's message, after the container's name, where its resize policy wants it restarted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """What one running container needs for its resources to be as its spec says."""
+    """What one running container needs so that its resources are as its spec says."""
 
     restart: bool = False
-    """Its resize policy wants it killed and started for that."""
+    """Its resize policy wants it restarted for that."""
     memory: ContainerToUpdate | None = None
     cpu: ContainerToUpdate | None = None
 
@@ -30,7 +30,7 @@ class Resize:
 def container_resize(container: Container, spec: PodSpec, actuated: PodResources, running_id: str) -> Resize:
     """Decide the resize of one running container, main or init.
 
-    `actuated` is what was last applied, as recorded when it was: what the runtime reports is rounded.
+    `actuated` is what was last applied, as recorded then: what the runtime reports is rounded.
     Mirrors kuberuntime_manager.go, v1.36, computePodResizeAction.
     """
     desired = _container_resources(container.resources, spec.resources)
@@ -46,10 +46,10 @@ def container_resize(container: Container, spec: PodSpec, actuated: PodResources
 
 
 def order_updates(resizes: Iterable[Resize]) -> ContainersToUpdate:
-    """Put in-place updates, given in the order decided, into the order to apply them, for each resource.
+    """Sort in-place updates, given in the order decided, into the order in which to apply them, for each resource.
 
-    Each decrease goes to the front and each increase to the end, so that room is made before it is taken; decreases
-    thereby end up last decided first, as the kubelet has them.
+    Each decrease goes to the front and each increase to the end, so that room is made before it is taken. So decreases
+    come last decided first, as in the kubelet.
     """
     decided = tuple(resizes)
     memory = tuple(resize.memory for resize in decided if resize.memory)
@@ -61,7 +61,7 @@ def order_updates(resizes: Iterable[Resize]) -> ContainersToUpdate:
 
 
 def pod_level_resources_changed(spec: PodSpec, actuated: PodResources) -> bool:
-    """Say whether the pod-level resources have to be applied anew."""
+    """Say whether the pod-level resources have to be applied again."""
     return _resources(spec.resources) != _resources(actuated.pod)
 
 
@@ -92,7 +92,7 @@ def _cpu_shrinks(update: ContainerToUpdate) -> bool:
 
 
 def _container_resources(own: ResourceRequirements | None, pod: ResourceRequirements | None) -> ContainerResources:
-    """Read a container's resources; where it sets no limit, the pod's bounds it. Requests are its own alone."""
+    """Return a container's resources; the pod's limit stands in for a missing one. Requests are its own."""
     of_container, of_pod = _resources(own), _resources(pod)
     return ContainerResources(
         memory_limit=of_container.memory_limit or of_pod.memory_limit,

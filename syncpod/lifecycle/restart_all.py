@@ -1,4 +1,4 @@
-"""RestartAllContainers: one container's exit makes the whole pod begin anew, in the sandbox it has."""
+"""RestartAllContainers: the exit of one container restarts the whole pod, in the sandbox that it has."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from syncpod.pod import Container, PodSpec
 def should_restart_all(spec: PodSpec, observed: ObservedPod, *, in_progress: bool) -> bool:
     """Say whether the next sync is a RestartAllContainers pass.
 
-    It is when one has begun and anything of it is left in the runtime, or when a main or init container's newest
-    instance has exited in a way that asks for it. `in_progress` is whether the pod's `AllContainersRestarting`
-    condition is True. A pod in a terminal phase is the caller's to leave alone.
+    It is one when a pass has begun and left anything in the runtime, or when the newest instance of a main or init
+    container has exited in a way that asks for it. `in_progress`: the pod's `AllContainersRestarting` condition is
+    True. Do not ask for a pod in a terminal phase.
 
     Mirrors kubelet_pods.go, v1.36, as far as it looks at the runtime: the condition is set by the trigger and ends when
     no main or init container remains.

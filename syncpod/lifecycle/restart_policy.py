@@ -1,11 +1,11 @@
-"""Whether a container that has ended is started again now, later, or not before an operator says so.
+"""Whether a container that has ended is started again now, later, or only when an operator says so.
 
-The kubelet knows one answer, its crash-loop back-off (`syncpod.lifecycle.backoff`), which goes on for ever. Here a pod
-may set that back-off's numbers, name exit codes that are no crashes, and say how many restarts are enough
-(`syncpod.pod.restart_settings`). A pod that says nothing is treated as the kubelet treats it.
+The kubelet has one policy, its crash-loop back-off (`syncpod.lifecycle.backoff`), which goes on for ever. Here a pod
+may set the numbers of that back-off, name exit codes that are no crashes, and limit the restarts
+(`syncpod.pod.restart_settings`). A pod without such settings is treated as by the kubelet.
 
-Whatever a pod says, no container runs hot: an exempt exit is restarted at once five times, then once in each
-`backoff-initial`, and settings that would let every restart be the first of its row are refused.
+No setting makes a container restart in a hot loop: after an exempt exit it restarts at once five times, then once in
+each `backoff-initial`. Settings with which the back-off would never grow are refused.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from syncpod.pod.restart_settings import LIMIT, RestartSettings
 
 CRASH_LOOP: Final = "CrashLoopBackOff"
 LIMIT_REACHED: Final = "RestartLimitReached"
-"""Reason of a container that is held, and of a pod that has failed, because there were restarts enough."""
+"""Reason of a container that is held back, and of a pod that has failed, because the limit of restarts is reached."""
 
 EXEMPT_AT_ONCE: Final = 5
-"""Restarts after exempt exits that may follow at once on one another, before they are spaced out."""
+"""How many restarts after exempt exits may follow each other at once, before they are spaced out."""
 
 
 @dataclass(frozen=True)
 class Restart:
-    """Whether to start, and if not what holds it back."""
+    """Whether to start, and if not, what holds the start back."""
 
     allowed: bool
     delay: timedelta = backoff.NO_DELAY
     retry_at: datetime | None = None
-    """When a start that is held back will be allowed; None = when an operator says so, or it is allowed."""
+    """When a start that is held back will be allowed; None = it is allowed, or waits for an operator."""
     reason: str = ""
     """`CrashLoopBackOff` or `RestartLimitReached`; "" where it is allowed."""
     message: str = ""
@@ -54,7 +54,7 @@ def restart_container(
 ) -> tuple[Restart, BackoffStore]:
     """Decide whether the next instance of `container` may start, and remember the start if it may.
 
-    As `backoff.start_decision`, whose answer it is for a pod without settings.
+    For a pod without settings the answer is that of `backoff.start_decision`.
     """
     what = f"container={container.name} pod={pod.name}_{pod.namespace}({pod.uid})"
     key = backoff.crash_loop_key(pod, container)
@@ -70,9 +70,9 @@ def restart_container(
 def restart_all(
     store: BackoffStore, settings: RestartSettings, pod: ObjectMeta, cause: str, exit_: RecordedExit, *, now: datetime
 ) -> tuple[Restart, BackoffStore]:
-    """Decide whether a pod of which all containers are to run anew may begin, and remember it if it may.
+    """Decide whether a restart of all containers may begin now, and remember it if it may.
 
-    `exit_` is the exit that asked for it, `cause` its words. One round is one restart.
+    `exit_` is the exit that asked for it, `cause` a phrase for it. One round counts as one restart.
     """
     key = backoff.step_key(backoff.RESTART_ALL)
     if _is_exempt(settings, exit_):
@@ -86,7 +86,7 @@ def restart_all(
 
 
 def restart_keys(pod: Pod) -> tuple[str, ...]:
-    """Return the keys of the crash loops that the pod can be in, as it is now: those that must not be forgotten."""
+    """Return the keys of the crash loops that the pod, as it is now, can be in: these must not be forgotten."""
     spec = pod.spec
     every = (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)
     return (*(backoff.crash_loop_key(pod.metadata, one) for one in every), backoff.step_key(backoff.RESTART_ALL))
@@ -98,7 +98,7 @@ def _is_exempt(settings: RestartSettings, exit_: RecordedExit) -> bool:
 
 
 def _at_limit(settings: RestartSettings, before: int, who: str) -> Restart | None:
-    """Return that there were restarts enough, where there were."""
+    """Return the refusal of a start if the limit of restarts is reached, else None."""
     limit = settings.limit
     if limit is None or before < limit:
         return None
@@ -113,10 +113,10 @@ def _at_limit(settings: RestartSettings, before: int, who: str) -> Restart | Non
 def _paced(
     store: BackoffStore, settings: RestartSettings, key: str, what: str, exit_: RecordedExit, now: datetime
 ) -> tuple[Restart, BackoffStore]:
-    """Decide on a restart after an exempt exit: at once, as long as there were not too many of late.
+    """Decide on a restart after an exempt exit: at once, unless there were too many recently.
 
-    Each takes one of `EXEMPT_AT_ONCE` places, of which one is free again after each `backoff-initial`. The entry's
-    `last_update` is when all of them will be.
+    Each restart takes one of `EXEMPT_AT_ONCE` places, and one place becomes free after each `backoff-initial`. The
+    entry's `last_update` is when all places will be free.
     """
     entry, every = store.entries.get(key), settings.initial
     all_free = max(now, entry.last_update) if entry is not None else now
@@ -131,7 +131,7 @@ def _paced(
 def _counted(
     decision: StartDecision, store: BackoffStore, key: str, before: int, exit_: RecordedExit
 ) -> tuple[Restart, BackoffStore]:
-    """Return the back-off's answer, and where it is yes the store with this restart counted."""
+    """Return the back-off's answer; if it is yes, count this restart in the store."""
     if not decision.allowed:
         return Restart(False, decision.delay, decision.retry_at, CRASH_LOOP, decision.message), store
     return Restart(True, decision.delay), backoff.with_restarts(store, key, before + 1, exit_.id)

@@ -1,10 +1,10 @@
-"""The status of a pod, built whole from values: what the runtime shows, what was there before, and what is remembered.
+"""The status of a pod, computed whole from what the runtime shows, the previous status, and what is recorded.
 
-`pod_status` is called with every new view of the pod, in this order of thought:
+`pod_status` is called with every new view of the pod, and computes in this order:
 
 1. the status of each container (`syncpod.lifecycle.container_status`);
 2. the phase they amount to, which never leaves Succeeded or Failed again;
-3. the conditions, seen under that phase;
+3. the conditions, given that phase;
 4. the terminal phase is withheld while something can still run;
 5. addresses, start time, times cut to seconds, messages cut to their share.
 
@@ -60,7 +60,7 @@ class PodFailure(Model):
     reason: str = ""
     message: str = ""
     rejected: bool = False
-    """The pod was never let in: nothing is said of its containers or resources (kubelet.go, v1.36, rejectPod)."""
+    """The pod was never admitted: the status has no containers and no resources (kubelet.go, v1.36, rejectPod)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,14 +94,14 @@ class StatusInputs:
     followed: Collection[str] = ()
     """Names of main containers that have ended only so that another instance follows, whatever their policy."""
     overdue: WaitingReason | None = None
-    """Why something has not ended that was to have long ago; None = nothing is overdue."""
+    """Why something that should have ended long ago has not; None = nothing is overdue."""
     begins_anew_later: bool = False
-    """All containers were removed so that the pod begins anew, and it has not yet: a back-off holds it."""
+    """All containers were removed so that the pod begins anew, but a back-off still holds it back."""
 
 
 @dataclass(frozen=True)
 class StatusDecision:
-    """A pod's status, and what the pod has come to."""
+    """A pod's status, and the phase that it has reached."""
 
     status: PodStatus
     phase: Phase
@@ -110,7 +110,7 @@ class StatusDecision:
 
 
 def pod_status(inputs: StatusInputs) -> StatusDecision:
-    """Build the pod's status from values. Raises ValueError for a resource quantity that is none."""
+    """Build the pod's status from values. Raises ValueError for a malformed quantity."""
     pod, previous = inputs.pod, inputs.previous
     in_progress = condition.is_true(previous.conditions, condition.ALL_CONTAINERS_RESTARTING)
     context = ContainerContext(
@@ -164,19 +164,19 @@ def pod_status(inputs: StatusInputs) -> StatusDecision:
 
 
 def _whole_resources(pod: Pod) -> ResourceRequirements | None:
-    """Return what the pod may use as a whole, overhead included, None where it says nothing of it.
+    """Return the pod-level resources, overhead included; None where the pod sets none.
 
-    getEffectiveAllocatedResources. Difference: of a running pod the kubelet reads its cgroup, which rounds.
+    Mirrors getEffectiveAllocatedResources. Difference: for a running pod the kubelet reads its cgroup, which rounds.
     """
     requests, limits = pod_text(pod, "requests"), pod_text(pod, "limits")
     return ResourceRequirements(requests=requests, limits=limits) if requests or limits else None
 
 
 def terminated_pod_status(pod: Pod, status: PodStatus, *, now: datetime) -> PodStatus:
-    """Return the last status of a pod of which nothing is left: what was not seen to end counts as failed.
+    """Return the last status of a pod that is gone: a container whose end nobody saw counts as failed.
 
-    A container that ever had a chance to start and has no end becomes `ContainerStatusUnknown`, 137. A pod that is
-    Pending or Running becomes Failed; a static pod keeps its phase. Done twice it is done once.
+    A container that could have started and has no end becomes `ContainerStatusUnknown`, 137. A pod that is Pending or
+    Running becomes Failed; a static pod keeps its phase. Calling it twice changes nothing more.
     Mirrors TerminatePod, and mergePodStatus for the Ready conditions of a terminal phase.
     """
     main = status.container_statuses
@@ -216,7 +216,7 @@ def _statuses(
 def _reached(
     inputs: StatusInputs, init: Sequence[ContainerStatus], main: Sequence[ContainerStatus]
 ) -> tuple[Phase, str, str]:
-    """Return phase, reason and message: a terminal phase stays, a verdict comes before what the containers say."""
+    """Return phase, reason and message: a terminal phase stays, and a verdict comes before the containers' statuses."""
     previous = inputs.previous
     if previous.phase == "Succeeded" or previous.phase == "Failed":
         return previous.phase, previous.reason, previous.message
@@ -237,7 +237,7 @@ def _reached(
 
 
 def _could_run(inputs: StatusInputs) -> bool:
-    """Say whether a container of the pod could still be running: it has not been stopped for good, or one is seen."""
+    """Say whether a container of the pod could still be running: one is seen, or the pod is not stopped for good."""
     return not inputs.terminal or any(container.state == "running" for container in inputs.observed.containers)
 
 
@@ -252,7 +252,7 @@ def _conditions(
         condition.ready_to_start_containers_condition(pod, observed),
         condition.initialized_condition(pod, known, phase, old_conditions=old),
     ]
-    # As in the kubelet a gate finds what has been answered by now: not ContainersReady, nor what comes after it.
+    # As in the kubelet a gate sees only the conditions computed so far: not ContainersReady, nor those after it.
     asked = (*foreign, *inputs.resize, *own)
     own += [
         condition.ready_condition(pod, known, phase, conditions=asked),
@@ -274,9 +274,10 @@ def _conditions(
 
 
 def _conditions_at_end(status: PodStatus, phase: str | None, now: datetime) -> tuple[PodCondition, ...]:
-    """Return the conditions of a pod at its end: one that is over is not ready, whatever was seen last.
+    """Return the conditions of a pod at its end: it is not ready, whatever was seen last.
 
-    If its containers or it were ready, both say how it has ended; otherwise both go on saying why they were not.
+    If the pod or its containers were ready, both conditions say how it ended; otherwise they still say why they were
+    not ready.
     """
     types = (condition.READY, condition.CONTAINERS_READY)
     if phase not in TERMINAL_PHASES or not any(condition.is_true(status.conditions, type_) for type_ in types):
@@ -351,7 +352,7 @@ def _cut_state(state: ContainerState, share: int) -> ContainerState:
             update={
                 "started_at": _to_second(ended.started_at),
                 "finished_at": _to_second(ended.finished_at),
-                # Bytes count, and a character cut in two is left out.
+                # The limit is in bytes; a character that it cuts in two is dropped.
                 "message": ended.message.encode()[:share].decode(errors="ignore"),
             }
         )

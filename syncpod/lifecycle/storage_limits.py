@@ -1,9 +1,9 @@
 """Whether a pod has written more to the node's disks than its limits let it.
 
-Mirrors eviction/eviction_manager.go, v1.36, localStorageEviction: an emptyDir against its sizeLimit, then the pod
-against the sum of its containers' limits of ephemeral-storage, then each container against its own; the first that is
-exceeded is the pod's end. Differences: the limits of sidecars and other init containers hold as those of main ones do,
-and a writable layer counts for its container on whichever disk the runtime keeps it.
+Mirrors eviction/eviction_manager.go, v1.36, localStorageEviction: each emptyDir is compared with its sizeLimit, then
+the pod with the sum of its containers' limits of ephemeral-storage, then each container with its own; the first that is
+exceeded ends the pod. Differences: the limits of sidecars and other init containers count as those of main containers
+do, and a writable layer counts for its container whichever disk the runtime keeps it on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from syncpod.pod.amounts import pod_text
 
 EPHEMERAL_STORAGE: Final = "ephemeral-storage"
 SYSTEM_CRITICAL_PRIORITY: Final = 2_000_000_000
-"""From this priority on a pod is critical (scheduling/types.go)."""
+"""A pod of this priority or a higher one is critical (scheduling/types.go)."""
 
 _NOTHING: Final = parse_quantity("0")
 
@@ -34,34 +34,34 @@ class Limit:
 
 @dataclass(frozen=True)
 class StorageLimits:
-    """What of a pod is limited, and what counts. A volume's or container's limit of 0 is none, as in the kubelet."""
+    """The limits of a pod's use of disks. A volume's or container's limit of 0 is none, as in the kubelet."""
 
     volumes: Mapping[str, Limit] = field(default_factory=dict)
     """emptyDirs with a sizeLimit, by name, in the pod's order."""
     containers: Mapping[str, Limit] = field(default_factory=dict)
     """Containers with a limit of ephemeral-storage, by name, in the pod's order, the main ones first."""
     pod: Limit | None = None
-    """What all of the pod may write; None where no container has a limit."""
+    """The limit of the pod as a whole; None where no container has a limit."""
     on_disk: tuple[str, ...] = ()
     """The volumes that count for the pod as a whole (volume/util/util.go, IsLocalEphemeralVolume)."""
 
     def __bool__(self) -> bool:
-        """Whether there is anything to hold the pod to."""
+        """Whether the pod has any limit."""
         return bool(self.volumes or self.containers or self.pod)
 
 
 @dataclass(frozen=True)
 class StorageUsage:
-    """What a pod has written, in bytes as allocated on disk. What was not measured is left out, and counts nothing."""
+    """What a pod has written, in bytes as allocated on disk. What was not measured is missing, and does not count."""
 
     volumes: Mapping[str, int] = field(default_factory=dict)
-    """Its volumes, by name: those that are limited, and those that count for the pod where that is."""
+    """Its volumes, by name: those with a limit, and if the pod has a limit, those that count for it."""
     layers: Mapping[str, int] = field(default_factory=dict)
     """The writable layers of its running containers, by the containers' names."""
     logs: Mapping[str, int] = field(default_factory=dict)
     """The logs of its containers, all instances and rotated ones included, by the containers' names."""
     others: int = 0
-    """What else counts for the pod: its hosts file, and files beside the containers' directories of logs."""
+    """Other files that count for the pod: its hosts file, and files beside the containers' log directories."""
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,13 @@ class Excess:
     """A limit that is exceeded."""
 
     message: str
-    """In the kubelet's words, with the space that they end in."""
+    """In the kubelet's words, trailing space included."""
     signal: str
     """Which kind of limit: the label `eviction_signal` of the kubelet's count of evictions."""
 
 
 def storage_limits(pod: Pod) -> StorageLimits:
-    """Return what limits the pod's use of disks; a critical or static pod has none, since it is never put out."""
+    """Return the limits of the pod's use of disks; a critical or static pod has none, since it is never evicted."""
     if is_static_pod(pod) or (pod.spec.priority or 0) >= SYSTEM_CRITICAL_PRIORITY:
         return StorageLimits()
     sizes = ((v.name, v.empty_dir.size_limit) for v in pod.spec.volumes if v.empty_dir is not None)
@@ -89,7 +89,7 @@ def storage_limits(pod: Pod) -> StorageLimits:
 
 
 def storage_excess(limits: StorageLimits, usage: StorageUsage) -> Excess | None:
-    """Return the first limit that is exceeded, None where all are kept."""
+    """Return the first limit that is exceeded, None if none is."""
     for name, limit in limits.volumes.items():
         if usage.volumes.get(name, 0) > limit.bytes:
             return Excess(f'Usage of EmptyDir volume "{name}" exceeds the limit "{limit.text}". ', "emptydirfs.limit")
@@ -123,6 +123,6 @@ def _limit_of(container: Container) -> str | None:
 
 
 def _pod_limit(pod: Pod) -> Limit | None:
-    """Return the sum of the containers' limits, of those that have one, and of the pod's overhead."""
+    """Return the sum of the containers' limits, where they have one, and of the pod's overhead."""
     text = pod_text(pod, "limits").get(EPHEMERAL_STORAGE)
     return None if text is None else Limit(parse_quantity(text).value(), text)

@@ -1,4 +1,4 @@
-"""Who is meant: the ids of workflows and task queues, which pod and which life of it, and what its node is.
+"""Identities: ids of workflows and task queues, which pod and which life of it, and the facts of its node.
 
 Also the base of every message, :class:`Message`.
 """
@@ -77,7 +77,7 @@ def _address(text: str) -> str:
 
 
 class NodeFacts(Message):
-    """What the workflow must know of its node, told by every step and signal that comes from there."""
+    """The facts of a pod's node, which every step and signal from that node carries."""
 
     name: str = Field(default="", max_length=NAME_LIMIT)
     runtime: str = Field(default="", max_length=NAME_LIMIT)

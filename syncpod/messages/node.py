@@ -1,4 +1,4 @@
-"""What crosses Temporal about a node as a whole: its workflow's signals, updates and view, and its steps.
+"""The messages of a node as a whole: its workflow's signals, updates and view, and its steps.
 
 The same rules as in :mod:`syncpod.messages`: every model ignores unknown fields and defaults every field, names on the
 wire are Kubernetes' camelCase, times are RFC 3339 strings. A pod that a person or a source hands in is plain JSON here,
@@ -38,7 +38,7 @@ KNOWN_LIMIT: Final = 1_900_000
 workflow hands on what it knows."""
 
 KEPT_BYTES: Final = 300
-"""What a node's workflow keeps of a pod of a list besides its document, which it has until the pod's workflow has."""
+"""What a node's workflow keeps of a listed pod besides its document, which it drops once the pod's workflow has it."""
 
 LISTED_LIMIT: Final = 4000
 """Pods that one list may have, many times what a node can run: a workflow has to take the list within two seconds."""
@@ -66,24 +66,24 @@ class PodKey(Message):
 
 
 class SyncPods(Message):
-    """Signal ``sync_pods``: all pods of one source. What that source listed before and does not now is ended."""
+    """Signal ``sync_pods``: all pods of one source. Pods that it listed before and no longer lists are ended."""
 
     source: str = ""
     """``file`` for the node's manifest directory; any other name but ``api`` for somebody else's list."""
     boot: int = 0
-    """Which life of the node's agent has read the list; 0 = it is not the agent's."""
+    """Which life of the node's agent has read the list; 0 = somebody else has."""
     pods: tuple[Any, ...] = ()
     """v1 Pods, with a name each and the same one every time."""
     kept: tuple[PodKey, ...] = ()
     """Pods that the source can no longer read but has not been told to end: they stay as they are."""
     gone: tuple[PodKey, ...] = ()
-    """Pods of the list that have no workflow any more: they are applied again."""
+    """Pods of the list whose workflow is gone: they are applied again."""
     problems: tuple[str, ...] = ()
-    """What the source has that it cannot make a pod of, one sentence each: shown as events."""
+    """What the source cannot make a pod of, one sentence each; shown as events."""
 
 
 class MadePod(Message):
-    """A pod that is there, by the node's own record, and that a list has made."""
+    """A pod that a list has made, and that the node has a record of."""
 
     namespace: str = "default"
     name: str = ""
@@ -93,9 +93,9 @@ class MadePod(Message):
 
 
 class RecallPods(Message):
-    """Signal ``recall_pods``: what the node has for lists' sake and its workflow, begun anew, cannot know of.
+    """Signal ``recall_pods``: pods that lists have made and that the node's workflow, begun anew, does not know.
 
-    Each ends when its source has reported, and its list does not have it.
+    Each ends once its source has reported and its list does not have it.
     """
 
     pods: tuple[MadePod, ...] = ()
@@ -150,14 +150,14 @@ class NodeInfo(Message):
 
 
 class NodeStatus(Message):
-    """Signal ``node_status``: what the node's agent says of its node; sent only when it says something else."""
+    """Signal ``node_status``: the node's agent reports its node; sent only when something has changed."""
 
     boot: int = 0
     """Which life of the agent."""
     identity: str = ""
     """The worker's, as Temporal shows it."""
     conditions: tuple[NodeCondition, ...] = ()
-    """``Ready`` and the pressures. That a worker lives is said by its heartbeats, never here."""
+    """``Ready`` and the pressures. They never say that a worker lives; its heartbeats do."""
     capacity: dict[str, str] = Field(default_factory=dict)
     allocatable: dict[str, str] = Field(default_factory=dict)
     """Quantities, as Kubernetes writes them."""
@@ -173,7 +173,7 @@ class NodeStatus(Message):
 
 
 class SourceView(Message):
-    """What a source has reported last."""
+    """The last report of a source."""
 
     reported_at: datetime | None = None
     boot: int = 0
@@ -200,7 +200,7 @@ class DesiredPod(Message):
 
 
 class NodeSummary(Message):
-    """What is kept in the workflow's memo, and so can be read while the node is away."""
+    """The contents of the workflow's memo, which can be read while the node is away."""
 
     name: str = ""
     since: datetime | None = None
@@ -253,11 +253,11 @@ class ApplyPodWorkflow(Message):
     pod: dict[str, Any] = Field(default_factory=dict)
     """A v1 Pod with all its defaults."""
     replaces: tuple[str, ...] = ()
-    """UIDs of pods of the same name that are to end first, those of them that are there."""
+    """UIDs of pods of the same name that are to end first, where they exist."""
     existing_only: bool = False
     """The node is cordoned: only a pod that is there already is changed."""
     unless_there: bool = False
-    """Its workflow was told before: it is told again only if it has ended since, or is about to."""
+    """Its workflow was told before, and is told again only if it has ended since, or is about to."""
 
 
 class DeletePodWorkflow(Message):
@@ -266,20 +266,20 @@ class DeletePodWorkflow(Message):
     namespace: str = "default"
     name: str = ""
     uids: tuple[str, ...] = ()
-    """Only these pods are meant, those of them that are there; none = whichever has the name."""
+    """Only pods with these UIDs are meant; none = whichever pod has the name."""
     grace_period_seconds: int | None = None
 
 
 class PodWorkflowResult(Message):
-    """What came of telling a pod's workflow."""
+    """The answer of a pod's workflow."""
 
     refused: str = ""
-    """Why the workflow does not take it, in its own sentence; "" = it does."""
+    """Why the workflow refuses, in its own words; "" = it does not."""
     uid: str = ""
     """The pod's UID."""
     absent: bool = False
-    """delete_pod: there is no such pod, or no more."""
+    """delete_pod: there is no such pod, or no longer."""
     there: bool = False
-    """apply_pod: it is there and stays, and was to be told only if it did not."""
+    """apply_pod with `unless_there`: it is there and stays, so it was not told."""
     cordoned: bool = False
-    """apply_pod: it is refused only for as long as its node takes no new pods."""
+    """apply_pod: it is refused only while its node takes no new pods."""

@@ -1,4 +1,4 @@
-"""What a pod's workflow shows of itself: search attributes, and the lines of its events and its history."""
+"""What a pod's workflow shows: its search attributes, its events and its history."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def labels_attribute(labels: dict[str, str]) -> list[str]:
 
 
 class EventRecord(Message):
-    """One event in the kubelet's manner, repeated ones counted."""
+    """One event as the kubelet's; repeated events are counted."""
 
     type: Literal["Normal", "Warning"] = "Normal"
     reason: str = ""

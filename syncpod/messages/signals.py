@@ -1,4 +1,4 @@
-"""What a pod's workflow is told: one model for the payload of each signal, some of which are updates too."""
+"""The payload of each signal to a pod's workflow; some of them are updates too."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Pleg(Message):
     status: ObservedPod = Field(default_factory=ObservedPod)
     node: NodeFacts = NodeFacts()
     decision_version: int = 0
-    """The decisions that the sending worker has; 0 = not said. After boot it wakes runs that have older ones."""
+    """The sending worker's version of decisions; 0 = not said. After boot it wakes runs that have an older one."""
 
 
 class DeletePod(Message):
@@ -37,26 +37,26 @@ class DeletePod(Message):
 
 
 class BackoffExpired(Message):
-    """Signal ``backoff_expired``: a container's back-off is over; without ``restart``, an operator will not wait."""
+    """Signal ``backoff_expired``: a container's back-off is over; without ``restart``, an operator ends it early."""
 
     container: str = ""
     restart: int | None = None
     appeared: str = ""
-    """The ConfigMap or Secret that was wanting and is there now, where the node's agent says so."""
+    """The ConfigMap or Secret that was missing and is there now, if the node's agent sends the signal."""
 
 
 class Restart(Message):
-    """Signal ``restart``: an operator has a container ended with its grace and started again, without a back-off."""
+    """Signal ``restart``: an operator has a container ended with its grace and started again without back-off."""
 
     container: str = ""
     """A main container or a sidecar; "" = every main container."""
 
 
 class SetCondition(Message):
-    """Signal ``set_condition``: what somebody else says of the pod, a readiness gate's condition for one."""
+    """Signal ``set_condition``: a condition of the pod that others set, such as a readiness gate's."""
 
     type: str = ""
-    """``example.com/load-balanced``, say; none that the node itself sets."""
+    """``example.com/load-balanced``, say; the node's own types are refused."""
     status: Literal["True", "False", "Unknown"] = "Unknown"
     reason: str = ""
     """One word in CamelCase."""
@@ -64,10 +64,10 @@ class SetCondition(Message):
 
 
 class ProbeChanged(Message):
-    """Signal ``probe``: what a probe of one container instance says now; sent only when that has changed."""
+    """Signal ``probe``: the result of a probe of one container instance; sent only when it has changed."""
 
     uid: str = ""
-    """The pod that is meant; "" = whichever has the container."""
+    """The pod that is meant; "" = the pod that has the container."""
     container: str = ""
     container_id: str = Field(
         default="", alias="containerID", validation_alias=AliasChoices("containerID", "containerId")
@@ -78,17 +78,16 @@ class ProbeChanged(Message):
     message: str = ""
     """The last answer, in the kubelet's words."""
     warning: bool = False
-    """It is a success about which something is to be said: a redirect to another host."""
+    """A success with a warning: the probe was redirected to another host."""
 
 
 class Evict(Message):
-    """Signal ``evict``: the node puts the pod out; it becomes Failed with this reason and message, and stays so."""
+    """Signal ``evict``: the node evicts the pod, which becomes Failed with this reason and message for good."""
 
     uid: str = ""
-    """The pod that is meant; another one of its name is left alone."""
+    """The pod that is meant; another pod of its name is left alone."""
     reason: str = "Evicted"
     message: str = ""
     grace_period_seconds: int = 1
     disruption: bool = False
-    """It is for want of something on the node, not for what the pod has done: its condition DisruptionTarget says so.
-    """
+    """The node is short of something, rather than the pod at fault; the condition DisruptionTarget says so."""

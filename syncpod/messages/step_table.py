@@ -1,4 +1,4 @@
-"""The one table of a pod's steps: what each is given, how long it may take, and what an interruption of it means.
+"""The one table of a pod's steps: the input of each, how long it may take, and what an interruption of it means.
 
 Workflows schedule a step by its row, and a worker registers an activity for each (`activities.registry`). A new step
 is a member of `StepName`, its input in `syncpod.messages.steps`, a module of its name in `activities`, its row here,
@@ -70,7 +70,7 @@ class StepSpec:
 
     input: type[StepInput]
     start_to_close: timedelta
-    """Of one try, reading the pod's status afterwards included."""
+    """The timeout of one try, reading the pod's status afterwards included."""
     urgency: Urgency
     interruption: Interruption
     module: str = ""

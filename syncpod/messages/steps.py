@@ -1,4 +1,4 @@
-"""What a step of a pod is given and returns, and the closed vocabulary of its failures.
+"""The inputs and the result of a pod's steps, and the closed vocabulary of their failures.
 
 The inputs come first (:class:`StepInput` and its children), then the result (:class:`StepResult`), then :class:`Fault`.
 """
@@ -18,7 +18,7 @@ from syncpod.pod import LifecycleHandler, Pod, ResourceRequirements
 
 
 class StepInput(Message):
-    """What every step is given.
+    """The input that all steps have in common.
 
     ``fence`` only grows over the life of an incarnation: the node runs one step per pod at a time and refuses a fence
     older than the newest it has seen, so that a stalled attempt can never act after its successor.
@@ -29,7 +29,7 @@ class StepInput(Message):
 
     @property
     def lane(self) -> str:
-        """What the step runs beside its pod's other steps by; "" = it takes its turn with them."""
+        """The lane in which the step runs beside its pod's other steps; "" = it takes turns with them."""
         return ""
 
 
@@ -39,7 +39,7 @@ class CreateSandbox(StepInput):
     pod: WirePod = Field(default_factory=Pod)
     attempt: int = 0
     adopt: bool = False
-    """Make no sandbox: only take over what there is of the pod, whatever its number, for this Temporal cluster."""
+    """Make no sandbox: only take over what exists of the pod, whatever its number, for this Temporal cluster."""
 
 
 class PullImage(StepInput):
@@ -61,7 +61,7 @@ ContainerKind = Literal["container", "init_container", "ephemeral_container"]
 
 
 class SyncVolumes(StepInput):
-    """Bring files that show the pod's labels and annotations up to date."""
+    """Update the files that show the pod's labels and annotations."""
 
     pod: WirePod = Field(default_factory=Pod)
 
@@ -89,7 +89,7 @@ class ContainerUpdate(Message):
     name: str = ""
     desired: Amounts = Amounts()
     current: Amounts = Amounts()
-    """What it was last given."""
+    """The amounts that it was last given."""
 
 
 class ResizePod(StepInput):
@@ -113,9 +113,9 @@ class StartContainer(StepInput):
     sandbox_id: str = ""
     sandbox_attempt: int = 0
     pulled: bool = False
-    """The image has just been pulled for this start, so no event says that it was there already."""
+    """The image has just been pulled for this start, so no event reports that it was present."""
     final: bool = False
-    """Whether a start that the runtime cannot carry out is the container's end: it then stays, dead, as it ended."""
+    """A start that the runtime cannot carry out is the container's end: the dead instance then stays."""
     prune: tuple[str, ...] = ()
     """Ids of older dead instances of this container, removed (with their logs) while the new one starts."""
 
@@ -130,12 +130,12 @@ class KillTarget(Message):
     after: tuple[str, ...] = ()
     """Ids in the same step that must have ended first (sidecars stop after the main ones), bounded by the grace."""
     pre_stop: LifecycleHandler | None = None
-    """What the container is to do before it is stopped, within its grace."""
+    """The hook that runs before the container is stopped, within its grace."""
     ports: dict[str, int] = Field(default_factory=dict)
     """The container's named ports, which the hook may name."""
 
     def timeout_seconds(self, waited_seconds: float) -> int:
-        """Return the timeout for StopContainer: what waiting since the step was scheduled has left, at least 2 s."""
+        """Return the timeout for StopContainer: the grace less the time since the step was scheduled, at least 2 s."""
         return stop_timeout_seconds(self.grace_seconds, waited_seconds=waited_seconds)
 
 
@@ -152,12 +152,12 @@ class KillPod(StepInput):
 
     targets: tuple[KillTarget, ...] = ()
     grace_seconds: int = 30
-    """For a running container that is not among ``targets`` (one that appeared since)."""
+    """For a running container that is not among ``targets``, since it has only appeared later."""
     message: str = ""
     final: bool = False
-    """The pod ends for good: once it is stopped, nothing of it runs again, and what it took of its node is free."""
+    """The pod ends for good: once stopped, it never runs again, and what it took of its node is free."""
     evicted: bool = False
-    """The node puts it out: once it is stopped, none of its dead containers is kept."""
+    """The node evicts it: once it is stopped, none of its dead containers is kept."""
 
 
 class RemoveContainers(StepInput):
@@ -174,11 +174,11 @@ class RemovePod(StepInput):
 
 
 class Outcome(StrEnum):
-    """How a step that did not fail came out."""
+    """The outcome of a step that did not fail."""
 
     DONE = "done"
     ADOPTED = "adopted"
-    """It was there already, made by an attempt whose answer was lost."""
+    """It already existed: an attempt whose answer was lost has made it."""
     SPENT = "spent"
     """create_sandbox: the attempt was found dead, stopped and removed; take the next number."""
     IMAGE_ABSENT = "imageAbsent"
@@ -190,7 +190,7 @@ class Outcome(StrEnum):
 
 
 class StepEvent(Message):
-    """An event of the kubelet's vocabulary that a step gives rise to."""
+    """An event that a step emits, in the kubelet's words."""
 
     type: Literal["Normal", "Warning"] = "Normal"
     reason: str = ""
@@ -199,17 +199,17 @@ class StepEvent(Message):
 
 
 class Rejection(Message):
-    """That the node does not let a pod in, by the kubelet's reason (``OutOfcpu``, ``NodePorts``): it has failed."""
+    """The node's rejection of a pod, with the kubelet's reason (``OutOfcpu``, ``NodePorts``): the pod has failed."""
 
     reason: str = ""
     message: str = ""
 
 
 class Allocation(Message):
-    """The node's answer to a resize: it has allocated the resources, or it has not and says why."""
+    """The node's answer to a resize: allocated, or why not."""
 
     pending: Literal["", "Deferred", "Infeasible"] = ""
-    """Why they are not allocated: there may be room later, or there never will; "" = they are."""
+    """Why the resources are not allocated: Deferred, there may be room later; Infeasible, never; "" = they are."""
     message: str = ""
 
 
@@ -222,13 +222,13 @@ class StepResult(Message):
     node: NodeFacts = NodeFacts()
     events: tuple[StepEvent, ...] = ()
     missing_images: tuple[str, ...] | None = None
-    """create_sandbox, pull_image: names of the containers whose image the node has not got; None = not looked."""
+    """create_sandbox, pull_image: names of the containers whose image is missing; None = not checked."""
     rejection: Rejection | None = None
-    """create_sandbox, failing with PodRejected: why the pod is not let in."""
+    """create_sandbox, failing with PodRejected: why the pod is not admitted."""
     allocation: Allocation | None = None
     """allocate_resources: the node's answer."""
     actuated: dict[str, ResourceRequirements] = Field(default_factory=dict)
-    """resize_pod, failing: by container, what it has been given all the same."""
+    """resize_pod, failing: by container, the resources that it has been given all the same."""
     id: str = ""
     """The sandbox or container made or adopted."""
     attempt: int = 1
@@ -259,19 +259,19 @@ class Fault(StrEnum):
     UNSUPPORTED_BY_RUNTIME = "UnsupportedByRuntime"
     FAILED_MOUNT = "FailedMount"
     POD_REJECTED = "PodRejected"
-    """Admission: the pod is not let in, now or ever; :class:`Rejection` says why."""
+    """Admission: the pod is never admitted; :class:`Rejection` says why."""
     EXCEEDED_GRACE_PERIOD = "ExceededGracePeriod"
-    """Something has not ended long after it was to; it is killed again."""
+    """Something has not ended long after its grace; it is killed again."""
     FAILED_KILL_POD = "FailedKillPod"
-    """The runtime refuses to end something, or does not answer; it is asked again."""
+    """The runtime refuses to end something, or does not answer; the step is tried again."""
     INTERNAL_ERROR = "InternalError"
-    """Nobody has foreseen what came up, so it is a defect of ours; the step is tried again after a back-off."""
+    """An unexpected error, so a defect of ours; the step is tried again after a back-off."""
     STALE_FENCE = "StaleFence"
     """A newer step of this pod has been seen; this one must not act."""
 
 
 NOT_READY_FAULTS = (Fault.NETWORK_NOT_READY, Fault.RUNTIME_NOT_READY)
-"""Faults that end by themselves: the agent signals ``RuntimeReady`` when they have, and no attempt was spent."""
+"""Faults that pass: the agent signals ``RuntimeReady`` when they have. They spend no attempt."""
 
 STUCK_FAULTS = (Fault.EXCEEDED_GRACE_PERIOD, Fault.FAILED_KILL_POD)
-"""Faults of a kill: what stands in its way is shown until it has gone."""
+"""Faults of a kill: the pod shows what stands in the way of its end until that is gone."""

@@ -1,4 +1,4 @@
-"""A node to run steps on: a real runtime, directories of its own, and pods whose steps are called as by Temporal."""
+"""A node to run steps on: a real runtime, its own directories, and pods whose steps are called as Temporal does."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Running:
     heartbeats: list[str]
 
     def cancel(self, **why: bool) -> None:
-        """Deliver a cancellation, as a heartbeat's answer does; by the workflow unless told otherwise."""
+        """Deliver a cancellation as the answer to a heartbeat does; by default the workflow requests it."""
         self.environment.cancel(ActivityCancellationDetails(**(why or {"cancel_requested": True})))
 
     async def result(self) -> StepResult:
@@ -89,7 +89,7 @@ class Bench:
     pods: list[PodOnBench] = field(default_factory=list)
 
     def pod(self, *containers: dict[str, Any], uid: str = "", incarnation: str = "life-1", **spec: Any) -> PodOnBench:
-        """A pod of these containers (by default one that ends politely), on the network of the node by default."""
+        """A pod of these containers (by default one that ends on SIGTERM), by default on the node's network."""
         document = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -101,7 +101,7 @@ class Bench:
         return pod
 
     async def restart_runtime(self, *, down_seconds: float = 0.0) -> None:
-        """SIGKILL the runtime, or find it killed; start it again and wait until the client has found it."""
+        """SIGKILL the runtime if it runs; start it again and wait until the client has found it."""
         self.runtime.kill()
         await asyncio.sleep(down_seconds)
         await asyncio.to_thread(self.runtime.start)
@@ -244,7 +244,7 @@ class PodOnBench:
         await until(dead)
 
     async def until_ready(self, name: str = "main", restart: int = 0) -> None:
-        """Wait until a container has said that its signal handlers stand."""
+        """Wait until a container has reported that its signal handlers are installed."""
         log = self.logs / name / f"{restart}.log"
 
         async def said() -> bool:
@@ -290,7 +290,7 @@ async def fault_of(step: Coroutine[Any, Any, StepResult]) -> tuple[Fault, Applic
 
 @contextlib.asynccontextmanager
 async def bench_of(runtime: Containerd, directory: Path) -> AsyncIterator[Bench]:
-    """A node on this runtime; all that its pods have left there is ended and removed after the block."""
+    """A node on this runtime; whatever its pods have left there is ended and removed after the block."""
     async with CriClient(runtime.endpoint) as cri:
         context = NodeContext(
             name="node-a",

@@ -31,20 +31,20 @@ class Registry:
         self._manifest = manifest
         self.requests: list[str] = []
         self.open = threading.Event()
-        """While not set, whoever asks for a manifest waits."""
+        """While not set, requests for a manifest wait."""
         self.open.set()
         self.status = 0
-        """When not 0, what every request is answered with."""
+        """When not 0, the status of every answer."""
         self.accounts: dict[str, str] = {}
-        """Passwords by name; while there are any, whoever cannot say one is answered 401."""
+        """Passwords by name; while there are any, a request without one is answered 401."""
         self.seen: list[str] = []
-        """Who has asked, in order: names, or "" for nobody in particular."""
+        """The names in the requests, in order; "" for a request without one."""
         self.bytes_per_second = 0
         """When not 0, how fast blobs are sent."""
         self.address = ""
 
     def announce_to(self, runtime: Containerd) -> None:
-        """Tell the runtime that this registry speaks HTTP: 1.6 takes that for granted of localhost, 2.4 does not."""
+        """Tell the runtime that this registry speaks HTTP: 1.6 assumes so for localhost, 2.4 does not."""
         told = runtime.directory / "registries" / self.address / "hosts.toml"
         told.parent.mkdir(parents=True)
         told.write_text(f'server = "http://{self.address}"\n')
@@ -58,7 +58,7 @@ class Registry:
         await until(has_been)
 
     def admits(self, authorization: str) -> bool:
-        """Say whether whoever says so may ask."""
+        """Say whether a request with this Authorization header is allowed."""
         kind, _, encoded = authorization.partition(" ")
         name, _, password = (base64.b64decode(encoded).decode() if kind == "Basic" else "").partition(":")
         self.seen.append(name)
@@ -89,7 +89,7 @@ class Registry:
 def registry(*, noise: int = 0) -> Iterator[Registry]:
     """A registry that listens until the block ends.
 
-    With `noise` its image is so many bytes that no runtime has yet, in place of a busybox that can be started.
+    With `noise` its image is that many random bytes, which no runtime has yet, instead of a busybox that can start.
     """
     served = Registry(*_image(noise))
 

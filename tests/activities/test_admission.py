@@ -1,4 +1,4 @@
-"""Which pods a node lets in, and when it has room again."""
+"""Which pods a node admits, and when it has room again."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ ONE_CORE = {"requests": {"cpu": "1"}}
 
 @pytest.fixture
 def two_cores(bench: Bench) -> Bench:
-    """A node with two cores, of which nothing is taken."""
+    """A node with two free cores."""
     have(bench, cpu=2000)
     return bench
 
 
 def have(bench: Bench, **capacity: int) -> None:
-    """Let the node have this, and all of everything else."""
+    """Give the node this capacity, and plenty of everything else."""
     bench.node.context = replace(bench.node.context, capacity=capacity)
 
 
@@ -36,7 +36,7 @@ def asking(bench: Bench, cpu: str, **spec: Any) -> PodOnBench:
 
 
 async def rejection_of(pod: PodOnBench) -> tuple[str, str]:
-    """Reason and message with which the node turns a pod away."""
+    """Reason and message with which the node rejects a pod."""
     fault, error, detail = await fault_of(pod.create_sandbox())
     assert fault == Fault.POD_REJECTED
     assert detail.rejection is not None

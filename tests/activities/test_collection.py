@@ -1,4 +1,4 @@
-"""What is tidied up between a pod's steps: what is dead and ours goes, with its logs; all else stays."""
+"""Garbage collection between a pod's steps: what is dead and ours goes, with its logs; all else stays."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.activities.test_start_container import DONE_AND_GONE, created_by_anot
 
 
 def all_of(view: ObservedPod) -> Collection[str]:
-    """Whatever there is, dead or alive."""
+    """Select everything, dead or alive."""
     return [*(each.id for each in view.containers), *(each.id for each in view.sandboxes)]
 
 

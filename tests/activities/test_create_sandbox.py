@@ -1,4 +1,4 @@
-"""create_sandbox: one sandbox of an attempt, whoever asked for it, however often."""
+"""create_sandbox: one sandbox per attempt, however often and by whomever it is requested."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_a_retry_of_a_stalled_try_waits_for_its_elder_and_adopts_its_sandb
 
 
 async def test_a_sandbox_that_another_client_is_making_is_waited_for_and_adopted(bench: Bench) -> None:
-    """A worker that was replaced while its call still runs: reserved, but not listed."""
+    """A worker was replaced while its call still runs: the name is reserved, but nothing is listed."""
     pod = bench.pod(hostNetwork=False)
     config = sandbox_config(pod.pod, attempt=0, node=bench.node.context, incarnation=pod.incarnation)
     with bench.runtime.gates.hold("cni-add") as gate:
@@ -70,7 +70,7 @@ async def test_a_sandbox_that_another_client_is_making_is_waited_for_and_adopted
 
 
 async def test_a_sandbox_whose_client_has_died_is_waited_for_until_its_name_is_free_and_then_made(bench: Bench) -> None:
-    """Its call runs to its end and is rolled back: what is then listed is never adoptable."""
+    """The call runs to its end and is rolled back: what is listed then cannot be adopted."""
     pod = bench.pod(hostNetwork=False)
     config = sandbox_config(pod.pod, attempt=0, node=bench.node.context, incarnation=pod.incarnation)
     with bench.runtime.gates.hold("cni-add") as gate:
@@ -190,7 +190,7 @@ async def test_a_sandbox_whose_network_can_be_neither_made_nor_unmade_does_not_b
 
 
 async def test_a_runtime_killed_while_it_makes_the_network_leaves_no_twin(runtime: Containerd, tmp_path: Path) -> None:
-    """After its restart the half-made sandbox is dead: its attempt is spent, though 2.4 has set its name free."""
+    """After the restart the half-made sandbox is dead: its attempt is spent, although 2.4 has released its name."""
     async with bench_of(runtime, tmp_path) as bench:
         pod = bench.pod(hostNetwork=False)
         with runtime.gates.hold("cni-add") as gate:
@@ -266,7 +266,7 @@ async def test_nothing_is_made_while_the_runtime_is_not_ready(bench: Bench, monk
 
 
 async def without(bench: Bench, monkeypatch: pytest.MonkeyPatch, **changed: object) -> None:
-    """Have the runtime's true status say something else."""
+    """Change some fields of the runtime's real status."""
     true = await bench.cri.status()
     fields = {name: getattr(true, name) for name in RuntimeStatus.__dataclass_fields__}
     answer = RuntimeStatus(**(fields | changed))
@@ -337,7 +337,7 @@ async def test_what_an_earlier_life_of_the_name_left_running_is_ended_first(benc
 
 @pytest.mark.parametrize("labelled", [True, False])
 async def test_what_bears_its_name_and_no_pods_uid_is_left_alone(bench: Bench, labelled: bool) -> None:
-    """Somebody has made it by raw calls, with the node's label; which it is, is for the node's housekeeping to say."""
+    """Somebody has made it by raw calls, with the node's label; the node's housekeeping judges it."""
     pod, node = bench.pod(), bench.node.context
     uid = {names.POD_UID_LABEL: "../x"} if labelled else {}
     name = {names.POD_NAME_LABEL: pod.pod.metadata.name, names.POD_NAMESPACE_LABEL: pod.pod.metadata.namespace}
@@ -365,7 +365,7 @@ async def test_what_bears_its_name_and_no_pods_uid_is_left_alone(bench: Bench, l
 
 
 async def test_beside_a_pod_of_its_name_that_another_cluster_answers_for_nothing_is_made(bench: Bench) -> None:
-    """The database was lost, and the pod applied again: the one that runs stays, and stays the only one."""
+    """The database was lost and the pod applied again: the running one stays, and stays the only one."""
     other, ours = bench.pod(), bench.pod()
     ours.pod = ours.pod.model_copy(
         update={"metadata": ours.pod.metadata.model_copy(update={"name": other.pod.metadata.name})}
@@ -392,7 +392,7 @@ async def test_beside_a_pod_of_its_name_that_another_cluster_answers_for_nothing
 
 
 async def test_one_that_runs_already_beside_a_pod_of_its_name_goes_on_and_can_be_adopted(bench: Bench) -> None:
-    """An elder worker has let both in: neither a repeated step, nor its adoption, is refused for that."""
+    """An older worker has admitted both: neither a repeated step nor an adoption is refused."""
     other, ours = bench.pod(), bench.pod()
     ours.pod = ours.pod.model_copy(
         update={"metadata": ours.pod.metadata.model_copy(update={"name": other.pod.metadata.name})}

@@ -1,4 +1,4 @@
-"""What nobody has foreseen in a step: told once, and not tried again in silence for ever."""
+"""A defect in a step is reported once, and not silently retried for ever."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_a_step_that_cannot_work_is_a_fault_that_the_pod_shows(
 async def test_a_kill_that_cannot_work_is_one_that_takes_too_long(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So the pod says so, and its deletion does not wait for the back-off."""
+    """The pod shows it, and its deletion does not wait for the back-off."""
     pod = bench.pod()
     [main] = await started(pod)
     monkeypatch.setattr(bench.cri, "stop_container", failing(OverflowError("int too large to convert")))

@@ -21,7 +21,7 @@ OURS = PodRef(namespace="default", name="web", uid="heir")
 
 
 async def test_it_stops_nothing_of_the_elder_once_a_newer_step_of_its_own_pod_has_come(tmp_path: Path) -> None:
-    """It comes while the elder is listed: what it is to do, it finds as it was."""
+    """It arrives while the earlier pod is listed: it finds its own work as it was."""
     stopped: list[str] = []
 
     async def listed(**_: Any) -> tuple[SandboxSummary, ...]:

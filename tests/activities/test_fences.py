@@ -186,7 +186,7 @@ async def test_work_that_ends_although_it_was_to_be_given_up_counts_as_done(benc
 
 
 async def test_nothing_is_begun_that_nobody_wants_any_more_but_by_a_kill_whose_time_is_over(bench: Bench) -> None:
-    """What is begun may send a stop before it is cancelled; where lists take longer than a kill may, one is sent."""
+    """A kill sends its stop even if listing takes longer than the whole kill may."""
     begun: list[str] = []
 
     async def sends(what: str) -> None:

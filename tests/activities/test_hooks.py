@@ -1,4 +1,4 @@
-"""A container's hooks, whatever comes of them: a kill goes on, and a start fails as one whose hook has failed."""
+"""Whatever a container's hook does, a kill goes on, and a start fails as one whose hook has failed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIFECYCLE = {"postStart": {"exec": {"command": ["say", "hello"]}}}
 
 
 def raising(error: BaseException) -> CriRuntime:
-    """A runtime that meets every command with an error that it is not to have."""
+    """A runtime that answers every command with an error of no known kind."""
     cri = create_autospec(CriRuntime, instance=True)
     cri.exec_sync.side_effect = error
     return cri  # type: ignore[no-any-return]  # an autospec is Any

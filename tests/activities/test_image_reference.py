@@ -1,4 +1,4 @@
-"""Image names: what is one, and what a name without a tag stands for."""
+"""Image names: which are valid, and what a name without a tag stands for."""
 
 from __future__ import annotations
 

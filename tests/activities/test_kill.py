@@ -1,4 +1,4 @@
-"""kill_container and kill_pod: grace for each, in order, whatever comes between, and nothing that is not ours."""
+"""kill_container and kill_pod: each container has its grace and its turn, and only ours are killed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.activities.test_start_container import created_by_another
 
 
 class Calls:
-    """What the runtime is asked for, in order, each noted when it is sent and when it is answered."""
+    """The calls to the runtime, in order, noted when they are sent and when they are answered."""
 
     def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         self.noted: list[tuple[str, str]] = []
@@ -300,7 +300,7 @@ async def test_every_sandbox_of_the_pod_is_stopped(bench: Bench, calls: Calls) -
 async def test_a_sandbox_is_killed_only_when_it_is_listed_as_stopped(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """containerd 2 answers the stop before it has noted the end, now and then."""
+    """containerd 2 sometimes answers the stop before it has noted the end."""
     pod = bench.pod()
     await pod.create_sandbox()
     stop, listing = bench.cri.stop_pod_sandbox, bench.cri.list_pod_sandboxes

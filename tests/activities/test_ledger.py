@@ -1,4 +1,4 @@
-"""Who waits for room on a node is told of it, and told again only where there still was none."""
+"""A pod that waits for room on a node is told of it, and told again only if there still was none."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def full(page: Page) -> None:
-    """Let three pods in, which leave nothing."""
+    """Admit three pods that fill the node."""
     for name in ("reverted", "patient", "gone"):
         page.enter(ref(name), asking("500m"))
 
@@ -71,7 +71,7 @@ async def test_who_still_finds_no_room_waits_again_by_rank(ledger: Ledger) -> No
 async def test_who_waits_is_told_also_where_the_cgroups_cannot_be_weighed(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
 ) -> None:
-    """The step is tried again, and finds by then that nobody has gone."""
+    """The step is tried again, and by then finds no pod gone."""
     told: list[PodRef] = []
 
     def fails(*_: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a runtime has lost sight of is ended: nothing stands in its successor's way, nothing runs beside it."""
+"""Processes that a runtime has lost sight of are ended: none blocks its successor or runs beside it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TaskState = Literal["CREATED", "RUNNING", "STOPPED"]
 
 @pytest_asyncio.fixture
 async def bench(containerd: Containerd, tmp_path: Path) -> AsyncIterator[Bench]:
-    """A node on each containerd, of which this tells."""
+    """A node on each containerd: these tests are about containerd alone."""
     async with bench_of(containerd, tmp_path) as bench:
         yield bench
 
@@ -148,7 +148,7 @@ async def test_what_runs_after_its_start_was_given_up_is_killed_before_it_is_sta
 
 @contextlib.asynccontextmanager
 async def start_that_cannot_be_taken_back(bench: Bench, start: Awaitable[object]) -> AsyncIterator[None]:
-    """Make a start whose caller dies while runc starts, and which then runs, since it cannot be killed in the block."""
+    """Make a start whose caller dies while runc starts the container, which then runs."""
     with bench.runtime.gates.refuse("runc-kill"):
         with bench.runtime.gates.hold("runc-start") as gate:
             dying = asyncio.ensure_future(start)

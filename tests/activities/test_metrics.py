@@ -1,4 +1,4 @@
-"""What steps count, with the kubelet's names and labels: starts begun and failed, resizes that were put off."""
+"""The metrics of steps, with the kubelet's names and labels: starts, failed starts, deferred resizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps of a node, which touch no runtime: what they say of a pod's workflow that does not answer."""
+"""The steps of a node's workflow, when the pod's workflow does not answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.runtimes.temporal import DevServer
 async def test_a_workflow_that_does_not_answer_is_named(
     temporal_server: DevServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody polls the queue of this node: neither an update with start, nor one of what is there, is ever answered."""
+    """Nobody polls the queue of this node, so no update is ever answered."""
     monkeypatch.setattr(module, "_ANSWER_SECONDS", 1.0)
     client = await Client.connect(
         temporal_server.address, namespace=temporal_server.namespace, data_converter=DATA_CONVERTER
@@ -67,7 +67,7 @@ async def test_a_step_that_is_cancelled_blames_no_workflow(temporal_server: DevS
 
 @workflow.defn(name="PodWorkflow")
 class CutShort:
-    """Accepts what it is told and ends before it has carried it out; refuses an end without grace."""
+    """Accepts an update and ends before it has carried it out; refuses a deletion without grace."""
 
     @workflow.init
     def __init__(self, _start: Any = None) -> None:

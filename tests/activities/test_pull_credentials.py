@@ -1,4 +1,4 @@
-"""pull_image with credentials: which are tried, who may start what was pulled with them, and what is said of it."""
+"""pull_image with credentials: which are tried, which pods may use the image, and what is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""pull_image: by policy, one at a time, ended at once when it is cancelled, and worded as the kubelet words it."""
+"""pull_image: by policy, one at a time, ended at once by a cancellation, with the kubelet's words."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.every_runtime("errors of a pull are worded by the runti
 
 @pytest.fixture
 def shelf(runtime: Containerd) -> Iterator[Registry]:
-    """A registry of the test's own: its port makes every image of it a new one."""
+    """The test's own registry: with its port in the name, every image is new to the runtime."""
     with registry() as served:
         served.announce_to(runtime)
         yield served

@@ -1,4 +1,4 @@
-"""remove_container and remove_pod: what is dead goes, with all that belongs to it; what lives stays."""
+"""remove_container and remove_pod: what is dead goes, with everything of its own; what is alive stays."""
 
 from __future__ import annotations
 

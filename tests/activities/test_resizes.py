@@ -1,4 +1,4 @@
-"""What a node allocates to pods that ask for other resources, and how it applies that to what runs."""
+"""Resizes: what a node allocates to pods, and how it applies that to running containers."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def cpu_of(pod: PodOnBench, cpu: str) -> Pod:
 
 
 async def test_what_is_allocated_counts_and_counts_on_after_a_restart_of_the_worker(bench: Bench) -> None:
-    """Row 115: the node remembers what it has allocated; asked again it says the same."""
+    """Row 115: the node remembers what it has allocated; asked again, it gives the same answer."""
     with_cores(bench, 2000)
     one, other = (bench.pod(container(resources={"requests": {"cpu": "500m"}})) for _ in range(2))
     await one.create_sandbox()
@@ -128,7 +128,7 @@ async def test_who_waits_for_room_is_told_of_it_by_rank(bench: Bench) -> None:
 
 
 async def test_no_resize_waits_for_room_that_a_pod_took_which_was_removed_behind_the_nodes_back(bench: Bench) -> None:
-    """Row 115 (ours): `syncpod prune` removes by bare calls, and who asks next finds it out, for the others too."""
+    """Row 115 (ours): `syncpod prune` removes pods by bare calls; the next step that asks for room finds out."""
     with_cores(bench, 2000)
     told: list[list[PodRef]] = []
     bench.node.has_room = lambda waiting: told.append(list(waiting))

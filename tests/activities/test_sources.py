@@ -1,4 +1,4 @@
-"""start_container: what a container is given of the node's, before it is made and in each of its instances."""
+"""start_container: variables from ConfigMaps, Secrets and files, and subPath mounts, in each instance."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.activities.bench import Bench, PodOnBench, container, fault_of, until
 
 @pytest_asyncio.fixture
 async def mounting(bench: Bench) -> AsyncIterator[Bench]:
-    """A node that mounts, as one does that runs as root; what its pods have mounted goes with them."""
+    """A node that may mount, as root may; its pods' mounts go with them."""
     if not may_mount():
         pytest.skip("mounting needs CAP_SYS_ADMIN")
     bench.node.context = dataclasses.replace(bench.node.context, may_mount=True)
@@ -205,7 +205,7 @@ REFUSED_PARTS = {
     "absolute": ({"subPathExpr": "$(ROOT)"}, "error SubPath `$(ROOT)` must not be an absolute path"),
     "climbing": ({"subPathExpr": "a/$(UP)"}, "unable to provision SubPath `a/$(UP)`: must not contain '..'"),
 }
-"""By the container's name: the mount, and what is said, which never shows what an expression has come to."""
+"""By the container's name: the mount and the message, which never shows the value of an expression."""
 
 
 async def test_what_leads_out_of_a_volume_ends_the_start_with_the_kubelets_words(mounting: Bench) -> None:

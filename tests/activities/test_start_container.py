@@ -1,4 +1,4 @@
-"""start_container: one instance of each restart, started once, whoever asked for it, however often."""
+"""start_container: one instance per restart, started once, however often and by whomever it is requested."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ async def test_a_start_that_another_client_has_under_way_is_waited_for_and_adopt
 
 
 async def test_a_start_whose_client_has_died_is_waited_for_and_made_again_with_the_same_number(bench: Bench) -> None:
-    """The runtime gives such a start up: CREATED for a while, then EXITED with a StartError."""
+    """The runtime gives up such a start: CREATED for a while, then EXITED with a StartError."""
     pod = bench.pod()
     await pod.create_sandbox()
     created = await created_by_another(pod)
@@ -265,7 +265,7 @@ async def test_a_container_that_ended_while_the_runtime_was_down_is_not_started_
 
 
 async def test_one_that_has_run_and_was_removed_before_its_step_was_tried_again_is_not_made_again(bench: Bench) -> None:
-    """Its end is told as that of what is lost: nobody saw it."""
+    """Its end is reported as unknown: nobody saw it."""
     pod = bench.pod(container(command=DONE_AND_GONE))
     await pod.create_sandbox()
     dead = [await pod.start(restart=restart) for restart in range(2)]
@@ -399,7 +399,7 @@ async def test_a_start_that_is_found_under_way_is_remembered_also_when_it_cannot
 
 
 async def refused(step: Running) -> bool:
-    """Say whether a step waits since the runtime has refused to remove what is being started."""
+    """Say whether a step waits because the runtime refuses to remove a container that is being started."""
     assert not step.task.done()
     return any("under way" in said for said in step.heartbeats)
 

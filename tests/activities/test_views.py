@@ -1,4 +1,4 @@
-"""A step begins with what the one before has returned, and never acts on it where something is there already."""
+"""A step may begin with the listing of the step before, but not if that lists what it is to make."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Volumes among the steps: made before the sandbox, waited for where one is missing, rewritten with the labels."""
+"""Volumes in steps: made before the sandbox, waited for where an object is missing, updated with the labels."""
 
 from __future__ import annotations
 

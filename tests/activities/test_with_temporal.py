@@ -1,4 +1,4 @@
-"""Steps under a real Temporal server and worker: what a workflow gets of them, cancelled, failed and retried."""
+"""Steps under a real Temporal server and worker: results, cancellations, failures and retries."""
 
 from __future__ import annotations
 

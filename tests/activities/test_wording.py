@@ -1,4 +1,4 @@
-"""Go's way of printing durations and gRPC errors, which the kubelet's events are written in."""
+"""Durations and gRPC errors as Go prints them in the kubelet's events."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from syncpod.agent.probing.worker import ProbeWorker
 from syncpod.cri import CriRuntime
 from syncpod.handlers.answer import Answer
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
-from syncpod.lifecycle.probing import begin
+from syncpod.lifecycle.probing import first_state
 from syncpod.messages import PodRef, ProbeChanged
 from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.pod import Container, Probe, parse_pod
@@ -275,7 +275,7 @@ async def test_what_begins_together_has_its_turns_and_what_is_late_keeps_to_its_
         return Answer("success")
 
     probe = Probe(period_seconds=1)
-    worker = ProbeWorker("a probe", begin("readiness"), probe, schedule, question, lambda *_: None, started=True)
+    worker = ProbeWorker("a probe", first_state("readiness"), probe, schedule, question, lambda *_: None, started=True)
     worker.begin(0)
     await passing(lambda: len(seen) == 4)
     worker.end()

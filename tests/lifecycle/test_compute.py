@@ -1,4 +1,4 @@
-"""The decision of one sync, situation by situation, over pods that differ from a base in the one point said."""
+"""The decision of one sync, case by case, for pods that differ from a base in one point."""
 
 from collections.abc import Callable
 

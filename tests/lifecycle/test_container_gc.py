@@ -1,4 +1,4 @@
-"""Which dead containers and sandboxes go: all but the newest, and never one by which a pod's next decision goes."""
+"""Which dead containers and sandboxes go: all but the newest, which the pod's next decision needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a node is under pressure, which pod it puts out then, and in which words: by a table of the kubelet's rules."""
+"""When a node is under pressure, which pod it evicts, and with which message, by the kubelet's rules."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def policy(**settings: str) -> EvictionPolicy:
 
 
 def seen(**left: int) -> Observations:
-    """Plenty of all, but of what is named, with `_` for the dot; in GiB of 100."""
+    """Plenty of every signal but those named (`_` for the dot), in GiB of 100."""
     return {**PLENTY, **{_signal(name): Observation(number, 100 * GI) for name, number in left.items()}}
 
 

@@ -1,4 +1,4 @@
-"""When a disk is too full of images, and which go."""
+"""When images are removed from a disk, and which."""
 
 from datetime import UTC, datetime, timedelta
 

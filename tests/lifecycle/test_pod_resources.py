@@ -1,4 +1,4 @@
-"""CPU and memory of a pod, taken from it and put into it again; and what is said of them."""
+"""The CPU and memory of a pod: read from it, written into it, and described."""
 
 from __future__ import annotations
 

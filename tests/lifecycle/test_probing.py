@@ -1,4 +1,4 @@
-"""What the answers of a container amount to: thresholds, holds, and what an earlier life is known to have said."""
+"""The result of a probe: thresholds, holds, and results known from an earlier life of the agent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from syncpod.lifecycle.probing import (
     ProbeState,
     ProbeType,
     answered,
-    begin,
+    first_state,
     period_seconds,
     says_something,
     timeout_seconds,
@@ -27,7 +27,7 @@ Single = Literal["success", "failure"]
 
 
 def after(type_: ProbeType, probe: Probe, *answers: ProbeResult) -> ProbeState:
-    state = begin(type_)
+    state = first_state(type_)
     for answer in answers:
         state = answered(state, probe, answer)
     return state
@@ -35,7 +35,7 @@ def after(type_: ProbeType, probe: Probe, *answers: ProbeResult) -> ProbeState:
 
 def test_a_probe_says_at_first_what_the_kubelet_assumes() -> None:
     """Row 83: liveness Success, readiness Failure, startup Unknown."""
-    assert {type_: begin(type_).result for type_ in PROBE_TYPES} == {
+    assert {type_: first_state(type_).result for type_ in PROBE_TYPES} == {
         "startup": "unknown",
         "liveness": "success",
         "readiness": "failure",
@@ -68,10 +68,10 @@ def test_a_failed_liveness_and_any_decided_startup_hold_until_the_next_instance(
 
 def test_what_an_earlier_life_heard_is_not_asked_again() -> None:
     """Row 92: results outlive the worker that heard them."""
-    assert begin("startup", "success").on_hold
-    assert begin("startup", "failure").on_hold
-    assert begin("liveness", "failure").on_hold
-    ready = begin("readiness", "success")
+    assert first_state("startup", "success").on_hold
+    assert first_state("startup", "failure").on_hold
+    assert first_state("liveness", "failure").on_hold
+    ready = first_state("readiness", "success")
     assert (ready.result, ready.on_hold) == ("success", False)
 
 
@@ -100,7 +100,7 @@ def test_a_result_changes_exactly_when_enough_answers_in_a_row_agree(
 ) -> None:
     """Row 85: thresholds, for any sequence of answers."""
     probe = Probe(success_threshold=successes, failure_threshold=failures)
-    state, expected = begin(type_), INITIAL[type_]
+    state, expected = first_state(type_), INITIAL[type_]
     for position, answer in enumerate(answers):
         if state.on_hold:
             break
@@ -112,15 +112,15 @@ def test_a_result_changes_exactly_when_enough_answers_in_a_row_agree(
 
 
 def test_a_failure_that_was_only_assumed_is_worth_a_word_once_it_has_been_answered() -> None:
-    probe, state, said = Probe(failure_threshold=2), begin("readiness"), []
+    probe, state, said = Probe(failure_threshold=2), first_state("readiness"), []
     for answer in ("failure", "failure", "failure", "success", "failure", "failure"):
         before, state = state, answered(state, probe, answer)
         said.append(says_something(before, state))
     assert said == [False, True, False, True, False, True]
-    known = begin("readiness", "failure")
+    known = first_state("readiness", "failure")
     assert not says_something(known, answered(answered(known, probe, "failure"), probe, "failure"))
 
 
 def test_that_a_container_lives_as_was_assumed_is_worth_no_word() -> None:
-    before = begin("liveness")
+    before = first_state("liveness")
     assert not says_something(before, answered(before, Probe(), "success"))

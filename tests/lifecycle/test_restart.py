@@ -1,4 +1,4 @@
-"""Who runs again: policies, rules, and the restart of a whole pod."""
+"""Which containers run again: policies, rules, and the restart of a whole pod."""
 
 import pytest
 

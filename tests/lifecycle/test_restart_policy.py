@@ -1,4 +1,4 @@
-"""Whether what has ended is started again: settings of the pod's own, exempt exits, a limit."""
+"""Whether a container is started again: the pod's own settings, exempt exits, a limit."""
 
 from __future__ import annotations
 

@@ -116,14 +116,14 @@ class Story:
         return self
 
     def remember(self) -> Self:
-        """Record how what the runtime shows as exited has ended."""
+        """Record the exits of containers that the runtime lists as exited."""
         for container in reversed(self.observed().containers):
             if container.exit is not None:
                 self.exits[container.name] = container.exit
         return self
 
     def forget(self) -> Self:
-        """Lose what was remembered of ends, as after a database was lost."""
+        """Forget the recorded exits, as after a lost database."""
         self.exits = {}
         return self
 

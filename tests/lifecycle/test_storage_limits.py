@@ -1,4 +1,4 @@
-"""What a pod may write, and which limit it breaks first."""
+"""What a pod may write to disks, and which limit it exceeds first."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How long a pod and its containers are given to end, and in which order they do."""
+"""The grace of a pod and its containers, and the order in which they end."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -39,7 +39,7 @@ from syncpod.lifecycle.probing import (
     ProbeResult,
     ProbeState,
     ProbeType,
-    begin,
+    first_state,
     period_seconds,
     probe_of,
 )
@@ -198,7 +198,7 @@ class Prober:
             if probe is not None:
                 worker = ProbeWorker(
                     f"{type_} probe of {container.name} in {pod.ref.namespace}/{pod.ref.name}",
-                    begin(type_, pod.results.get((observed.id, type_))),
+                    first_state(type_, pod.results.get((observed.id, type_))),
                     with_static_variables(probe, container),
                     self._schedule,
                     partial(self._ask, pod, instance, type_),
