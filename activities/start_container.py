@@ -41,9 +41,10 @@ async def start_container(attempt: Attempt, request: StartContainer) -> StepResu
 
     - running, or exited after it had started: adopted; an exited one is returned as exited, never started again.
     - created by this very try: started.
-    - created by another try, or a start that failed: the step waits while a start of it is under way, else removes it
-      and makes it again with the same number. (A runtime that died between create and start cannot start what it finds
-      afterwards. The kubelet counts a restart here; we count none, since nothing ran.)
+    - a start that the runtime refused: the fault, once more. It is an exit like any other, with code 128.
+    - created by another try, or a start that was cut off before anything ran: the step waits while a start of it is
+      under way, else removes it and makes it again with the same number. (A runtime that died between create and start
+      cannot start what it finds afterwards. The kubelet counts a restart here; we count none, since nothing ran.)
     - none, but there is a start mark: it has run, and somebody has removed it since. Adopted as ended, and never made
       again (difference: the kubelet, which knows only what is listed, makes it again).
     - none, but the name is reserved: somebody is still making it. The step waits until it is listed or the name free.
@@ -93,6 +94,8 @@ class _Start:
             self.attempt.doing = f"looks for {which}"
             view = await self.attempt.look(lambda view: self._instance(view) is None)
             instance = self._instance(view)
+            if instance is not None and instance.was_refused:
+                raise self._failed(Fault.RUN_CONTAINER_ERROR, instance.message)
             if instance is not None and instance.has_run:
                 return await self._adopt(instance, view)
             if instance is not None and self.sent and instance.state == "created":
@@ -144,9 +147,15 @@ class _Start:
         """Take what an earlier try has started, whose events were lost and whose hook was cut off."""
         self.attempt.say("Created", "Container created", self.container.name)
         self.attempt.say("Started", "Container started", self.container.name)
+        self._say_if_unknown(instance)
         if instance.state == "running":
             await self._post_start(instance.id, view)
         return StepResult(outcome=Outcome.ADOPTED, id=instance.id)
+
+    def _say_if_unknown(self, instance: ObservedContainer) -> None:
+        """Say of an instance that ended without having been seen to start that nobody knows how it went."""
+        if instance.state == "exited" and instance.started_at is None:
+            self.attempt.events.append(warning(instance.reason, instance.message, self.container.name))
 
     def _adopt_gone(self, mark: StartMark, view: ObservedPod) -> StepResult:
         """Take an instance that has run and is gone; in the status it shows as ended."""
@@ -351,17 +360,17 @@ class _Start:
     async def _unless_it_runs(self, container_id: str, error: CriError) -> None:
         """Raise PodFault after a start that failed, unless the container turns out to have run.
 
-        A container that never ran is removed, so that the next try may have its number. Where there will be no next try
-        (`final`), an instance listed as exited stays: that is how it ended. One that is gone, though the runtime had it
-        when it was started, may have run: its mark stays.
+        A start that the runtime refused is an exit: the dead instance stays, and the next one gets another number. One
+        that was only cut off is removed, so that the next try may have its number. One that is gone, though the runtime
+        had it when it was started, may have run: its mark stays.
         """
         view = await self.attempt.read()
         instance = next((each for each in view.containers if each.id == container_id), None)
-        if instance is not None and instance.has_run:
+        if instance is not None and instance.has_run and not instance.was_refused:
+            self._say_if_unknown(instance)
             return
-        exited = instance is not None and instance.state == "exited"
-        if instance is not None and not (exited and self.request.final):
-            await remove_unstarted(self.attempt, container_id, exited=exited)
+        if instance is not None and not instance.has_run:
+            await remove_unstarted(self.attempt, container_id, exited=instance.state == "exited")
         elif instance is not None or isinstance(error, NotFound):
             await forget_start(self.attempt, container_id)
         raise self._failed(Fault.RUN_CONTAINER_ERROR, error.message) from error

@@ -76,7 +76,7 @@ class Agent:
             self._exits.exited,
             container_pid=reader.pid_of,
             sandbox_pid=reader.sandbox_pid,
-            ended=reader.exits.note if reader.exits is not None else None,
+            exits=reader.exits,
         )
         self.prober = Prober(cri, context, self.signals.probe, host_ip=lambda: next(iter(facts().host_ips), ""))
         self.readiness = RuntimeReadiness(cri.status, self.pleg.wake)

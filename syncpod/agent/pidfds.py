@@ -22,6 +22,7 @@ from syncpod.cri.errors import CriError
 from syncpod.kernel.pidfd_info import exit_code, tells_exits
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.node.reader import PID_NOT_SAID
+from syncpod.node.seen_exits import SeenExits
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +31,6 @@ PidOf = Callable[[str], Awaitable[int]]
 tell. Raises CriError."""
 Exited = Callable[[str, str], None]
 """Called with the pod's UID and the id of the container or sandbox, once for each."""
-Ended = Callable[[str, int, datetime], None]
-"""Called with a container's id, its exit code, and when its exit was noticed."""
 
 SANDBOX_DELAY_SECONDS = 2.0
 """How long after a sandbox is first seen its pid is asked for. The call is slow and would delay the start of its
@@ -58,17 +57,17 @@ class PidfdWatcher:
         *,
         container_pid: PidOf,
         sandbox_pid: PidOf,
-        ended: Ended | None = None,
+        exits: SeenExits | None = None,
         sandbox_delay_seconds: float = SANDBOX_DELAY_SECONDS,
     ) -> None:
         """Call `exited` at each exit, and also if the process turns out to have exited before it could be watched.
 
-        Call `ended` with the exit code of each watched container, where the kernel reports it.
+        `exits` is told the exit code of each watched container, where the kernel reports it.
         """
         self._exited = exited
-        self._ended = ended
-        if ended is not None and not tells_exits():
-            self._ended = None
+        self._exits = exits
+        if exits is not None and not tells_exits():
+            self._exits = None
             log.info("%s", NO_EXIT_CODES)
         self._container_pid = container_pid
         self._sandbox_pid = sandbox_pid
@@ -94,7 +93,7 @@ class PidfdWatcher:
                 watched[id_] = _Listener(id_, self._sandbox_pid, exited, delay_seconds=self._sandbox_delay)
         for id_ in sorted(containers):
             if id_ not in watched:
-                watched[id_] = _Listener(id_, self._container_pid, exited, ended=self._ended, pid=containers[id_])
+                watched[id_] = _Listener(id_, self._container_pid, exited, exits=self._exits, pid=containers[id_])
         if not watched:
             del self._running[listing.uid]
 
@@ -119,7 +118,7 @@ class _Listener:
         pid_of: PidOf,
         exited: Callable[[str], None],
         *,
-        ended: Ended | None = None,
+        exits: SeenExits | None = None,
         pid: int = 0,
         delay_seconds: float = 0.0,
     ) -> None:
@@ -127,7 +126,7 @@ class _Listener:
         self._id = id_
         self._pid_of = pid_of
         self._exited = exited
-        self._ended = ended
+        self._exits = exits
         self._pidfd = -1
         self._asking: asyncio.Task[None] | None = None
         self._opening = asyncio.create_task(self._open(pid, delay_seconds), name=f"pidfd {id_}")
@@ -178,16 +177,26 @@ class _Listener:
     def _heard(self) -> None:
         pidfd, self._pidfd = self._pidfd, -1
         asyncio.get_running_loop().remove_reader(pidfd)
-        if self._ended is None:
+        if self._exits is None:
             os.close(pidfd)
         else:
-            self._asking = asyncio.create_task(_ask(pidfd, self._id, self._ended), name=f"how {self._id} ended")
-            # Not closed by the task itself: a task that is cancelled before it starts never runs its code.
-            self._asking.add_done_callback(lambda _: os.close(pidfd))
+            self._ask_how(pidfd, self._exits)
         self._exited(self._id)
 
+    def _ask_how(self, pidfd: int, exits: SeenExits) -> None:
+        """Ask the kernel how the process has ended, in a task of its own."""
+        exits.expect(self._id)
+        self._asking = asyncio.create_task(_ask(pidfd, self._id, exits), name=f"how {self._id} ended")
 
-async def _ask(pidfd: int, id_: str, ended: Ended) -> None:
+        def over(_: asyncio.Task[None]) -> None:
+            # Not done by the task itself: a task that is cancelled before it starts never runs its code.
+            os.close(pidfd)
+            exits.give_up(self._id)
+
+        self._asking.add_done_callback(over)
+
+
+async def _ask(pidfd: int, id_: str, exits: SeenExits) -> None:
     """Read the exit code of a process, until the kernel has it."""
     at = datetime.now(UTC)
     try:
@@ -195,7 +204,7 @@ async def _ask(pidfd: int, id_: str, ended: Ended) -> None:
             await asyncio.sleep(pause)
             code = exit_code(pidfd)
             if code is not None:
-                ended(id_, code, at)
+                exits.note(id_, code, at)
                 return
     except OSError as error:
         log.info("the kernel does not report the exit code of %s: %s", id_, error)

@@ -22,7 +22,10 @@ STATUS_UNKNOWN: Final = "ContainerStatusUnknown"
 UNKNOWN_EXIT_CODE: Final = 137
 """Reason and exit code of an end that nobody saw (kubelet_pods.go, v1.36, convertToAPIContainerStatuses)."""
 
-_UNKNOWN_TO_RUNTIME: Final = (255, "Unknown")
+DOUBTFUL_EXIT_CODE: Final = 255
+"""What a runtime says of a container whose end it missed; also what a shim that was killed leaves behind."""
+
+_UNKNOWN_TO_RUNTIME: Final = (DOUBTFUL_EXIT_CODE, "Unknown")
 """Exit code and reason by which runtimes say that a container has ended, and that they do not know how."""
 
 

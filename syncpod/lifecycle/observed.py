@@ -18,6 +18,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from syncpod.lifecycle.exit import Exit, ExitCode
+from syncpod.lifecycle.start_errors import START_ERROR, FailedStart, failed_start
 from syncpod.pod.wire import Model, Time
 
 SandboxState = Literal["SANDBOX_READY", "SANDBOX_NOTREADY"]
@@ -97,13 +98,25 @@ class ObservedContainer(Model):
 
     @property
     def has_run(self) -> bool:
-        """Whether this instance ever ran: it runs, was seen to start, or ended as more than a failed start.
+        """Whether this instance counts: it runs, was seen to start, or has ended as anything but a start cut off.
 
-        A start that the runtime could not carry out ends EXITED 128 `StartError` with no start time.
+        A start that the runtime refuses counts, as for the kubelet: EXITED 128 `StartError`, with no start time.
         """
-        if self.state == "exited":
-            return self.started_at is not None or self.reason != "StartError"
-        return self.state == "running" or self.started_at is not None
+        if self.started_at is not None or self.state == "running":
+            return True
+        return self.state == "exited" and self._failed_start != "cut off"
+
+    @property
+    def was_refused(self) -> bool:
+        """Whether this instance is a start that the runtime would not carry out: nothing of it ever ran."""
+        return self._failed_start == "refused"
+
+    @property
+    def _failed_start(self) -> FailedStart | None:
+        """What a start that failed says of the process; None for everything else."""
+        if self.state != "exited" or self.started_at is not None or self.reason != START_ERROR:
+            return None
+        return failed_start(self.message)
 
     @property
     def exit(self) -> Exit | None:

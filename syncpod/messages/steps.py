@@ -114,8 +114,6 @@ class StartContainer(StepInput):
     sandbox_attempt: int = 0
     pulled: bool = False
     """The image has just been pulled for this start, so no event reports that it was present."""
-    final: bool = False
-    """A start that the runtime cannot carry out is the container's end: the dead instance then stays."""
     prune: tuple[str, ...] = ()
     """Ids of older dead instances of this container, removed (with their logs) while the new one starts."""
 

@@ -25,6 +25,7 @@ from syncpod.cri.errors import CriError, DeadlineExceeded, NotFound
 from syncpod.cri.port import ContainerSummary, CriRuntime, RuntimeContainerStatus, SandboxStatus, SandboxSummary
 from syncpod.lifecycle.exit import Exit
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
+from syncpod.lifecycle.start_errors import without_guess
 from syncpod.node.seen_exits import SeenExits
 from syncpod.node.termination_message import termination_message, wants_message
 from syncpod.translation import names
@@ -281,8 +282,9 @@ class PodReader:
 
     async def _complete_exit(self, exit_: Exit, status: RuntimeContainerStatus) -> Exit:
         """Add to an exit what the runtime does not say of it: how it was seen, and what the container said."""
+        exit_ = without_guess(exit_)
         if self.exits is not None:
-            exit_ = self.exits.complete(exit_)
+            exit_ = await self.exits.complete(exit_)
         if not wants_message(status):
             return exit_
         said = await asyncio.to_thread(termination_message, status, exit_)

@@ -8,6 +8,7 @@ by container, as long as the runtime lists the container, since a later worker w
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 from collections.abc import Collection, Mapping
@@ -16,10 +17,12 @@ from datetime import datetime
 from pathlib import Path
 
 from syncpod.kernel.atomic_file import replace_file
-from syncpod.lifecycle.exit import Exit, reason_of
+from syncpod.lifecycle.exit import DOUBTFUL_EXIT_CODE, Exit, reason_of
 
 log = logging.getLogger(__name__)
 
+EXPECTED_SECONDS = 1.0
+"""How long the kernel's word on an exit is waited for: it has it as soon as the process is reaped."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 """Ids that are safe as file names; those of all runtimes are."""
 
@@ -39,6 +42,8 @@ class SeenExits:
         """
         self._directory = directory
         self._seen: dict[str, Exit] = {}
+        self._expected: dict[str, asyncio.Event] = {}
+        """Containers of which the kernel is being asked how they ended; set once there is nothing to wait for."""
         self._changed: set[str] = set()
         """Containers whose files are not up to date."""
         self._writing: asyncio.Task[None] | None = None
@@ -54,6 +59,7 @@ class SeenExits:
         if not _ID.fullmatch(container_id):
             return
         reason = reason_of(exit_code)
+        self.give_up(container_id)
         self._seen[container_id] = Exit(id=container_id, exit_code=exit_code, reason=reason, finished_at=at)
         self._write_soon(container_id)
 
@@ -61,10 +67,30 @@ class SeenExits:
         """Return how a container was seen to end; None if it was not, or the runtime no longer lists it."""
         return self._seen.get(container_id)
 
-    def complete(self, exit_: Exit) -> Exit:
-        """Return a container's exit, with the end that the node saw if the runtime does not know it."""
+    def expect(self, container_id: str) -> None:
+        """Say that a container's process has ended and the kernel is asked how. `note` or `give_up` must follow."""
+        self._expected.setdefault(container_id, asyncio.Event())
+
+    def give_up(self, container_id: str) -> None:
+        """Say that the kernel will not tell how a container has ended. Safe to repeat."""
+        expected = self._expected.pop(container_id, None)
+        if expected is not None:
+            expected.set()
+
+    async def complete(self, exit_: Exit) -> Exit:
+        """Return a container's exit as the node itself saw it, where the runtime's word on it is in doubt.
+
+        A runtime says 255 of an end that it missed, and of a container whose shim was killed. What the kernel says of
+        the process is believed over that, and waited for, :data:`EXPECTED_SECONDS` at most, while it is being asked.
+        """
+        if exit_.exit_code != DOUBTFUL_EXIT_CODE:
+            return exit_
+        expected = self._expected.get(exit_.id)
+        if expected is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(expected.wait(), EXPECTED_SECONDS)
         seen = self._seen.get(exit_.id)
-        if seen is None or not exit_.is_unknown_to_runtime:
+        if seen is None:
             return exit_
         how = {"exit_code": seen.exit_code, "reason": seen.reason, "finished_at": seen.finished_at}
         return exit_.model_copy(update=how)

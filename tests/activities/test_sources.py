@@ -130,7 +130,7 @@ async def test_a_secret_that_a_runtime_quotes_is_told_to_nobody(bench: Bench) ->
         )
     )
     await pod.create_sandbox()
-    fault, error, detail = await fault_of(pod.start(final=True))
+    fault, error, detail = await fault_of(pod.start())
     assert (fault, "***" in error.message) == (Fault.RUN_CONTAINER_ERROR, True)
     [left] = detail.status.containers
     told = f"{error!r} {error.message} {detail!r} {left.message} {detail.model_dump_json()}"

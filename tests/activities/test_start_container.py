@@ -365,7 +365,7 @@ async def test_one_that_never_ran_and_stays_listed_may_be_made_again_once_it_is_
     pod = bench.pod(container(command=("/no/such/program",)))
     await pod.create_sandbox()
     for _ in range(2):
-        fault, _, detail = await fault_of(pod.start(final=True))
+        fault, _, detail = await fault_of(pod.start())
         [failed] = detail.status.containers
         assert (fault, failed.state, failed.reason) == (Fault.RUN_CONTAINER_ERROR, "exited", "StartError")
         await bench.cri.remove_container(failed.id)

@@ -5,6 +5,7 @@ import logging
 import os
 import subprocess
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,8 +13,10 @@ from syncpod.agent import pidfds as module
 from syncpod.agent.pidfds import PidfdWatcher
 from syncpod.cri.errors import NotFound
 from syncpod.kernel.pidfd_info import exit_code, tells_exits
+from syncpod.lifecycle.exit import Exit
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.node.reader import PID_NOT_SAID
+from syncpod.node.seen_exits import SeenExits
 from tests.agent.listings import unavailable
 from tests.agent.waiting import until
 
@@ -220,27 +223,64 @@ def waiting_for_a_line(script: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(["sh", "-c", f"read _; {script}"], stdin=subprocess.PIPE)
 
 
+async def until_seen(exits: SeenExits, id_: str) -> Exit:
+    """Wait until the kernel has said how a container ended."""
+    await until(lambda: exits.of(id_) is not None)
+    seen = exits.of(id_)
+    assert seen is not None
+    return seen
+
+
+@speaks
+async def test_what_the_runtime_says_in_doubt_waits_for_the_kernel(
+    runtime: Runtime, exits: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    """The process has ended and nobody has reaped it yet: the runtime is back first, and says 255."""
+    seen = SeenExits(tmp_path)
+    pidfds = PidfdWatcher(
+        lambda uid, id_: exits.append((uid, id_)),
+        container_pid=runtime.pid_of,
+        sandbox_pid=runtime.pid_of,
+        exits=seen,
+    )
+    process = waiting_for_a_line("exit 0")
+    assert process.stdin is not None
+    runtime.pids["container-one"] = [process.pid]
+    pidfds.watch(running("container-one"))
+    await until(lambda: bool(pidfds.listening()))
+    process.stdin.close()
+    await until(lambda: bool(exits))
+    doubtful = Exit(id="container-one", exit_code=255, reason="Unknown")
+    completed = asyncio.create_task(seen.complete(doubtful))
+    await asyncio.sleep(0)
+    assert not completed.done()
+    process.wait()
+    told = await completed
+    assert (told.exit_code, told.reason) == (0, "Completed")
+    pidfds.close()
+
+
 @speaks
 @pytest.mark.parametrize(
     ("script", "code"), [("exit 7", 7), ("exit 0", 0), ("kill -TERM $$", 143), ("kill -9 $$", 137)]
 )
 async def test_the_kernel_says_how_a_container_has_ended_once_its_parent_has_taken_note(
-    runtime: Runtime, exits: list[tuple[str, str]], script: str, code: int
+    runtime: Runtime, exits: list[tuple[str, str]], script: str, code: int, tmp_path: Path
 ) -> None:
-    told: list[tuple[str, int]] = []
+    seen = SeenExits(tmp_path)
     pidfds = PidfdWatcher(
         lambda uid, id_: exits.append((uid, id_)),
         container_pid=runtime.pid_of,
         sandbox_pid=runtime.pid_of,
-        ended=lambda id_, code, at: told.append((id_, code)),
+        exits=seen,
     )
     process = waiting_for_a_line(script)
     runtime.pids["container-one"] = [process.pid]
     pidfds.watch(running("container-one"))
     await until(lambda: bool(pidfds.listening()))
     process.communicate(b"\n")
-    await until(lambda: bool(told))
-    assert (told, exits) == ([("container-one", code)], [("u1", "container-one")])
+    told = await until_seen(seen, "container-one")
+    assert (told.exit_code, exits) == (code, [("u1", "container-one")])
     pidfds.close()
 
 
@@ -261,15 +301,16 @@ async def test_a_kernel_that_cannot_say_it_is_told_of_once(
     process: subprocess.Popen[bytes],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
 ) -> None:
     monkeypatch.setattr("syncpod.kernel.pidfd_info._GET_INFO", 0xFF00)  # an ioctl that no kernel has
-    told: list[str] = []
+    seen = SeenExits(tmp_path)
     with caplog.at_level(logging.INFO):
         pidfds = PidfdWatcher(
             lambda uid, id_: exits.append((uid, id_)),
             container_pid=runtime.pid_of,
             sandbox_pid=runtime.pid_of,
-            ended=lambda id_, *_: told.append(id_),
+            exits=seen,
         )
         runtime.pids["container-one"] = [process.pid]
         pidfds.watch(running("container-one"))
@@ -277,5 +318,5 @@ async def test_a_kernel_that_cannot_say_it_is_told_of_once(
         process.kill()
         await until(lambda: bool(exits))
     assert [record.message for record in caplog.records] == [module.NO_EXIT_CODES]
-    assert told == []
+    assert seen.ids() == frozenset()
     pidfds.close()

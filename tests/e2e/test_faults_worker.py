@@ -122,6 +122,37 @@ async def test_killed_before_it_knew_of_a_start_whose_container_has_ended_and_be
     await pod.delete()
 
 
+@pytest.mark.parametrize("policy", ["Never", "OnFailure"])
+async def test_killed_while_the_runtime_does_not_know_yet_that_the_process_runs(
+    node: FaultyNode, policy: str, tmp_path: Path
+) -> None:
+    """The runtime ends what it has begun for a caller that is gone, and lists it as never started. It has run."""
+    out = tmp_path / "out"
+    open_to_all(out)
+    runs = f"echo run >>{out}/runs; [ $(wc -l <{out}/runs) -gt 1 ] || sleep 600"
+    mount = {"volumeMounts": [{"name": "out", "mountPath": str(out)}]}
+    volumes = [{"name": "out", "hostPath": {"path": str(out)}}]
+    with node.proxy.stop("CreateContainer", "after") as created:
+        pod = await node.apply(shell("once", runs, **mount), restartPolicy=policy, volumes=volumes)
+        await created.reached()
+        with node.runtime.gates.hold("runc-started") as gate:
+            created.open()
+            await gate.reached()
+            await until(lambda: asyncio.to_thread((out / "runs").exists))
+            (first,) = await pod.containers()
+            await node.kill()
+    since = await node.serve()
+    phase = "Failed" if policy == "Never" else "Succeeded"
+    final = await pod.until(lambda pod: pod.get("status", {}).get("phase") == phase)
+    status = container(final, "once")
+    lost = status["state" if policy == "Never" else "lastState"]["terminated"]
+    assert (lost["exitCode"], lost["reason"]) == (137, "ContainerStatusUnknown")
+    assert (lost["containerID"].partition("://")[2], status["restartCount"]) == (first.id, int(policy != "Never"))
+    assert (out / "runs").read_text().split() == ["run"] * (1 if policy == "Never" else 2)
+    await node.went_on(pod, since)
+    await pod.delete()
+
+
 # --- after the start --------------------------------------------------------------------------------------------------
 
 

@@ -67,6 +67,7 @@ async def lives(engine: EngineNode) -> AsyncIterator[dict[str, LivePod]]:
             [{**shell("main"), "command": ["/no/such/command"]}],
             {"restartPolicy": "Never"},
         )
+        manifests["no-such-command-for-ever"] = ([{**shell("main"), "command": ["/no/such/command"]}], {})
         manifests["failed-init"] = (
             [shell("main")],
             {"restartPolicy": "Never", "initContainers": [shell("init", "exit 9")]},
@@ -144,6 +145,18 @@ async def test_a_command_that_is_not_there_fails_a_pod_that_does_not_restart(liv
     ended = status_of(failed, "main")["state"]["terminated"]
     assert (ended["exitCode"], ended["reason"]) == (128, "StartError")
     assert status_of(failed, "main")["restartCount"] == 0
+
+
+async def test_a_command_that_is_not_there_is_a_crash_loop_like_others(lives: dict[str, LivePod]) -> None:
+    """As a kubelet has it: what dashboards and alerts read is the count and the reason."""
+
+    def waits(pod: dict[str, Any]) -> bool:
+        status = status_of(pod, "main")
+        return (status["restartCount"], status["state"].get("waiting", {}).get("reason")) == (1, "CrashLoopBackOff")
+
+    seen = await lives["no-such-command-for-ever"].until(waits)
+    ended = status_of(seen, "main")["lastState"]["terminated"]
+    assert (seen["status"]["phase"], ended["exitCode"], ended["reason"]) == ("Running", 128, "StartError")
 
 
 async def test_a_failed_init_container_fails_a_pod_that_does_not_restart(lives: dict[str, LivePod]) -> None:

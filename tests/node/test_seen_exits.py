@@ -44,27 +44,41 @@ async def test_an_end_that_the_runtime_does_not_know_is_the_one_that_was_seen(
 ) -> None:
     exits = SeenExits(directory)
     exits.note("c1", code, AT)
-    told = exits.complete(UNKNOWN)
+    told = await exits.complete(UNKNOWN)
     assert (told.exit_code, told.reason, told.finished_at) == (code, reason, AT)
+
+
+async def test_what_the_kernel_said_is_believed_over_the_255_that_a_killed_shim_leaves(directory: Path) -> None:
+    exits = SeenExits(directory)
+    exits.note("c1", 137, AT)
+    told = await exits.complete(Exit(id="c1", exit_code=255, reason="Error"))
+    assert (told.exit_code, told.reason) == (137, "Error")
+
+
+async def test_a_255_of_which_the_kernel_says_nothing_stays(directory: Path) -> None:
+    exits = SeenExits(directory)
+    exits.expect("c1")
+    exits.give_up("c1")
+    assert await exits.complete(UNKNOWN) == UNKNOWN
 
 
 @pytest.mark.parametrize(
     "known",
-    [Exit(id="c1", exit_code=code, reason=reason) for code, reason in ((255, "Error"), (137, "OOMKilled"))],
+    [Exit(id="c1", exit_code=code, reason=reason) for code, reason in ((1, "Error"), (137, "OOMKilled"))],
     ids=str,
 )
 async def test_what_the_runtime_knows_stays(directory: Path, known: Exit) -> None:
     exits = SeenExits(directory)
     exits.note("c1", 7, AT)
-    assert exits.complete(known) == known
-    assert SeenExits(directory / "other").complete(known) == known
+    assert await exits.complete(known) == known
+    assert await SeenExits(directory / "other").complete(known) == known
 
 
 async def test_another_life_of_the_worker_knows_it_too_and_nobody_else_may_read_it(directory: Path) -> None:
     exits = SeenExits(directory)
     exits.note("c1", 7, AT)
     await exits.settled()
-    assert SeenExits(directory).complete(UNKNOWN).exit_code == 7
+    assert (await SeenExits(directory).complete(UNKNOWN)).exit_code == 7
     assert modes(directory, directory / "c1") == [0o700, 0o600]
 
 
@@ -99,12 +113,12 @@ async def test_files_are_written_beside_the_loop_and_the_last_word_counts(
     await asyncio.sleep(0)
     exits.note("c1", 0, AT)
     exits.note("c2", 9, AT)
-    assert exits.complete(UNKNOWN).exit_code == 0
+    assert (await exits.complete(UNKNOWN)).exit_code == 0
     hangs.set()
     await exits.settled()
     assert threading.get_ident() not in threads
     assert files(directory) == ["c1", "c2"]
-    assert SeenExits(directory).complete(UNKNOWN).exit_code == 0
+    assert (await SeenExits(directory).complete(UNKNOWN)).exit_code == 0
 
 
 async def test_files_are_written_though_every_thread_that_is_shared_hangs(directory: Path) -> None:
@@ -133,7 +147,7 @@ async def test_an_end_that_cannot_be_kept_is_said_and_counts_all_the_same(
     exits.note("c1", 7, AT)
     await exits.settled()
     assert f"{directory}/c1 cannot be written: [Errno 28] No space left on device" in caplog.text
-    assert exits.complete(UNKNOWN).exit_code == 7
+    assert (await exits.complete(UNKNOWN)).exit_code == 7
 
 
 def test_what_is_no_record_of_an_end_is_passed_over(directory: Path) -> None:

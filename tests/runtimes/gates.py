@@ -11,8 +11,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-POINTS = ("cni-add", "cni-del", "runc-create", "runc-start", "runc-kill", "runc-delete", "runc-exec")
-"""What can be held or refused: a call of the CNI plugin or of runc."""
+STARTED = "runc-started"
+"""Where a call of `runc start` can be held that has done its work: the process runs, and the runtime does not know."""
+
+POINTS = ("cni-add", "cni-del", "runc-create", "runc-start", STARTED, "runc-kill", "runc-delete", "runc-exec")
+"""What can be held or refused: a call of the CNI plugin or of runc. What has been done can only be held."""
 
 _WRAPPER = """#!{busybox} sh
 {point}
@@ -26,8 +29,17 @@ if [ -e "$gate" ]; then
     {busybox} sleep 0.01
   done
 fi
+{afterwards}
 exec {program} "$@"
 """
+_AFTER_START = """gate={gates}/{started}
+if [ "$point" = runc-start ] && [ -e "$gate" ]; then
+  {program} "$@"
+  code=$?
+  : > "$gate.$$.reached"
+  while [ -e "$gate" ] && [ ! -e "$gate.$$.passes" ]; do {busybox} sleep 0.01; done
+  exit $code
+fi"""
 _CNI_POINT = 'point=cni-$(echo "$CNI_COMMAND" | tr A-Z a-z)'
 _CNI_REFUSE = """echo '{"cniVersion":"0.4.0","code":100,"msg":"refused by the gate"}'; exit 1"""
 _RUNC_POINT = """point=runc
@@ -75,13 +87,17 @@ class Gate:
 def install(gates: Path, *, programs: Path, bridge: Path, runc: Path, busybox: Path) -> None:
     """Write the wrappers of `bridge` and `runc` to the directory `programs`, and make the directory `gates`."""
     gates.mkdir(exist_ok=True)
-    for name, program, point, refuse in (
-        ("bridge", bridge, _CNI_POINT, _CNI_REFUSE),
-        ("runc", runc, _RUNC_POINT, _RUNC_REFUSE),
+    after_start = _AFTER_START.format(gates=gates, started=STARTED, program=runc, busybox=busybox)
+    for name, program, point, refuse, afterwards in (
+        ("bridge", bridge, _CNI_POINT, _CNI_REFUSE, ""),
+        ("runc", runc, _RUNC_POINT, _RUNC_REFUSE, after_start),
     ):
+        text = _WRAPPER.format(
+            point=point, refuse=refuse, afterwards=afterwards, program=program, gates=gates, busybox=busybox
+        )
         wrapper = programs / name
         wrapper.unlink(missing_ok=True)
-        wrapper.write_text(_WRAPPER.format(point=point, refuse=refuse, program=program, gates=gates, busybox=busybox))
+        wrapper.write_text(text)
         wrapper.chmod(0o755)
 
 

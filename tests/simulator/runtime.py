@@ -68,6 +68,10 @@ class Sandbox:
     """When the runtime believes that it was made."""
 
 
+CUT_OFF = "failed to create containerd task: context canceled"
+"""What is said of a start whose caller, or whose runtime, has gone before anything ran."""
+
+
 @dataclass
 class Container:
     """One instance of a container."""
@@ -88,6 +92,7 @@ class Container:
     finished: float | None = None
     code: int = 0
     reason: str = ""
+    message: str = ""
     exit: Due | None = None
     """The exit by itself, while it runs."""
     terminated: float | None = None
@@ -223,6 +228,7 @@ class Runtime:
             home = self.sandboxes.get(container.sandbox)
             if boot != self._boots or home is None or not home.ready:
                 container.state, container.code, container.reason = "exited", 128, "StartError"
+                container.message = CUT_OFF if boot != self._boots else "the sandbox is not running"
                 container.finished = self.clock.now
                 container.dated["finishedAt"] = self._date()
                 self.witness.changed()
@@ -419,7 +425,7 @@ class Runtime:
             **container.dated,
         }
         if container.finished is not None:
-            listed |= {"exitCode": container.code, "reason": container.reason}
+            listed |= {"exitCode": container.code, "reason": container.reason, "message": container.message}
         return listed
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from syncpod.messages import Fault
 from tests.simulator.attempt import Attempt, Body, Call, Interrupted, Pause, PodFault
 from tests.simulator.runtime import (
+    CUT_OFF,
     FOREVER,
     SHORT,
     Container,
@@ -153,6 +154,8 @@ class Steps:
                 ),
                 None,
             )
+            if instance is not None and _was_refused(instance):
+                raise PodFault("RunContainerError", instance["message"])
             if instance is not None and "startedAt" in instance:
                 if instance["state"] == "running":
                     yield from self._post_start(attempt, request, instance["id"])
@@ -191,7 +194,7 @@ class Steps:
             view = yield from self.read(request["ref"]["uid"])
             instance = next((each for each in view["containers"] if each["id"] == container_id), None)
             if instance is None or "startedAt" not in instance:
-                if instance is not None and not (instance["state"] == "exited" and request["final"]):
+                if instance is not None and not _was_refused(instance):
                     yield from self._remove_unstarted(container_id)
                 raise PodFault("RunContainerError", str(error)) from error
         dead = [each for each in view["containers"] if each["name"] == name and each["state"] == "exited"]
@@ -451,6 +454,11 @@ class Steps:
 
 
 _KINDS = ("initContainers", "containers", "ephemeralContainers")
+
+
+def _was_refused(instance: Mapping[str, Any]) -> bool:
+    """Say whether an instance is a start that the runtime could not carry out, which is an end like others."""
+    return instance["state"] == "exited" and "startedAt" not in instance and instance["message"] != CUT_OFF
 
 
 def _asked(request: Mapping[str, Any], container: Mapping[str, Any]) -> Container:

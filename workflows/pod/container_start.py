@@ -13,7 +13,6 @@ from syncpod.lifecycle import backoff, restart_policy
 from syncpod.lifecycle.backoff import BackoffStore
 from syncpod.lifecycle.observed import ObservedSandbox
 from syncpod.lifecycle.plan import PlannedStep
-from syncpod.lifecycle.restart import container_should_restart
 from syncpod.lifecycle.restart_policy import Restart
 from syncpod.lifecycle.status import PodFailure
 from syncpod.messages import ContainerKind, PullImage, StartContainer, StepName
@@ -21,9 +20,6 @@ from syncpod.pod import Container, EphemeralContainer, Pod
 from workflows.pod import facts
 from workflows.pod.decision import Decision, Hold, Step, clip, failure_hold, is_released
 from workflows.pod.state import PodState, Round
-
-START_ERROR_CODE = 128
-"""What a runtime gives as exit code of a container whose process could not be started."""
 
 START_KINDS: dict[StepName, ContainerKind] = {
     StepName.START_CONTAINER: "container",
@@ -75,7 +71,6 @@ def start_container(state: PodState, planned_step: PlannedStep, now: datetime) -
         sandbox_attempt=sandbox.attempt,
         prune=_superseded(state, name),
         pulled=state.pulled.get(name) == restart,
-        final=_is_final(state.pod, container),
     )
     why = _why_start(state, planned_step, restart)
     which = f"start {name}, restart {restart}" if restart else f"start {name}"
@@ -137,16 +132,6 @@ def _why_start(state: PodState, planned_step: PlannedStep, restart: int) -> str:
     if last is not None and last.cause and (newest is None or newest.id == last.id):
         return last.cause
     return planned_step.why if newest is not None or not restart else "runs again"
-
-
-def _is_final(pod: Pod, container: Container | EphemeralContainer) -> bool:
-    """Say whether a start that the runtime cannot carry out is the container's end, by its policy and rules.
-
-    It ends with code 128 then (`StartError`), like any other exit.
-    """
-    if isinstance(container, EphemeralContainer):
-        return True
-    return not container_should_restart(container, pod.spec, START_ERROR_CODE)
 
 
 def _sandbox(state: PodState) -> ObservedSandbox:

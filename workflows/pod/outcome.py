@@ -13,6 +13,7 @@ from syncpod.lifecycle.container_status import WaitingReason
 from syncpod.lifecycle.exit import STATUS_UNKNOWN, RecordedExit
 from syncpod.lifecycle.observed import ObservedPod, Seq, merge, order_restarts
 from syncpod.lifecycle.plan import something_to_stop
+from syncpod.lifecycle.start_errors import START_ERROR
 from syncpod.lifecycle.status import PodFailure
 from syncpod.lifecycle.termination import moment_after
 from syncpod.messages import (
@@ -26,6 +27,7 @@ from syncpod.messages import (
     PullImage,
     Rejection,
     ResizePod,
+    StartContainer,
     StepName,
     StepResult,
 )
@@ -323,7 +325,8 @@ def failed_step(
                 return
         except ValueError as wrong:
             state.reject(now, step.name.value, f"the step's status cannot be read: {wrong}")
-    state.backoff = backoff.record_failure(state.backoff, step.key, now=now, reason=fault, message=message)
+    if not _ended_by_refusal(state, step):
+        state.backoff = backoff.record_failure(state.backoff, step.key, now=now, reason=fault, message=message)
     state.cleared = _without(state.cleared, step.container)
     if step.container and step.name.value.startswith(("start_", "pull_")):
         state.waiting = {**state.waiting, step.container: WaitingReason(reason=fault, message=message)}
@@ -333,6 +336,14 @@ def failed_step(
         state.event(now, "Warning", *_as_event(step, fault, message), step.container)
     why = f"{step.why}: {message}"
     state.note(now, "step", step.name.value, why, outcome=fault, took_ms=took, container=step.container)
+
+
+def _ended_by_refusal(state: PodState, step: Step) -> bool:
+    """Say whether the runtime refused a start. That is an exit of the instance: the crash-loop back-off applies."""
+    if not isinstance(step.input, StartContainer):
+        return False
+    last = state.last_exit(step.container)
+    return last is not None and last.restart == step.input.restart and last.reason == START_ERROR
 
 
 def cancelled_step(state: PodState, step: Step, started: datetime, now: datetime) -> None:

@@ -1,0 +1,53 @@
+"""What a failed start says of the process: that it never began, that it may have, or that the start was only cut off.
+
+A runtime lists a start that it could not carry out as EXITED 128 `StartError`, with no start time, and its error as the
+message. containerd does so in three cases that differ (internal/cri/server/container_start.go, 1.6 to 2.4):
+
+- containerd or the OCI runtime refused. No process of the container ran, and the same start would be refused again.
+- The caller went away while the task was being made. No process ran, and nothing was wrong.
+- The caller went away, or the shim died, while the process was being started. The process may have run: containerd then
+  kills it, and lists it as if it had never run.
+
+CRI-O lists no such end, and the embedded runtime only those that it refused.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from syncpod.lifecycle.exit import STATUS_UNKNOWN, UNKNOWN_EXIT_CODE, Exit
+
+START_ERROR: Final = "StartError"
+"""The reason by which runtimes list a start that could not be carried out."""
+
+FailedStart = Literal["refused", "cut off", "unknown"]
+"""What became of the process: it never began and would not; it never began; it may have begun."""
+
+_BEGINNING: Final = ("failed to start containerd task", "failed to update container")
+"""How an error of containerd begins once it has asked its shim to start the process."""
+
+_REFUSED_BY_THE_OCI_RUNTIME: Final = "OCI runtime start failed"
+"""What the shim says where the OCI runtime itself has refused: the process is then not let go past its beginning."""
+
+_CALLER_GONE: Final = ("context canceled", "context deadline exceeded")
+"""What an error of containerd says where it was only the caller that went away."""
+
+
+def failed_start(message: str) -> FailedStart:
+    """Say what a `StartError` with this message means for the container's process."""
+    caller_gone = any(words in message for words in _CALLER_GONE)
+    if message.startswith(_BEGINNING):
+        return "refused" if _REFUSED_BY_THE_OCI_RUNTIME in message and not caller_gone else "unknown"
+    return "cut off" if caller_gone else "refused"
+
+
+def without_guess(exit_: Exit) -> Exit:
+    """Return the exit of a start that failed after it may have begun as one that nobody saw; any other as it is.
+
+    The runtime lists such an instance as never started. Whoever believed that would run the container a second time.
+    """
+    if exit_.reason != START_ERROR or exit_.started_at is not None or failed_start(exit_.message) != "unknown":
+        return exit_
+    message = f"The runtime gave up the start when the process may have begun: {exit_.message}"
+    how = {"exit_code": UNKNOWN_EXIT_CODE, "reason": STATUS_UNKNOWN, "message": message}
+    return exit_.model_copy(update=how)
