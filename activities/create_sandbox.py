@@ -80,9 +80,9 @@ async def create_sandbox(attempt: Attempt, request: CreateSandbox) -> StepResult
     try:
         await _note(attempt, request)
         grace = request.pod.spec.termination_grace_period_seconds or 0
-        beside = await end_earlier_lives(attempt, grace_seconds=grace)
-        if beside and not request.adopt:
-            raise _failed(attempt, _name_in_use(attempt.ref, beside))
+        still_running = await end_earlier_lives(attempt, grace_seconds=grace)
+        if still_running and not request.adopt:
+            raise _failed(attempt, _name_in_use(attempt.ref, still_running))
         await admit(attempt, request)
         if request.adopt:
             return await _adopt(attempt, request, images)

@@ -36,7 +36,7 @@ from syncpod.temporal.pod_start import ENDED, look_at, start_operation
 from syncpod.translation.paths import is_uid
 
 _ANSWER_SECONDS: Final = 15.0
-"""How long a workflow may take to answer, which is less than the step itself may."""
+"""How long a workflow may take to answer: less than the step itself may take."""
 _RPC: Final = timedelta(seconds=5)
 
 Recorded = Callable[[str], PodRecord | None]
@@ -44,7 +44,7 @@ Recorded = Callable[[str], PodRecord | None]
 
 
 def nothing_recorded(uid: str) -> PodRecord | None:
-    """Return no record: of a node that keeps none."""
+    """Return no record, for a node that keeps none."""
     return None
 
 
@@ -57,20 +57,20 @@ class PodWorkflowSteps:
         facts: Callable[[], NodeFacts],
         recorded: Recorded = nothing_recorded,
     ) -> None:
-        """Tell by `client`; `facts` says whether the namespace has our search attributes, `recorded` what ran here."""
+        """Use `client`; `facts` says whether the server has our search attributes, `recorded` which pods ran here."""
         self._client = client
         self._facts = facts
         self._recorded = recorded
 
     @activity.defn(name=NodeStepName.APPLY_POD.value)
     async def apply_pod(self, request: ApplyPodWorkflow) -> PodWorkflowResult:
-        """Hand a pod to its workflow. The one it replaces ends first, and this one follows as its successor.
+        """Hand a pod to its workflow. The pod that it replaces ends first, and this one follows as its successor.
 
-        Where it has none, and its node has a record of this very pod, that one is adopted: what runs of it goes on, and
-        what has finished is not run again. A static pod keeps its UID however new the Temporal server is.
+        If there is no workflow, but the node has a record of this very pod, the pod is adopted: its containers run on,
+        and those that have finished do not run again. A static pod has the same UID on a new Temporal server.
 
-        The document is checked whole before anything is ended for its sake. Raises ApplicationError, retryable, while
-        the workflow does not answer.
+        The whole document is checked before any pod is ended for it. Raises ApplicationError, retryable, while the
+        workflow does not answer.
         """
         try:
             pod = admit_pod(request.pod)
@@ -92,9 +92,9 @@ class PodWorkflowSteps:
 
     @activity.defn(name=NodeStepName.DELETE_POD.value)
     async def delete_pod(self, request: DeletePodWorkflow) -> PodWorkflowResult:
-        """Have a pod's workflow end it; one that is not there, or is another pod's, is left alone.
+        """Have a pod's workflow end it. A pod that does not exist, or has another UID, is left alone.
 
-        Of several UIDs the newest comes first: if it is only to follow another, it is no longer to.
+        With several UIDs the newest comes first: if it was to follow another pod, it no longer does.
         """
         grace = request.grace_period_seconds
         payload: dict[str, Any] = {} if grace is None else {"gracePeriodSeconds": grace}
@@ -138,7 +138,7 @@ class PodWorkflowSteps:
         return PodWorkflowResult(uid=str(answer.get("uid", "")))
 
     async def _is_open(self, pod: Pod) -> bool:
-        """Say whether a pod's workflow goes on: runs, is paused, or whatever else a server may say of one by now."""
+        """Say whether a pod's workflow goes on: it runs, is paused, or has another status that is not an end."""
         request = DescribeWorkflowExecutionRequest(
             namespace=self._client.namespace,
             execution=WorkflowExecution(workflow_id=pod_workflow_id(pod.metadata.namespace, pod.metadata.name)),
@@ -152,7 +152,7 @@ class PodWorkflowSteps:
         return found.workflow_execution_info.status not in ENDED
 
     async def _stays(self, pod: Pod) -> bool:
-        """Say whether a pod's workflow has it and is not ending it; where it cannot say so, it is to be told."""
+        """Say whether a pod's workflow has the pod and is not ending it; False too where the workflow cannot say."""
         handle = self._handle(pod.metadata.namespace, pod.metadata.name)
         try:
             found: dict[str, Any] = await handle.query(
@@ -160,7 +160,7 @@ class PodWorkflowSteps:
             )
         except (WorkflowQueryRejectedError, WorkflowQueryFailedError):
             return False
-        except ValueError:  # one that is paused answers nothing, with a status that the SDK does not know
+        except ValueError:  # a paused workflow does not answer, and the SDK does not know its status
             return False
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
@@ -177,7 +177,7 @@ class PodWorkflowSteps:
 async def _in_time(namespace: str, name: str) -> AsyncIterator[None]:
     """Raise ApplicationError, retryable, where a pod's workflow takes too long to answer.
 
-    The SDK makes an error of its own of a cancelled update, and so of this time limit.
+    The SDK turns a cancelled update, and so this time limit, into an error of its own.
     """
     try:
         async with asyncio.timeout(_ANSWER_SECONDS) as limit:
@@ -192,10 +192,10 @@ async def _in_time(namespace: str, name: str) -> AsyncIterator[None]:
 
 
 def _refusal(error: WorkflowUpdateFailedError) -> PodWorkflowResult:
-    """Return what a workflow has refused, of type Invalid.
+    """Return the refusal of a workflow, of type Invalid.
 
-    Raises ApplicationError, retryable: of type Gone where the pod has just ended, and where it is no word of the
-    workflow's, such as the server's on an update whose workflow was terminated before it had carried it out.
+    Raises ApplicationError, retryable: of type Gone where the pod has just ended, and for errors that are not the
+    workflow's, such as the server's when a workflow was terminated before it had carried out an update.
     """
     cause = error.cause
     kind = cause.type if isinstance(cause, ApplicationError) else None

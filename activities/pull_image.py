@@ -58,7 +58,7 @@ async def pull_image(attempt: Attempt, request: PullImage) -> StepResult:
 
 
 def _wait_for_secrets(attempt: Attempt, request: PullImage) -> None:
-    """Note that a change of one of the pod's pull secrets is worth another try."""
+    """Note with the node that the pod tries again when one of its pull secrets changes."""
     for ref in pull_secrets(request.pod):
         attempt.node.waiting_for.setdefault(ref, set()).add(_waiter(attempt, request))
 
@@ -76,7 +76,7 @@ def _waiter(attempt: Attempt, request: PullImage) -> tuple[str, str]:
 
 
 async def _ensure(attempt: Attempt, request: PullImage, needed: NeededImage) -> None:
-    """Pull once it is this pull's turn, unless the image is there, then or already."""
+    """Pull when it is this pull's turn, unless the image is there now or by then."""
     pulls = attempt.node.pulls
     ended, asked = pulls.ended, time.monotonic()
     if await _is_enough(attempt, request, needed):
@@ -88,7 +88,7 @@ async def _ensure(attempt: Attempt, request: PullImage, needed: NeededImage) -> 
 
 
 async def _is_enough(attempt: Attempt, request: PullImage, needed: NeededImage) -> bool:
-    """Say whether the image that the node has will do, and say so in an event."""
+    """Say whether the node's image can be used, and if so emit an event."""
     attempt.doing = f"looks for image {needed.image}"
     if needed.policy == "Always" or await look_at_image(attempt, request.pod, needed) is None:
         return False
@@ -97,7 +97,7 @@ async def _is_enough(attempt: Attempt, request: PullImage, needed: NeededImage) 
 
 
 async def _pull(attempt: Attempt, request: PullImage, needed: NeededImage, asked: float) -> None:
-    """Pull, and record with whose credentials; `asked` is when this pull began to wait (monotonic)."""
+    """Pull, and record the credentials that were used; `asked` is when this pull began to wait (monotonic)."""
     node, records = attempt.node, attempt.node.pulls.records
     _wait_for_secrets(attempt, request)  # before they are read: what changes afterwards is not missed
     credentials = await pull_credentials(attempt, request.pod, needed.image)
@@ -135,9 +135,9 @@ async def _pull(attempt: Attempt, request: PullImage, needed: NeededImage, asked
 async def _try_each(
     attempt: Attempt, needed: NeededImage, credentials: tuple[Credential, ...], config: SandboxConfig
 ) -> tuple[Credential | None, str]:
-    """Pull with one credential after the other until one will do, without any only if there are none.
+    """Pull with one credential after the other until one works; without credentials only if there are none.
 
-    Return the one that did, and the image's reference (kuberuntime_image.go, v1.36, PullImage). Raises PodFault, or
+    Returns the one that worked, and the image's reference (kuberuntime_image.go, v1.36, PullImage). Raises PodFault, or
     TransportFault where the runtime is away.
     """
     reference, cri = reference_of(needed), attempt.node.cri
@@ -151,15 +151,16 @@ async def _try_each(
         except errors.CriError as error:
             if isinstance(error, errors.TransportFault) and reference not in error.message:
                 raise
-            # It names the image: the registry was away or slow, not the runtime (containerd 2 passes such codes on).
+            # The error names the image: the registry was away or slow, not the runtime. containerd 2 passes such codes
+            # on.
             refusals.append(error)
     raise _failed(needed, refusals) from refusals[-1]
 
 
 def _failed(needed: NeededImage, refusals: list[errors.CriError]) -> PodFault:
-    """Word a failed pull (evalCRIPullErr); a name that only the runtime refuses is an InvalidImageName here.
+    """Return the fault of a failed pull (evalCRIPullErr); a name that the runtime refuses is InvalidImageName.
 
-    Several different refusals become one text as the kubelet's aggregates do, and are then of no particular kind.
+    Several different refusals become one text, as in the kubelet's aggregates, and have no particular reason.
     """
     # The kubelet strips the code where it is Unknown (cri-client, remote_image.go, v1.36, PullImage).
     texts = tuple(dict.fromkeys(each.message if each.code == "UNKNOWN" else go_error(each) for each in refusals))

@@ -48,9 +48,9 @@ async def resize_pod(attempt: Attempt, request: ResizePod) -> StepResult:
     one did. The fault names what was applied before a failure. A container that has gone meanwhile is left out.
 
     Mirrors kuberuntime_manager.go, v1.36, doPodResizeAction, validateMemoryResizeAction, updatePodContainerResources.
-    Differences: a limit that is added where there was none shrinks, and is applied last; the runtime is told of what
-    changes in the sandbox, and of nothing else, and not told to go back where the kernel refuses it; a container that
-    requests no CPU keeps the weight of its limit, as it was created with. Raises PodFault ResizePodInPlaceError.
+    Differences: a new limit where there was none counts as a decrease, and is applied last. The runtime is told only
+    what changes in the sandbox, and is not told to go back where the kernel refuses a change. A container that requests
+    no CPU keeps the weight of its limit, with which it was created. Raises PodFault ResizePodInPlaceError.
     """
     resize = _Resize(attempt, request)
     began, done = time.monotonic(), False
@@ -78,7 +78,7 @@ class _Resize:
         self.context = attempt.node.context
         self.wanted = pod_limits(request.pod, self.context.host)
         self.given: dict[str, Amounts] = {}
-        """By container: what it has after each update."""
+        """By container: its resources after each update."""
 
     async def run(self) -> None:
         pod = self.request.pod
@@ -98,7 +98,7 @@ class _Resize:
     # --- before anything ----------------------------------------------------------------------------------------------
 
     async def _check_memory(self, enforced: Enforced) -> None:
-        """Raise PodFault where a limit of memory that shrinks would be no more than what is used."""
+        """Raise PodFault where a memory limit would shrink to what is in use or below."""
         shrinking = [each for each in self.request.memory if await self._shrinks(each)]
         whole = self.wanted.memory
         pod_shrinks = whole is not None and whole < _or_infinite(enforced.memory)
@@ -127,7 +127,7 @@ class _Resize:
             raise self.failed(f"cannot decrease memory limits: {text}")
 
     async def _shrinks(self, update: ContainerUpdate) -> bool:
-        """Say whether a container is to be held to less memory; no longer where a try that has died did it."""
+        """Say whether a container's memory limit has yet to shrink; an earlier try may have done it."""
         wanted, current = update.desired.memory_limit, update.current.memory_limit
         if not wanted or (current and wanted >= current):
             return False
@@ -151,7 +151,7 @@ class _Resize:
             await self._change_pod(limits)
 
     async def _change_pod(self, limits: CgroupLimits) -> None:
-        """Tell the runtime, which may refuse it, of a change of the pod as a whole, and make it."""
+        """Tell the runtime, which may refuse, of a change to the pod as a whole, and make the change."""
         pod, host = self.request.pod, self.context.host
         self.attempt.doing = "changes the limits of the pod as a whole"
         self.attempt.checkpoint()
@@ -162,7 +162,7 @@ class _Resize:
         await asyncio.to_thread(change_pod_cgroup, self.context, pod, limits)
 
     async def _update(self, resource: Resource, update: ContainerUpdate) -> None:
-        """Give a container what it is to have of one resource, and of the other what it was last given."""
+        """Update one resource of a container; the other keeps the value that it was last given."""
         current = self.given.get(update.name, update.current)
         names = ("memory_limit", "memory_request") if resource == "memory" else ("cpu_limit", "cpu_request")
         amounts = current.model_copy(update={name: getattr(update.desired, name) for name in names})
@@ -182,7 +182,7 @@ class _Resize:
 
 
 _Changes = tuple[tuple[CgroupLimits, ...], tuple[CgroupLimits, ...]]
-"""Of the pod as a whole: what grows, before its containers do; and what shrinks, after them."""
+"""Changes to the pod as a whole: those that grow come before its containers', those that shrink after them."""
 
 
 def _changes_of_memory(enforced: Enforced, wanted: CgroupLimits) -> _Changes:
@@ -201,7 +201,7 @@ def _changes_of_cpu(enforced: Enforced, wanted: CgroupLimits) -> _Changes:
 def _sorted(*changes: tuple[CgroupLimits, float, int | None]) -> _Changes:
     """Sort changes into those that grow, the limit first, and those that shrink, the limit last.
 
-    A limit that is not wanted stays as it is: none can be removed.
+    A limit that is no longer wanted stays: limits cannot be removed.
     """
     grows = tuple(limits for limits, now, then in changes if then is not None and then > now)
     shrinks = tuple(limits for limits, now, then in reversed(changes) if then is not None and then < now)
@@ -227,7 +227,7 @@ def _memory_used(stats: ContainerStats) -> int | None:
 
 
 def _written(amounts: Amounts) -> ResourceRequirements:
-    """Write amounts as a manifest has them; what is not set is left out."""
+    """Return amounts as in a manifest, without those that are not set."""
     return ResourceRequirements(
         limits=_nonzero(memory=amounts.memory_limit, cpu=amounts.cpu_limit),
         requests=_nonzero(memory=amounts.memory_request, cpu=amounts.cpu_request),
