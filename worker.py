@@ -50,7 +50,7 @@ from syncpod.agent.node_workflow.tasks import add_node_workflow_tasks
 from syncpod.agent.storage.image_gc import ImageGc
 from syncpod.agent.storage.log_rotation import LogRotation
 from syncpod.agent.takeover import foreign_kubelet
-from syncpod.agent.takeover.lock import NodeLock, NotThisNode, machine_id
+from syncpod.agent.takeover.lock import NodeLife, NodeLock, NotThisNode, machine_id
 from syncpod.agent.takeover.rival import HEARTBEAT, refuse_rivals
 from syncpod.agent.takeover.search_attributes import register_search_attributes
 from syncpod.cri.client import CriClient
@@ -70,6 +70,7 @@ from syncpod.settings.node import NodeSettings
 from syncpod.settings.worker_record import WorkerRecord, remove_worker_record, write_worker_record
 from syncpod.temporal.interceptors import NodeHooks
 from syncpod.temporal.plugin import NoServer, connect, connection_settings, syncpod_plugin
+from syncpod.translation.context import NodeContext
 from workflows.node.workflow import NodeWorkflow
 from workflows.pod.workflow import PodWorkflow
 from workflows.runner import workflow_runner
@@ -111,81 +112,108 @@ async def _serve_locked(
     lock: NodeLock,
     stop: asyncio.Event,
 ) -> None:
-    life, task_queue, pulls = lock.life, node_task_queue(settings.node), settings.image_pulls
-    housekeeping = housekeeping_settings(os.environ)
+    """Put the node together, with its lock held, and serve it until `stop`. Raises as `serve`."""
+    life, task_queue = lock.life, node_task_queue(settings.node)
     try:
         prepare_memory(settings)
-        version = await _meet_runtime(settings, endpoint, cri)
+        runtime = await _meet_runtime(settings, endpoint, cri)
         client = await connect(settings=connection, runtime=_runtime(), identity=life.identity)
         await refuse_rivals(client, task_queue, life)
         context = await node_context(settings, cri, endpoint, cluster=await _cluster(client))
         facts = NodeFacts(
             name=settings.node,
-            runtime=version.name,
+            runtime=runtime.name,
             host_ips=context.host.addresses,
             recursive_read_only_handlers=context.recursive_read_only_handlers,
             search_attributes=await register_search_attributes(client),
         )
-        reader = PodReader(
-            cri,
-            boot=life.boot,
-            owner=settings.node,
-            pod_timeout_seconds=RELIST_POD_SECONDS,
-            exits=SeenExits(settings.state_dir / "exits"),
-        )
+        reader = _reader(settings, cri, life)
         agent = Agent(
             client, task_queue=task_queue, life=life, cri=cri, reader=reader, context=context, facts=lambda: facts
         )
-        node = Node(
-            cri=cri,
-            reader=reader,
-            context=context,
-            facts=lambda: facts,
-            returned=agent.listing_returned,
-            has_room=agent.room_freed,
-            waiting_for=agent.waiting_for,
-            adopted=agent.pod_adopted,
-            sysctls=sysctls(settings, os.uname().release),
-            pull_settings=PullSettings(pulls.at_once, verification(pulls), pulls.registry_auth_file),
-        )
+        node = _node(settings, cri, reader, context, facts, agent)
         cri.withhold(await asyncio.to_thread(known_secret_values, node.objects))
         await node.pulls.records.recover(lambda image: image_id(cri, image))
-        images = ImageGc(context, cri, image_gc_policy(settings.image_gc), node.pulls.records.prune)
-        agent.add_background_task("image garbage collection", images.run)
-        rotation = LogRotation(context.log_dir, cri, agent.pleg.listings, settings.logs)
-        agent.add_background_task("log rotation", rotation.run)
-        evictor = add_housekeeping_tasks(
-            agent,
-            client,
-            context,
-            cri,
-            life,
-            housekeeping,
-            collector=Collector(node),
-            killer=OrphanKiller(node),
-            images=images,
-        )
-        node.dead_kept, node.pressure = housekeeping.containers.per_container, evictor.admission_refusal
-        add_node_workflow_tasks(agent, client, context, life, version, settings.manifest_dir)
+        _add_housekeeping(settings, client, node, agent, life)
+        add_node_workflow_tasks(agent, client, context, life, runtime, settings.manifest_dir)
         worker = make_worker(client, node, agent, task_queue=task_queue, identity=life.identity)
-        record = WorkerRecord(
-            pid=os.getpid(),
-            identity=life.identity,
-            node=settings.node,
-            endpoint=endpoint,
-            runtime=f"{version.name} {version.version}",
-            address=connection["target_host"],
-            namespace=client.namespace,
-            task_queue=task_queue,
-            boot=life.boot,
-            memory_dir=str(settings.memory_dir),
-            manifest_dir=str(settings.manifest_dir or ""),
-        )
+        record = _worker_record(settings, client, connection["target_host"], endpoint, runtime, life)
         await _run(worker, agent, record, settings, stop)
     except (NoServer, NotThisNode) as refusal:
         raise CannotServe(str(refusal)) from refusal
     except RPCError as error:
         raise CannotServe(f"the Temporal server at {connection['target_host']} fails: {error.message}") from error
+
+
+def _reader(settings: NodeSettings, cri: CriClient, life: NodeLife) -> PodReader:
+    """Return what lists the node's pods."""
+    return PodReader(
+        cri,
+        boot=life.boot,
+        owner=settings.node,
+        pod_timeout_seconds=RELIST_POD_SECONDS,
+        exits=SeenExits(settings.state_dir / "exits"),
+    )
+
+
+def _node(
+    settings: NodeSettings, cri: CriClient, reader: PodReader, context: NodeContext, facts: NodeFacts, agent: Agent
+) -> Node:
+    """Return what the steps act on."""
+    pulls = settings.image_pulls
+    return Node(
+        cri=cri,
+        reader=reader,
+        context=context,
+        facts=lambda: facts,
+        returned=agent.listing_returned,
+        has_room=agent.room_freed,
+        waiting_for=agent.waiting_for,
+        adopted=agent.pod_adopted,
+        sysctls=sysctls(settings, os.uname().release),
+        pull_settings=PullSettings(pulls.at_once, verification(pulls), pulls.registry_auth_file),
+    )
+
+
+def _add_housekeeping(settings: NodeSettings, client: Client, node: Node, agent: Agent, life: NodeLife) -> None:
+    """Have the agent collect images and dead containers, rotate logs, and evict pods, beside its other work."""
+    context, cri = node.context, node.cri
+    housekeeping = housekeeping_settings(os.environ)
+    images = ImageGc(context, cri, image_gc_policy(settings.image_gc), node.pulls.records.prune)
+    agent.add_background_task("image garbage collection", images.run)
+    rotation = LogRotation(context.log_dir, cri, agent.pleg.listings, settings.logs)
+    agent.add_background_task("log rotation", rotation.run)
+    evictor = add_housekeeping_tasks(
+        agent,
+        client,
+        context,
+        cri,
+        life,
+        housekeeping,
+        collector=Collector(node),
+        killer=OrphanKiller(node),
+        images=images,
+    )
+    node.dead_kept, node.pressure = housekeeping.containers.per_container, evictor.admission_refusal
+
+
+def _worker_record(
+    settings: NodeSettings, client: Client, address: str, endpoint: str, runtime: RuntimeVersion, life: NodeLife
+) -> WorkerRecord:
+    """Return what the state directory is to say of the worker that serves."""
+    return WorkerRecord(
+        pid=os.getpid(),
+        identity=life.identity,
+        node=settings.node,
+        endpoint=endpoint,
+        runtime=f"{runtime.name} {runtime.version}",
+        address=address,
+        namespace=client.namespace,
+        task_queue=node_task_queue(settings.node),
+        boot=life.boot,
+        memory_dir=str(settings.memory_dir),
+        manifest_dir=str(settings.manifest_dir or ""),
+    )
 
 
 def make_worker(client: Client, node: Node, hooks: NodeHooks, *, task_queue: str, identity: str) -> Worker:

@@ -1,11 +1,179 @@
-"""What the workflows of pods and of nodes have in common."""
+"""What the workflows of pods and of nodes have in common: what comes in, how a run waits, and when it is left.
+
+::
+
+    signals, updates ──► inbox ──► take_in ──► the workflow's own decision ──► wait (for the inbox, or for one timer)
+                           ▲                                                     │
+                           └─────────────────────────────────────────────────────┘
+
+A workflow has one :class:`Entity` and keeps for itself what it remembers, decides and tells.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, Final, Protocol
+
 from temporalio import workflow
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from syncpod.lifecycle.version import decisions_of, too_old
+    from workflows.alarm import Alarm
+    from workflows.signal import Signal
+
+PAUSE: Final = timedelta(milliseconds=1)
+"""The shortest timer: it ends a workflow task and begins the next one."""
+
+
+class Inbox(Protocol):
+    """Signals that wait to be taken, in the order in which they came."""
+
+    def __len__(self) -> int:
+        """Return how many signals are waiting."""
+
+    def put(self, name: str, args: tuple[Any, ...]) -> None:
+        """Add a signal."""
+
+    def take(self, most: int | None = None) -> list[Signal]:
+        """Remove and return the first signals, at most so many; None means all."""
+
+
+class Run(Protocol):
+    """What an entity has to know of a workflow's state."""
+
+    decision_version: int
+    max_events: int
+
+
+class Handlers(Protocol):
+    """What an entity leaves to its workflow."""
+
+    def absorb(self, name: str, args: tuple[Any, ...]) -> None:
+        """Fold one signal into the state; never raises."""
+
+    def on_cancel(self) -> None:
+        """Hear that somebody has asked for the workflow's cancellation."""
+
+    def is_at_rest(self) -> bool:
+        """Say whether no step is under way."""
+
+    def sentence(self, wrong: Exception) -> str:
+        """Return in one sentence why an update is refused."""
+
+
+class Entity:
+    """One run of a workflow that lives as long as its pod or node does."""
+
+    def __init__(self, owner: Handlers, state: Run, inbox: Inbox, *, part: int) -> None:
+        """`part` is how many signals are taken in one workflow task."""
+        self.inbox = inbox
+        self.alarm = Alarm()
+        self._owner, self._state, self._part = owner, state, part
+        self._woken = False
+        self._is_renewal_asked_for = False
+        self._leaving: asyncio.Task[None] | None = None
+
+    # --- what comes in ------------------------------------------------------------------------------------------------
+
+    def put(self, name: str, args: Sequence[Any]) -> None:
+        """Collect one signal, for a handler; it neither awaits nor raises."""
+        self.inbox.put(name, tuple(args))
+
+    def wake(self) -> None:
+        """Have the workflow decide again: something has changed that is in no inbox."""
+        self._woken = True
+
+    def renew(self) -> None:
+        """Have the run continue as new at its next quiet point."""
+        self._is_renewal_asked_for = True
+        self.wake()
+
+    async def take_in(self) -> None:
+        """Absorb everything that has come in, in its order; of very much, one part in each workflow task.
+
+        The SDK fails a workflow task that computes for two seconds, and would fail it again at each try.
+        """
+        self._absorb_part()
+        while self.inbox:
+            await self.end_task(f"{len(self.inbox)} signals are yet to be taken")
+            self._absorb_part()
+
+    def _absorb_part(self) -> None:
+        self._woken = False
+        for name, args in self.inbox.take(self._part):
+            self._owner.absorb(name, args)
+
+    async def change(self, change: Callable[[], None]) -> None:
+        """Carry out an accepted update, after all that came before it. Raises ApplicationError, as `attempt`."""
+        await self.take_in()
+        self.wake()
+        self.attempt(change)
+
+    def attempt(self, change: Callable[[], None]) -> None:
+        """Run a change; what is wrong with it becomes an ApplicationError, which refuses an update or fails it."""
+        try:
+            change()
+        except Exception as wrong:  # noqa: BLE001
+            # Replay: any other exception from an update's handler would fail the workflow task, for ever.
+            raise invalid(self._owner.sentence(wrong)) from None
+
+    # --- waiting ------------------------------------------------------------------------------------------------------
+
+    async def wait(self, may_end: Callable[[], bool]) -> None:
+        """Wait until something has come in, the alarm has rung, or `may_end`: the run can be left after all."""
+        await self.until(lambda: bool(self.inbox) or self._woken or self.alarm.rang or may_end())
+        self.alarm.hear()
+
+    async def until(self, ready: Callable[[], bool]) -> None:
+        """Wait for a condition; a cancellation of the workflow meanwhile is handed to its owner."""
+        while not ready():
+            try:
+                await workflow.wait_condition(ready)
+            except asyncio.CancelledError:
+                # Replay: the request is taken back and the wait goes on, or each later await would raise at once.
+                if (task := asyncio.current_task()) is not None:
+                    task.uncancel()
+                self._owner.on_cancel()
+
+    async def end_task(self, why: str) -> None:
+        """End the workflow task, and hand in what it has to; `why` is what the UI shows."""
+        pause = asyncio.create_task(workflow.sleep(PAUSE, summary=why))
+        await self.until(pause.done)
+
+    # --- leaving the run ----------------------------------------------------------------------------------------------
+
+    def is_quiet(self) -> bool:
+        """Say whether nothing is pending or under way and no handler runs: only then may a run be left."""
+        return not self._has_news() and self._owner.is_at_rest() and workflow.all_handlers_finished()
+
+    def is_due(self) -> bool:
+        """Say whether the run should continue as new: for its length, for a newer worker's decisions, or as asked."""
+        info, limit = workflow.info(), self._state.max_events
+        return (
+            info.is_continue_as_new_suggested()
+            or 0 < limit <= info.get_current_history_length()
+            or self._is_renewal_asked_for
+            or self._state.decision_version < decisions_of(info.get_current_build_id())
+        )
+
+    async def is_still_quiet_in_the_next_task(self) -> bool:
+        """End the workflow task, and say in the next one whether the run may still be left.
+
+        The SDK hands out a task's signals first, and its cancellation only when the code that they woke has run: a run
+        that is left in between loses the cancellation. It hands out a timer's end together with the cancellation.
+        """
+        if self._leaving is None or self._leaving.done():
+            self._leaving = asyncio.create_task(workflow.sleep(PAUSE, summary="the workflow continues as new"))
+        leaving = self._leaving
+        await self.until(lambda: leaving.done() or self._has_news())
+        return leaving.done() and self.is_quiet()
+
+    def _has_news(self) -> bool:
+        return bool(self.inbox) or self._woken
 
 
 class TooOld(Exception):
@@ -20,11 +188,25 @@ def decisions_taken() -> int:
     be worse: the node kills what runs for a pod whose workflow has ended.
     """
     info = workflow.info()
+    # Replay: in ``__init__`` this is the build id of the worker that took the first task, as the history has it. Later
+    # it is that of the current task.
     decisions = decisions_of(info.get_current_build_id())
-    # Replay: the build id is that of the worker that took the first task, as its history has it.
     if (refusal := too_old(decisions)) and workflow.unsafe.is_replaying():
         raise TooOld(
             f"workflow {info.workflow_id} cannot go on here: {refusal}. "
             "Begin it anew: a pod by `syncpod adopt --force`, a node by ending its workflow"
         )
     return decisions
+
+
+def invalid(why: str) -> ApplicationError:
+    """Return the error that refuses an input, an update or a whole run."""
+    return ApplicationError(why, type="Invalid", non_retryable=True)
+
+
+def decoded(result: RawValue) -> Any:
+    """Return what a step has returned, as JSON; None if it cannot be decoded, because somebody completed it by hand."""
+    try:
+        return workflow.payload_converter().from_payload(result.payload)
+    except Exception:  # noqa: BLE001  # a converter may raise anything, and this result is in the history for ever
+        return None

@@ -45,7 +45,7 @@ def forgets_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def decides_by_chance(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step carries something that no replay can know."""
-    right, count = decide.begin, itertools.count(1_000_000)
+    right, count = decide.record_step, itertools.count(1_000_000)
 
     def begin(state: PodState, step: Step, now: datetime) -> StepInput:
         return right(state, step, now).model_copy(update={"fence": next(count)})

@@ -29,8 +29,9 @@ from tests.workflows.scripted import (
 )
 from tests.workflows.test_pod_workflow import manifest, running
 from workflows.pod import absorb, start
-from workflows.pod.inbox import PART, Inbox, Signal
+from workflows.pod.inbox import PART, PodInbox
 from workflows.pod.state import PodState
+from workflows.signal import Signal
 
 SUGGESTED_AT = 4096
 """Events of a history from which on a server suggests to continue as new; it ends a run at 51,200."""
@@ -164,7 +165,7 @@ worlds = st.dictionaries(st.sampled_from(["one", "two"]), st.sampled_from(["crea
 
 @given(st.lists(st.tuples(st.integers(1, 6), worlds, st.integers(1, 4)), min_size=1, max_size=12))
 def test_absorbing_repeats_as_one_comes_to_the_same(seen: list[tuple[int, dict[str, str], int]]) -> None:
-    each, inbox = begun(), Inbox()
+    each, inbox = begun(), PodInbox()
     for counter, containers, times in seen:
         for repeat in range(times):
             payload = listing(counter + repeat, containers)
@@ -184,7 +185,7 @@ def test_absorbing_repeats_as_one_comes_to_the_same(seen: list[tuple[int, dict[s
 
 
 def test_what_differs_in_anything_but_its_time_is_kept_in_its_order() -> None:
-    inbox = Inbox()
+    inbox = PodInbox()
     first, again = listing(1, {"one": "running"}), listing(2, {"one": "running"})
     boot = {**listing(3, {"one": "running"}), "events": [{"type": "Boot"}]}
     exited = listing(4, {"one": "exited"})
@@ -199,7 +200,7 @@ def test_what_differs_in_anything_but_its_time_is_kept_in_its_order() -> None:
 
 
 def test_ten_thousand_of_the_same_are_one_and_of_others_no_more_than_came() -> None:
-    inbox, state = Inbox(), begun()
+    inbox, state = PodInbox(), begun()
     for number in range(10_000):
         inbox.put("pleg", (listing_of(number),))
     assert len(inbox) == 1

@@ -51,7 +51,7 @@ def listing(counter: int, **states: Any) -> ObservedPod:
 def begun(state: PodState, now: datetime) -> Step:
     step = decide.next_step(state, now).step
     assert step is not None
-    decide.begin(state, step, now)
+    decide.record_step(state, step, now)
     return step
 
 
@@ -135,11 +135,11 @@ def test_a_kill_that_met_a_defect_holds_up_no_end(end: str) -> None:
         state.replacing = {"web-0": True}
     else:
         desired.delete(state, {}, NOW)
-        state.hurried = False
+        state.ends_sooner = False
     step = begun(state, NOW)
     outcome.failed_step(state, step, Fault.FAILED_KILL_POD.value, "OverflowError: too large", None, NOW, NOW)
     assert [hold.reason for hold in decide.next_step(state, NOW).holds] == ["FailedKillPod"]
     desired.delete(state, {} if end == "deleted" else {"gracePeriodSeconds": 1}, NOW)
-    if state.hurried:
+    if state.ends_sooner:
         state.forget_stuck_kills()  # as the loop does
     assert begun(state, NOW).name == StepName.KILL_POD

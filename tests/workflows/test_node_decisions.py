@@ -64,7 +64,7 @@ class Node:
         plan = decide.plan(self.state, self.now, self.busy, room=decide.AT_ONCE - len(self.busy))
         for action in plan.actions:
             assert action.key not in self.busy
-            decide.begin(self.state, action)
+            decide.record_step(self.state, action)
             self.busy[action.key] = action
 
     def end(self, outcome: str) -> None:

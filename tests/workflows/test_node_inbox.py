@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from workflows.node.inbox import NodeInbox
-from workflows.pod.inbox import Signal
+from workflows.signal import Signal
 
 
 def listed(source: Any, *pods: Any) -> dict[str, Any]:

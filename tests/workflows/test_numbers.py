@@ -57,7 +57,7 @@ def killed(state: PodState, now: datetime) -> KillPod:
     step = decide.next_step(state, now).step
     assert step is not None
     assert step.name == StepName.KILL_POD
-    taken = decide.begin(state, step, now)
+    taken = decide.record_step(state, step, now)
     assert isinstance(taken, KillPod)
     return taken
 

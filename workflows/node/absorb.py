@@ -105,7 +105,27 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime) -> None:
     """
     if not signal.source or len(signal.source) > 63 or signal.source == API_SOURCE:
         raise Rejected(f"source: must be the name of a list, 1 to 63 characters, not {signal.source[:63]!r}")
+    spent = _require_room(state, signal)
     before = state.sources.get(signal.source, Source())
+    pods, problems = _listed(signal, before, now)
+    state.sources.pop(spent, None)
+    if signal.source != FILE_SOURCE:
+        _doubt(state, signal.source, pods)
+    kept = _keep_unreadable(signal, before, pods)
+    for problem in problems:
+        state.reject(now, f"signal sync_pods of {signal.source}", problem)
+    state.sources[signal.source] = Source(reported_at=now, boot=signal.boot, pods=pods, kept=kept)
+    for key in _changed(before.pods, pods):
+        state.backoff = backoff.forget(state.backoff, key)  # a new or changed pod is tried at once
+    _mark_ended(state, signal, pods, now)
+    for problem in signal.problems:
+        state.event(now, "Warning", "FailedManifest", problem)
+    _say_duplicates(state, signal.source, pods.keys() - before.pods.keys(), now)
+    state.forget_documents()
+
+
+def _require_room(state: NodeState, signal: SyncPods) -> str:
+    """Return the list that makes room for this one, "" if none has to. Raises Rejected if there is no room."""
     spent = ""
     if signal.source not in state.sources and len(state.sources) >= SOURCES_LIMIT:
         spent = _spent(state)
@@ -117,32 +137,29 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime) -> None:
             f"pods: with the other lists' they are larger than the {LIST_LIMIT} bytes that a node can know, or than "
             f"{KNOWN_LIMIT} with {KEPT_BYTES} more for each"
         )
-    pods, problems = _listed(signal, before, now)
-    state.sources.pop(spent, None)
-    if signal.source != FILE_SOURCE:
-        _doubt(state, signal.source, pods)
-    kept: list[str] = []
+    return spent
+
+
+def _keep_unreadable(signal: SyncPods, before: Source, pods: dict[str, Wanted]) -> tuple[str, ...]:
+    """Add to `pods` those that the source can no longer read, as they were; return the keys of those never known."""
+    unknown: list[str] = []
     for key in dict.fromkeys(key_of(each.namespace, each.name) for each in signal.kept):
         if key in pods:
             continue
         if key in before.pods:
             pods[key] = before.pods[key]
         else:
-            kept.append(key)
-    for problem in problems:
-        state.reject(now, f"signal sync_pods of {signal.source}", problem)
-    state.sources[signal.source] = Source(reported_at=now, boot=signal.boot, pods=pods, kept=tuple(kept))
-    for key in _changed(before.pods, pods):
-        state.backoff = backoff.forget(state.backoff, key)  # what is new is tried at once
+            unknown.append(key)
+    return tuple(unknown)
+
+
+def _mark_ended(state: NodeState, signal: SyncPods, pods: Mapping[str, Wanted], now: datetime) -> None:
+    """Have those pods of the list applied again that somebody else has ended."""
     for each in signal.gone:
         key = key_of(each.namespace, each.name)
         if (current := state.governed.get(key)) is not None and current.source == signal.source and key in pods:
             state.governed[key] = current.model_copy(update={"ending": True})
             state.event(now, "Normal", "PodGone", f"pod {key} was ended by somebody else, and {signal.source} has it")
-    for problem in signal.problems:
-        state.event(now, "Warning", "FailedManifest", problem)
-    _say_duplicates(state, signal.source, pods.keys() - before.pods.keys(), now)
-    state.forget_documents()
 
 
 def _has_room(state: NodeState, given: int, *, known: int, but: str = "") -> bool:

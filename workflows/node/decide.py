@@ -139,7 +139,7 @@ def _document(state: NodeState, wanted: Wanted, source: str) -> dict[str, Any]:
     return {**document, "metadata": metadata}
 
 
-def begin(state: NodeState, action: Action) -> None:
+def record_step(state: NodeState, action: Action) -> None:
     """Note that a step begins, which may have its effect whether or not that is ever heard.
 
     A pod that may have ended has to be applied anew; one that may be there has to be ended when nobody wants it. One

@@ -1,8 +1,8 @@
-"""Signals to a node that wait to be absorbed: in the order in which they came, without what a later one says anew.
+"""Signals to a node that wait to be absorbed: in the order in which they came, without those that a later one replaces.
 
-A list says all of its source and a status all of the node, so of those of one subject only the last is kept, however
-many others came between. It takes the same time for each signal: the 10,000 that a server lets a run have may all be
-there when a worker comes back.
+A list describes its whole source, and a status the whole node. So only the last signal about each of them is kept,
+however many others came between. Adding a signal takes constant time: up to 10,000 of them, the most that a server lets
+a run have, may be there when a worker comes back.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from workflows.pod.inbox import Signal
+from workflows.signal import Signal
 
 
 class NodeInbox:
@@ -25,7 +25,7 @@ class NodeInbox:
         return len(self._pending)
 
     def put(self, name: str, args: Sequence[Any]) -> None:
-        """Add a signal; one that says all that a pending one said takes its place."""
+        """Add a signal, in place of a pending one that it replaces."""
         self._came += 1
         key = subject(name, args) or self._came
         self._pending.pop(key, None)
@@ -37,9 +37,9 @@ class NodeInbox:
 
 
 def subject(name: str, args: Sequence[Any]) -> str | None:
-    """Return what a signal says all of, so that it makes an older one needless: a source's list, the node's status.
+    """Return what a signal describes as a whole, so that it replaces an older one: a source's list, the node's status.
 
-    None = nothing: it is of another kind, or makes no sense, which is to be shown.
+    None means nothing: the signal is of another kind, or makes no sense and is shown as a rejection.
     """
     payload = args[0] if len(args) == 1 else None
     if not isinstance(payload, dict):

@@ -6,17 +6,16 @@
                                                   ▲                              │ apply or delete to `pod/…`
                                                   └──────────── outcome ◄────────┘
 
-What a pod does is its own workflow's; this one only tells it. Steps run beside one another, one per pod. Mirrors the
-kubelet's sync loop over its configuration (kubelet.go, v1.36, syncLoopIteration, HandlePodAdditions and its siblings).
-
-Only this module is loaded by the Temporal sandbox for each run, so it is small; all else is pure and passed through.
+What a pod does is decided by its own workflow; this one only tells it. Steps run beside one another, one per pod.
+Mirrors the kubelet's sync loop over its configuration (kubelet.go, v1.36, syncLoopIteration, HandlePodAdditions and its
+siblings).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from temporalio import workflow
@@ -24,22 +23,18 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
-    from syncpod.lifecycle.version import decisions_of, too_old
+    from syncpod.lifecycle.version import too_old
     from syncpod.messages.node import NODE_MEMO, NODE_WORKFLOW, NodeSummary, PodWorkflowResult, node_workflow_id
     from syncpod.pod import PodInvalid, admit
-    from workflows.alarm import Alarm
-    from workflows.entity import decisions_taken
+    from workflows.entity import Entity, decisions_taken, decoded, invalid
     from workflows.node import absorb, decide, report
-    from workflows.node.decide import Action, Plan
+    from workflows.node.decide import Action
     from workflows.node.inbox import NodeInbox
     from workflows.node.state import NodeState
     from workflows.node.steps import NODE_RETRY, NODE_STEPS
 
 PART = 256
-"""Signals absorbed between two pauses: a fraction of a second, with as many pods known as there may be."""
-
-PAUSE = timedelta(milliseconds=1)
-"""Between two parts: the workflow task ends."""
+"""Signals absorbed in one workflow task: a fraction of a second, with as many pods known as there may be."""
 
 
 @workflow.defn(name=NODE_WORKFLOW)
@@ -48,38 +43,44 @@ class NodeWorkflow:
 
     @workflow.init
     def __init__(self, start_input: Any = None) -> None:
-        self.inbox = NodeInbox()
-        self.alarm = Alarm()
+        self.state, self.refusal = initial_state(
+            start_input, workflow.info().workflow_id, workflow.now(), decisions=decisions_taken()
+        )
+        self.entity = Entity(self, self.state, NodeInbox(), part=PART)
         self.busy: dict[str, asyncio.Task[None]] = {}
-        self.woken = False
-        self.renewed = False
         self.published: NodeSummary | None = None
-        decisions = decisions_taken()
-        self.state, self.refusal = begin(start_input, workflow.info().workflow_id, workflow.now(), decisions=decisions)
 
     @workflow.run
     async def run(self, start_input: Any = None) -> None:
         """Keep the node to its list, for ever."""
         if self.refusal:
-            raise ApplicationError(self.refusal, type="Invalid", non_retryable=True)
+            raise invalid(self.refusal)
         while True:
-            await self.take_in()
+            await self.entity.take_in()
             decide.tidy(self.state, workflow.now())
-            due = self.is_due()
+            due = self.entity.is_due()
             room = 0 if due else decide.AT_ONCE - len(self.busy)
             plan = decide.plan(self.state, workflow.now(), self.busy, room=room)
             for action in plan.actions:
-                self.begin(action)
+                self.tell(action)
             self.publish()
-            if due and self.quiet():  # Replay: no await from here to the raise
-                workflow.continue_as_new(next_input(self.state))
-            await self.wait(plan)
+            if due and self.entity.is_quiet():
+                await self.continue_as_new()
+            else:
+                self.entity.alarm.set(plan.retry_at, f"back-off {plan.waits_for}")
+                await self.entity.wait(lambda: self.entity.is_due() and self.entity.is_quiet())
+
+    async def continue_as_new(self) -> None:
+        """Continue as new, unless something comes in meanwhile."""
+        if await self.entity.is_still_quiet_in_the_next_task():
+            # Replay: nothing is awaited between that check and this, or a signal could be lost.
+            workflow.continue_as_new(next_input(self.state))
 
     # --- one step -----------------------------------------------------------------------------------------------------
 
-    def begin(self, action: Action) -> None:
-        """Have a pod's workflow told, beside all others."""
-        decide.begin(self.state, action)
+    def tell(self, action: Action) -> None:
+        """Begin to tell a pod's workflow something, beside all others."""
+        decide.record_step(self.state, action)
         spec = NODE_STEPS[action.name]
         activity: workflow.ActivityHandle[Any] = workflow.start_activity(
             action.name.value,
@@ -93,77 +94,37 @@ class NodeWorkflow:
 
         async def run() -> None:
             try:
-                result = decoded(await activity)
+                result = answer(await activity)
             except ActivityError as error:
                 reason, message = why(error)
                 decide.failed(self.state, action, reason, message, workflow.now())
             else:
                 decide.finished(self.state, action, result, workflow.now())
             del self.busy[action.key]
-            self.woken = True
+            self.entity.wake()
 
         self.busy[action.key] = asyncio.create_task(run())
 
-    # --- waiting ------------------------------------------------------------------------------------------------------
+    # --- what the entity asks of its workflow -------------------------------------------------------------------------
 
-    async def wait(self, plan: Plan) -> None:
-        """Wait for a signal, for a step's end, or for the end of the earliest back-off."""
+    def absorb(self, name: str, args: tuple[Any, ...]) -> None:
+        """Fold one signal into the state."""
+        if many := absorb.too_many(name, args):
+            self.state.reject(workflow.now(), f"signal {name}", many)
+        else:
+            absorb.absorb(self.state, name, args, workflow.now())
 
-        def ready() -> bool:
-            return bool(self.inbox) or self.woken or self.alarm.rang or (self.is_due() and self.quiet())
-
-        summary = f"back-off {plan.waits_for}"
-        self.alarm.set(plan.retry_at, summary)
-        await self.until(ready)
-        if self.alarm.rang:
-            self.alarm.clear()
-
-    async def until(self, ready: Callable[[], bool]) -> None:
-        """Wait for a condition; what ``temporal workflow cancel`` asks for meanwhile is refused."""
-        while not ready():
-            try:
-                await workflow.wait_condition(ready)
-            except asyncio.CancelledError:
-                self.refuse_to_end()
-
-    def refuse_to_end(self) -> None:
+    def on_cancel(self) -> None:
         """Go on, and show that a cancellation was not obeyed."""
-        if (task := asyncio.current_task()) is not None:
-            task.uncancel()
         self.state.reject(workflow.now(), "cancel", "a node has no end; cordon and drain it, or terminate its workflow")
 
-    # --- looking ------------------------------------------------------------------------------------------------------
+    def is_at_rest(self) -> bool:
+        """Say whether no pod's workflow is being told anything."""
+        return not self.busy
 
-    async def take_in(self) -> None:
-        """Absorb everything pending, in the order of arrival; of very much a part in each workflow task."""
-        self.drain(PART)
-        while self.inbox:
-            pause = asyncio.create_task(workflow.sleep(PAUSE, summary=f"{len(self.inbox)} signals are yet to be taken"))
-            await self.until(pause.done)
-            self.drain(PART)
-
-    def drain(self, most: int | None = None) -> None:
-        """Absorb what is pending, in the order of arrival, at most so many signals; None = all."""
-        self.woken = False
-        for name, args in self.inbox.take(most):
-            if many := absorb.too_many(name, args):
-                self.state.reject(workflow.now(), f"signal {name}", many)
-            else:
-                absorb.absorb(self.state, name, args, workflow.now())
-
-    def quiet(self) -> bool:
-        """Say whether nothing is pending or under way and no handler runs: a run may be left only then."""
-        return not self.inbox and not self.woken and not self.busy and workflow.all_handlers_finished()
-
-    def is_due(self) -> bool:
-        """Say whether this run should continue as new: by its length, for a newer worker's decisions, or as asked."""
-        info, limit = workflow.info(), self.state.max_events
-        return (
-            info.is_continue_as_new_suggested()
-            or 0 < limit <= info.get_current_history_length()
-            or self.renewed
-            or self.state.decision_version < decisions_of(info.get_current_build_id())
-        )
+    def sentence(self, wrong: Exception) -> str:
+        """Return in one sentence why an update is refused."""
+        return absorb.sentence(wrong)
 
     # --- telling ------------------------------------------------------------------------------------------------------
 
@@ -179,46 +140,42 @@ class NodeWorkflow:
 
     # --- signals: collect, never await, never raise -------------------------------------------------------------------
 
-    def put(self, name: str, args: Sequence[Any]) -> None:
-        """Collect one signal."""
-        self.inbox.put(name, args)
-
     @workflow.signal
     def sync_pods(self, *args: Any) -> None:
         """Take the full list of one source: ``{"source": "file", "pods": [<v1 Pod>, …]}``."""
-        self.put("sync_pods", args)
+        self.entity.put("sync_pods", args)
 
     @workflow.signal
     def recall_pods(self, *args: Any) -> None:
         """Take what the node's records know as made for lists, of which this run may know nothing."""
-        self.put("recall_pods", args)
+        self.entity.put("recall_pods", args)
 
     @workflow.signal(name="apply")
     def apply_later(self, *args: Any) -> None:
         """Make or change one pod: ``{"pod": <v1 Pod>}``."""
-        self.put("apply", args)
+        self.entity.put("apply", args)
 
     @workflow.signal(name="delete")
     def delete_later(self, *args: Any) -> None:
         """End one pod: ``{"namespace": "default", "name": "web", "gracePeriodSeconds": 30}``."""
-        self.put("delete", args)
+        self.entity.put("delete", args)
 
     @workflow.signal
     def node_status(self, *args: Any) -> None:
         """Take what the node's agent says of its node."""
-        self.put("node_status", args)
+        self.entity.put("node_status", args)
 
     @workflow.signal
     def renew(self, *args: Any) -> None:
         """Continue as new at the next quiet point: what follows can be taken over by any worker, an older one too."""
-        self.renewed = self.woken = True
+        self.entity.renew()
 
     @workflow.signal(dynamic=True)
     def unknown(self, name: str, args: Sequence[RawValue]) -> None:
         """Show a signal of an unknown name as a rejection."""
         known = "sync_pods, recall_pods, apply, delete, node_status, renew"
         self.state.reject(workflow.now(), f"signal {name}", f"unknown, with {len(args)} payloads; known: {known}")
-        self.woken = True
+        self.entity.wake()
 
     # --- updates: validated before anything is written ----------------------------------------------------------------
 
@@ -234,7 +191,7 @@ class NodeWorkflow:
         try:
             admit(args[0]["pod"])
         except PodInvalid as wrong:
-            raise ApplicationError(str(wrong), type="Invalid", non_retryable=True) from None
+            raise invalid(str(wrong)) from None
 
     @workflow.update
     async def delete(self, *args: Any) -> dict[str, Any]:
@@ -257,24 +214,15 @@ class NodeWorkflow:
         return await self.change("uncordon", ())
 
     async def change(self, name: str, args: tuple[Any, ...]) -> dict[str, Any]:
-        """Carry an accepted update out, after what came before it; what that has made impossible is refused here."""
-        if self.inbox:
-            await workflow.wait_condition(lambda: not self.inbox)
-        self.woken = True
-        try:
-            absorb.change(self.state, name, args, workflow.now())
-        except Exception as wrong:  # noqa: BLE001  # Replay: any other exception would fail the workflow task for ever
-            raise ApplicationError(absorb.sentence(wrong), type="Invalid", non_retryable=True) from None
+        """Carry out an accepted update, after what came before it: that may have made it impossible."""
+        await self.entity.change(lambda: absorb.change(self.state, name, args, workflow.now()))
         return {"name": self.state.name, "unschedulable": self.state.unschedulable}
 
     def check(self, name: str, args: tuple[Any, ...]) -> None:
         """Try a change on a copy of the state, so that nothing is written for what is wrong."""
         if self.refusal:
-            raise ApplicationError(self.refusal, type="Invalid", non_retryable=True)
-        try:
-            absorb.change(self.state.model_copy(deep=True), name, args, workflow.now())
-        except Exception as wrong:  # noqa: BLE001  # refused, whatever it is: a validator that raises else is a defect
-            raise ApplicationError(absorb.sentence(wrong), type="Invalid", non_retryable=True) from None
+            raise invalid(self.refusal)
+        self.entity.attempt(lambda: absorb.change(self.state.model_copy(deep=True), name, args, workflow.now()))
 
     # --- queries ------------------------------------------------------------------------------------------------------
 
@@ -284,7 +232,7 @@ class NodeWorkflow:
         return report.view(self.state, workflow.now()).model_dump(mode="json", by_alias=True)
 
 
-def begin(start: Any, workflow_id: str, now: datetime, *, decisions: int) -> tuple[NodeState, str]:
+def initial_state(start: Any, workflow_id: str, now: datetime, *, decisions: int) -> tuple[NodeState, str]:
     """Return the state a run begins with, and "" or the sentence that says why it cannot begin.
 
     `start` is ``{"node": <name>}``, or what :func:`next_input` has returned. `decisions` is the version of the run's
@@ -326,11 +274,11 @@ def recorded() -> NodeSummary | None:
         return None
 
 
-def decoded(result: RawValue) -> PodWorkflowResult:
-    """Return what a step has returned; one that cannot be decoded (somebody completed it by hand) says nothing."""
+def answer(result: RawValue) -> PodWorkflowResult:
+    """Return what a step has returned; a result that cannot be read says nothing."""
     try:
-        return PodWorkflowResult.model_validate(workflow.payload_converter().from_payload(result.payload))
-    except Exception:  # noqa: BLE001  # a converter may raise anything, and this result is in the history for ever
+        return PodWorkflowResult.model_validate(decoded(result))
+    except ValueError:
         return PodWorkflowResult()
 
 

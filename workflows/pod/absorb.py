@@ -44,12 +44,8 @@ def absorb(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> 
         if len(args) != 1:
             raise Rejected(f"takes one payload, got {len(args)}")
         _SIGNALS[name](state, args[0], now)
-    except (Rejected, PodInvalid) as wrong:
-        state.reject(now, name, f"signal {name}: {wrong}")
-    except ValidationError as wrong:
-        state.reject(now, name, f"signal {name}: {_first_problem(wrong)}")
     except Exception as wrong:  # noqa: BLE001  # Replay: see above
-        state.reject(now, name, f"signal {name}: {type(wrong).__name__}: {wrong}")
+        state.reject(now, name, f"signal {name}: {sentence(wrong)}")
 
 
 def tidy(state: PodState, now: datetime) -> None:
@@ -59,10 +55,13 @@ def tidy(state: PodState, now: datetime) -> None:
     state.backoff = backoff.collect_garbage(state.backoff, now=now, settings=settings, current=current)
 
 
-def _first_problem(wrong: ValidationError) -> str:
-    problem = wrong.errors(include_url=False, include_input=False)[0]
-    where = ".".join(str(part) for part in problem["loc"])
-    return f"{where}: {problem['msg']}" if where else str(problem["msg"])
+def sentence(wrong: Exception) -> str:
+    """Return in one sentence what is wrong with a signal or an update."""
+    if isinstance(wrong, ValidationError):
+        problem = wrong.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in problem["loc"])
+        return f"{where}: {problem['msg']}" if where else str(problem["msg"])
+    return str(wrong) if isinstance(wrong, (Rejected, PodInvalid)) else f"{type(wrong).__name__}: {wrong}"
 
 
 # --- signals ----------------------------------------------------------------------------------------------------------
@@ -87,51 +86,76 @@ def _pleg(state: PodState, payload: Any, now: datetime) -> None:
 
 
 def _backoff_expired(state: PodState, payload: Any, now: datetime) -> None:
-    """Let go what a back-off holds: the one whose end the node's queue signals, or whatever an operator names.
+    """End a back-off: the node's queue ends the one that is over, an operator or the agent all of a subject.
 
-    An operator names a container, or a step of the whole pod that has failed (`create_sandbox`). So does the agent when
-    what was wanting is there; that may cross with the end of the back-off, and means nothing then.
+    A subject is a container, or a step of the whole pod that has failed (`create_sandbox`). The queue names the restart
+    too. The agent signals that something missing has appeared; that may cross with the end of the back-off, and is
+    passed over then.
     """
     signal = BackoffExpired.model_validate(payload)
+    newest = state.own.newest(signal.container)
+    runs = newest is not None and newest.state == "running"
+    subjects = (*_containers(state), *_failed_steps(state))
+    if signal.appeared and (runs or signal.container not in subjects):
+        return
+    if signal.restart is None:
+        _release(state, signal, subjects, runs=runs, now=now)
+    else:
+        _pass(state, signal.container, signal.restart, subjects, now)
+
+
+def _pass(state: PodState, subject: str, restart: int, subjects: tuple[str, ...], now: datetime) -> None:
+    """Note that the back-offs of a subject that end by now are over, for the node's queue.
+
+    A late signal, about another restart, means nothing. A hold at the limit of restarts is ended by an operator only.
+    """
+    is_held = subject in (*subjects, backoff.RESTART_ALL) and restart == _number_held(state, subject)
+    if is_held and not _is_at_limit(state, subject):
+        state.over = {**state.over, subject: now + QUEUE_TOLERANCE}
+
+
+def _release(state: PodState, signal: BackoffExpired, subjects: tuple[str, ...], *, runs: bool, now: datetime) -> None:
+    """End every back-off of a subject, for an operator or for the agent. Raises Rejected."""
     subject = signal.container
+    if subject not in subjects:
+        raise Rejected(f"container: is {subject!r}, must be one of {', '.join(sorted(subjects))}")
+    is_stuck = backoff.step_key(StepName.KILL_CONTAINER.value, subject) in state.backoff.entries
+    if runs and not is_stuck:
+        raise Rejected(f"container {subject} runs: there is no back-off to end")
+    why = f"an operator ends the back-off of {subject}"
+    if signal.appeared:
+        why = f"{signal.appeared} has come or changed: the back-off of {subject} ends"
+    state.note(now, "signal", "backoff_expired", why)
+    restarting = [container.name for container in (*state.pod.spec.init_containers, *state.pod.spec.containers)]
+    if not signal.appeared and subject in restarting:
+        rounds.release(state)
+    state.released = {**state.released, subject: _number_held(state, subject)}
+
+
+def _containers(state: PodState) -> tuple[str, ...]:
+    """Return the names of all containers of the pod."""
     spec = state.pod.spec
-    restarting = [container.name for container in (*spec.init_containers, *spec.containers)]
-    names = [*restarting, *(container.name for container in spec.ephemeral_containers)]
+    return tuple(each.name for each in (*spec.init_containers, *spec.containers, *spec.ephemeral_containers))
+
+
+def _failed_steps(state: PodState) -> tuple[str, ...]:
+    """Return the steps of the whole pod that may be held back."""
     steps = [key.removeprefix("step/") for key in state.backoff.entries if key.count("/") == 1]
     if state.allocated is not None:
         # The node may have room again before its answer that it has none has arrived.
         steps.append(StepName.ALLOCATE_RESOURCES.value)
-    newest = state.own.newest(subject)
-    runs = newest is not None and newest.state == "running"
-    if signal.appeared and (runs or subject not in (*names, *steps)):
-        return
-    if signal.restart is None and subject not in (*names, *steps):
-        raise Rejected(f"container: is {subject!r}, must be one of {', '.join(sorted((*names, *steps)))}")
-    stuck = backoff.step_key(StepName.KILL_CONTAINER.value, subject) in state.backoff.entries
-    if signal.restart is None and runs and not stuck:
-        raise Rejected(f"container {subject} runs: there is no back-off to end")
-    expected = state.next_restart(subject) if subject in names else 0
+    return tuple(steps)
+
+
+def _number_held(state: PodState, subject: str) -> int:
+    """Return the restart, or the round, that a back-off of the subject holds back; 0 for a step of the whole pod."""
     if subject == backoff.RESTART_ALL and state.between_rounds is not None:
-        expected = state.between_rounds.number
-    if signal.restart is None:
-        why = f"an operator ends the back-off of {subject}"
-        if signal.appeared:
-            why = f"{signal.appeared} has come or changed: the back-off of {subject} ends"
-        state.note(now, "signal", "backoff_expired", why)
-        if not signal.appeared and subject in restarting:
-            rounds.release(state)
-    elif signal.restart != expected or subject not in (*names, *steps, backoff.RESTART_ALL):
-        return  # of a back-off that is over, or of nothing that could have one
-    elif _is_at_limit(state, subject):
-        return  # it has become a hold, which only an operator ends
-    else:
-        state.over = {**state.over, subject: now + QUEUE_TOLERANCE}
-        return
-    state.released = {**state.released, subject: expected}
+        return state.between_rounds.number
+    return state.next_restart(subject) if subject in _containers(state) else 0
 
 
 def _is_at_limit(state: PodState, subject: str) -> bool:
-    """Say whether a container, or the pod as a whole, waits because there were restarts enough."""
+    """Say whether a container, or the pod as a whole, waits because it has reached its limit of restarts."""
     status = state.status
     return any(
         known.state.waiting is not None and known.state.waiting.reason == restart_policy.LIMIT_REACHED

@@ -4,7 +4,7 @@ The pod's actions are decided by `compute_pod_actions` from the view; this modul
 remembers (back-offs, images, numbers already used) and returns the first step that may run now. After each step the
 view is newer and the pod is decided afresh, so nothing here plans more than one step ahead.
 
-Pure: no clock, no I/O, no Temporal. `next_step` changes nothing; `begin` records that its step is being taken.
+Pure: no clock, no I/O, no Temporal. `next_step` changes nothing; `record_step` notes that its step is being taken.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ def expiry(state: PodState) -> datetime | None:
     return moment_after(since, seconds)
 
 
-def begin(state: PodState, step: Step, now: datetime) -> StepInput:
-    """Record that `step` is being taken and return its input with the next fence."""
+def record_step(state: PodState, step: Step, now: datetime) -> StepInput:
+    """Record that `step` is being taken; return its input with the next fence."""
     state.fence += 1
     if step.store is not None:
         state.backoff = step.store

@@ -163,7 +163,7 @@ def delete(state: PodState, payload: Any, now: datetime) -> None:
             return
     if state.deletion is None:
         state.deletion = Deletion(requested_at=now, grace_seconds=grace)
-        state.hurried = True
+        state.ends_sooner = True
         state.note(now, "update", "delete", f"grace {grace} s")
     elif grace < state.deletion.grace_seconds:
         state.deletion = state.deletion.model_copy(update={"grace_seconds": grace})

@@ -1,27 +1,22 @@
-"""Signals that wait to be absorbed: collected as they come, repeats as one, and taken in parts that are not too large.
+"""Signals to a pod that wait to be absorbed: in the order in which they came, without repeats.
 
-A signal is in the history whatever is done with it, so a flood of them cannot be undone here; but it may cost little.
-Of signals that follow one another and say the same, only the last is kept. And what has piled up while no worker was
-there, up to the 10,000 that a server lets a run have, is absorbed a part at a time: the SDK fails a workflow task that
-computes for two seconds, and would fail it again at each try.
+A signal is in the history whatever is done with it, so a flood of signals cannot be undone here, but it can be made
+cheap. If consecutive signals say the same, only the last is kept. The rest is absorbed a part at a time
+(:meth:`workflows.entity.Entity.take_in`): up to 10,000 signals, the most that a server lets a run have, may have piled
+up while no worker was there.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
+
+from workflows.signal import Signal
 
 PART = 1_000
 """Signals absorbed between two pauses: a fraction of a second, with the listing of a large pod in each."""
 
 
-class Signal(NamedTuple):
-    """One signal, as it came."""
-
-    name: str
-    args: tuple[Any, ...]
-
-
-class Inbox:
+class PodInbox:
     """Signals in the order in which they came."""
 
     def __init__(self) -> None:
@@ -47,9 +42,9 @@ class Inbox:
 
 
 def _says(signal: Signal) -> tuple[Any, ...]:
-    """Return what a signal says, but for when: a listing differs from the one before at least in its number and time.
+    """Return what a signal says, without its time: two listings differ at least in their number and time.
 
-    Of two listings that differ in nothing else the newer is absorbed alone, which comes to the same (`observed.merge`).
+    If they differ in nothing else, absorbing the newer one alone has the same effect (`observed.merge`).
     """
     if _number(signal) == _NO_NUMBER:
         return signal

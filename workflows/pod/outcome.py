@@ -57,6 +57,13 @@ def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
     containers = order_restarts(state.observed.containers)
     state.observed = state.observed.model_copy(update={"containers": containers})
     facts.tell_disagreements(state, listed_before, listing, now)
+    _record_starts_and_exits(state, listing, now)
+    facts.remember_what_went(state, before)
+    _forget_what_went(state)
+
+
+def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetime) -> None:
+    """Record the newest start of each container, and each exit that is new or of which more is known."""
     recorded = {exit_.id: exit_.reason for exit_ in state.exits}
     # Oldest first, so that the exits are recorded in the order in which they happened.
     for container in reversed(state.own.containers):
@@ -73,7 +80,10 @@ def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
         state.record_exit(exit_)
         _tell_exit(state, exit_, now)
         state.forget_stuck_kills()
-    facts.remember_what_went(state, before)
+
+
+def _forget_what_went(state: PodState) -> None:
+    """Forget what is kept of instances and sandboxes for as long as they are there."""
     present = {container.id for container in (*state.observed.containers, *state.vanished.values())}
     state.killed = {container_id: why for container_id, why in state.killed.items() if container_id in present}
     if state.replacing:
@@ -137,9 +147,9 @@ def put_out(state: PodState, order: Evict, now: datetime) -> None:
             _mark_disrupted(state, message, now)
         state.event(now, "Warning", reason, message)
         state.note(now, "signal", "evict", f"{reason}: {message}")
-        state.kill_by, state.hurried = deadline, True
+        state.kill_by, state.ends_sooner = deadline, True
     elif state.kill_by is not None:
-        state.hurried = state.hurried or deadline < state.kill_by
+        state.ends_sooner = state.ends_sooner or deadline < state.kill_by
         state.kill_by = min(state.kill_by, deadline)
 
 
@@ -158,14 +168,21 @@ def expire(state: PodState, now: datetime) -> None:
     due = expiry(state)
     if due is not None and due <= now:
         message = "Pod was active on the node longer than the specified deadline"
-        state.failure, state.hurried = PodFailure(reason="DeadlineExceeded", message=message), True
+        state.failure, state.ends_sooner = PodFailure(reason="DeadlineExceeded", message=message), True
         state.event(now, "Normal", "DeadlineExceeded", message)
         state.note(now, "signal", "deadline", f"active for {state.pod.spec.active_deadline_seconds} s")
 
 
+def unblock_end(state: PodState) -> None:
+    """Forget the back-offs of stuck kills if the pod is to end, or to end sooner, since the last decision."""
+    if state.ends_sooner:
+        state.forget_stuck_kills()
+    state.ends_sooner = False
+
+
 def fail(state: PodState, failure: PodFailure, now: datetime) -> None:
     """Have the pod fail because its restarts have come to the limit that it sets."""
-    state.failure, state.hurried = failure, True
+    state.failure, state.ends_sooner = failure, True
     state.event(now, "Warning", failure.reason, failure.message)
     state.note(now, "decision", "fail", f"{failure.reason}: {failure.message}")
 
@@ -259,20 +276,9 @@ def _done(state: PodState, step: Step) -> None:
             state.missing_images = tuple(name for name in state.missing_images if name != step.container)
             resizing.started(state, step.container)
         case StepName.PULL_IMAGE:
-            state.waiting = _without(state.waiting, step.container)
-            if not _still_wants(state, step, step.container):
-                return
-            image = state.container(step.container).image
-            same = [name for name in state.missing_images if state.container(name).image == image]
-            state.missing_images = tuple(name for name in state.missing_images if name not in same)
-            state.pulled = {**state.pulled, step.container: state.next_restart(step.container)}
+            _pulled(state, step)
         case StepName.KILL_POD:
-            state.stopped_sandboxes = tuple(sandbox.id for sandbox in state.observed.sandboxes if not sandbox.ready)
-            state.terminated = state.ending and not something_to_stop(state.observed, state.stopped_sandboxes)
-            if not state.ending:
-                state.kill_by = None
-            if isinstance(step.input, KillPod) and step.input.final:
-                state.finished = True
+            _killed(state, step)
         case StepName.REMOVE_POD:
             state.removed = True
         case StepName.CREATE_SANDBOX:
@@ -286,6 +292,25 @@ def _done(state: PodState, step: Step) -> None:
             resizing.applied(state, step.input)
         case _:
             pass
+
+
+def _pulled(state: PodState, step: Step) -> None:
+    state.waiting = _without(state.waiting, step.container)
+    if not _still_wants(state, step, step.container):
+        return
+    image = state.container(step.container).image
+    same = [name for name in state.missing_images if state.container(name).image == image]
+    state.missing_images = tuple(name for name in state.missing_images if name not in same)
+    state.pulled = {**state.pulled, step.container: state.next_restart(step.container)}
+
+
+def _killed(state: PodState, step: Step) -> None:
+    state.stopped_sandboxes = tuple(sandbox.id for sandbox in state.observed.sandboxes if not sandbox.ready)
+    state.terminated = state.ending and not something_to_stop(state.observed, state.stopped_sandboxes)
+    if not state.ending:
+        state.kill_by = None
+    if isinstance(step.input, KillPod) and step.input.final:
+        state.finished = True
 
 
 def _still_wants(state: PodState, step: Step, name: str) -> bool:

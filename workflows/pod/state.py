@@ -159,8 +159,8 @@ class PodState(BaseModel):
     deletion: Deletion | None = None
     failure: PodFailure | None = None
     """A verdict on the whole pod: it was not let in, or was put out."""
-    hurried: bool = False
-    """That the pod is to end has been said since the last decision: no kill that got stuck before is to delay it."""
+    ends_sooner: bool = False
+    """Since the last decision the pod is to end, or to end sooner: a kill that got stuck before must not delay that."""
     kill_by: datetime | None = None
     """The durable deadline of the pod's grace, set when the kill begins."""
     terminated: bool = False

@@ -9,11 +9,11 @@
 
 The loop takes everything pending, decides once, runs one step, and begins again with the newer view; when nothing may
 run it waits for a signal or for the earliest deadline. An update does not cancel a running step: it finishes, then the
-pod is decided anew. A deletion does cancel what only waits or pulls; calls already sent to the runtime are shielded in
-the activity, which returns their outcome.
+pod is decided anew. A deletion does cancel a step that only waits or pulls; calls already sent to the runtime are
+shielded in the activity, which returns their outcome.
 
-Only this module is loaded by the Temporal sandbox for each run, so it is small; all else is pure and passed through.
-Whatever a run calls decides its commands: changes there are versioned by ``DECISION_VERSION``.
+Workers run this without Temporal's sandbox; its tests run it inside (:mod:`workflows.runner`). Everything that a run
+calls decides its commands, so a change there may need another ``DECISION_VERSION`` (docs/upgrading.md).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from temporalio import workflow
 from temporalio.common import Priority, RawValue
@@ -31,29 +31,26 @@ from temporalio.workflow import ActivityCancellationType
 
 with workflow.unsafe.imports_passed_through():
     from syncpod.lifecycle.phase import TERMINAL_PHASES
-    from syncpod.lifecycle.version import decisions_of
     from syncpod.messages import POD_WORKFLOW, StepName
     from syncpod.messages.step_table import STEPS, Interruption
     from syncpod.pod import pod_to_wire
-    from workflows.entity import decisions_taken
+    from workflows.entity import Entity, decisions_taken, decoded, invalid
     from workflows.pod import absorb, decide, desired, facts, outcome, report, resizing, rounds, start
     from workflows.pod.decision import Decision, Hold, Step
-    from workflows.pod.inbox import PART, Inbox
+    from workflows.pod.inbox import PART, PodInbox
     from workflows.pod.state import PodState
     from workflows.pod.steps import HEARTBEAT_TIMEOUT, RETRY
 
-PAUSE = timedelta(milliseconds=1)
-"""Between two parts, and before a run is left: the workflow task ends."""
-
 TOO_LONG = 10_000
-"""Events from which on a run is left between two steps, without a pause and with its pulls given up: its pod may never
+"""Events from which on a run is left between two steps, without a pause and with its pulls cancelled: its pod may never
 rest, and a server ends a run of 51,200."""
 
-TOGETHER = 4
+TOGETHER: Final = 4
 """Pulls begun in one workflow task: each is given the whole pod, and a server takes 4 MiB from a task."""
 
-GUARANTEE = timedelta(seconds=1)
-"""How long after a deadline the workflow's own timer rings: the node's queue signals the deadline itself."""
+GUARANTEE: Final = timedelta(seconds=1)
+"""How long after a back-off's end the workflow's own timer rings. The node's queue signals that end; this is for when
+the signal is lost."""
 
 
 class Pull(NamedTuple):
@@ -69,27 +66,21 @@ class PodWorkflow:
 
     @workflow.init
     def __init__(self, start_input: Any = None) -> None:
-        self.inbox = Inbox()
-        self.alarm: asyncio.Task[None] | None = None
-        self.armed: datetime | None = None
-        self.rang = False
-        self.woken = False
+        info = workflow.info()
+        self.state, self.refusal = start.initial_state(
+            start_input,
+            info.workflow_id,
+            workflow.now(),
+            workflow.uuid4,
+            info.task_queue,
+            decisions=decisions_taken(),
+        )
+        self.entity = Entity(self, self.state, PodInbox(), part=PART)
         self.holds: tuple[Hold, ...] = ()
         self.planned: tuple[str, ...] = ()
         self.pulls: dict[str, Pull] = {}
-        self.letting_go = False
-        self.renewed = False
-        self.leaving: asyncio.Task[None] | None = None
+        self.are_pulls_cancelled = False
         self.queued: dict[str, tuple[int, datetime]] = {}
-        decisions = decisions_taken()
-        self.state, self.refusal = start.initial_state(
-            start_input,
-            workflow.info().workflow_id,
-            workflow.now(),
-            workflow.uuid4,
-            workflow.info().task_queue,
-            decisions=decisions,
-        )
         self.counted = self.state.pod
 
     @workflow.run
@@ -98,65 +89,94 @@ class PodWorkflow:
         if self.refusal:
             if start.by_update(start_input):
                 return {"rejected": self.refusal}  # the update's caller has been told
-            raise ApplicationError(self.refusal, type="Invalid", non_retryable=True)
-        paused = False
+            raise invalid(self.refusal)
         while True:
-            paused = not await self.take_in() and paused
-            absorb.tidy(self.state, workflow.now())
-            outcome.expire(self.state, workflow.now())
-            self.hurry()
-            resizing.take_as_applied(self.state, resizing.as_allocated(self.state))
-            resizing.settle(self.state, workflow.now())
-            facts.record_lost(self.state, workflow.now())
-            report.update_status(self.state, self.holds, workflow.now())
-            decision = decide.next_step(self.state, workflow.now(), pulling=self.pulls)
+            await self.entity.take_in()
+            self.catch_up()
+            decision = self.decide()
             if decision.failure is not None:
                 outcome.fail(self.state, decision.failure, workflow.now())
-                continue
-            if decision.holds != self.holds:
-                begun = [hold for hold in decision.holds if hold not in self.holds]
-                self.holds = decision.holds
-                report.note_holds(self.state, begun, workflow.now())
-                report.update_status(self.state, self.holds, workflow.now())
-            report.note_decision(self.state, decision.plan, self.planned, workflow.now())
-            self.planned = decision.plan
-            if self.is_overlong():
-                if self.pulls:
-                    await self.let_pulls_go()
-                    continue
-                if self.quiet():
-                    workflow.continue_as_new(start.next_input(self.state))
-            if decision.step is not None:
-                paused = False
-                step = replace(decision.step, known=self.state.observed.seq)
-                if decide.expiry(self.state) is not None:
-                    # A step may take longer than the pod has; what is held is decided afresh after it.
-                    self.arm(Decision())
-                if step.name == StepName.PULL_IMAGE:
-                    self.pull(step)
-                    if len(self.pulls) % TOGETHER == 0:
-                        await self.end_task(f"{len(self.pulls)} images are being pulled")
-                else:
-                    await self.perform(step)
-                continue
-            if self.quiet():  # Replay: no await from here to the return or the raise
-                if self.state.removed:
-                    self.arm_queue(Decision())  # what rings for this pod is not to hold up the next of its name
-                if self.state.removed and self.state.successor is None:
-                    self.publish()
-                    return pod_to_wire(desired.as_pod(self.state))
-                if self.state.removed:
-                    workflow.continue_as_new(desired.successor_of(self.state))
-                if self.is_due():
-                    if paused:
-                        workflow.continue_as_new(start.next_input(self.state))
-                    paused = await self.pause()
-                    continue
-            paused = False
-            self.publish()
-            await self.wait(decision)
+            elif self.is_overlong() and (self.pulls or self.entity.is_quiet()):
+                await self.leave_between_steps()
+            elif decision.step is not None:
+                await self.take(decision.step)
+            elif self.state.removed and self.entity.is_quiet():
+                return self.end()
+            elif self.entity.is_due() and self.entity.is_quiet():
+                await self.continue_as_new()
+            else:
+                self.publish()
+                await self.wait(decision)
+
+    def catch_up(self) -> None:
+        """Draw the conclusions from what has been absorbed and from the time, before anything is decided."""
+        state, now = self.state, workflow.now()
+        absorb.tidy(state, now)
+        outcome.expire(state, now)
+        outcome.unblock_end(state)
+        resizing.take_as_applied(state, resizing.as_allocated(state))
+        resizing.settle(state, now)
+        facts.record_lost(state, now)
+        report.update_status(state, self.holds, now)
+
+    def decide(self) -> Decision:
+        """Return what to do next, and tell what it says of the pod: what is planned, and what is held back."""
+        state, now = self.state, workflow.now()
+        decision = decide.next_step(state, now, pulling=self.pulls)
+        if decision.failure is not None:
+            return decision
+        if decision.holds != self.holds:
+            begun = [hold for hold in decision.holds if hold not in self.holds]
+            self.holds = decision.holds
+            report.note_holds(state, begun, now)
+            report.update_status(state, self.holds, now)
+        report.note_decision(state, decision.plan, self.planned, now)
+        self.planned = decision.plan
+        return decision
+
+    # --- leaving the run ----------------------------------------------------------------------------------------------
+
+    def is_overlong(self) -> bool:
+        """Say whether this run must be left though its pod is not at rest."""
+        return workflow.info().get_current_history_length() >= TOO_LONG and not self.state.removed
+
+    async def leave_between_steps(self) -> None:
+        """Continue as new at once, or cancel the pulls that keep the run from it: the next run begins them again."""
+        if not self.pulls:
+            # Replay: nothing is awaited between the check that the run is quiet and this, or a signal could be lost.
+            workflow.continue_as_new(start.next_input(self.state))
+        self.are_pulls_cancelled = True
+        await self.entity.until(lambda: not self.pulls)
+        self.are_pulls_cancelled = False
+
+    async def continue_as_new(self) -> None:
+        """Continue as new, unless something comes in meanwhile."""
+        if await self.entity.is_still_quiet_in_the_next_task():
+            # Replay: nothing is awaited between that check and this, or a signal could be lost.
+            workflow.continue_as_new(start.next_input(self.state))
+
+    def end(self) -> dict[str, Any]:
+        """Return the result of a pod that is gone, or begin the pod that was applied during its deletion."""
+        # Replay: nothing is awaited between the check that the run is quiet and the return or the raise.
+        self.arm_queue(Decision())  # what rings for this pod must not end a back-off of the next pod of its name
+        if self.state.successor is not None:
+            workflow.continue_as_new(desired.successor_of(self.state))
+        self.publish()
+        return pod_to_wire(desired.as_pod(self.state))
 
     # --- one step -----------------------------------------------------------------------------------------------------
+
+    async def take(self, step: Step) -> None:
+        """Take the step that was decided: a pull beside the others, anything else to its end."""
+        step = replace(step, known=self.state.observed.seq)
+        if decide.expiry(self.state) is not None:
+            self.arm(Decision())  # a step may take longer than the pod has; what is held is decided afresh after it
+        if step.name != StepName.PULL_IMAGE:
+            await self.perform(step)
+            return
+        self.pull(step)
+        if len(self.pulls) % TOGETHER == 0:
+            await self.entity.end_task(f"{len(self.pulls)} images are being pulled")
 
     async def perform(self, step: Step) -> None:
         """Run one step to its end and fold its outcome in; never raises for what the step does.
@@ -177,17 +197,17 @@ class PodWorkflow:
 
         kill_by, activity, began = self.schedule(step)
         while not activity.done() and not must_stop():
-            await self.until(lambda: activity.done() or must_stop() or bool(self.inbox))
-            if self.inbox and not activity.done():
+            await self.entity.until(lambda: activity.done() or must_stop() or bool(self.entity.inbox))
+            if self.entity.inbox and not activity.done():
                 await self.look()
         await self.finish(step, activity, began, must_stop)
 
     async def look(self) -> None:
         """Take what has come in while a step runs, and show what follows from it; nothing is decided.
 
-        Nor has the pod ended for good by what the step is just ending: that is seen when the step is over.
+        A pod that comes to its end just now, perhaps by what the step ends, is shown as ended when the step is over.
         """
-        await self.take_in()
+        await self.entity.take_in()
         outcome.expire(self.state, workflow.now())
         state = self.state
         before, was_over = (state.status, state.reached, state.terminated), state.reached in TERMINAL_PHASES
@@ -201,30 +221,30 @@ class PodWorkflow:
     def pull(self, step: Step) -> None:
         """Begin a pull beside everything else: only its own container waits for it.
 
-        It is given up when the pod is to end, when another image is desired for the container, and when the run has
-        become too long to wait for it: the next one begins it again.
+        It is cancelled when the pod is to end, when another image is desired for the container, and when the run has
+        become too long to wait for it: the next run begins it again.
         """
         image = self.state.container(step.container).image
 
         def must_stop() -> bool:
-            return self.letting_go or self.ending() or self.state.container(step.container).image != image
+            return self.are_pulls_cancelled or self.ending() or self.state.container(step.container).image != image
 
         _, activity, began = self.schedule(step)
 
         async def run() -> None:
             await self.finish(step, activity, began, must_stop)
             del self.pulls[step.container]
-            self.woken = True
+            self.entity.wake()
 
         self.pulls[step.container] = Pull(image, asyncio.create_task(run()))
 
     def schedule(self, step: Step) -> tuple[datetime | None, workflow.ActivityHandle[Any], datetime]:
-        """Have a step begin; return the deadline of the pod's grace that it was given, its handle, and the time."""
+        """Begin a step; return the deadline of the pod's grace that it was given, its handle, and the time."""
         spec = STEPS[step.name]
         began = workflow.now()
         if step.name == StepName.KILL_POD:
-            self.publish()  # a kill takes as long as the grace: what is shown must not be of before
-        argument = decide.begin(self.state, step, began)
+            self.publish()  # a kill takes as long as the grace: show the pod as it is before
+        argument = decide.record_step(self.state, step, began)
         if step.resets:
             self.state.restart_all = rounds.reset_by(self.state, step.input)
         if step.replaces:
@@ -250,11 +270,11 @@ class PodWorkflow:
         began: datetime,
         must_stop: Callable[[], bool],
     ) -> None:
-        """Wait for a step's end, which `must_stop` hastens, and fold its outcome in."""
-        await self.until(lambda: activity.done() or must_stop())
+        """Wait for a step's end, cancel it as soon as `must_stop` says so, and fold its outcome in."""
+        await self.entity.until(lambda: activity.done() or must_stop())
         if not activity.done():
             activity.cancel()
-            await self.until(activity.done)
+            await self.entity.until(activity.done)
         try:
             result = await activity
         except ActivityError as error:
@@ -268,7 +288,7 @@ class PodWorkflow:
         self.span(step, began)
 
     def failed(self, step: Step, error: ActivityError, began: datetime) -> None:
-        """Sort what a failed step means: cancelled, timed out, refused by the runtime. All mean: look again, later."""
+        """Record that a step was cancelled, has timed out, or was refused by the runtime: it is decided again later."""
         cause = error.cause
         if isinstance(cause, CancelledError):
             outcome.cancelled_step(self.state, step, began, workflow.now())
@@ -287,28 +307,16 @@ class PodWorkflow:
         """Wait for a signal or for the earliest deadline."""
         self.arm(decision)
         self.arm_queue(decision)
-        await self.until(lambda: bool(self.inbox) or self.woken or self.rang or (self.state.removed and self.quiet()))
-        if self.rang:
-            self.rang, self.armed, self.alarm = False, None, None
+        await self.entity.wait(lambda: (self.state.removed or self.entity.is_due()) and self.entity.is_quiet())
 
     def arm(self, decision: Decision) -> None:
-        """Have one timer ring at the earliest deadline; it is replaced only when that moves."""
+        """Have the one timer ring at the earliest deadline."""
         held, expiry = decision.deadline, decide.expiry(self.state)
         # The node's queue signals the end of a back-off itself; nobody else knows when the pod expires.
         due = [at for at in (held and held + GUARANTEE, expiry) if at is not None]
         deadline = min(due, default=None)
-        if deadline != self.armed:
-            if self.alarm is not None and not self.alarm.done():
-                self.alarm.cancel()
-            self.armed, self.alarm = deadline, None
-            if deadline is not None:
-                summary = report.timer_summary(decision.holds, held if deadline != expiry else None)
-                self.alarm = asyncio.create_task(self.ring(deadline, summary))
-
-    async def ring(self, deadline: datetime, summary: str) -> None:
-        """Ring at the deadline."""
-        await workflow.sleep(max(timedelta(0), deadline - workflow.now()), summary=summary)
-        self.rang = True
+        summary = report.timer_summary(decision.holds, held if deadline != expiry else None)
+        self.entity.alarm.set(deadline, summary)
 
     def arm_queue(self, decision: Decision) -> None:
         """Have the node's queue signal each hold's end exactly then. Costs no history; again after a restart."""
@@ -326,60 +334,23 @@ class PodWorkflow:
             delay = max(timedelta(0), hold.until - workflow.now()).total_seconds()
             arm(workflow.info().workflow_id, hold.subject, hold.restart, delay)
 
-    async def until(self, ready: Callable[[], bool]) -> None:
-        """Wait for a condition; ``temporal workflow cancel`` meanwhile means delete."""
-        while not ready():
-            try:
-                await workflow.wait_condition(ready)
-            except asyncio.CancelledError:
-                task = asyncio.current_task()
-                if task is not None:
-                    task.uncancel()
-                self.inbox.put("delete_pod", ({},))
-
-    async def let_pulls_go(self) -> None:
-        """Have all pulls given up, and wait until they are."""
-        self.letting_go = True
-        await self.until(lambda: not self.pulls)
-        self.letting_go = False
-
-    async def end_task(self, why: str) -> None:
-        """Let a workflow task end, and with it what it has to hand in."""
-        pause = asyncio.create_task(workflow.sleep(PAUSE, summary=why))
-        await self.until(pause.done)
-
-    async def pause(self) -> bool:
-        """Let a workflow task end before the run is left; return False if anything has come meanwhile.
-
-        The SDK hands out a task's signals first, and its cancellation only when what they set off has been done: a run
-        left in between would lose that. A timer's end is handed out together with it.
-        """
-        if self.leaving is None or self.leaving.done():
-            self.leaving = asyncio.create_task(workflow.sleep(PAUSE, summary="the workflow continues as new"))
-        leaving = self.leaving
-        await self.until(lambda: leaving.done() or bool(self.inbox) or self.woken)
-        return leaving.done() and not self.inbox and not self.woken
-
     # --- looking ------------------------------------------------------------------------------------------------------
 
-    async def take_in(self) -> bool:
-        """Absorb everything pending, in the order of arrival; return whether it took a pause.
+    def absorb(self, name: str, args: tuple[Any, ...]) -> None:
+        """Fold one signal into the state."""
+        absorb.absorb(self.state, name, args, workflow.now())
 
-        Of very much it is a part in each workflow task.
-        """
-        self.drain(PART)
-        if not self.inbox:
-            return False
-        while self.inbox:
-            await self.end_task(f"{len(self.inbox)} signals are yet to be taken")
-            self.drain(PART)
-        return True
+    def on_cancel(self) -> None:
+        """Take ``temporal workflow cancel`` as a deletion."""
+        self.entity.put("delete_pod", ({},))
 
-    def drain(self, most: int | None = None) -> None:
-        """Absorb what is pending, in the order of arrival, at most so many signals; None = all."""
-        self.woken = False
-        for name, args in self.inbox.take(most):
-            absorb.absorb(self.state, name, args, workflow.now())
+    def is_at_rest(self) -> bool:
+        """Say whether no pull is under way; the loop waits for every other step itself."""
+        return not self.pulls
+
+    def sentence(self, wrong: Exception) -> str:
+        """Return in one sentence why an update is refused."""
+        return absorb.sentence(wrong)
 
     def ending(self) -> bool:
         """Say whether the pod is to end, by what has been absorbed and by its own deadline."""
@@ -391,36 +362,10 @@ class PodWorkflow:
         """Whether the pod is to end, by what has been absorbed."""
         return self.state.deletion is not None or self.state.failure is not None
 
-    def hurry(self) -> None:
-        """Let no kill that got stuck before delay the end of a pod that is to end now."""
-        if self.state.hurried:
-            self.state.forget_stuck_kills()
-        self.state.hurried = False
-
     def deadline_moved(self, kill_by: datetime | None) -> bool:
         """Say whether the grace has been shortened since a kill began."""
         self.ending()
         return self.state.kill_by is not None and kill_by is not None and self.state.kill_by < kill_by
-
-    def quiet(self) -> bool:
-        """Say whether nothing is pending or under way and no handler runs: a run may be left only then."""
-        return not self.inbox and not self.woken and not self.pulls and workflow.all_handlers_finished()
-
-    def is_due(self) -> bool:
-        """Say whether this run should continue as new: by its length, for a newer worker's decisions, or as asked."""
-        info = workflow.info()
-        limit = self.state.max_events
-        too_long = 0 < limit <= info.get_current_history_length()
-        return (
-            info.is_continue_as_new_suggested()
-            or too_long
-            or self.renewed
-            or self.state.decision_version < decisions_of(info.get_current_build_id())
-        )
-
-    def is_overlong(self) -> bool:
-        """Say whether this run must be left though its pod is not at rest."""
-        return workflow.info().get_current_history_length() >= TOO_LONG and not self.state.removed
 
     # --- telling ------------------------------------------------------------------------------------------------------
 
@@ -454,61 +399,57 @@ class PodWorkflow:
 
     # --- signals: collect, never await, never raise -------------------------------------------------------------------
 
-    def put(self, name: str, args: Sequence[Any]) -> None:
-        """Collect one signal."""
-        self.inbox.put(name, tuple(args))
-
     @workflow.signal
     def update_pod(self, *args: Any) -> None:
         """Take one v1 Pod document as the desired pod."""
-        self.put("update_pod", args)
+        self.entity.put("update_pod", args)
 
     @workflow.signal
     def delete_pod(self, *args: Any) -> None:
         """End the pod: ``{"gracePeriodSeconds": 30}``, or ``{}`` for its own grace."""
-        self.put("delete_pod", args)
+        self.entity.put("delete_pod", args)
 
     @workflow.signal
     def pleg(self, *args: Any) -> None:
         """Take the pod as the runtime has it, from the node's agent."""
-        self.put("pleg", args)
+        self.entity.put("pleg", args)
 
     @workflow.signal
     def probe(self, *args: Any) -> None:
         """Take a probe's changed result, from the node's agent."""
-        self.put("probe", args)
+        self.entity.put("probe", args)
 
     @workflow.signal
     def backoff_expired(self, *args: Any) -> None:
         """End a container's back-off: ``{"container": "web"}``; the node's queue names the restart too."""
-        self.put("backoff_expired", args)
+        self.entity.put("backoff_expired", args)
 
     @workflow.signal
     def restart(self, *args: Any) -> None:
         """End a container and start it again: ``{"container": "web"}``, or ``{}`` for every main container."""
-        self.put("restart", args)
+        self.entity.put("restart", args)
 
     @workflow.signal
     def set_condition(self, *args: Any) -> None:
         """Take a condition of another's, a readiness gate's: ``{"type": "example.com/a", "status": "True"}``."""
-        self.put("set_condition", args)
+        self.entity.put("set_condition", args)
 
     @workflow.signal
     def evict(self, *args: Any) -> None:
         """Put the pod out, for the node: ``{"uid": …, "reason": "Evicted", "message": …, "gracePeriodSeconds": 1}``."""
-        self.put("evict", args)
+        self.entity.put("evict", args)
 
     @workflow.signal
     def renew(self, *args: Any) -> None:
         """Continue as new at the next quiet point: what follows can be taken over by any worker, an older one too."""
-        self.renewed = self.woken = True
+        self.entity.renew()
 
     @workflow.signal(dynamic=True)
     def unknown(self, name: str, args: Sequence[RawValue]) -> None:
         """Show a signal of an unknown name as a rejection."""
         known = "update_pod, delete_pod, pleg, probe, backoff_expired, restart, set_condition, evict, renew"
         self.state.reject(workflow.now(), name, f"signal {name}: unknown, with {len(args)} payloads; known: {known}")
-        self.woken = True
+        self.entity.wake()
 
     # --- updates: validated before anything is written ----------------------------------------------------------------
 
@@ -557,26 +498,18 @@ class PodWorkflow:
         self.check(desired.delete, args or ({},))
 
     async def change(self, change: Callable[[PodState, Any, datetime], Any], document: Any) -> None:
-        """Carry an accepted update out, after what came before it; what that has made impossible is refused here."""
-        await self.take_in()
-        self.woken = True
-        try:
-            change(self.state, document, workflow.now())
-        except (desired.Rejected, ValueError) as wrong:
-            raise ApplicationError(str(wrong), type="Invalid", non_retryable=True) from None
+        """Carry out an accepted update, after what came before it: that may have made it impossible."""
+        await self.entity.change(lambda: change(self.state, document, workflow.now()))
 
     def check(self, change: Callable[[PodState, Any, datetime], Any], args: Sequence[Any]) -> None:
         """Try a change on a copy of the state, so that nothing is written for what is wrong."""
         if self.refusal:
-            raise ApplicationError(self.refusal, type="Invalid", non_retryable=True)
+            raise invalid(self.refusal)
         if self.state.removed:
             raise ApplicationError("the pod is gone; apply it again", type="Gone", non_retryable=True)
         if len(args) != 1:
-            raise ApplicationError(f"takes one payload, got {len(args)}", type="Invalid", non_retryable=True)
-        try:
-            change(self.state.model_copy(), args[0], workflow.now())
-        except (desired.Rejected, ValueError) as wrong:
-            raise ApplicationError(str(wrong), type="Invalid", non_retryable=True) from None
+            raise invalid(f"takes one payload, got {len(args)}")
+        self.entity.attempt(lambda: change(self.state.model_copy(), args[0], workflow.now()))
 
     # --- queries ------------------------------------------------------------------------------------------------------
 
@@ -602,11 +535,3 @@ class PodWorkflow:
     def events(self) -> list[dict[str, Any]]:
         """Return the pod's events in the kubelet's words, rejections among them, oldest first."""
         return [event.model_dump(mode="json", by_alias=True) for event in self.state.events]
-
-
-def decoded(result: RawValue) -> Any:
-    """Return what a step has returned, as JSON; None where it cannot be decoded (somebody completed it by hand)."""
-    try:
-        return workflow.payload_converter().from_payload(result.payload)
-    except Exception:  # noqa: BLE001  # a converter may raise anything, and this result is in the history for ever
-        return None
