@@ -1,6 +1,6 @@
-"""Asking what became of a process, where the answer may be late, wrong or none: a server at its boot, or after a kill.
+"""Finding out what became of a process, at a server's start or after a kill; the answer may be late or missing.
 
-Nothing here waits for ever but for a process that is seen to live.
+Nothing here waits for ever, except for a process that is known to live.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from syncpod.runtime.port import Exited, Process
 from syncpod.runtime.state import Runtime, log, remove_directory
 
 _ANSWER_SECONDS: Final = 5.0
-"""How long an answer may take before it is asked again: it is there at once, unless a start is still under way."""
+"""How long an answer may take before asking again; it takes long only while a start is in progress."""
 _PAUSES_SECONDS: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 0.0)
-"""How long it is waited after each try: the machine may be in trouble that passes."""
+"""How long to wait after each try; the machine may recover."""
 _END_SECONDS: Final = 10.0
-"""How long the news of an end may take after a kill: twice what a supervisor has before it is killed itself."""
+"""How long the report of an end may take after a kill: twice the time after which the supervisor is killed itself."""
 
 
 class Unanswered(Exception):
@@ -27,7 +27,7 @@ class Unanswered(Exception):
 
 
 async def ask(runtime: Runtime, directory: Path) -> Process | Exited | None:
-    """Return what `Processes.find` does, asking again for up to a minute where the machine is to blame.
+    """Return the result of `Processes.find`, retrying for up to a minute after errors of the machine.
 
     Raises Unanswered.
     """
@@ -46,7 +46,7 @@ async def ask(runtime: Runtime, directory: Path) -> Process | Exited | None:
 
 
 async def end_what_runs(runtime: Runtime, directory: Path) -> None:
-    """End the process that was started there, if one runs; what cannot be done is logged."""
+    """End the process that was started there, if one runs; a failure is logged."""
     try:
         async with asyncio.timeout(_END_SECONDS):
             found = await runtime.processes.find(directory)
@@ -60,8 +60,8 @@ async def end_what_runs(runtime: Runtime, directory: Path) -> None:
 async def discard(runtime: Runtime, directory: Path, process: str) -> None:
     """Remove the directory of a thing that was half made or half removed, and end what runs there.
 
-    `process` is the name of what is in it for `Processes`. Where it cannot be found out who runs there, all is left for
-    the next server.
+    `process` is the name of the process's directory in it. If it cannot be found out what runs there, everything is
+    left for the next server.
     """
     if (directory / process).exists():
         try:
@@ -77,10 +77,10 @@ async def discard(runtime: Runtime, directory: Path, process: str) -> None:
 
 
 async def end_of(runtime: Runtime, watch: asyncio.Task[Any], directory: Path, started_at: int) -> Exited | None:
-    """Wait for the end of a process that was killed: None once its watch has told it.
+    """Wait for the end of a process that was killed; None if its watch has reported it.
 
-    A watch that says nothing is not waited for any longer than the process lives: what else is known of the end is
-    returned then, and the watch is over.
+    A silent watch is waited for only while the process lives. Then it is cancelled, and what else is known about the
+    end is returned.
     """
     while not (await asyncio.wait({watch}, timeout=_END_SECONDS))[0]:
         try:
@@ -97,5 +97,5 @@ async def end_of(runtime: Runtime, watch: asyncio.Task[Any], directory: Path, st
 
 
 def unknown(why: str, started_at: int = 0) -> Exited:
-    """Return the end of a process that nobody saw, as containerd words it."""
+    """Return an end that nobody saw, in containerd's words."""
     return Exited(255, "Unknown", why, started_at, time.time_ns())
