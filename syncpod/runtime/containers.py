@@ -23,7 +23,6 @@ from typing import Any, Final
 
 from protos.cri.v1 import api_pb2
 from syncpod.runtime import listing, store
-from syncpod.runtime.asking import Unanswered, ask, discard, end_of, end_what_runs, unknown
 from syncpod.runtime.cgroups.limits import CgroupRefused, container_cgroup
 from syncpod.runtime.cgroups.resource_changes import changed
 from syncpod.runtime.images.config import OwnImage
@@ -39,6 +38,7 @@ from syncpod.runtime.processes.process_spec import (
     wanted_mounts,
 )
 from syncpod.runtime.processes.resolver import RESOLV_CONF
+from syncpod.runtime.recovery import FateUnknown, discard, end_after_kill, find_process, kill_what_runs, unknown_end
 from syncpod.runtime.refusals import Refusal, failed, invalid, not_found, precondition, unsupported
 from syncpod.runtime.state import Caller, Container, Runtime, Sandbox, in_thread, interned, log, remove_directory
 from syncpod.runtime.statuses import container_record, event, image_of, sandbox_record
@@ -238,7 +238,7 @@ class Containers:
             log(f"container {container.id}: its end cannot be found out: {error!r}")
             with contextlib.suppress(OSError):
                 process.kill()
-            exited = unknown(f"its end cannot be found out: {error!r}", process.started_at)
+            exited = unknown_end(f"its end cannot be found out: {error!r}", process.started_at)
         self._record_end(container, exited)
 
     def _judged(self, container: Container, exited: Exited) -> Exited:
@@ -321,7 +321,7 @@ class Containers:
             await asyncio.wait({watch}, timeout=grace)
         process.kill()
         directory = self._runtime.container_directory(container.id) / "process"
-        exited = await end_of(self._runtime, watch, directory, process.started_at)
+        exited = await end_after_kill(self._runtime, watch, directory, process.started_at)
         if exited is not None and container.ended is None:
             log(f"container {container.id}: its end was not told")
             self._record_end(container, self._judged(container, exited))
@@ -348,7 +348,7 @@ class Containers:
                 await self._close_cgroup(container)
             directory = self._runtime.container_directory(container.id)
             if container.ended is not None and container.ended.reason == "Unknown":
-                await end_what_runs(self._runtime, directory / "process")
+                await kill_what_runs(self._runtime, directory / "process")
             store.forget(directory)
             self._runtime.containers.discard(container)
             del container.sandbox.containers[container.id]
@@ -407,7 +407,7 @@ class Containers:
         except OSError:
             raise  # This may be temporary.
         except Exception:
-            runtime.begin(end_what_runs(runtime, directory / "process"))
+            runtime.begin(kill_what_runs(runtime, directory / "process"))
             raise
         self._load_end(container, directory)
         container.listed_anew()
@@ -426,13 +426,13 @@ class Containers:
         elif (directory / "process").exists():
             container.asking = self._runtime.begin(self._ask(container, directory / "process"))
         elif damage:
-            self._record_end(container, unknown(damage))
+            self._record_end(container, unknown_end(damage))
 
     async def _ask(self, container: Container, directory: Path) -> None:
         try:
-            found = await ask(self._runtime, directory)
-        except Unanswered as problem:
-            found = unknown(f"what became of it cannot be found out: {problem}")
+            found = await find_process(self._runtime, directory)
+        except FateUnknown as problem:
+            found = unknown_end(f"what became of it cannot be found out: {problem}")
             log(f"container {container.id}: {found.message}")
         container.asking = None
         if found is None:

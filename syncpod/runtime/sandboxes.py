@@ -19,12 +19,12 @@ from typing import Any, Final
 from protos.cri.v1 import api_pb2
 from syncpod.runtime import listing, store
 from syncpod.runtime.addresses import free_address
-from syncpod.runtime.asking import Unanswered, ask, discard, end_of, end_what_runs
 from syncpod.runtime.cgroups.limits import CgroupRefused, container_cgroup
 from syncpod.runtime.containers import Containers
 from syncpod.runtime.port import Exited, Process, ProcessSpec, StartFailed
 from syncpod.runtime.processes.process_spec import check_sandbox
 from syncpod.runtime.processes.resolver import RESOLV_CONF, resolv_conf
+from syncpod.runtime.recovery import FateUnknown, discard, end_after_kill, find_process, kill_what_runs
 from syncpod.runtime.refusals import failed, invalid, not_found
 from syncpod.runtime.state import Caller, Runtime, Sandbox, exhausted, in_thread, interned, log, remove_directory
 from syncpod.runtime.statuses import event, sandbox_record
@@ -195,11 +195,11 @@ class Sandboxes:
         failures = [each for each in await asyncio.gather(*kills, return_exceptions=True) if each is not None]
         directory = self._runtime.sandbox_directory(sandbox.id) / "pause"
         if sandbox.unanswered:
-            await end_what_runs(self._runtime, directory)
+            await kill_what_runs(self._runtime, directory)
         pause, watch = sandbox.pause, sandbox.watch
         if pause is not None and watch is not None:
             pause.kill()
-            if await end_of(self._runtime, watch, directory, pause.started_at) and sandbox.pause is not None:
+            if await end_after_kill(self._runtime, watch, directory, pause.started_at) and sandbox.pause is not None:
                 self._ended(sandbox)
         if failures:
             raise failures[0]
@@ -271,7 +271,7 @@ class Sandboxes:
         except OSError:
             raise  # This may be temporary.
         except Exception:
-            runtime.begin(end_what_runs(runtime, pause))
+            runtime.begin(kill_what_runs(runtime, pause))
             raise
         self._addresses.add(sandbox.address)
         sandbox.entry = listing.with_state(sandbox.entry, api_pb2.SANDBOX_NOTREADY)
@@ -281,8 +281,8 @@ class Sandboxes:
 
     async def _ask(self, sandbox: Sandbox, directory: Path) -> None:
         try:
-            found = await ask(self._runtime, directory)
-        except Unanswered as problem:
+            found = await find_process(self._runtime, directory)
+        except FateUnknown as problem:
             log(f"sandbox {sandbox.id}: what became of its pause cannot be found out: {problem}")
             sandbox.unanswered = True
             found = None

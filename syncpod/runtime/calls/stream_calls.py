@@ -13,7 +13,7 @@ from protos.cri.v1 import api_pb2
 from syncpod.runtime import statuses
 from syncpod.runtime.calls import validation
 from syncpod.runtime.calls.lookup import Lookup, running
-from syncpod.runtime.executions import exec_sync
+from syncpod.runtime.exec_sync import exec_sync
 from syncpod.runtime.port import Process, StartFailed, Streams
 from syncpod.runtime.refusals import Refusal, failed, invalid
 from syncpod.runtime.state import Container, Runtime

@@ -31,7 +31,7 @@ from typing import IO
 
 from syncpod.runtime.port import Exited, Mount, ProcessSpec, StartFailed
 from syncpod.runtime.processes import control, records
-from syncpod.runtime.processes.contained import Contained
+from syncpod.runtime.processes.container_handle import ContainerHandle
 from syncpod.runtime.processes.links import Links
 from syncpod.runtime.processes.packets import Word, receive
 from syncpod.runtime.processes.records import Ended, Level, Started
@@ -73,7 +73,7 @@ class Supervised:
         self._oom_killed = oom_killed or (lambda _: False)
         self._spawner: subprocess.Popen[bytes] | None = None
         self._requests: socket.socket | None = None
-        self._running: dict[Path, Contained] = {}
+        self._running: dict[Path, ContainerHandle] = {}
         self._concluding: set[asyncio.Task[None]] = set()
 
     @staticmethod
@@ -95,7 +95,7 @@ class Supervised:
         """Return, in a sentence, why no container could have this mount; None if one could, as things are."""
         return self._links.refusal(mount) if self._level is Level.PLAIN else None
 
-    async def start(self, spec: ProcessSpec, directory: Path) -> Contained:
+    async def start(self, spec: ProcessSpec, directory: Path) -> ContainerHandle:
         """Start what the spec says; see `port.Processes.start`."""
         if self._level is Level.PLAIN and spec.mounts:
             self._link(spec)
@@ -105,7 +105,7 @@ class Supervised:
             self._release(spec)
             raise
 
-    async def _start(self, spec: ProcessSpec, directory: Path) -> Contained:
+    async def _start(self, spec: ProcessSpec, directory: Path) -> ContainerHandle:
         records.write_spec(directory, spec, self._level)
         # Holding the running process needs descriptors; without any it is not started.
         room: list[int] = []
@@ -173,7 +173,7 @@ class Supervised:
         if started is not None:
             await self._lost(directory, started)
 
-    async def find(self, directory: Path) -> Contained | Exited | None:
+    async def find(self, directory: Path) -> ContainerHandle | Exited | None:
         """Return what became of what was started there; see `port.Processes.find`.
 
         An interrupted start either continues (its supervisor has the lock: this waits for the result) or is withdrawn
@@ -302,7 +302,7 @@ class Supervised:
         ours.setblocking(False)
         self._requests = ours
 
-    def _reconnect(self, directory: Path, *, ending: bool) -> Contained | None:
+    def _reconnect(self, directory: Path, *, ending: bool) -> ContainerHandle | None:
         """Return the process with a live supervisor; None while it starts, or if it has just ended.
 
         With `ending`, also return one whose main process has ended, or whose supervisor does not accept connections.
@@ -339,8 +339,8 @@ class Supervised:
         *,
         supervisor: int,
         main: int,
-    ) -> Contained:
-        process = Contained(directory, spec, started, line, supervisor=supervisor, main=main)
+    ) -> ContainerHandle:
+        process = ContainerHandle(directory, spec, started, line, supervisor=supervisor, main=main)
         self._running[directory] = process
 
         def settle(ended: Ended | None) -> None:

@@ -22,14 +22,14 @@ _END_SECONDS: Final = 10.0
 """How long the report of an end may take after a kill: twice the time after which the supervisor is killed itself."""
 
 
-class Unanswered(Exception):
+class FateUnknown(Exception):
     """What became of a process cannot be found out; the text says why."""
 
 
-async def ask(runtime: Runtime, directory: Path) -> Process | Exited | None:
+async def find_process(runtime: Runtime, directory: Path) -> Process | Exited | None:
     """Return the result of `Processes.find`, retrying for up to a minute after errors of the machine.
 
-    Raises Unanswered.
+    Raises FateUnknown.
     """
     why = ""
     for pause in _PAUSES_SECONDS:
@@ -40,12 +40,12 @@ async def ask(runtime: Runtime, directory: Path) -> Process | Exited | None:
             why = str(error) or "there is no answer"
             log(f"{directory}: what became of its process cannot be found out yet: {why}")
         except Exception as error:
-            raise Unanswered(f"{type(error).__name__}: {error}") from error
+            raise FateUnknown(f"{type(error).__name__}: {error}") from error
         await asyncio.sleep(pause)
-    raise Unanswered(why)
+    raise FateUnknown(why)
 
 
-async def end_what_runs(runtime: Runtime, directory: Path) -> None:
+async def kill_what_runs(runtime: Runtime, directory: Path) -> None:
     """End the process that was started there, if one runs; a failure is logged."""
     try:
         async with asyncio.timeout(_END_SECONDS):
@@ -65,8 +65,8 @@ async def discard(runtime: Runtime, directory: Path, process: str) -> None:
     """
     if (directory / process).exists():
         try:
-            found = await ask(runtime, directory / process)
-        except Unanswered as problem:
+            found = await find_process(runtime, directory / process)
+        except FateUnknown as problem:
             log(f"{directory} is left for the next server: who runs there cannot be found out: {problem}")
             return
         if found is not None and not isinstance(found, Exited):
@@ -76,7 +76,7 @@ async def discard(runtime: Runtime, directory: Path, process: str) -> None:
     await remove_directory(runtime, directory)
 
 
-async def end_of(runtime: Runtime, watch: asyncio.Task[Any], directory: Path, started_at: int) -> Exited | None:
+async def end_after_kill(runtime: Runtime, watch: asyncio.Task[Any], directory: Path, started_at: int) -> Exited | None:
     """Wait for the end of a process that was killed; None if its watch has reported it.
 
     A silent watch is waited for only while the process lives. Then it is cancelled, and what else is known about the
@@ -87,15 +87,15 @@ async def end_of(runtime: Runtime, watch: asyncio.Task[Any], directory: Path, st
             async with asyncio.timeout(_END_SECONDS):
                 found = await runtime.processes.find(directory)
         except Exception as error:  # noqa: BLE001 - it was killed, and nobody can tell more
-            found = unknown(f"its end cannot be found out: {error!r}", started_at)
+            found = unknown_end(f"its end cannot be found out: {error!r}", started_at)
         if watch.done():
             return None
         if found is None or isinstance(found, Exited):
             watch.cancel()
-            return found or unknown("there is no trace of it", started_at)
+            return found or unknown_end("there is no trace of it", started_at)
     return None
 
 
-def unknown(why: str, started_at: int = 0) -> Exited:
+def unknown_end(why: str, started_at: int = 0) -> Exited:
     """Return an end that nobody saw, in containerd's words."""
     return Exited(255, "Unknown", why, started_at, time.time_ns())

@@ -20,7 +20,7 @@ _KILL_PATIENCE_SECONDS = 5.0
 """How long a supervisor may take to kill its container before it is killed itself, in seconds."""
 
 
-class Contained:
+class ContainerHandle:
     """One running container, or its result after its end."""
 
     def __init__(
