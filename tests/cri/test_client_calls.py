@@ -1,4 +1,4 @@
-"""What the client puts on the wire and records of it, seen from a CRI server that answers as it is told."""
+"""What the client sends and records, seen by a scripted CRI server."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ HANDLERS = {
 
 
 class AnyCri(grpc.GenericRpcHandler):
-    """Answers every call with an empty message, or with what `answers` has; notes what is left of its deadline."""
+    """Answers every call with an empty message, or one from `answers`; records the remaining deadline."""
 
     def __init__(self) -> None:
         self.deadlines: dict[str, float | None] = {}

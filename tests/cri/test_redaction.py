@@ -1,4 +1,4 @@
-"""What a runtime quotes of Secrets, and what is left of it."""
+"""Redacting the values of Secrets from a runtime's texts."""
 
 from hypothesis import given
 from hypothesis import strategies as st
