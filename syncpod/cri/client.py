@@ -36,7 +36,7 @@ from syncpod.cri.port import (
     SandboxStatus,
     SandboxSummary,
 )
-from syncpod.cri.unspeakable import Unspeakable
+from syncpod.cri.redaction import Redactor
 
 REQUEST_TIMEOUT_SECONDS: Final = 120.0
 """The kubelet's runtimeRequestTimeout."""
@@ -91,7 +91,7 @@ class CriClient(CriRuntime):
 
     def __init__(self, endpoint: str, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> None:
         self._timeout = timeout_seconds
-        self._unspeakable = Unspeakable()
+        self._redactor = Redactor()
         self._channel = grpc.aio.insecure_channel(f"unix://{socket_path(endpoint)}", options=_CHANNEL_OPTIONS)
         self._runtime = api_pb2_grpc.RuntimeServiceStub(self._channel)
         self._images = api_pb2_grpc.ImageServiceStub(self._channel)
@@ -100,11 +100,11 @@ class CriClient(CriRuntime):
 
     @override
     def withhold(self, words: Iterable[str]) -> None:
-        self._unspeakable.learn(words)
+        self._redactor.add(words)
 
     @override
     def speakable(self, text: str) -> str:
-        return self._unspeakable.without(text)
+        return self._redactor.redact(text)
 
     async def close(self) -> None:
         """Close the connection, cancelling what is still under way."""
@@ -245,7 +245,7 @@ class CriClient(CriRuntime):
         answer = await self._call(
             "container_status", self._runtime.ContainerStatus, request, about=_container(container_id)
         )
-        answer.status.message = self._unspeakable.without(answer.status.message)
+        answer.status.message = self._redactor.redact(answer.status.message)
         return records.container_status(answer)
 
     @override
@@ -307,7 +307,7 @@ class CriClient(CriRuntime):
 
     def _without_secrets(self, output: bytes) -> bytes:
         """Return the output of a probe or a hook without secrets: it becomes an event or a line of the worker's log."""
-        return self._unspeakable.without(output.decode(errors="surrogateescape")).encode(errors="surrogateescape")
+        return self._redactor.redact(output.decode(errors="surrogateescape")).encode(errors="surrogateescape")
 
     @override
     async def exec(
@@ -342,7 +342,7 @@ class CriClient(CriRuntime):
     ) -> str:
         request = api_pb2.PullImageRequest(image=api_pb2.ImageSpec(image=image), sandbox_config=sandbox_config)
         if credential is not None:
-            self.withhold(credential.unspeakable)
+            self.withhold(credential.secrets)
             request.auth.username, request.auth.password = credential.username, credential.password
         answer = await self._call_within(None, "pull_image", self._images.PullImage, request, about=_image(image))
         return answer.image_ref
@@ -401,7 +401,7 @@ class CriClient(CriRuntime):
             try:
                 return await method(request, timeout=timeout, metadata=headers)
             except grpc.aio.AioRpcError as error:
-                details = self._unspeakable.without(error.details() or "")
+                details = self._redactor.redact(error.details() or "")
                 raise classify(operation, error.code(), details) from None
 
 

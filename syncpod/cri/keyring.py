@@ -58,7 +58,7 @@ class Credential:
         return hashlib.sha256(go_json({name: word for name, word in said.items() if word}).encode()).hexdigest()
 
     @property
-    def unspeakable(self) -> tuple[str, ...]:
+    def secrets(self) -> tuple[str, ...]:
         """The texts that no error may show: the password, and its form in an HTTP header."""
         encoded = base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
         return (self.password, encoded) if self.password else ()

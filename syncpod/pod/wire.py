@@ -1,4 +1,4 @@
-"""How the models meet the wire: the base of every record, and the scalar types that JSON does not have."""
+"""The models' JSON form: their base class, and the scalar types that JSON does not have."""
 
 import re
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from syncpod.pod.quantity import parse_quantity
 _WORDS = {
     "api": "API", "fqdn": "FQDN", "id": "ID", "io": "IO", "ip": "IP", "ipc": "IPC", "ips": "IPs", "pid": "PID",
 }  # fmt: skip
-"""Words that Kubernetes writes in capitals wherever they do not open a name."""
+"""Words that Kubernetes writes in capitals, except at the beginning of a name."""
 
 
 def wire_name(attribute: str) -> str:
@@ -29,7 +29,7 @@ def wire_name(attribute: str) -> str:
 
 
 class Model(BaseModel):
-    """The base of every record: frozen, filled by attribute or by wire name, written by wire name.
+    """The base of every model: frozen, accepts attribute and wire names, is written with wire names.
 
     Unknown fields are ignored unless the caller of `model_validate` says `extra="forbid"`; `parse_pod` does.
     """
@@ -45,7 +45,7 @@ class Model(BaseModel):
 
 
 def to_wire(model: Model) -> dict[str, Any]:
-    """Return the model as JSON-able data in Kubernetes' spelling, leaving out what is unset or empty."""
+    """Return the model as JSON-like data in Kubernetes' spelling, without unset and empty fields."""
     return model.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
 
@@ -73,15 +73,15 @@ def _write_time(moment: datetime) -> str:
 
 
 def _read_quantity(value: Any) -> str:
-    """Let numbers stand for the text they are written as; the API server takes `cpu: 1` and `cpu: 0.5` too.
+    """Convert numbers to text; the API server accepts `cpu: 1` and `cpu: 0.5` too.
 
-    And it takes blanks around one, which do not belong to it (quantity.go, v1.36, UnmarshalJSON).
+    Surrounding blanks are removed (quantity.go, v1.36, UnmarshalJSON).
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError("must be a quantity such as 100m, 0.5, 64Mi or 129e6")
     try:
         text = str(value).strip()
-    except ValueError:  # Python writes no integer of more than 4,300 digits.
+    except ValueError:  # Python refuses to format an integer with more than 4,300 digits.
         text = ""
     parse_quantity(text)
     return text
@@ -94,13 +94,13 @@ QuantityText = Annotated[str, BeforeValidator(_read_quantity)]
 """A quantity as it was written, such as `100m`; `parse_quantity` reads it."""
 
 Base64 = str
-"""Bytes, base64 as they are on the wire."""
+"""Bytes in base64, as on the wire."""
 
 EMPTY_IS_UNSET = BeforeValidator(lambda value: None if value == "" else value)
-"""Marks a word that Kubernetes takes as absent when it is written as `""`."""
+"""Marks an enum field for which Kubernetes treats `""` as absent."""
 
 Flag = StrictBool
-"""True or false, and nothing that merely looks like it."""
+"""True or false, and no other value."""
 
 Int32 = Annotated[StrictInt, Field(ge=-(2**31), lt=2**31)]
 """A 32-bit integer."""

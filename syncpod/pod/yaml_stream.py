@@ -24,16 +24,16 @@ from yaml.events import (
 )
 
 DEEPEST = 100
-"""How many levels a document may have."""
+"""The deepest nesting of a document."""
 
 _MOST_ALIASED = 10_000
 """How many values aliases may add to a stream."""
 
 MOST_VALUES = 200_000
-"""How many values a stream may have, keys among them: those of a thousand pods, or half a second."""
+"""How many values, keys included, a stream may have: those of a thousand pods, or half a second of parsing."""
 
 _MOST_RESCANNED = 16 * 1024 * 1024
-"""How many characters may be read again on account of escaped single quotes."""
+"""How many characters may be read again because of escaped single quotes."""
 
 _LONGEST_SHOWN = 80
 
@@ -53,7 +53,7 @@ _LONGEST_NUMBER = 400
 
 
 class YamlError(ValueError):
-    """A stream cannot be read; `document` counts from 1 the one that is at fault."""
+    """A stream cannot be read; `document` is the number, from 1, of the invalid document."""
 
     def __init__(self, document: int, reason: str) -> None:
         self.document = document
@@ -63,11 +63,11 @@ class YamlError(ValueError):
 def read_yaml(text: str) -> Iterator[Any]:
     """Yield each document of a stream as None, bool, int, float, str, list or dict with text keys.
 
-    Raises YamlError with one sentence that says where and why. Documents before the one at fault may have been yielded.
+    Raises YamlError with one sentence that says where and why. Earlier documents may have been yielded.
     """
     composer = _Composer()
     try:
-        # libyaml scans ahead, so a first pass finds escapes that it does not know before anything is composed.
+        # libyaml scans ahead, so a first pass finds escapes that it does not know before anything is built.
         yield from composer.documents(_with_plain_quotes(text))
     except yaml.YAMLError as error:
         raise YamlError(max(composer.document, 1), _reason(error)) from None
@@ -104,7 +104,7 @@ def _events(text: str) -> Iterator[Event]:
 
 
 def _reason(error: yaml.YAMLError) -> str:
-    """Say in one line what libyaml found, and where."""
+    """Format libyaml's error and position as one line."""
     if isinstance(error, yaml.MarkedYAMLError):
         return f"not YAML: {error.problem or error.context}{_place(error.problem_mark or error.context_mark)}"
     return f"not YAML: {getattr(error, 'reason', None) or error}"
@@ -115,7 +115,7 @@ def _place(mark: Any) -> str:
 
 
 class _Composer:
-    """Builds values from events; `document` is the one at hand, from 1."""
+    """Builds values from events; `document` is the present document's number, from 1."""
 
     def __init__(self) -> None:
         self.document = 0
@@ -208,7 +208,7 @@ class _Composer:
         if event.anchor not in self._anchors:
             raise self._refuse(f"unknown anchor {shown!r}", event)
         value, size = self._anchors[event.anchor]
-        # An aliased value counts each time it is reached, so that aliases of aliases count in full.
+        # An aliased value counts each time it is used, so aliases of aliases count in full.
         self._aliased += size
         self._count += size
         if self._aliased > _MOST_ALIASED:
@@ -232,7 +232,7 @@ class _Composer:
 
 
 def _integer(matched: re.Match[str]) -> int | None:
-    """Return the number, None if it is none."""
+    """Parse a number; None if it is none."""
     sign, *digits = matched.groups()
     for base, found in zip(_BASES, digits, strict=True):
         if found is not None and (plain := found.replace("_", "")):

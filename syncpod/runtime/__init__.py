@@ -1,6 +1,6 @@
 """The embedded runtime: a CRI v1 server whose containers are processes of this machine, with no isolation.
 
-It stands where there is no containerd and no root. Everything above it speaks CRI and cannot tell the difference, but
-for what it says that it cannot do. Start reading at `server.py`; `port.py` is what the state machine asks of the
-processes below it, real (`supervised.py`) or simulated (`simulated.py`).
+It is for machines without containerd, and needs no root. Its clients speak CRI and see no difference, except for what
+it refuses because it cannot do it. Start reading at `server.py`. `port.py` is the interface between the state machine
+and its processes, which are real (`processes/supervised.py`) or simulated (`simulation/processes.py`).
 """

@@ -15,12 +15,12 @@ from syncpod.runtime.server import CannotServe, Settings, serve
 
 class _Arguments(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong in one sentence, and end with 2."""
+        """Print the error as one sentence, and exit with 2."""
         self.exit(2, f"{message}\n")
 
 
 def settings(arguments: Sequence[str]) -> Settings:
-    """Read the command line; ends the process, with 2, where it is wrong."""
+    """Parse the command line; exits with 2 if it is wrong."""
     parser = _Arguments(prog="python -m syncpod.runtime", description=__doc__, allow_abbrev=False)
     parser.add_argument("--state-dir", type=Path, required=True, metavar="DIR", help="made, 0700, if it is not there")
     parser.add_argument("--socket", type=Path, metavar="PATH", help="default: DIR/cri.sock")
@@ -32,7 +32,7 @@ def settings(arguments: Sequence[str]) -> Settings:
 
 
 def main() -> int:
-    """Serve, and return the exit code: 2 for a wrong command line, 1 where another serves the same directory."""
+    """Serve, and return the exit code: 2 for a wrong command line, 1 if another server has the same directory."""
     try:
         asyncio.run(serve(settings(sys.argv[1:]), os.environ))
     except CannotServe as problem:

@@ -2,11 +2,10 @@
 
     CREATED ──start──► RUNNING ──ends──► EXITED          a start that fails: CREATED ──► EXITED 128 StartError
 
-On disk a container is its `record`, from creation to removal; `process/` says that a start began; `ended` is final (see
-`store`). So a server killed anywhere leaves one of: nothing that counts, a created container, one whose start began
-(what became of it is asked of `Processes.find`), or one that has ended.
-While that is asked it is listed as UNKNOWN; where there is no answer it has ended, 255 Unknown: never is it CREATED
-again.
+On disk a container exists from the creation to the removal of its `record`; `process/` means that a start began;
+`ended` is final (see `store`). So a server that is killed at any point leaves one of: nothing that counts, a created
+container, one whose start began (`Processes.find` tells what became of it), or one that has ended. Until that is known
+it is listed as UNKNOWN. Without an answer it counts as ended, 255 Unknown; it never becomes CREATED again.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from typing import Any, Final
 
 from protos.cri.v1 import api_pb2
 from syncpod.runtime import listing, store
-from syncpod.runtime.asking import Unanswered, ask, discard, end_of, end_what_runs, unknown
 from syncpod.runtime.cgroups.limits import CgroupRefused, container_cgroup
 from syncpod.runtime.cgroups.resource_changes import changed
 from syncpod.runtime.images.config import OwnImage
@@ -40,6 +38,7 @@ from syncpod.runtime.processes.process_spec import (
     wanted_mounts,
 )
 from syncpod.runtime.processes.resolver import RESOLV_CONF
+from syncpod.runtime.recovery import FateUnknown, discard, end_after_kill, find_process, kill_what_runs, unknown_end
 from syncpod.runtime.refusals import Refusal, failed, invalid, not_found, precondition, unsupported
 from syncpod.runtime.state import Caller, Container, Runtime, Sandbox, in_thread, interned, log, remove_directory
 from syncpod.runtime.statuses import container_record, event, image_of, sandbox_record
@@ -48,11 +47,11 @@ _START_ERROR = 128
 _CLOSING_TRIES: Final = 3
 _CLOSING_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 60.0
-"""Between two tries to write an end down."""
+"""Seconds between two tries to record an end."""
 
 
 class Containers:
-    """What can be done to containers. Each is looked up by the caller."""
+    """Operations on containers, which the caller looks up."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -60,7 +59,7 @@ class Containers:
     # --- creation -----------------------------------------------------------------------------------------------------
 
     def create(self, sandbox: Sandbox, config: api_pb2.ContainerConfig) -> Container:
-        """Make a container, from a config that is valid. Waits for nothing, so no cancellation leaves it half made.
+        """Make a container from a valid config. Nothing here awaits, so no cancellation leaves it half made.
 
         Raises Refusal.
         """
@@ -162,7 +161,7 @@ class Containers:
     async def start(self, container: Container) -> None:
         """Run a created container. Raises Refusal.
 
-        If the caller is cancelled before it runs, it ends as one that could not be started, as in containerd.
+        If the caller is cancelled before it runs, it counts as failed to start, as in containerd.
         """
         if container.starting:
             raise failed(f'failed to start container "{container.id}": container is already in starting state')
@@ -219,7 +218,7 @@ class Containers:
             sandbox=listing.read_sandbox(container.sandbox.entry),
             image=image_of(runtime, facts),
         )
-        # From here on the start has begun: a server that finds this directory never starts the container again.
+        # From here on the start has begun: a later server that finds this directory never starts the container again.
         directory.mkdir(mode=0o700)
         if spec.log_path:
             Path(spec.log_path).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -235,15 +234,15 @@ class Containers:
     async def _watch(self, container: Container, process: Process) -> None:
         try:
             exited = self._judged(container, await process.wait())
-        except Exception as error:  # noqa: BLE001 - whatever it is, nobody may wait for ever for an end that is not told
+        except Exception as error:  # noqa: BLE001 - nobody may wait for ever for an end
             log(f"container {container.id}: its end cannot be found out: {error!r}")
             with contextlib.suppress(OSError):
                 process.kill()
-            exited = unknown(f"its end cannot be found out: {error!r}", process.started_at)
+            exited = unknown_end(f"its end cannot be found out: {error!r}", process.started_at)
         self._record_end(container, exited)
 
     def _judged(self, container: Container, exited: Exited) -> Exited:
-        """Return how it ended, with what only its cgroup knows."""
+        """Return how it ended, with OOMKilled if its cgroup says so."""
         try:
             killed = container.cgroup and self._runtime.cgroups.oom_killed(container.cgroup)
         except (CgroupRefused, OSError, ValueError) as error:
@@ -260,12 +259,13 @@ class Containers:
         container.ended = exited
         container.process = None
         container.listed_anew()
-        if exited.reason != "StartError":  # Of what never ran nothing is told, as in containerd: its caller knows.
+        # No event for a container that never ran, as in containerd: the caller gets the error.
+        if exited.reason != "StartError":
             self._tell(container, api_pb2.CONTAINER_STOPPED_EVENT)
         self._begin_closing(container)
 
     async def _write_end_later(self, container: Container, exited: Exited) -> None:
-        """Write an end down once that works; a server that is killed before leaves it to the next to ask again."""
+        """Record an end, retrying until that works; if this server is killed first, the next one asks again."""
         pause = 1.0
         while True:
             await asyncio.sleep(pause)
@@ -285,7 +285,7 @@ class Containers:
             container.closing = self._runtime.begin(self._close_cgroup(container))
 
     async def _close_cgroup(self, container: Container) -> bool:
-        """End whatever the container left behind in its cgroup, and remove that; False if it stays. Raises nothing."""
+        """Kill what the container left in its cgroup, and remove the cgroup; False if it stays. Raises nothing."""
         cgroups, path = self._runtime.cgroups, container.cgroup
         problem: Exception | None = None
         for attempt in range(_CLOSING_TRIES):
@@ -304,10 +304,10 @@ class Containers:
     # --- stop and remove ----------------------------------------------------------------------------------------------
 
     async def stop(self, container: Container, grace: int) -> None:
-        """Send the stop signal, wait `grace` seconds, kill everything; returns when the end is on record.
+        """Send the stop signal, wait up to `grace` seconds, kill everything; returns when the end is recorded.
 
-        Nothing happens to what does not run. Cancelled, it kills nothing; it can be repeated, and of several at once
-        the shortest grace counts.
+        Does nothing to a container that does not run. If cancelled, it kills nothing. It can be repeated; of several
+        concurrent calls the shortest grace counts.
         """
         if container.asking is not None:
             await asyncio.wait({container.asking})
@@ -321,20 +321,20 @@ class Containers:
             await asyncio.wait({watch}, timeout=grace)
         process.kill()
         directory = self._runtime.container_directory(container.id) / "process"
-        exited = await end_of(self._runtime, watch, directory, process.started_at)
+        exited = await end_after_kill(self._runtime, watch, directory, process.started_at)
         if exited is not None and container.ended is None:
             log(f"container {container.id}: its end was not told")
             self._record_end(container, self._judged(container, exited))
 
     async def kill(self, container: Container) -> None:
-        """End a container at once, also one that is just being started."""
+        """Kill a container at once, even one that is being started."""
         if container.starting:
             async with container.lock:
                 pass
         await self.stop(container, 0)
 
     async def remove(self, container: Container) -> None:
-        """Kill a container if it runs, and forget it; goes on to its end if the caller is cancelled."""
+        """Kill a container if it runs, and remove it; this completes even if the caller is cancelled."""
         await asyncio.shield(self._runtime.begin(self._remove(container)))
 
     async def _remove(self, container: Container) -> None:
@@ -343,12 +343,12 @@ class Containers:
                 return
             container.removing = True
             await self.stop(container, 0)
-            # Without its record nobody would know of its cgroup any more: one that was busy is tried again.
+            # A busy cgroup is tried again now, because without the record nobody would know of it.
             if container.closing is not None and not await container.closing:
                 await self._close_cgroup(container)
             directory = self._runtime.container_directory(container.id)
             if container.ended is not None and container.ended.reason == "Unknown":
-                await end_what_runs(self._runtime, directory / "process")
+                await kill_what_runs(self._runtime, directory / "process")
             store.forget(directory)
             self._runtime.containers.discard(container)
             del container.sandbox.containers[container.id]
@@ -360,10 +360,10 @@ class Containers:
     # --- resources ----------------------------------------------------------------------------------------------------
 
     async def update(self, container: Container, resources: api_pb2.LinuxContainerResources) -> None:
-        """Change the limits that are given, of a container that has not ended; those of its record with them.
+        """Change the given limits of a container that has not ended, and its record.
 
-        One that was not started yet gets them at its start. Raises Refusal and CgroupRefused, and nothing is changed
-        then. containerd takes note of a change to what has ended, too.
+        One that was not started yet gets them at its start. Raises Refusal and CgroupRefused, and then changes nothing.
+        Difference: containerd also records changes to a container that has ended.
         """
         runtime = self._runtime
         async with container.lock:
@@ -386,10 +386,11 @@ class Containers:
     # --- boot ---------------------------------------------------------------------------------------------------------
 
     def load(self, id: str) -> asyncio.Task[None] | None:
-        """Take over what an earlier server left under that id.
+        """Take over the container with this id from an earlier server.
 
-        Returns what is still to be found out, if anything is: the container is listed already, as UNKNOWN until then.
-        What cannot be read is not listed; it is ended, and left for whoever looks. Raises whatever reading it raises.
+        Returns a task if the container's fate must still be found out; until then it is listed as UNKNOWN. An
+        unreadable container is not listed; its process is ended, and its files stay for inspection. Raises whatever
+        reading it raises.
         """
         runtime = self._runtime
         directory = runtime.container_directory(id)
@@ -404,16 +405,16 @@ class Containers:
                 return runtime.begin(discard(runtime, directory, "process"))
             container = self._add(matching[0], id, facts, request.config)
         except OSError:
-            raise  # That may pass.
+            raise  # This may be temporary.
         except Exception:
-            runtime.begin(end_what_runs(runtime, directory / "process"))
+            runtime.begin(kill_what_runs(runtime, directory / "process"))
             raise
         self._load_end(container, directory)
         container.listed_anew()
         return container.asking
 
     def _load_end(self, container: Container, directory: Path) -> None:
-        """Take over how a container ended, if it did. Never is one whose start began a created one again."""
+        """Take over how a container ended, if it did. One whose start began never becomes CREATED again."""
         damage = ""
         try:
             container.ended = store.read_ended(directory)
@@ -421,17 +422,17 @@ class Containers:
             damage = f"the record of its end cannot be read: {error}"
             log(f"container {container.id}: {damage}")
         if container.ended is not None:
-            self._begin_closing(container)  # The server may have been killed before it had done so.
+            self._begin_closing(container)  # The earlier server may have been killed before that.
         elif (directory / "process").exists():
             container.asking = self._runtime.begin(self._ask(container, directory / "process"))
         elif damage:
-            self._record_end(container, unknown(damage))
+            self._record_end(container, unknown_end(damage))
 
     async def _ask(self, container: Container, directory: Path) -> None:
         try:
-            found = await ask(self._runtime, directory)
-        except Unanswered as problem:
-            found = unknown(f"what became of it cannot be found out: {problem}")
+            found = await find_process(self._runtime, directory)
+        except FateUnknown as problem:
+            found = unknown_end(f"what became of it cannot be found out: {problem}")
             log(f"container {container.id}: {found.message}")
         container.asking = None
         if found is None:
@@ -447,7 +448,7 @@ class Containers:
 
 
 def container_name(container: api_pb2.ContainerMetadata, pod: api_pb2.PodSandboxMetadata) -> str:
-    """Return the name that only one container may have, as containerd makes it."""
+    """Return the container's unique name, in containerd's form."""
     return "_".join((container.name, pod.name, pod.namespace, pod.uid, str(container.attempt)))
 
 
@@ -461,17 +462,17 @@ def _image_facts(image: Image, own: OwnImage | None) -> dict[str, Any]:
 
 
 def _log_path(sandbox_config: api_pb2.PodSandboxConfig, config: api_pb2.ContainerConfig) -> str:
-    """Return the log's absolute path; empty where either part is, as in containerd: then output is kept nowhere."""
+    """Return the log's absolute path; empty if either part is, as in containerd: then output is discarded."""
     if not sandbox_config.log_directory or not config.log_path:
         return ""
     return str(Path(sandbox_config.log_directory, config.log_path))
 
 
 def _hostname(sandbox_config: api_pb2.PodSandboxConfig) -> str:
-    """Return the name that containers have for the machine; empty: the machine's own, and what sets it sets that.
+    """Return the host name of a pod's containers; empty = they share the machine's, and setting it sets the machine's.
 
-    A pod with a network of its own has a name of its own, if only a copy, as in containerd: what a container does to it
-    stays there.
+    A pod with its own network has its own host name, even if it is a copy, as in containerd: changes stay in the
+    container.
     """
     if sandbox_config.hostname or sandbox_config.linux.security_context.namespace_options.network == api_pb2.NODE:
         return sandbox_config.hostname

@@ -16,17 +16,17 @@ _WAITING: Final = 1000
 
 
 class Events:
-    """Passes events on to whoever reads them at the time; nothing is kept for later readers."""
+    """Passes events to present readers; nothing is kept for later ones."""
 
     def __init__(self) -> None:
         self._readers: set[asyncio.Queue[api_pb2.ContainerEventResponse | None]] = set()
 
     def publish(self, event: Callable[[], api_pb2.ContainerEventResponse]) -> None:
-        """Pass on what `event` returns; where nobody reads it is not even made.
+        """Pass on the result of `event`, which is not called if there are no readers.
 
-        A reader that has fallen behind by a thousand is cut off rather than left with a gap it does not know of; so is
-        every reader when `event` fails, as where the records it tells of cannot be read. Nothing is raised: what has
-        happened has happened, whether or not it can be told.
+        A reader that is a thousand events behind is cut off, rather than left with a gap that it does not notice. So is
+        every reader if `event` fails, for example because a record cannot be read. Raises nothing: the change has
+        happened, whether or not it can be reported.
         """
         if not self._readers:
             return
@@ -49,7 +49,7 @@ class Events:
         reader.put_nowait(None)
 
     async def read(self) -> AsyncIterator[api_pb2.ContainerEventResponse]:
-        """Yield every event from now on. Raises Refusal when the reader has lost one: it has to list and read anew."""
+        """Yield every event from now on. Raises Refusal if one was lost: the reader must list again."""
         reader: asyncio.Queue[api_pb2.ContainerEventResponse | None] = asyncio.Queue(_WAITING)
         self._readers.add(reader)
         try:

@@ -1,4 +1,4 @@
-"""What this machine and this user give containers to run with; looked at once, when the server starts."""
+"""What this machine and this user provide for containers; read once, when the server starts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Literal
 
 Isolation = Literal["namespaces", "plain", "simulated"]
-"""`namespaces`: each container has mounts of its own; `plain`: it shares the machine's file system; `simulated`: there
-are no processes at all, so nothing that they could be refused."""
+"""`namespaces`: each container has its own mounts; `plain`: it shares the machine's file system; `simulated`: there are
+no processes, so nothing needs to be refused."""
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _CAP_SYS_RESOURCE = 24
@@ -19,7 +19,7 @@ _CAP_SYS_RESOURCE = 24
 
 @dataclass(frozen=True)
 class Host:
-    """The machine as containers find it."""
+    """The machine as containers see it."""
 
     isolation: Isolation
     uid: int
@@ -28,11 +28,11 @@ class Host:
     search_path: str
     """PATH of containers that set none: the server's own."""
     lowest_oom_score_adj: int
-    """Processes can be made no less likely to be killed than this."""
+    """The lowest oom_score_adj that processes can be given."""
 
     @property
     def root(self) -> bool:
-        """Whether processes can be run as anybody, and with any capability that root has."""
+        """Whether processes can run as any user, and with any of root's capabilities."""
         return self.uid == 0
 
     @property
@@ -42,7 +42,7 @@ class Host:
 
 
 def look(isolation: Isolation, environ: Mapping[str, str]) -> Host:
-    """Return this machine as this process finds it."""
+    """Read the facts of this machine."""
     return Host(
         isolation=isolation,
         uid=os.getuid(),
@@ -54,7 +54,7 @@ def look(isolation: Isolation, environ: Mapping[str, str]) -> Host:
 
 
 def home_of(uid: int) -> str:
-    """Return a user's home directory; `/` for one that the machine does not know."""
+    """Return a user's home directory; `/` for an unknown user."""
     try:
         return pwd.getpwuid(uid).pw_dir
     except KeyError:
@@ -62,9 +62,9 @@ def home_of(uid: int) -> str:
 
 
 def _lowest_oom_score_adj() -> int:
-    """Return how low a child's oom_score_adj can be: anything with CAP_SYS_RESOURCE, else no lower than our own.
+    """Return the lowest oom_score_adj of a child: any with CAP_SYS_RESOURCE, else our own.
 
-    As containerd does under `restrict_oom_score_adj`, here always.
+    Mirrors containerd with `restrict_oom_score_adj`.
     """
     status = Path("/proc/self/status").read_text()
     effective = next((int(line.split()[1], 16) for line in status.splitlines() if line.startswith("CapEff:")), 0)

@@ -1,7 +1,7 @@
-"""Sandboxes and containers as they stand in a list, kept serialised, so that a list of 20,000 is a concatenation.
+"""List entries of sandboxes and containers, kept serialised, so that a list of 20,000 is a concatenation.
 
-All list answers of CRI have their entries in field 1, so an entry can be kept with its tag and length in front. The
-state is the only thing that changes; it is written last, as one byte.
+All of CRI's list answers have their entries in field 1, so an entry is kept with its tag and length in front. Only the
+state changes; it is the last byte.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ _SANDBOX_STATE_TAG = b"\x18"  # PodSandbox.state: field 3, varint
 
 
 def container_entry(container: api_pb2.Container) -> bytes:
-    """Return the entry of a container whose `state` is unset; it lists as created."""
+    """Return the entry of a container, whose `state` must be unset; it lists as created."""
     return _entry(container.SerializeToString() + _CONTAINER_STATE_TAG)
 
 
 def sandbox_entry(sandbox: api_pb2.PodSandbox) -> bytes:
-    """Return the entry of a sandbox whose `state` is unset; it lists as ready."""
+    """Return the entry of a sandbox, whose `state` must be unset; it lists as ready."""
     return _entry(sandbox.SerializeToString() + _SANDBOX_STATE_TAG)
 
 
 def with_state(entry: bytes, state: int) -> bytes:
-    """Return the entry in another state, which is below 128."""
+    """Return the entry with another state, which must be below 128."""
     return entry[:-1] + bytes((state,))
 
 

@@ -1,8 +1,7 @@
 """`python -m syncpod.runtime.load --state-dir DIR [--name NAME] FILE...`: give the embedded runtime images from files.
 
-Whether a server runs there or not makes no difference: it sees what is loaded at once. An image's files are unpacked
-beside where they are to be, and count once they are all there, so a load that is killed leaves nothing that counts; the
-next one, or the next server, removes what it left.
+A running server sees loaded images at once. An image's files are unpacked beside their final directory and then
+renamed, so a load that is killed leaves nothing that counts; the next load, or the next server, removes the rest.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class CannotLoad(Exception):
 def load(directory: Path, file: Path, name: str = "") -> Iterator[str]:
     """Load the images of a file into the state directory of a runtime, and yield a line on each. Raises CannotLoad.
 
-    `name` is what its only image is to be called, whatever the file says.
+    `name` replaces the name of the file's only image.
     """
     try:
         with opened(file) as source:
@@ -81,7 +80,7 @@ def _load(images: Path, source: Source, image: FoundImage, references: Sequence[
 
 
 def _references(image: FoundImage, name: str, file: Path, *, alone: bool) -> list[Reference]:
-    """Return what an image is to be called. Raises CannotLoad."""
+    """Return an image's names. Raises CannotLoad."""
     if name and not alone:
         raise CannotLoad(f"--name: {file} has several images: it would name them all")
     names = (name,) if name else image.names
@@ -99,7 +98,7 @@ def _references(image: FoundImage, name: str, file: Path, *, alone: bool) -> lis
 
 
 def _size(root: Path) -> int:
-    """Return how many bytes files take, those with several names counted once."""
+    """Return how many bytes files take; hard links count once."""
     seen: dict[int, int] = {}
     for directory, _, files in os.walk(root):
         for file in files:
@@ -110,12 +109,12 @@ def _size(root: Path) -> int:
 
 class _Arguments(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong in one sentence, and end with 2."""
+        """Print the error as one sentence, and exit with 2."""
         self.exit(2, f"{message}\n")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Load the files, and return the exit code: 2 for what cannot be loaded, 1 where the machine is to blame."""
+    """Load the files, and return the exit code: 2 if one cannot be loaded, 1 after an error of the machine."""
     parser = _Arguments(prog="python -m syncpod.runtime.load", description=__doc__, allow_abbrev=False)
     parser.add_argument("--state-dir", type=Path, required=True, metavar="DIR", help="of the runtime")
     parser.add_argument("--name", default="", metavar="NAME", help="what the file's only image is to be called")
@@ -136,12 +135,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def printable(text: str) -> str:
-    """Return a text on one line, with what a terminal would obey or hide, as an archive's names may, as escapes."""
+    """Return a text on one line, with control and invisible characters escaped, which an archive's names may have."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
 
 
 def _say(line: str) -> None:
-    """Print a line; whoever does not read on does not keep the rest from being loaded."""
+    """Print a line; a closed pipe does not keep the rest from being loaded."""
     try:
         print(printable(line), flush=True)  # noqa: T201
     except BrokenPipeError:

@@ -1,4 +1,4 @@
-"""What the server's state machine asks of whatever runs its containers: real processes, or timers.
+"""The interface between the server's state machine and what runs its containers: real processes, or timers.
 
 Times are nanoseconds since the Unix epoch, as on CRI's wire.
 """
@@ -13,12 +13,12 @@ from typing import Protocol
 
 
 class StartFailed(Exception):
-    """A process could not be started; the text is one sentence, as runc would say it (`exec: "x": not found`)."""
+    """A process could not be started. The text is one sentence in runc's words (`exec: "x": not found`)."""
 
 
 @dataclass(frozen=True)
 class User:
-    """Who a process runs as. Only root may run one as anybody else."""
+    """The user of a process. Only root can run one as another user."""
 
     uid: int
     gid: int
@@ -27,7 +27,7 @@ class User:
 
 @dataclass(frozen=True)
 class Mount:
-    """One of a container's mounts; `host_path` exists when it is started."""
+    """One of a container's mounts; `host_path` exists when the container starts."""
 
     container_path: str
     host_path: str
@@ -37,22 +37,22 @@ class Mount:
 
 @dataclass(frozen=True)
 class ProcessSpec:
-    """All that is needed to run one container's process, or a sandbox's pause. Written to disk as JSON, 0600."""
+    """Everything needed to run a container's process, or a sandbox's pause. Written to disk as JSON, 0600."""
 
     id: str
     arguments: tuple[str, ...]
-    """Program and arguments, never empty, but for a sandbox's pause: that has none and lives until it is killed."""
+    """Program and arguments; empty only for a sandbox's pause, which lives until it is killed."""
     environment: tuple[tuple[str, str], ...] = ()
     working_directory: str = ""
     """Empty: `/`."""
     user: User | None = None
-    """None: whoever the server is."""
+    """None = the server's user."""
     terminal: bool = False
     stdin: bool = False
     stdin_once: bool = False
-    """Input ends when the first to attach is gone."""
+    """Input ends when the first attached client has gone."""
     log_path: str = ""
-    """Absolute; empty: output is kept nowhere."""
+    """Absolute; empty = output is discarded."""
     hostname: str = ""
     mounts: tuple[Mount, ...] = ()
     read_only_root: bool = False
@@ -62,11 +62,11 @@ class ProcessSpec:
     """Names as CAP_CHOWN, or ALL."""
     oom_score_adj: int | None = None
     cgroup_procs: tuple[str, ...] = ()
-    """The cgroup.procs files that the process enters before it runs; empty where cgroups are closed to us."""
+    """The cgroup.procs files that the process writes itself to before it runs; empty without access to cgroups."""
     root: str = ""
-    """The files that are to be its root directory, of which it writes a layer of its own; empty: the machine's."""
+    """The directory of its root's files, over which it has a writable layer; empty = the machine's files."""
     script: Mapping[str, str] = field(default_factory=dict)
-    """The sandbox's annotations: what a simulated process obeys. A real one knows nothing of it."""
+    """The sandbox's annotations, which script a simulated process; a real one ignores them."""
     name: str = ""
     """The container's name in its metadata; empty for a sandbox's pause."""
     attempt: int = 0
@@ -80,10 +80,10 @@ class Exited:
     """How a process ended."""
 
     exit_code: int
-    """128 + n after signal n. 255 where nobody saw the end."""
+    """128 + n after signal n; 255 if nobody saw the end."""
     reason: str
-    """Completed, Error, OOMKilled or Unknown, as containerd words them. `find` tells a start that failed without its
-    server as StartError: code 128, the sentence as message, started_at 0."""
+    """Completed, Error, OOMKilled or Unknown, as in containerd. `find` reports a start that failed after its server
+    died as StartError: code 128, the sentence as message, started_at 0."""
     message: str
     started_at: int
     finished_at: int
@@ -91,47 +91,48 @@ class Exited:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a process and all that it started use now."""
+    """What a process and its descendants use now."""
 
     cpu_nanoseconds: int
     memory_bytes: int
-    """Resident."""
+    """Resident memory."""
     processes: int
 
 
 class Stream(Enum):
-    """Where output comes from."""
+    """An output stream."""
 
     STDOUT = "stdout"
     STDERR = "stderr"
 
 
 class Streams(Protocol):
-    """The streams of a command run in a container, or of the container's own process while attached to it."""
+    """The streams of a command in a container, or of an attachment to the container's main process."""
 
     async def write(self, data: bytes) -> None:
-        """Pass input on; waits while the process does not read. After the process's end, nothing happens."""
+        """Send input; waits while the process does not read. Does nothing after the process's end."""
 
     def end_input(self) -> None:
-        """Tell the process that its input has ended.
+        """End the process's input.
 
-        A container that was not to end its input with the first attached one, or has a terminal, goes on unaware; this
-        detaches from it, and its output ends here.
+        If a container's input does not end with the first client, or it has a terminal, this only detaches from it, and
+        the output ends here.
         """
 
     def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
-        """Yield what the process writes until its output has ended; on a terminal all of it is STDOUT."""
+        """Yield the process's output until it ends; on a terminal everything is STDOUT."""
 
     def resize(self, columns: int, rows: int) -> None:
-        """Tell the process's terminal its size."""
+        """Resize the process's terminal."""
 
     async def wait(self) -> int:
         """Return the exit code, 128 + n after signal n."""
 
     async def close(self) -> None:
-        """Let go: a container is only detached from, an executed command that still runs is killed with all it started.
+        """Close the streams.
 
-        What a command that has ended left running lives on as the container's own, until that ends.
+        This detaches from a container, and kills a running command with everything that it started. Processes that an
+        ended command left behind run on until the container ends.
         """
 
 
@@ -147,27 +148,27 @@ class Process(Protocol):
         """When it was started."""
 
     async def wait(self) -> Exited:
-        """Return how it ended, once it has; any number of callers, also after the end."""
+        """Wait for the end and return it; any number of callers may wait, also after the end."""
 
     def signal(self, number: int) -> None:
-        """Send a signal to the process alone. Nothing happens if it is gone."""
+        """Send a signal to the process only. Does nothing if it is gone."""
 
     def kill(self) -> None:
-        """Kill the process and everything that it started. Nothing happens if it is gone."""
+        """Kill the process and everything that it started. Does nothing if it is gone."""
 
     async def reopen_log(self) -> None:
-        """Go on in a new file at the log's path. Raises OSError."""
+        """Reopen the log at its path. Raises OSError."""
 
     async def execute(
         self, arguments: tuple[str, ...], *, terminal: bool = False, stdin: bool = False, merge_stderr: bool = False
     ) -> Streams:
-        """Run a command as the container's process was: directory, environment, user, mounts. Raises StartFailed.
+        """Run a command with the container's directory, environment, user and mounts. Raises StartFailed.
 
-        With a terminal, or `merge_stderr`, everything comes on STDOUT.
+        With a terminal or `merge_stderr`, all output is STDOUT.
         """
 
     async def attach(self) -> Streams:
-        """Return the process's own streams, from now on. Raises StartFailed where it has ended."""
+        """Attach to the process's own streams. Raises StartFailed if it has ended."""
 
     def usage(self) -> Usage | None:
         """Return what it uses; None when it has ended."""
@@ -177,17 +178,17 @@ class Processes(Protocol):
     """Starts processes and finds them again."""
 
     def refusal(self, mount: Mount) -> str | None:
-        """Return, in a sentence, why no container could have this mount; None if one could, as things are."""
+        """Return, in a sentence, why this mount is impossible; None if it is possible now."""
 
     async def start(self, spec: ProcessSpec, directory: Path) -> Process:
-        """Start what the spec says, keeping all it needs to be found again in `directory`, which exists and is empty.
+        """Start a process. What `find` needs is kept in `directory`, which must exist and be empty.
 
         Returns once it runs. Raises StartFailed; then nothing is left running. If the caller is cancelled or killed,
-        what was begun either ran or not: `find` tells.
+        `find` tells whether it ran.
         """
 
     async def find(self, directory: Path) -> Process | Exited | None:
         """Return what became of a process that an earlier server started there; None if it was never started."""
 
     async def close(self) -> None:
-        """Let go of all processes; they run on."""
+        """Detach from all processes, which run on."""

@@ -1,4 +1,4 @@
-"""The one way in which a call says no: a gRPC status code and a sentence."""
+"""Refusals of calls: a gRPC status code and a sentence."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Final
 import grpc
 
 MAX_SENTENCE: Final = 1024
-"""Characters; gRPC sends the sentence in a trailer, and HTTP/2 peers take no more than 8 KiB of those."""
+"""In characters; gRPC sends the sentence in a trailer, and HTTP/2 peers accept at most 8 KiB of trailers."""
 
 
 class Refusal(Exception):
-    """A call that is answered with `code` and `sentence`, which names the field's path where a field is at fault."""
+    """The call is answered with `code` and `sentence`, which names the field's path if a field is at fault."""
 
     def __init__(self, code: grpc.StatusCode, sentence: str) -> None:
         super().__init__(sentence if len(sentence) <= MAX_SENTENCE else sentence[: MAX_SENTENCE - 1] + "…")
@@ -19,30 +19,30 @@ class Refusal(Exception):
 
     @property
     def sentence(self) -> str:
-        """What goes over the wire, at most MAX_SENTENCE long."""
+        """The sentence as it is sent, at most MAX_SENTENCE long."""
         return str(self)
 
 
 def invalid(path: str, problem: str) -> Refusal:
-    """Say that a request is wrong whatever the state of things; `path` is the field's place in it."""
+    """Return a refusal: the request is invalid, whatever the runtime's state; `path` is the field's path in it."""
     return Refusal(grpc.StatusCode.INVALID_ARGUMENT, f"{path}: {problem}")
 
 
 def unsupported(path: str, problem: str) -> Refusal:
-    """Say that a request is right, but cannot be met here; `problem` says what can be done about it."""
+    """Return a refusal: the request is valid but not supported here; `problem` says what to do about it."""
     return Refusal(grpc.StatusCode.FAILED_PRECONDITION, f"{path}: {problem}")
 
 
 def precondition(sentence: str) -> Refusal:
-    """Say that a thing is not in a state in which this can be done."""
+    """Return a refusal: the thing's state does not allow the call."""
     return Refusal(grpc.StatusCode.FAILED_PRECONDITION, sentence)
 
 
 def not_found(sentence: str) -> Refusal:
-    """Say that there is no such thing."""
+    """Return a refusal: there is no such thing."""
     return Refusal(grpc.StatusCode.NOT_FOUND, sentence)
 
 
 def failed(sentence: str) -> Refusal:
-    """Say that it was tried and did not work; the code is the one that containerd has for that."""
+    """Return a refusal: the call was tried and failed; the code is containerd's."""
     return Refusal(grpc.StatusCode.UNKNOWN, sentence)

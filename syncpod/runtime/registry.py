@@ -1,4 +1,4 @@
-"""Finding things by id, by a beginning of one, by the name that only one may have; and selecting them by labels."""
+"""Finding things by id, prefix of an id, or unique name; and selecting them by labels."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Identified(Protocol):
 
     @property
     def name(self) -> str:
-        """Made of its metadata; unique."""
+        """Its unique name, made from its metadata."""
 
 
 _T = TypeVar("_T", bound=Identified)
 
 
 class Registry(Generic[_T]):
-    """All sandboxes, or all containers; and the names that are taken, also by what is still being made."""
+    """All sandboxes, or all containers; and the reserved names, including those of things that are still being made."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
@@ -38,7 +38,7 @@ class Registry(Generic[_T]):
         return iter(tuple(self._by_id.values()))
 
     def reserve(self, name: str, id: str) -> None:
-        """Take a name for what will have that id. Raises Refusal in containerd's words where it is taken."""
+        """Reserve a name for an id. Raises Refusal in containerd's words if it is taken."""
         holder = self._holders.setdefault(name, id)
         if holder != id:
             raise precondition(
@@ -46,21 +46,21 @@ class Registry(Generic[_T]):
             )
 
     def release(self, name: str) -> None:
-        """Give a name back."""
+        """Release a name."""
         self._holders.pop(name, None)
 
     def add(self, thing: _T) -> None:
-        """Have it found and listed from now on; its name is reserved for it."""
+        """Add a thing, whose name is reserved; from now on it is found and listed."""
         self._holders[thing.name] = thing.id
         self._by_id[thing.id] = thing
 
     def discard(self, thing: _T) -> None:
-        """Forget it, and its name."""
+        """Remove a thing, and release its name."""
         self._by_id.pop(thing.id, None)
         self.release(thing.name)
 
     def matching(self, id: str) -> tuple[_T, ...]:
-        """Return what has that id, or whose id begins so: none, one, or several."""
+        """Return the things with this id or prefix of an id."""
         exact = self._by_id.get(id)
         if exact is not None:
             return (exact,)
@@ -69,16 +69,16 @@ class Registry(Generic[_T]):
         return tuple(thing for key, thing in self._by_id.items() if key.startswith(id))
 
     def select(self, id: str) -> tuple[_T, ...]:
-        """Return what a filter's id lets through: all if it is empty, else the one that it stands for, if it is one."""
+        """Return what matches a filter's id: everything if it is empty, else the thing that it identifies, if any."""
         if not id:
             return tuple(self._by_id.values())
         found = self.matching(id)
         return found if len(found) == 1 else ()
 
     def find(self, id: str, path: str) -> _T | None:
-        """Return what has that id, or the only one whose id begins so; None if there is none.
+        """Return the thing with this id, or unique prefix of an id; None if there is none.
 
-        `path` is the id's place in the request. Raises Refusal where it is empty or the beginning of several.
+        `path` is the id's path in the request. Raises Refusal if the id is empty or an ambiguous prefix.
         """
         if not id:
             raise invalid(path, "required")
@@ -88,7 +88,7 @@ class Registry(Generic[_T]):
         return found[0] if found else None
 
     def get(self, id: str, path: str) -> _T:
-        """Return what `find` does; where that is nothing, raises Refusal."""
+        """Return what `find` does, but raise Refusal if there is no such thing."""
         found = self.find(id, path)
         if found is None:
             raise not_found(f'an error occurred when try to find {self._kind} "{id}": not found')
@@ -96,5 +96,5 @@ class Registry(Generic[_T]):
 
 
 def has_labels(labels: Mapping[str, str], selector: Mapping[str, str]) -> bool:
-    """Whether the labels have all of the selector's, with its values."""
+    """Say whether the labels include all of the selector's."""
     return all(labels.get(key) == value for key, value in selector.items())

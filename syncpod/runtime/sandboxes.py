@@ -2,8 +2,8 @@
 
     (being made, not listed) ──► READY ──stop, or the pause dies──► NOTREADY
 
-On disk a sandbox is its `record`, which is written once its pause runs. Before that there is a directory that counts
-for nothing: what a server killed halfway leaves is ended and removed by the next one, and the name is free again.
+On disk a sandbox exists once its `record` is written, after its pause has started. A directory without one does not
+count: if a server is killed halfway, the next one kills and removes what is left, and the name is free again.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from typing import Any, Final
 from protos.cri.v1 import api_pb2
 from syncpod.runtime import listing, store
 from syncpod.runtime.addresses import free_address
-from syncpod.runtime.asking import Unanswered, ask, discard, end_of, end_what_runs
 from syncpod.runtime.cgroups.limits import CgroupRefused, container_cgroup
 from syncpod.runtime.containers import Containers
 from syncpod.runtime.port import Exited, Process, ProcessSpec, StartFailed
 from syncpod.runtime.processes.process_spec import check_sandbox
 from syncpod.runtime.processes.resolver import RESOLV_CONF, resolv_conf
+from syncpod.runtime.recovery import FateUnknown, discard, end_after_kill, find_process, kill_what_runs
 from syncpod.runtime.refusals import failed, invalid, not_found
 from syncpod.runtime.state import Caller, Runtime, Sandbox, exhausted, in_thread, interned, log, remove_directory
 from syncpod.runtime.statuses import event, sandbox_record
 
 _BOOT_SECONDS: Final = 3.0
-"""How long a server looks for what an earlier one left before it serves: what is not found by then is found later."""
+"""How long a server looks for what an earlier one left before it starts to serve; the rest is found later."""
 
 
 class _Abandoned(Exception):
-    """The client that asked for the sandbox has gone."""
+    """The client that asked for the sandbox was cancelled."""
 
 
 class Sandboxes:
-    """What can be done to sandboxes. Each is looked up by the caller."""
+    """Operations on sandboxes, which the caller looks up."""
 
     def __init__(self, runtime: Runtime, containers: Containers) -> None:
         self._runtime = runtime
@@ -48,10 +48,10 @@ class Sandboxes:
     # --- run ----------------------------------------------------------------------------------------------------------
 
     async def run(self, config: api_pb2.PodSandboxConfig) -> str:
-        """Make a sandbox from a config that is valid, and return its id. It is not listed before this returns.
+        """Make a sandbox from a valid config, and return its id. It is not listed before this returns.
 
-        If the caller is cancelled it is made to its end and then undone, as in containerd: nobody can adopt it. Raises
-        Refusal.
+        If the caller is cancelled, the sandbox is completed and then removed, as in containerd, so that nobody can
+        adopt it. Raises Refusal.
         """
         check_sandbox(config, self._runtime.host, "config")
         id = secrets.token_hex(32)
@@ -80,7 +80,7 @@ class Sandboxes:
             if runtime.host.isolation == "namespaces" and config.HasField("dns_config"):
                 resolver = directory / RESOLV_CONF
                 resolver.write_text(resolv_conf(config.dns_config))
-                resolver.chmod(0o644)  # Containers of any user read it, and find it by their mount alone.
+                resolver.chmod(0o644)  # Containers of any user read it, but reach it only through their mount.
             pause = await runtime.processes.start(self._pause_spec(id, config), pause_directory)
             if caller.gone:
                 raise _Abandoned
@@ -100,7 +100,7 @@ class Sandboxes:
         self._tell(sandbox, api_pb2.CONTAINER_STARTED_EVENT)
 
     async def _undo(self, directory: Path, pause: Process | None, name: str, address: str) -> None:
-        """End and remove what was made of a sandbox. Whatever fails, its name and its address are free afterwards."""
+        """Kill and remove an unfinished sandbox. Whatever fails, its name and address are free afterwards."""
         try:
             if pause is not None:
                 pause.kill()
@@ -114,7 +114,7 @@ class Sandboxes:
             self._runtime.sandboxes.release(name)
 
     def _check_cgroup(self, parent: str, id: str) -> None:
-        """Refuse a parent that no container could have its cgroup in; it is made with the first container's."""
+        """Refuse a cgroup parent that no container could use; it is made with the first container's cgroup."""
         if self._runtime.host.isolation != "simulated":
             try:
                 container_cgroup(parent, id)
@@ -179,7 +179,7 @@ class Sandboxes:
     # --- stop and remove ----------------------------------------------------------------------------------------------
 
     async def stop(self, sandbox: Sandbox) -> None:
-        """Kill the containers and the pause at once; goes on to its end if the caller is cancelled."""
+        """Kill the containers and the pause at once; this completes even if the caller is cancelled."""
         await asyncio.shield(self._runtime.begin(self._stop(sandbox)))
 
     async def _stop(self, sandbox: Sandbox) -> None:
@@ -190,22 +190,22 @@ class Sandboxes:
         sandbox.stopping = True
         if sandbox.asking is not None:
             await asyncio.wait({sandbox.asking})
-        # One that cannot be killed keeps no other alive.
+        # A container that cannot be killed does not keep others alive.
         kills = (self._containers.kill(each) for each in tuple(sandbox.containers.values()))
         failures = [each for each in await asyncio.gather(*kills, return_exceptions=True) if each is not None]
         directory = self._runtime.sandbox_directory(sandbox.id) / "pause"
         if sandbox.unanswered:
-            await end_what_runs(self._runtime, directory)
+            await kill_what_runs(self._runtime, directory)
         pause, watch = sandbox.pause, sandbox.watch
         if pause is not None and watch is not None:
             pause.kill()
-            if await end_of(self._runtime, watch, directory, pause.started_at) and sandbox.pause is not None:
+            if await end_after_kill(self._runtime, watch, directory, pause.started_at) and sandbox.pause is not None:
                 self._ended(sandbox)
         if failures:
             raise failures[0]
 
     async def remove(self, sandbox: Sandbox) -> None:
-        """Stop a sandbox and forget it with its containers; goes on to its end if the caller is cancelled."""
+        """Stop a sandbox and remove it with its containers; this completes even if the caller is cancelled."""
         await asyncio.shield(self._runtime.begin(self._remove(sandbox)))
 
     async def _remove(self, sandbox: Sandbox) -> None:
@@ -225,7 +225,7 @@ class Sandboxes:
             await remove_directory(self._runtime, directory)
 
     async def _remove_cgroup(self, sandbox: Sandbox) -> None:
-        """Remove the pod's cgroup if nothing is left in it, and it was made here."""
+        """Remove the pod's cgroup if it is empty and we made it."""
         cgroups = self._runtime.cgroups
         if not cgroups.hierarchies:
             return
@@ -238,7 +238,7 @@ class Sandboxes:
     # --- resources ----------------------------------------------------------------------------------------------------
 
     async def update(self, sandbox: Sandbox, sizes: api_pb2.UpdatePodSandboxResourcesRequest) -> None:
-        """Write down the sizes that are given, as part of the sandbox' config. Raises Refusal if it is gone."""
+        """Record the given resources in the sandbox's config. Raises Refusal if it is gone."""
         async with sandbox.lock:
             if sandbox.removing:
                 raise not_found(f'sandbox "{sandbox.id}": not found')
@@ -253,10 +253,11 @@ class Sandboxes:
     # --- boot ---------------------------------------------------------------------------------------------------------
 
     def load(self, id: str) -> asyncio.Task[None] | None:
-        """Take over what an earlier server left under that id.
+        """Take over the sandbox with this id from an earlier server.
 
-        Returns what is still to be found out, if anything is: the sandbox is listed already, as NOTREADY until then.
-        What cannot be read is not listed; it is ended, and left for whoever looks. Raises whatever reading it raises.
+        Returns a task if the sandbox's fate must still be found out; until then it is listed as NOTREADY. An unreadable
+        sandbox is not listed; its process is ended, and its files stay for inspection. Raises whatever reading it
+        raises.
         """
         runtime = self._runtime
         directory = runtime.sandbox_directory(id)
@@ -268,9 +269,9 @@ class Sandboxes:
             facts, request = record
             sandbox = self._add(id, facts, api_pb2.RunPodSandboxRequest.FromString(request).config)
         except OSError:
-            raise  # That may pass.
+            raise  # This may be temporary.
         except Exception:
-            runtime.begin(end_what_runs(runtime, pause))
+            runtime.begin(kill_what_runs(runtime, pause))
             raise
         self._addresses.add(sandbox.address)
         sandbox.entry = listing.with_state(sandbox.entry, api_pb2.SANDBOX_NOTREADY)
@@ -280,8 +281,8 @@ class Sandboxes:
 
     async def _ask(self, sandbox: Sandbox, directory: Path) -> None:
         try:
-            found = await ask(self._runtime, directory)
-        except Unanswered as problem:
+            found = await find_process(self._runtime, directory)
+        except FateUnknown as problem:
             log(f"sandbox {sandbox.id}: what became of its pause cannot be found out: {problem}")
             sandbox.unanswered = True
             found = None
@@ -296,15 +297,15 @@ class Sandboxes:
 
 
 def sandbox_name(metadata: api_pb2.PodSandboxMetadata) -> str:
-    """Return the name that only one sandbox may have, as containerd makes it."""
+    """Return the sandbox's unique name, in containerd's form."""
     return "_".join((metadata.name, metadata.namespace, metadata.uid, str(metadata.attempt)))
 
 
 async def load_all(runtime: Runtime, sandboxes: Sandboxes, containers: Containers) -> None:
-    """Take over all that an earlier server left: sandboxes first, since containers are in them.
+    """Take over everything from an earlier server: sandboxes first, since containers belong to them.
 
-    Everything is listed when this returns, which takes a few seconds at most: what runs is asked about all at once, and
-    whoever does not answer is not waited for.
+    Everything is listed when this returns, which takes a few seconds at most: all processes are looked for
+    concurrently, and late answers are not waited for.
     """
     asked = []
     for parent, load in (

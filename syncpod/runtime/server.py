@@ -1,7 +1,7 @@
-"""The embedded runtime as a whole: takes over what is on disk, then serves CRI v1 on a unix socket until told to end.
+"""The embedded runtime's server: takes over what is on disk, then serves CRI v1 on a unix socket until it is stopped.
 
-Read on in `runtime_service.py` (the calls; those for streams and measurements are beside it), `sandboxes.py` and
-`containers.py` (what they do), `store.py` (what is on disk), and `port.py` (what runs the processes).
+Read on in `calls/runtime_service.py` (the calls; those for streams and measurements are beside it), `sandboxes.py` and
+`containers.py` (what they do), `store.py` (what is on disk), and `port.py` (the interface to processes).
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from syncpod.runtime.state import Runtime, log
 from syncpod.runtime.streaming import StreamingServer
 
 MAX_SOCKET_PATH: Final = 107
-"""Bytes, by the kernel's sockaddr_un."""
+"""In bytes; the limit of the kernel's sockaddr_un."""
 _MAX_MESSAGE: Final = 16 * 1024 * 1024
 _MAX_OPEN_FILES: Final = 1024 * 1024
-"""More than any machine's worth of containers; some programs look at every number below their limit."""
+"""More than any machine's containers need; some programs iterate over all numbers below their limit."""
 _MAX_PENDING: Final = 1_000_000
 _GRACE_SECONDS: Final = 1.0
-"""How long calls under way may take when the server ends."""
+"""How long running calls may take when the server stops."""
 
 
 class CannotServe(Exception):
@@ -60,24 +60,24 @@ class CannotServe(Exception):
 
 @dataclass(frozen=True)
 class Settings:
-    """What the server is started with."""
+    """The server's settings."""
 
     directory: Path
-    """Of its state; absolute."""
+    """The state directory; absolute."""
     socket: Path
     """Absolute."""
     simulated: bool
 
 
 async def serve(settings: Settings, environ: Mapping[str, str]) -> None:
-    """Serve until SIGTERM or SIGINT; containers run on. Raises CannotServe."""
+    """Serve until SIGTERM or SIGINT; containers keep running. Raises CannotServe."""
     if len(os.fsencode(settings.socket)) > MAX_SOCKET_PATH:
         raise CannotServe(
             f"--socket: {settings.socket} has {len(os.fsencode(settings.socket))} bytes, "
             f"and a socket's path at most {MAX_SOCKET_PATH}: name a shorter one",
             2,
         )
-    # Only what is made for others, such as a missing directory that is mounted, goes by it; our own files say theirs.
+    # It applies only to things made for others, such as missing mounted directories; our own files have explicit modes.
     os.umask(0o022)
     open_files = _raise_open_files()
     with _held(settings.directory):
@@ -99,7 +99,7 @@ async def _serve(settings: Settings, environ: Mapping[str, str], open_files: int
             ("grpc.max_receive_message_length", _MAX_MESSAGE),
             ("grpc.max_send_message_length", -1),
             ("grpc.so_reuseport", 0),
-            # Beyond 1000 calls that nobody has taken up yet, gRPC answers some with CANCELLED, as nothing else does.
+            # With more than 1000 calls in its queue gRPC would answer some with CANCELLED, which clients do not expect.
             ("grpc.server.max_pending_requests", _MAX_PENDING),
             ("grpc.server.max_pending_requests_hard_limit", _MAX_PENDING),
         )
@@ -160,9 +160,9 @@ async def _parts(
 
 
 def _raise_open_files() -> int:
-    """Let this process open as many files as it may, since each container costs it several; return the former limit.
+    """Raise the limit of open files, since each container needs several; return the former limit.
 
-    Containers get that one: what they run may expect it, as `select` does.
+    Containers get the former one, which their programs may rely on, as `select` does.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_OPEN_FILES)
@@ -185,7 +185,7 @@ _LEVELS: Final[Mapping[Level, host.Isolation]] = {
 
 
 def _restarter() -> Callable[[], None]:
-    """Return what has this server die at once, as by kill -9, and start again under the same process id."""
+    """Return a function that ends this server at once, as by kill -9, and starts it again with the same pid."""
     command = (sys.executable, *sys.orig_argv[1:])
 
     def restart() -> NoReturn:
@@ -196,7 +196,7 @@ def _restarter() -> Callable[[], None]:
 
 @contextmanager
 def _held(directory: Path) -> Iterator[None]:
-    """Have the state directory, made 0700 if it is not there, for this process alone. Raises CannotServe."""
+    """Lock the state directory for this process, making it with mode 0700 if missing. Raises CannotServe."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         directory.chmod(0o700)
@@ -222,7 +222,7 @@ def _held(directory: Path) -> Iterator[None]:
 
 @contextmanager
 def _listening(socket: Path, server: grpc.aio.Server) -> Iterator[None]:
-    """Have the server listen on a socket that only this user may use, and remove it afterwards. Raises CannotServe."""
+    """Listen on a socket that only this user may use, and remove it afterwards. Raises CannotServe."""
     if os.path.lexists(socket):
         if not socket.is_socket():
             raise CannotServe(f"--socket: {socket} is there and no socket: name another, or remove it", 2)

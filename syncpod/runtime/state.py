@@ -1,6 +1,6 @@
 """Sandboxes and containers as the server has them in memory, and what they share.
 
-There may be twenty thousand, so they are small: what only a status needs is read from disk when a status is asked for.
+There may be twenty thousand, so they are small: data for statuses is read from disk when a status is requested.
 """
 
 from __future__ import annotations
@@ -41,39 +41,39 @@ _LACKING: Final[Mapping[int, str]] = {
 
 
 class Caller:
-    """Whoever asked for something that goes on without them."""
+    """A caller of work that continues even if the caller is cancelled."""
 
     gone = False
-    """Whether they gave up."""
+    """Whether the caller was cancelled."""
 
 
 @dataclass(slots=True, eq=False)
 class Sandbox:
-    """A sandbox that is listed: one still being made is not."""
+    """A listed sandbox; one that is still being made is not listed."""
 
     id: str
     name: str
     """name_namespace_uid_attempt, which no other sandbox may have."""
     labels: Mapping[str, str]
     entry: bytes
-    """As it stands in a list (`listing`)."""
+    """Its entry in lists (`listing`)."""
     address: str
-    """Its own in 127.0.0.0/8; empty on the node's network."""
+    """Its address in 127.0.0.0/8; empty on the node's network."""
     privileged: bool
     pause: Process | None
     """None once it has ended."""
     containers: dict[str, Container] = field(default_factory=dict)
     stopping: bool = False
-    """It was stopped, or is being: nothing is started in it any more."""
+    """It was stopped or is being stopped: nothing is started in it any more."""
     removing: bool = False
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while it is stopped or removed."""
     watch: asyncio.Task[None] | None = None
-    """Ends once the pause's end is on record."""
+    """Done once the pause's end is recorded."""
     asking: asyncio.Task[None] | None = None
-    """Set while it is found out what became of an earlier server's pause."""
+    """Set while it is unknown what became of an earlier server's pause."""
     unanswered: bool = False
-    """What became of its pause could not be found out: it may run, and counts as ended."""
+    """It could not be found out what became of its pause: it may run, but counts as ended."""
 
     @property
     def ready(self) -> bool:
@@ -98,14 +98,14 @@ class Container:
     """The one in its metadata."""
     labels: Mapping[str, str]
     entry: bytes
-    """As it stands in a list (`listing`)."""
+    """Its entry in lists (`listing`)."""
     created_at: int
     stop_signal: int
     cgroup: str
     root: str = ""
-    """Which of the images' roots it has; empty where its image has no files."""
+    """The image root that it uses; empty if its image has no files."""
     process: Process | None = None
-    """Set while it runs, and kept until the end is on record."""
+    """Set while it runs, and until the end is recorded."""
     ended: Exited | None = None
     """How it ended, or that it could not be started."""
     starting: bool = False
@@ -115,9 +115,9 @@ class Container:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while it is started, changed or removed."""
     watch: asyncio.Task[None] | None = None
-    """Ends once its end is on record."""
+    """Done once its end is recorded."""
     closing: asyncio.Task[bool] | None = None
-    """Ends once its cgroup is gone, or cannot be removed: False then."""
+    """Done once its cgroup is gone, or, with False, cannot be removed."""
     asking: asyncio.Task[None] | None = None
     """Set while it is found out what became of an earlier server's; ends once it is known, or has to count as ended."""
 
@@ -136,13 +136,13 @@ class Container:
         return api_pb2.ContainerState.Name(self.state)
 
     def listed_anew(self) -> None:
-        """Have it listed in the state that it has now."""
+        """Update its list entry to its present state."""
         self.entry = listing.with_state(self.entry, self.state)
 
 
 @dataclass(eq=False)
 class Runtime:
-    """What all calls work on."""
+    """The state that all calls share."""
 
     directory: Path
     processes: Processes
@@ -165,13 +165,13 @@ class Runtime:
         return self.directory / "containers" / id
 
     def own_image(self, image: Image) -> OwnImage | None:
-        """Return what containers have of an image that was loaded; None for one without files of its own."""
+        """Return a loaded image's defaults and files for containers; None for an image without files."""
         if image.content is None or self.host.isolation == "simulated":
             return None
         return OwnImage(self.images.root_directory(image.content.root), image.content.config)
 
     def collect_roots(self) -> None:
-        """Remove the files of images that neither an image nor a container has any more; later, if that fails now."""
+        """Remove image roots that neither an image nor a container uses; a failure is retried later."""
         roots = self.images.root_directory("")
 
         def in_use() -> frozenset[str]:
@@ -184,9 +184,9 @@ class Runtime:
             log(f"{roots}: what no image has any more cannot be removed: {error}")
 
     def begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run `work` to its end whether or not anybody still waits for it; await it through `asyncio.shield`.
+        """Run `work` to its end even if its caller is cancelled; await it through `asyncio.shield`.
 
-        What it raises is for whoever waits; if nobody does, a fault that nobody foresaw is logged.
+        Its exception goes to the waiting caller; if nobody waits, an unexpected one is logged.
         """
         task = asyncio.create_task(work)
         self.background.add(task)
@@ -208,20 +208,19 @@ class Runtime:
 
 
 def log(sentence: str) -> None:
-    """Tell whoever runs the server."""
+    """Log to standard error."""
     print(sentence, file=sys.stderr, flush=True)  # noqa: T201 - the server's log
 
 
 def log_error(error: BaseException) -> None:
-    """Tell whoever runs the server of what nobody foresaw."""
+    """Log an unexpected exception."""
     traceback.print_exception(error, file=sys.stderr)
 
 
 async def remove_directory(runtime: Runtime, directory: Path) -> None:
-    """Remove what is left of a thing that has no record any more.
+    """Remove the directory of a thing that has no record any more.
 
-    What the machine lacks something for is tried again until it is gone; what else cannot be removed is for the next
-    server to try.
+    If the machine lacks resources this is retried until it succeeds; after any other error the next server tries again.
     """
     if not await _removed(directory):
         runtime.begin(_remove_later(directory))
@@ -237,7 +236,7 @@ async def _remove_later(directory: Path) -> None:
 
 
 async def _removed(directory: Path) -> bool:
-    """Remove a directory; False if it is to be tried again."""
+    """Remove a directory; False if it should be retried."""
     try:
         await in_thread(remove_tree, directory)
     except (OSError, RecursionError) as error:
@@ -247,7 +246,7 @@ async def _removed(directory: Path) -> bool:
 
 
 async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
-    """Do what blocks, and may be done twice, in a thread; where the machine has no thread to give, right here."""
+    """Run blocking, repeatable work in a thread, or right here if no thread can be started."""
     try:
         return await asyncio.to_thread(work, *arguments)
     except RuntimeError as error:
@@ -257,7 +256,7 @@ async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
 
 
 def exhausted(error: BaseException) -> str | None:
-    """Return in a sentence what the machine has no more of; None where that is not what the error is about."""
+    """Return, in a sentence, the resource that the machine has run out of; None for other errors."""
     if isinstance(error, OSError) and error.errno is not None and error.errno in _LACKING:
         return f"the machine has no more {_LACKING[error.errno]}: {error}"
     if isinstance(error, MemoryError):

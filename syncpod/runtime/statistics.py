@@ -1,4 +1,4 @@
-"""What containers and sandboxes use: by their cgroups where there are some, else by /proc."""
+"""Resource use of containers and sandboxes, by their cgroups if they have any, else by /proc."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from syncpod.runtime.root.rootfs import written_to
 from syncpod.runtime.state import Container, Runtime, Sandbox
 
 _LAYER_AGE_NANOSECONDS = 10 * 10**9
-"""How old a figure of a writable layer may be: as in containerd, which measures all of them that often."""
+"""How old the measured size of a writable layer may be; containerd measures all of them this often."""
 
 
 class Statistics:
-    """Measures; remembers of each what the last measurement said, from which follows how many cores are in use."""
+    """Measures, and remembers the last measurement of each, to calculate CPU rates."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._readings: dict[str, CpuReading] = {}
         self._layers: dict[str, tuple[int, DirectoryUsage | None]] = {}
-        """When each container's writable layer was last measured, which takes longer than the rest, and the outcome."""
+        """When each container's writable layer was last measured, which is slow, and the result."""
 
     async def container(self, container: Container) -> api_pb2.ContainerStats:
         """Measure one container."""
@@ -81,9 +81,9 @@ class Statistics:
         return stats
 
     def _writable_layer(self, container: Container) -> api_pb2.FilesystemUsage | None:
-        """Return what a container has written to its own root, as of the last ten seconds.
+        """Return the size of a container's writable layer, at most ten seconds old.
 
-        None where it has none, or there is too much to count. On the file system that ImageFsInfo tells of.
+        None if it has none, or too many files to count. It is on the file system of ImageFsInfo.
         """
         now = time.time_ns()
         timestamp, used = self._layers.get(container.id, (0, None))
@@ -135,7 +135,7 @@ class Statistics:
         )
 
     def _pod_cgroup(self, sandbox: Sandbox) -> CgroupUsage | None:
-        """Return what the pod's own cgroup counts; None where there is none of its own, or it is gone."""
+        """Return the use of the pod's own cgroup; None if it has none, or it is gone."""
         if not self._runtime.cgroups.hierarchies:
             return None
         try:
@@ -174,7 +174,7 @@ def _memory(now: int, memory: Memory, pressure: Pressures | None) -> api_pb2.Mem
 
 
 def _memory_of(now: int, usage: Usage) -> api_pb2.MemoryUsage:
-    """Return what /proc knows: what is resident, of which nobody says how much could be reclaimed."""
+    """Return memory by /proc: resident memory, without knowing how much could be reclaimed."""
     resident = api_pb2.UInt64Value(value=usage.memory_bytes)
     return api_pb2.MemoryUsage(timestamp=now, working_set_bytes=resident, usage_bytes=resident, rss_bytes=resident)
 

@@ -26,7 +26,7 @@ def sandbox_status(runtime: Runtime, sandbox: Sandbox) -> api_pb2.PodSandboxStat
         metadata=listed.metadata,
         state=listed.state,
         created_at=listed.created_at,
-        # An address leads nowhere any more once the sandbox is stopped, though nobody else gets it yet.
+        # A stopped sandbox shows no address, although it keeps it until it is removed.
         network=api_pb2.PodSandboxNetworkStatus(ip=sandbox.address if sandbox.ready else ""),
         linux=api_pb2.LinuxPodSandboxStatus(
             namespaces=api_pb2.Namespace(options=config.linux.security_context.namespace_options)
@@ -38,7 +38,7 @@ def sandbox_status(runtime: Runtime, sandbox: Sandbox) -> api_pb2.PodSandboxStat
 
 
 def sandbox_info(runtime: Runtime, sandbox: Sandbox) -> Mapping[str, str]:
-    """Return what a verbose status adds, in containerd's form."""
+    """Return the additional information of a verbose status, in containerd's form."""
     _, config = sandbox_record(runtime, sandbox)
     info = {
         "pid": sandbox.pause.pid if sandbox.pause else 0,
@@ -83,7 +83,7 @@ def container_status(runtime: Runtime, container: Container) -> api_pb2.Containe
 
 
 def container_info(runtime: Runtime, container: Container) -> Mapping[str, str]:
-    """Return what a verbose status adds, in containerd's form."""
+    """Return the additional information of a verbose status, in containerd's form."""
     _, config = container_record(runtime, container)
     running = container.process is not None and container.ended is None
     info = {
@@ -114,13 +114,13 @@ def event(
 
 
 def sandbox_record(runtime: Runtime, sandbox: Sandbox) -> tuple[dict[str, Any], api_pb2.PodSandboxConfig]:
-    """Return what the server noted of a sandbox, and its config. Raises FileNotFoundError."""
+    """Return the server's facts about a sandbox, and its config. Raises FileNotFoundError."""
     facts, request = _record(runtime.sandbox_directory(sandbox.id))
     return facts, api_pb2.RunPodSandboxRequest.FromString(request).config
 
 
 def container_record(runtime: Runtime, container: Container) -> tuple[dict[str, Any], api_pb2.ContainerConfig]:
-    """Return what the server noted of a container, and its config. Raises FileNotFoundError."""
+    """Return the server's facts about a container, and its config. Raises FileNotFoundError."""
     facts, request = _record(runtime.container_directory(container.id))
     return facts, api_pb2.CreateContainerRequest.FromString(request).config
 
@@ -133,7 +133,7 @@ def _record(directory: Any) -> tuple[dict[str, Any], bytes]:
 
 
 def image_of(runtime: Runtime, facts: Mapping[str, Any]) -> OwnImage | None:
-    """Return the image that a container has files of, given what was noted of it; None for one without files."""
+    """Return the image whose files a container uses, given the container's facts; None if its image has no files."""
     if "root" not in facts:
         return None
     return OwnImage(runtime.images.root_directory(facts["root"]), read_config(facts["image_config"]))

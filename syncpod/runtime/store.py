@@ -1,4 +1,4 @@
-"""What the server keeps on disk of a sandbox or container, and how it is written so that no crash leaves half of it.
+"""What the server keeps on disk of sandboxes and containers, written so that no crash leaves half of it.
 
 One directory for each thing, named by its id::
 
@@ -8,8 +8,8 @@ One directory for each thing, named by its id::
     containers/<id>/process/     made when a start begins, so its presence says that there was one
     containers/<id>/ended        how it ended; final
 
-A directory without a `record` is something half made or half removed, and belongs to nobody: `record` is the last file
-to be written when a thing is made, and the first to go when it is removed.
+A directory without a `record` is half made or half removed, and does not count: `record` is the last file to be written
+when a thing is made, and the first to be removed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ENDED = "ended"
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Write a file, 0600, so that a reader at any time sees all of the old or all of the new one. Raises OSError.
+    """Replace a file atomically; mode 0600. Raises OSError.
 
     It is not synced to disk: after a crash of the machine nothing that the record describes still runs.
     """
@@ -42,7 +42,7 @@ def write_record(directory: Path, facts: Mapping[str, Any], request: bytes) -> N
 
 
 def read_record(directory: Path) -> tuple[dict[str, Any], bytes] | None:
-    """Return the facts and the request; None where there is no record. Raises ValueError where it is none of ours."""
+    """Return the facts and the request; None if there is no record. Raises ValueError if it is invalid."""
     try:
         data = (directory / _RECORD).read_bytes()
     except FileNotFoundError:
@@ -60,9 +60,9 @@ def write_ended(directory: Path, exited: Exited) -> None:
 
 
 def read_ended(directory: Path) -> Exited | None:
-    """Return how a container ended; None if that is not written down.
+    """Return how a container ended; None if that is not recorded.
 
-    Raises ValueError where what is there is none of ours, and OSError.
+    Raises ValueError if the file is invalid, and OSError.
     """
     try:
         found = json.loads((directory / _ENDED).read_bytes())
@@ -75,9 +75,9 @@ def read_ended(directory: Path) -> Exited | None:
 
 
 def unmake(directory: Path) -> None:
-    """Remove a thing's directory in which there is nothing but its record, if that. Raises OSError.
+    """Remove a thing's directory that contains at most its record. Raises OSError.
 
-    It opens no file, so it can be done when none can be opened.
+    It opens no file, so it works without free descriptors.
     """
     for name in (_RECORD, f".{_RECORD}.new"):
         (directory / name).unlink(missing_ok=True)
@@ -86,5 +86,5 @@ def unmake(directory: Path) -> None:
 
 
 def forget(directory: Path) -> None:
-    """Remove a thing's record: from here on the thing does not exist, and what is left belongs to nobody."""
+    """Remove a thing's record: from here on it does not exist, and what is left does not count."""
     (directory / _RECORD).unlink(missing_ok=True)

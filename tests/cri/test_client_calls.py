@@ -1,4 +1,4 @@
-"""What the client puts on the wire and records of it, seen from a CRI server that answers as it is told."""
+"""What the client sends and records, seen by a scripted CRI server."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ HANDLERS = {
 
 
 class AnyCri(grpc.GenericRpcHandler):
-    """Answers every call with an empty message, or with what `answers` has; notes what is left of its deadline."""
+    """Answers every call with an empty message, or one from `answers`; records the remaining deadline."""
 
     def __init__(self) -> None:
         self.deadlines: dict[str, float | None] = {}
@@ -203,7 +203,7 @@ async def test_a_pull_says_name_and_password_and_shows_the_password_nowhere(
 ) -> None:
     handler, client = server
     credential = Credential("jo", "hunter2")
-    echo = f"401: no such user jo:hunter2, authorization {credential.unspeakable[1]}"
+    echo = f"401: no such user jo:hunter2, authorization {credential.secrets[1]}"
     handler.refusals["PullImage"] = grpc.StatusCode.UNKNOWN
     handler.words["PullImage"] = echo
     with pytest.raises(CriError) as caught:
@@ -212,7 +212,7 @@ async def test_a_pull_says_name_and_password_and_shows_the_password_nowhere(
     assert (asked.auth.username, asked.auth.password) == ("jo", "hunter2")
     assert caught.value.message == "401: no such user jo:***, authorization ***"
     [span] = recorded.spans.get_finished_spans()
-    assert not any(word in span.to_json() for word in credential.unspeakable)
+    assert not any(word in span.to_json() for word in credential.secrets)
     with pytest.raises(CriError):
         await client.pull_image("i")
     assert not cri.PullImageRequest.FromString(handler.requests["PullImage"]).HasField("auth")

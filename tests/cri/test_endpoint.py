@@ -1,4 +1,4 @@
-"""The socket is found where it is said to be, or the sentence says why it is not."""
+"""Finding the runtime's socket, or a sentence that says why there is none."""
 
 import os
 import socket

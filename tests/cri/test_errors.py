@@ -1,4 +1,4 @@
-"""Every kind of failure is told apart by the call it came from and what the runtime said."""
+"""Errors are classified by their call and the runtime's text."""
 
 import pickle
 

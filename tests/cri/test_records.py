@@ -1,4 +1,4 @@
-"""What a runtime says of times becomes times, and what it says before there is one becomes none."""
+"""Converting CRI messages to records: times, and times that are not set yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths in directories that others write to: followed as far as they stay in, on new kernels and on old ones."""
+"""Paths in directories that others write to never lead out, with openat2 and without."""
 
 import errno
 import os
@@ -44,7 +44,7 @@ def root(volume: Path) -> Iterator[int]:
 
 
 def opened_as(opens: Open, root: int, relative: str) -> str:
-    """Open, and say as which path the kernel knows what was opened."""
+    """Open, and return the kernel's path of what was opened."""
     descriptor = opens(root, relative)
     try:
         return os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115

@@ -1,4 +1,4 @@
-"""Where hierarchies of cgroups are found, and which error says which file."""
+"""Finding cgroup hierarchies, and errors that name the file."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A pod's cgroup: what it is called, and that it goes when the pod has gone."""
+"""A pod's cgroup: its name, its processes and its removal."""
 
 import os
 import signal

@@ -56,7 +56,7 @@ FILES = ("cpu.weight", "cpu.max", "memory.max", "hugetlb.2MB.max")
 
 
 def cgroup(directory: Path, controllers: str, *files: str) -> Path:
-    """Make what the kernel makes of itself when a cgroup of version 2 is made."""
+    """Make the files that the kernel makes in a new cgroup of version 2."""
     directory.mkdir(parents=True)
     (directory / "cgroup.controllers").write_text(f"{controllers}\n")
     for name in ("cgroup.subtree_control", *files):
@@ -181,7 +181,7 @@ def node(tmp_path: Path) -> Iterator[NodeContext]:
 
 
 def value(node: NodeContext, below: str, version_1: str, version_2: str) -> str | None:
-    """What the kernel says in a file of a cgroup below the node's, whichever version has it."""
+    """The content of a file of a cgroup below the node's, in whichever version has it."""
     for hierarchy in HERE:
         file = hierarchy.path / node.cgroup_parent / below / (version_1 if hierarchy.version == 1 else version_2)
         if file.exists():

@@ -1,4 +1,4 @@
-"""What is made on disk for a pod and its containers, and how it is taken away again."""
+"""Making and removing a pod's directories and files."""
 
 import os
 import socket

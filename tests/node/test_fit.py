@@ -1,4 +1,4 @@
-"""What a node has, what pods take of it, and which pod finds no room."""
+"""A node's capacity, and which pods fit."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The node's own credentials: read when they change, done without where they cannot be read."""
+"""The node's own credentials: read again when they change, ignored if unreadable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the runtime has of a node's own is the pods that steps see, and the rest."""
+"""The inventory of a node: its pods, and things that belong to none."""
 
 from __future__ import annotations
 

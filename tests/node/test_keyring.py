@@ -181,5 +181,5 @@ def test_the_hash_of_credentials_is_the_kubelets() -> None:
 def test_a_credential_never_shows_its_password() -> None:
     credential = Credential("jo", "hunter2", "jo@example.com", SOURCE)
     assert "hunter2" not in f"{credential!r} {credential}"
-    assert credential.unspeakable == ("hunter2", encoded("jo:hunter2"))
-    assert Credential("jo", "").unspeakable == ()
+    assert credential.secrets == ("hunter2", encoded("jo:hunter2"))
+    assert Credential("jo", "").secrets == ()

@@ -1,4 +1,4 @@
-"""What is read of the machine, and how a pod's addresses are ordered."""
+"""Reading the machine's facts, and the order of a pod's addresses."""
 
 import os
 from ipaddress import ip_address

@@ -1,4 +1,4 @@
-"""A pod's volumes on disk: made of what there is, brought up to date in place, and taken away with the pod."""
+"""A pod's volumes on disk: made, updated in place, and removed with the pod."""
 
 import os
 import threading
@@ -264,7 +264,7 @@ def test_what_was_mounted_for_a_pod_is_unmounted_and_what_others_mounted_stays(
             remove(node)
         assert (mounting.is_mount(memory), (treasure / "gold").exists()) == (False, True)
     finally:
-        # Removal moves directories up before it empties them, and what is mounted in one moves along.
+        # Removal moves directories up before it empties them, and mounts in them move along.
         for place in [path for path in node.state_dir.rglob("disk") if mounting.is_mount(path)]:
             mounting.unmount(place)
     remove(node)

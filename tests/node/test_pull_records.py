@@ -1,4 +1,4 @@
-"""Records of pulled images: who may start what is there, what is on disk of it, and what a dead worker leaves."""
+"""Records of pulled images: who may use an image, the files, and what a dead worker leaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pod is read whole, in few calls, and no pod's trouble is another's. Against real runtimes."""
+"""Reading whole pods in few calls, without one delaying another. Against real runtimes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the node has seen of a container's end is laid over what the runtime does not know, and over nothing else."""
+"""Exits that the node saw replace those that the runtime does not know, and no others."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def test_an_end_goes_with_its_container(directory: Path, written: bool) ->
 async def test_files_are_written_beside_the_loop_and_the_last_word_counts(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thousand containers may end at once, and a disk may hang: what is noted counts meanwhile."""
+    """A thousand containers may end at once on a disk that hangs; the noted exits count at once."""
     hangs, threads = threading.Event(), set[int]()
     write = replace_file
 

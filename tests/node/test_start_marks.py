@@ -1,4 +1,4 @@
-"""Start marks: one for each container of a pod, whole or not there, also on a full disk and after a death anywhere."""
+"""Start marks: one for each container of a pod, atomic on a full disk and after any crash."""
 
 from __future__ import annotations
 

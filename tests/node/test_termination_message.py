@@ -1,4 +1,4 @@
-"""What a container says at its end, read from its file or from its log."""
+"""Termination messages, from a container's file or its log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of an object when another of its name is put."""
+"""Replacing an object by another of the same name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects on disk: one file each, private, replaced at once or not at all, whoever else writes or dies."""
+"""Objects on disk: one private file each, replaced atomically despite other writers and crashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Pod in which every field is set that one Pod may set at once, as the API server takes it."""
+"""A valid Pod with every field that can be set together."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The pod that tests change one thing of, and the manifests beside them."""
+"""The base pod of the tests, and their manifests."""
 
 import copy
 import re

@@ -1,4 +1,4 @@
-"""What the API server would refuse in a ConfigMap or Secret is refused, by its path and without its value."""
+"""ConfigMaps and Secrets that the API server would refuse are refused by path, without showing values."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Manifests are read as Kubernetes reads them, and what cannot be read is refused in one sentence."""
+"""Reading manifests as Kubernetes does, and refusing invalid ones in one sentence."""
 
 # ruff: noqa: E501 - the tables have one case a line
 

@@ -1,4 +1,4 @@
-"""A Pod with every field set is taken as it is, written as it was read, and leaves no field out."""
+"""A Pod with every field set is admitted, and survives a round trip."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""A document that means harm is refused in few words, by what it is, before work is spent on it.
+"""A hostile document is refused early, in few words.
 
 The same documents reach a node as updates and signals, where there is no file and no YAML in between.
 """

@@ -1,4 +1,4 @@
-"""What a pod says of its restarts by annotation: read, and refused by path where it is wrong."""
+"""A pod's restart annotations: parsed, and refused by path if invalid."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whatever a document holds, reading and writing it loses nothing, and admission answers with a pod or a sentence."""
+"""Parsing and formatting any document loses nothing, and admission returns a pod or a sentence."""
 
 from datetime import datetime
 from types import UnionType

@@ -1,4 +1,4 @@
-"""A pod has a size at which its workflow can still carry it from run to run."""
+"""The largest pod that its workflow can carry from run to run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Static pods: names and UIDs by where a manifest lies and what it says."""
+"""Static pods: names and UIDs by a manifest's path and content."""
 
 from __future__ import annotations
 

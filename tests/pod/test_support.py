@@ -1,4 +1,4 @@
-"""What is not supported is refused by name, and what has no effect is said."""
+"""Unsupported fields are refused by name, and fields without effect cause a warning."""
 
 # ruff: noqa: E501 - the tables have one case a line
 

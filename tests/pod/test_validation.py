@@ -1,4 +1,4 @@
-"""What the API server would refuse is refused, by its path."""
+"""Pods that the API server would refuse are refused, by the invalid field's path."""
 
 # ruff: noqa: E501 - the tables have one case a line
 

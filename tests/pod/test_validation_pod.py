@@ -1,4 +1,4 @@
-"""What the API server would refuse of a pod as a whole, and of what a scheduler reads, is refused by its path."""
+"""Whole-pod and scheduling rules of the API server: violations are refused by path."""
 
 # ruff: noqa: E501 - the tables have one case a line
 

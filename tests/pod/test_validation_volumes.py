@@ -1,4 +1,4 @@
-"""Volumes that the API server would refuse are refused, by the path of the slip."""
+"""Volumes that the API server would refuse are refused, by the invalid field's path."""
 
 # ruff: noqa: E501 - the tables have one case a line
 

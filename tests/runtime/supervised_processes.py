@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from syncpod.runtime.port import Exited, ProcessSpec
-from syncpod.runtime.processes.contained import Contained
+from syncpod.runtime.processes.container_handle import ContainerHandle
 from syncpod.runtime.processes.records import Level, stat_of
 from syncpod.runtime.processes.supervised import Supervised
 
@@ -41,7 +41,7 @@ class Machine:
         self.directory = directory
         self.processes = Supervised(level=level, links=directory / "links")
 
-    async def start(self, *arguments: str, name: str = "c", **more: Any) -> Contained:
+    async def start(self, *arguments: str, name: str = "c", **more: Any) -> ContainerHandle:
         environment = more.pop("environment", (("PATH", PATH),))
         spec = ProcessSpec(id=name, arguments=arguments, environment=environment, **more)
         return await self.processes.start(spec, self.place(name))
@@ -62,16 +62,16 @@ class Machine:
         await self.processes.close()
         self.processes = Supervised(level=self.level, links=self.directory / "links")
 
-    async def found(self, name: str = "c") -> Contained:
+    async def found(self, name: str = "c") -> ContainerHandle:
         found = await self.processes.find(self.place(name))
-        assert isinstance(found, Contained)
+        assert isinstance(found, ContainerHandle)
         return found
 
     async def end(self) -> None:
         """End all that was started here."""
         for place in [each for each in self.directory.iterdir() if (each / "spec.json").exists()]:
             found = await self.processes.find(place)
-            if isinstance(found, Contained):
+            if isinstance(found, ContainerHandle):
                 found.kill()
                 await found.wait()
         await self.processes.close()

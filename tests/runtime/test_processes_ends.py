@@ -14,7 +14,7 @@ import pytest
 
 from syncpod.runtime.port import Exited, ProcessSpec, StartFailed
 from syncpod.runtime.processes import control, records, supervised
-from syncpod.runtime.processes.contained import Contained
+from syncpod.runtime.processes.container_handle import ContainerHandle
 from syncpod.runtime.processes.descendants import children_of
 from syncpod.runtime.processes.records import Level
 from tests.runtime.supervised_processes import LEVELS, PYTHON, WITH_OWN_ROOT, Machine, machine_at, runs, until
@@ -302,7 +302,7 @@ async def test_a_stopped_spawner_does_not_hold_up_the_servers_end(plain: Machine
     os.kill(spawner, signal.SIGSTOP)
     await plain.restart()
     assert not runs(spawner)
-    assert isinstance(await plain.processes.find(plain.place()), Contained)
+    assert isinstance(await plain.processes.find(plain.place()), ContainerHandle)
 
 
 async def test_a_stopped_spawner_costs_a_start_and_is_replaced(plain: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

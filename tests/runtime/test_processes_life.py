@@ -11,7 +11,7 @@ import pytest
 
 from syncpod.runtime.port import Exited, Processes, ProcessSpec, StartFailed
 from syncpod.runtime.processes import records
-from syncpod.runtime.processes.contained import Contained
+from syncpod.runtime.processes.container_handle import ContainerHandle
 from syncpod.runtime.processes.descendants import children_of
 from syncpod.runtime.processes.supervised import Supervised
 from tests.runtime.supervised_processes import LEVELS, PATH, PYTHON, Machine, machine_at, runs, until
@@ -302,7 +302,7 @@ async def test_a_start_cut_off_by_the_servers_end_either_runs_and_is_found_or_ne
         assert not (place / records.SPEC).exists()
         assert not (place / records.STARTED).exists()
     else:
-        assert isinstance(found, Contained)
+        assert isinstance(found, ContainerHandle)
         assert runs(found.pid)
 
 
@@ -316,7 +316,7 @@ async def test_a_cancelled_start_is_found(machine: Machine) -> None:
     if found is None:
         assert not (machine.place() / records.STARTED).exists()
     else:
-        assert isinstance(found, Contained)
+        assert isinstance(found, ContainerHandle)
 
 
 async def test_the_spawner_is_replaced_when_it_was_killed(machine: Machine) -> None:

@@ -16,8 +16,8 @@ import grpc
 import pytest
 
 from protos.cri.v1 import api_pb2 as cri
-from syncpod.runtime import asking, sandboxes, statuses, store
-from syncpod.runtime.executions import exec_sync
+from syncpod.runtime import recovery, sandboxes, statuses, store
+from syncpod.runtime.exec_sync import exec_sync
 from syncpod.runtime.images.inventory import parse_reference
 from syncpod.runtime.port import Exited, Process
 from syncpod.runtime.refusals import Refusal
@@ -187,7 +187,7 @@ async def test_a_watch_that_fails_is_an_end(machine: Machine) -> None:
 
 
 async def test_a_stop_waits_for_no_news_that_never_comes(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "_END_SECONDS", 0.05)
+    monkeypatch.setattr(recovery, "_END_SECONDS", 0.05)
     container, life = await machine.running(), machine.life
     watch = container.watch
     assert watch is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from syncpod.kernel.tree_removal import remove_tree
 from syncpod.runtime.port import Exited, Mount, ProcessSpec, StartFailed, User
-from syncpod.runtime.processes.contained import Contained
+from syncpod.runtime.processes.container_handle import ContainerHandle
 from syncpod.runtime.processes.records import Level
 from syncpod.runtime.processes.supervised import Supervised
 
@@ -43,7 +43,7 @@ async def main(level: Level, directory: Path) -> None:
 
     processes = Supervised(level=level, links=directory / "links")
     found = await processes.find(place)
-    assert isinstance(found, Contained) and found.pid == process.pid
+    assert isinstance(found, ContainerHandle) and found.pid == process.pid
     command = await found.execute(("sh", "-c", f"cat {inside}/new; id -u; tty"), terminal=True)
     output = b"".join([data async for _, data in command.output()])
     assert output.startswith(b"more\r\n%d\r\n/dev/pts/" % os.getuid()), output

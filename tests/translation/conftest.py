@@ -1,4 +1,4 @@
-"""What asks a runtime here is tried on each containerd alone."""
+"""Tests of a runtime in this room run on containerd only."""
 
 from tests.runtimes.each_containerd import cri_endpoint, runtime
 

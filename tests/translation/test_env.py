@@ -1,4 +1,4 @@
-"""Variables: how references expand, in which order, and what the downward API gives."""
+"""Environment variables: expansion, order, and the downward API."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is mounted where, and the hosts file behind /etc/hosts."""
+"""A container's mounts, and its /etc/hosts."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whole configs against files that were read through by hand, and what changes a sandbox' config."""
+"""Whole configs against reviewed golden files, and what changes a sandbox's config."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""DNS: what a resolv.conf says, what a pod adds, and what resolvers cannot take."""
+"""DNS: the host's resolv.conf, the pod's settings, and the limits of resolvers."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A pod and a node to translate, and what comes out as plain data."""
+"""A pod and a node to translate, and the results as plain data."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""An emptyDir is made once, whole, and is then its containers' own."""
+"""An emptyDir is made once, completely, and then belongs to its containers."""
 
 import os
 import stat

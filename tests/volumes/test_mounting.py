@@ -1,4 +1,4 @@
-"""Mounts of the node's own: made once, told from directories, and gone again whatever holds them."""
+"""The node's mounts: made once, told from directories, and unmounted even if in use."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""What belongs to a pod's group, and what that group may do."""
+"""Giving volumes to a pod's group, with its permissions."""
 
 import errno
 import os

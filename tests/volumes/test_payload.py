@@ -1,4 +1,4 @@
-"""What volumes of ConfigMaps, Secrets and the pod itself show, and what they say when they cannot."""
+"""Files of volumes from ConfigMaps, Secrets and the pod itself, and their errors."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Parts of volumes: what the runtime is told to mount is what was asked for, whatever a container does meanwhile."""
+"""Parts of volumes: the runtime mounts exactly what was asked for, whatever a container does meanwhile."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Who sees what a node mounts: the runtime beside it, and the one outside its container."""
+"""Whether a runtime sees a node's mounts, beside it or outside its container."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Whoever reads a volume sees the old set of files or the new one, whenever its writer died."""
+"""Readers of a volume see the old files or the new ones, whenever its writer dies."""
 
 import os
 import stat

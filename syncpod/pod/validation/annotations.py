@@ -1,4 +1,4 @@
-"""Checks of the annotations that say something about a pod, most of them from before there were fields for it."""
+"""Checks of annotations that Kubernetes interprets; most of them precede a field with the same meaning."""
 
 import json
 import re
@@ -28,7 +28,7 @@ _LIST_OF_TOLERATIONS = TypeAdapter(tuple[Toleration, ...])
 
 
 def check_pod_annotations(pod: Pod, path: str) -> Iterator[Problem]:
-    """Check annotations against the pod they stand at (ValidatePodSpecificAnnotations)."""
+    """Check annotations against their pod (ValidatePodSpecificAnnotations)."""
     annotations = pod.metadata.annotations
     if _MIRROR in annotations and not pod.spec.node_name:
         yield Problem(f"{path}[{_MIRROR}]", "may be set only with spec.nodeName, being a kubelet's")
@@ -52,14 +52,14 @@ def _check_written_tolerations(text: str, path: str) -> Iterator[Problem]:
 
 
 def _is_cost(text: str) -> bool:
-    """Say whether a text is what Go reads as an integer of 32 bits, with no zeros before it."""
+    """Say whether a text is a 32-bit integer in Go's syntax, without leading zeros."""
     if not _COST.fullmatch(text) or (text[0] == "0" and text != "0"):
         return False
     return -_LARGEST_COST - 1 <= int(text) <= _LARGEST_COST
 
 
 def _check_app_armor(pod: Pod, path: str) -> Iterator[Problem]:
-    """Check the annotations that came before appArmorProfile: a field beside one must say the same."""
+    """Check the annotations that preceded appArmorProfile: the field, if set, must have the same value."""
     spec = pod.spec
     of_pod = spec.security_context.app_armor_profile if spec.security_context else None
     containers = {one.name: one for one in (*spec.containers, *spec.init_containers, *spec.ephemeral_containers)}
@@ -78,7 +78,7 @@ def _check_app_armor(pod: Pod, path: str) -> Iterator[Problem]:
 
 
 def _check_seccomp(pod: Pod, path: str) -> Iterator[Problem]:
-    """Check the annotations that came before seccompProfile, which have had no effect since 1.27."""
+    """Check the annotations that preceded seccompProfile, which have had no effect since 1.27."""
     spec = pod.spec
     containers = {one.name: one for one in (*spec.containers, *spec.init_containers, *spec.ephemeral_containers)}
     for key, value in pod.metadata.annotations.items():

@@ -1,6 +1,6 @@
-"""Checks of what a volume takes from a cluster: tokens, trust anchors, certificates, claims.
+"""Checks of volume sources that need a cluster: tokens, trust anchors, certificates, claims.
 
-A node alone has none of them; a slip in one is named all the same, before it is said that they are not supported.
+They are not supported, but mistakes in them are reported too.
 """
 
 from collections.abc import Iterator
@@ -29,9 +29,9 @@ _OF_A_TEMPLATE = ("labels", "annotations")
 
 
 def check_token(token: ServiceAccountTokenProjection, path: str) -> Iterator[Problem]:
-    """Check a token's lifetime and file.
+    """Check a token's lifetime and path.
 
-    The API server wants a service account too, which one of its plugins has filled in before it looks.
+    The API server also requires a service account, which one of its plugins has set before.
     """
     seconds = token.expiration_seconds
     if seconds is not None and not _SHORTEST_TOKEN <= seconds <= _LONGEST_TOKEN:
@@ -41,11 +41,11 @@ def check_token(token: ServiceAccountTokenProjection, path: str) -> Iterator[Pro
 
 
 def check_trust_bundle(bundle: ClusterTrustBundleProjection, path: str) -> Iterator[Problem]:
-    """Check trust anchors, which are chosen by name or by signer."""
+    """Check trust anchors, which are selected by name or by signer."""
     if (bundle.name is None) == (bundle.signer_name is None):
         yield Problem(path, "must have one of name and signerName")
     elif bundle.name is not None:
-        # A name with a colon begins with its signer's, slashes written as colons.
+        # A name with a colon begins with its signer's name, whose slashes become colons.
         if wrong := syntax.dns_subdomain(bundle.name.rpartition(":")[2]):
             yield Problem(f"{path}.name", wrong)
         if bundle.label_selector is not None:
@@ -58,7 +58,7 @@ def check_trust_bundle(bundle: ClusterTrustBundleProjection, path: str) -> Itera
 
 
 def check_certificate(certificate: PodCertificateProjection, path: str) -> Iterator[Problem]:
-    """Check a key and certificate, and the files that they go to."""
+    """Check a key and certificate, and their paths."""
     yield from _check_signer(certificate.signer_name, f"{path}.signerName")
     if certificate.key_type not in _KEY_TYPES:
         yield Problem(f"{path}.keyType", f"must be {', '.join(_KEY_TYPES[:-1])} or {_KEY_TYPES[-1]}")

@@ -1,4 +1,4 @@
-"""Checks of containers of the three kinds."""
+"""Checks of init, normal and ephemeral containers."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _EPHEMERAL_REFUSED = (
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a container's checks need to know of its pod."""
+    """What a container's checks need to know about its pod."""
 
     spec: PodSpec
     volumes: Mapping[str, Volume]
@@ -32,7 +32,7 @@ class Surroundings:
 
 
 def check_containers(around: Surroundings, path: str) -> Iterator[Problem]:
-    """Check every container of the pod, and that no two of them share a name, or a port of the node."""
+    """Check every container of the pod, and that no two share a name or a host port."""
     spec = around.spec
     if not spec.containers:
         yield Problem(f"{path}.containers", "required: at least one container")
@@ -54,7 +54,7 @@ def check_containers(around: Surroundings, path: str) -> Iterator[Problem]:
         yield from _check_restart_rules(container, here)
         yield from _check_init_container(container, around, here)
         yield from _check_host_ports(container, set(), here)
-    # A target must be one of the containers above, so their names are taken before an ephemeral one adds its own.
+    # A target must be a regular container, so the names are collected before ephemeral containers add theirs.
     targets = frozenset(names)
     for index, ephemeral in enumerate(spec.ephemeral_containers):
         here = f"{path}.ephemeralContainers[{index}]"
@@ -65,7 +65,7 @@ def check_containers(around: Surroundings, path: str) -> Iterator[Problem]:
 def check_ephemeral_container(
     container: EphemeralContainer, targets: frozenset[str], around: Surroundings, path: str
 ) -> Iterator[Problem]:
-    """Check an ephemeral container, apart from whether its name is free."""
+    """Check an ephemeral container, except whether its name is free."""
     yield from _check_common(container, around, path)
     if container.target_container_name and container.target_container_name not in targets:
         yield Problem(f"{path}.targetContainerName", f"{container.target_container_name!r} is no container of this pod")
@@ -96,7 +96,7 @@ def _check_common(container: Container, around: Surroundings, path: str) -> Iter
 
 
 def _check_name(name: str, names: set[str], path: str) -> Iterator[Problem]:
-    """Check a name, which is a part of log paths and cgroups too."""
+    """Check a name, which is also part of log paths and cgroups."""
     if not name:
         yield Problem(f"{path}.name", "required")
     elif wrong := syntax.dns_label(name):
@@ -173,7 +173,7 @@ def _check_probes_and_hooks(container: Container, around: Surroundings, path: st
 
 
 def _check_init_container(container: Container, around: Surroundings, path: str) -> Iterator[Problem]:
-    """Check what only a sidecar may have: an init container that ends is neither probed nor hooked."""
+    """Check fields that only sidecars may have: other init containers have no probes and hooks."""
     if container.restart_policy == "Always":
         yield from _check_probes_and_hooks(container, around, path)
         return

@@ -10,7 +10,7 @@ from syncpod.pod.validation import syntax
 from syncpod.pod.validation.metadata import check_object_metadata
 
 _LARGEST = 1024 * 1024
-"""Bytes of all values of an object (MaxSecretSize); its keys do not count."""
+"""The most bytes of an object's values (MaxSecretSize); keys do not count."""
 
 _SERVICE_ACCOUNT = "kubernetes.io/service-account.name"
 _REQUIRED: Mapping[str, tuple[str, ...]] = {
@@ -19,7 +19,7 @@ _REQUIRED: Mapping[str, tuple[str, ...]] = {
     "kubernetes.io/ssh-auth": ("ssh-privatekey",),
     "kubernetes.io/tls": ("tls.crt", "tls.key"),
 }
-"""By type: the keys that a Secret must have."""
+"""The keys that a Secret must have, by type."""
 _JSON = (".dockercfg", ".dockerconfigjson")
 _BASIC_AUTH = "kubernetes.io/basic-auth"
 _BASIC_AUTH_KEYS = ("username", "password")
@@ -47,7 +47,7 @@ def validate_config_map(config_map: ConfigMap) -> tuple[Problem, ...]:
 def validate_secret(secret: Secret) -> tuple[Problem, ...]:
     """Return what the API server would refuse in a Secret; no message shows a value.
 
-    Checked is what the Secret comes to, with ``stringData`` laid over ``data`` (apis/core/validation.go, v1.36,
+    The check applies to the result, with ``stringData`` merged over ``data`` (apis/core/validation.go, v1.36,
     ValidateSecret).
     """
     decoded, encoding = _decoded(secret.data, "data")
@@ -71,16 +71,16 @@ def _check_keys(data: Mapping[str, str], path: str) -> Iterator[Problem]:
 
 
 def _decoded(data: Mapping[str, str], path: str) -> tuple[dict[str, bytes], list[Problem]]:
-    """Return the bytes by key, and a problem for each value that is no base64.
+    """Return the bytes by key, and a problem for each value that is not base64.
 
-    Line ends are passed over, and nothing else is: so does Go's decoder.
+    As in Go's decoder, only line ends are ignored.
     """
     decoded: dict[str, bytes] = {}
     problems = []
     for key, value in data.items():
         text = value.replace("\n", "").replace("\r", "")
         try:
-            if len(text) % 4:  # Python passes over a '=' too many
+            if len(text) % 4:  # Python ignores an extra '='
                 raise ValueError
             decoded[key] = base64.b64decode(text, validate=True)
         except ValueError:
@@ -94,9 +94,9 @@ def _check_size(values: Iterable[bytes]) -> Iterator[Problem]:
 
 
 def _check_type(secret: Secret, values: Mapping[str, bytes]) -> Iterator[Problem]:
-    """Check that a Secret of a known type has what whoever takes it looks for; other types may hold anything."""
+    """Check that a Secret of a known type has its required keys; other types may hold anything."""
     for key in _REQUIRED.get(secret.type, ()):
-        # An empty certificate passes the API server, and so does an empty user name; an empty private key does not.
+        # The API server accepts an empty certificate and an empty user name, but not an empty private key.
         if key not in values or (key == "ssh-privatekey" and not values[key]):
             yield Problem(f"data[{key}]", f"required with type {secret.type}")
         elif key in _JSON and not _is_json_object(values[key]):

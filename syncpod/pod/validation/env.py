@@ -1,4 +1,4 @@
-"""Checks of environment variables and of where their values come from."""
+"""Checks of environment variables and their sources."""
 
 from collections.abc import Iterator, Mapping
 
@@ -24,7 +24,7 @@ def check_env(variables: tuple[EnvVar, ...], volumes: Mapping[str, Volume], path
 
 
 def check_env_from(sources: tuple[EnvFromSource, ...], path: str) -> Iterator[Problem]:
-    """Check the ConfigMaps and Secrets of which every key becomes a variable."""
+    """Check the ConfigMaps and Secrets whose keys all become variables."""
     for index, source in enumerate(sources):
         here = f"{path}[{index}]"
         if source.prefix and (wrong := syntax.env_name(source.prefix)):
@@ -39,7 +39,7 @@ def check_env_from(sources: tuple[EnvFromSource, ...], path: str) -> Iterator[Pr
 
 
 def object_name(name: str) -> str:
-    """Check the name of a ConfigMap or Secret that is referred to."""
+    """Check the name in a reference to a ConfigMap or Secret."""
     return syntax.dns_subdomain(name) if name else "required"
 
 
@@ -64,7 +64,7 @@ def _check_source(source: EnvVarSource, volumes: Mapping[str, Volume], path: str
 
 
 def _check_file_key(selector: FileKeySelector, volumes: Mapping[str, Volume], path: str) -> Iterator[Problem]:
-    """Check a variable in a file, which an init container has written into an emptyDir."""
+    """Check a reference to a variable in a file, which an init container writes into an emptyDir."""
     volume = volumes.get(selector.volume_name)
     if not selector.volume_name:
         yield Problem(f"{path}.volumeName", "required")

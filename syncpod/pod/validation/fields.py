@@ -1,4 +1,4 @@
-"""Checks of references to the pod's own fields, which variables and files of volumes take their text from."""
+"""Checks of references to the pod's own fields, in variables and files of volumes."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -12,9 +12,9 @@ ENV_FIELDS = (
     "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
     "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
 )  # fmt: skip
-"""What a variable may show, beside single labels and annotations."""
+"""Fields that a variable may show, besides single labels and annotations."""
 VOLUME_FIELDS = ("metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations")
-"""What a file may show, beside single labels and annotations."""
+"""Fields that a file may show, besides single labels and annotations."""
 
 _RESOURCES = tuple(
     f"{kind}.{name}" for kind in ("limits", "requests") for name in ("cpu", "memory", "ephemeral-storage")
@@ -26,7 +26,7 @@ _KEYED = ("metadata.labels", "metadata.annotations")
 
 
 def check_field_ref(selector: ObjectFieldSelector, fields: tuple[str, ...], path: str) -> Iterator[Problem]:
-    """Check a reference to a field of the pod, of which `fields` may be shown (validateObjectFieldSelector)."""
+    """Check a reference to a field of the pod, which must be in `fields` (validateObjectFieldSelector)."""
     if selector.api_version not in ("", "v1"):
         yield Problem(f"{path}.apiVersion", "must be v1")
     here, wanted = f"{path}.fieldPath", selector.field_path
@@ -46,7 +46,7 @@ def check_field_ref(selector: ObjectFieldSelector, fields: tuple[str, ...], path
 
 
 def check_resource_field_ref(selector: ResourceFieldSelector, path: str, *, names_container: bool) -> Iterator[Problem]:
-    """Check a reference to a request or limit; a file of a volume must name the container, which a variable is in."""
+    """Check a reference to a request or limit. In a volume it must name the container; a variable belongs to one."""
     if names_container and not selector.container_name:
         yield Problem(f"{path}.containerName", "required")
     resource = selector.resource
@@ -60,10 +60,10 @@ def check_resource_field_ref(selector: ResourceFieldSelector, path: str, *, name
 
 
 def _is_divisor(text: str, resource: str) -> bool:
-    """Say whether a divisor is one that its resource may be divided by; 0 is the default, however it is written."""
+    """Say whether a divisor is valid for its resource; 0, in any notation, is the default."""
     number = parse_quantity(text).number
     if resource.endswith(".cpu"):
         return number in (0, 1, Fraction(1, 1000))
-    # Kubernetes compares what it would print: 1024 is not 1Ki, while 1024Ki is 1Mi.
+    # Kubernetes compares canonical forms: 1024 is not 1Ki, but 1024Ki is 1Mi.
     spelled = _BYTE_DIVISORS[7:] if text.endswith("i") else _BYTE_DIVISORS[:7]
     return number in (0, 1) or number in {parse_quantity(divisor).number for divisor in spelled}

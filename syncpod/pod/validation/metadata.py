@@ -7,14 +7,14 @@ from syncpod.pod.problems import Problem
 from syncpod.pod.validation import syntax
 
 LARGEST_ANNOTATIONS = 256 * 1024
-"""Bytes, keys and values together."""
+"""The most bytes of all keys and values together."""
 _LONGEST_DIRECTORY_NAME = 255
 _ANY_UUID = "0" * 36
-"""As long as the UID that a pod without one is given."""
+"""The length of the UID that a pod without one gets."""
 
 
 def check_metadata(metadata: ObjectMeta, path: str) -> Iterator[Problem]:
-    """Check a pod's metadata; its name and namespace are also parts of log paths and cgroups, and so is its UID."""
+    """Check a pod's metadata; its name, namespace and UID are also parts of log paths and cgroups."""
     yield from check_object_metadata(metadata, path)
     if metadata.uid and (wrong := syntax.uid(metadata.uid)):
         yield Problem(f"{path}.uid", wrong)
@@ -23,9 +23,9 @@ def check_metadata(metadata: ObjectMeta, path: str) -> Iterator[Problem]:
 
 
 def check_object_metadata(metadata: ObjectMeta, path: str) -> Iterator[Problem]:
-    """Check what any object's metadata must be: names, labels and annotations.
+    """Check the metadata of any object: names, labels and annotations.
 
-    Finalizers and owners are left alone, since admission has dropped them: nothing here acts on them.
+    Finalizers and owners are not checked, because admission has dropped them.
     """
     if metadata.generate_name and (wrong := syntax.prefix_of_names(metadata.generate_name)):
         yield Problem(f"{path}.generateName", wrong)
@@ -41,14 +41,14 @@ def check_object_metadata(metadata: ObjectMeta, path: str) -> Iterator[Problem]:
 
 
 def _names_are_right(metadata: ObjectMeta) -> bool:
-    """Say whether name and namespace are right by themselves: else that is what is wrong, whatever the three make."""
+    """Say whether name and namespace are valid; if not, the check of their combined length is pointless."""
     return not (syntax.dns_subdomain(metadata.name) or (metadata.namespace and syntax.dns_label(metadata.namespace)))
 
 
 def _too_long_together(metadata: ObjectMeta) -> str:
-    """Check that namespace, name and UID fit the name of one directory, that of the pod's logs.
+    """Check that namespace, name and UID together fit the name of the pod's log directory.
 
-    An API server takes longer ones; no kubelet could run them.
+    An API server accepts longer ones, but no kubelet could run them.
     """
     others = len(f"{metadata.namespace or 'default'}__{metadata.uid or _ANY_UUID}".encode())
     if len(metadata.name.encode()) + others <= _LONGEST_DIRECTORY_NAME:
@@ -60,7 +60,7 @@ def _too_long_together(metadata: ObjectMeta) -> str:
 
 
 def check_labels(labels: Mapping[str, str], path: str) -> Iterator[Problem]:
-    """Check keys and values of labels, or of a selector of nodes."""
+    """Check keys and values of labels, or of a node selector."""
     for key, value in labels.items():
         if wrong := syntax.qualified_name(key) or syntax.label_value(value):
             yield Problem(f"{path}[{key[:80]}]", wrong)
@@ -85,18 +85,18 @@ def check_selector(selector: LabelSelector | None, path: str) -> Iterator[Proble
 
 
 def check_label_values(values: tuple[str, ...], path: str) -> Iterator[Problem]:
-    """Check the values that a label is compared with."""
+    """Check the values of a label's condition."""
     for index, value in enumerate(values):
         if wrong := syntax.label_value(value):
             yield Problem(f"{path}[{index}]", wrong)
 
 
 def check_annotations(annotations: Mapping[str, str], path: str) -> Iterator[Problem]:
-    """Check keys of annotations, and the size of all."""
+    """Check keys of annotations, and their total size."""
     size = 0
     for key, value in annotations.items():
         size += len(key.encode()) + len(value.encode())
-        # Unlike a label's, an annotation's key is folded to lower case first.
+        # Unlike a label's key, an annotation's is converted to lower case first.
         if wrong := syntax.qualified_name(key.lower()):
             yield Problem(f"{path}[{key[:80]}]", wrong)
     if size > LARGEST_ANNOTATIONS:

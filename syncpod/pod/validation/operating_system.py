@@ -1,4 +1,4 @@
-"""Checks of what only one operating system has: Windows' options, and what a pod for the other must not set."""
+"""Checks of fields that exist on one operating system only."""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _NO_USER = re.compile(r'.*["/\\:;|=,+*?<>@\[\]].*|[. ]*', re.DOTALL)
 
 
 def check_operating_system(spec: PodSpec, path: str) -> Iterator[Problem]:
-    """Check that a pod for one system asks for nothing that only the other has (validateLinux, validateWindows)."""
+    """Check that a pod for one system sets no fields of the other (validateLinux, validateWindows)."""
     name = spec.os.name if spec.os is not None else None
     if spec.os is not None and name is None:
         yield Problem(f"{path}.os.name", "required")
@@ -80,7 +80,7 @@ def _of_linux(spec: PodSpec) -> dict[str, bool]:
 
 
 def _check_host_processes(spec: PodSpec, path: str) -> Iterator[Problem]:
-    """Check that all containers are processes of the host or none is (validateWindowsHostProcessPod)."""
+    """Check that either all containers are host processes or none is (validateWindowsHostProcessPod)."""
     options = spec.security_context and spec.security_context.windows_options
     of_pod = options.host_process if options else None
     chosen = []
@@ -98,7 +98,7 @@ def _check_host_processes(spec: PodSpec, path: str) -> Iterator[Problem]:
 
 
 def _windows_user(name: str) -> str:
-    """Check a user of Windows: perhaps a domain with a backslash, then the user."""
+    """Check a Windows user: an optional domain with a backslash, then the user."""
     domain, backslash, user = name.rpartition("\\")
     if not name.isprintable() or "\\" in domain:
         return "must be a user, perhaps with a domain and one backslash before it, and no control characters"

@@ -36,7 +36,7 @@ def validate_pod(pod: Pod) -> tuple[Problem, ...]:
 
 
 def validate_ephemeral_container(pod: Pod, container: EphemeralContainer) -> tuple[Problem, ...]:
-    """Return what is wrong with an ephemeral container that is to join the pod; paths start at the container."""
+    """Return what is wrong with an ephemeral container for this pod; paths start at the container."""
     spec = pod.spec
     targets = frozenset(one.name for one in (*spec.containers, *spec.init_containers))
     taken = targets | {one.name for one in spec.ephemeral_containers}
@@ -128,7 +128,7 @@ def _check_names(spec: PodSpec, path: str) -> Iterator[Problem]:
 
 
 def _check_dns(spec: PodSpec, path: str) -> Iterator[Problem]:
-    """Check the resolver's settings, which are bounded by what libc reads of them (validatePodDNSConfig)."""
+    """Check the resolver's settings, which libc limits (validatePodDNSConfig)."""
     config = spec.dns_config or PodDNSConfig()
     if spec.dns_policy == "None" and not config.nameservers:
         yield Problem(f"{path}.nameservers", "required with dnsPolicy: None")

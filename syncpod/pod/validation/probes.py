@@ -34,7 +34,7 @@ _Handler = ExecAction | HTTPGetAction | TCPSocketAction | GRPCAction | SleepActi
 
 
 def check_probe(probe: Probe | None, path: str, *, once_is_success: bool) -> Iterator[Problem]:
-    """Check a probe, if there is one; liveness and startup must take one success for success."""
+    """Check a probe, if there is one; successThreshold must be 1 for liveness and startup."""
     if probe is None:
         return
     actions = {"exec": probe.exec, "httpGet": probe.http_get, "tcpSocket": probe.tcp_socket, "grpc": probe.grpc}

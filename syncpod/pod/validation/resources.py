@@ -13,25 +13,25 @@ _CONTAINER_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 _POD_RESOURCES = ("cpu", "memory")
 _HUGE_PAGES = "hugepages-"
 _LARGEST = 2**63 - 1
-"""Of any amount: what a runtime is told are numbers of 64 bits."""
+"""The maximum of any amount: CRI has 64-bit numbers."""
 _MOST_CPUS = _LARGEST // 100_000
-"""So that the microseconds of a limit, in each 100 ms, are such a number too."""
+"""The maximum of CPU, so that a quota in microseconds per 100 ms fits 64 bits too."""
 
 
 def check_resources(
     resources: ResourceRequirements, path: str, *, claims: frozenset[str], whole_pod: bool = False
 ) -> Iterator[Problem]:
-    """Check names and amounts, and that nothing is requested beyond its limit."""
+    """Check names and amounts, and that no request exceeds its limit."""
     for kind, amounts in (("limits", resources.limits), ("requests", resources.requests)):
         for name, text in amounts.items():
             if kind == "requests" and resources.limits.get(name) == text:
-                continue  # Said already: an absent request is filled in from its limit.
+                continue  # Reported already: a missing request is set from its limit.
             here = f"{path}.{kind}[{name[:80]}]"
             if wrong := _resource_name(name, whole_pod) or _amount(name, text):
                 yield Problem(here, wrong)
     yield from _check_requests_within_limits(resources.requests, resources.limits, path)
     seen: set[tuple[str, str]] = set()
-    named: set[str] = set()  # one claim as a whole is also each request of it
+    named: set[str] = set()  # a claim as a whole includes each of its requests
     for index, claim in enumerate(resources.claims):
         here = f"{path}.claims[{index}]"
         if whole_pod:
@@ -49,7 +49,7 @@ def check_resources(
 def check_resize_policy(
     policies: tuple[ContainerResizePolicy, ...], path: str, pod_restart_policy: str | None
 ) -> Iterator[Problem]:
-    """Check that each resource is named once, and that a pod that never restarts is not asked to."""
+    """Check that each resource is named once, and that no policy restarts containers of a pod that never restarts."""
     seen = set()
     for index, policy in enumerate(policies):
         here = f"{path}[{index}]"
@@ -65,10 +65,10 @@ def check_resize_policy(
 
 
 def check_pod_resources(spec: PodSpec, path: str) -> Iterator[Problem]:
-    """Check what a pod says of itself as a whole, alone and beside what its containers say.
+    """Check pod-level resources, by themselves and against those of the containers.
 
-    Mirrors validation.go, v1.36, validatePodResources and validatePodResourceConsistency: the pod requests no less than
-    its containers together, and no main container is limited to more than the pod.
+    Mirrors validation.go, v1.36, validatePodResources and validatePodResourceConsistency: the pod requests at least as
+    much as its containers together, and no main container's limit exceeds the pod's.
     """
     whole = spec.resources
     if whole is None:
@@ -76,7 +76,7 @@ def check_pod_resources(spec: PodSpec, path: str) -> Iterator[Problem]:
     yield from check_resources(whole, path, claims=frozenset(), whole_pod=True)
     for name, amount in containers_amounts(spec, "requests").items():
         if name.startswith(_HUGE_PAGES) and name in whole.limits:
-            continue  # The limit, which is the same, is looked at below.
+            continue  # The limit, which is equal, is checked below.
         if name in whole.requests and amount > parse_quantity(whole.requests[name]):
             text = containers_text(spec, "requests")[name]
             yield Problem(f"{path}.requests[{name[:80]}]", f"must be no less than its containers' {text} together")

@@ -1,4 +1,4 @@
-"""Checks of what a scheduler would read, so that a manifest that passes here passes in a cluster."""
+"""Checks of fields for a scheduler, so that a manifest that passes here also passes in a cluster."""
 
 import re
 from collections.abc import Iterator
@@ -59,14 +59,14 @@ def check_affinity(affinity: Affinity | None, path: str) -> Iterator[Problem]:
         for index, preferred in enumerate(nodes.preferred_during_scheduling_ignored_during_execution):
             place = f"{here}.{_PREFERRED}[{index}]"
             yield from _check_weight(preferred.weight, place)
-            # A value that no label can have is let through here, as it is by the API server: it only weighs nothing.
+            # As in the API server, a value that no label can have is accepted here: it just never matches.
             yield from _check_node_term(preferred.preference, f"{place}.preference", any_value=True)
     yield from _check_pod_affinity(affinity.pod_affinity, f"{path}.podAffinity")
     yield from _check_pod_affinity(affinity.pod_anti_affinity, f"{path}.podAntiAffinity")
 
 
 def check_topology_spread(constraints: tuple[TopologySpreadConstraint, ...], path: str) -> Iterator[Problem]:
-    """Check the constraints on spreading, of which no two may say the same of one topology."""
+    """Check topology spread constraints, which must differ in topology or in whenUnsatisfiable."""
     seen: set[tuple[str, str | None]] = set()
     for index, constraint in enumerate(constraints):
         here = f"{path}[{index}]"
@@ -114,7 +114,7 @@ def _check_node_label(requirement: NodeSelectorRequirement, path: str, any_value
 
 
 def _check_node_field(requirement: NodeSelectorRequirement, path: str) -> Iterator[Problem]:
-    """Check a condition on a field of nodes; the name is the only one that may be asked for."""
+    """Check a condition on a node's field, which can only be the name."""
     if requirement.key != _NODE_FIELD:
         yield Problem(f"{path}.key", f"must be {_NODE_FIELD}")
     if requirement.operator not in ("In", "NotIn"):
@@ -151,10 +151,10 @@ def _check_pod_term(term: PodAffinityTerm, path: str) -> Iterator[Problem]:
 def _check_label_keys(
     match: tuple[str, ...], mismatch: tuple[str, ...], selector: LabelSelector | None, path: str
 ) -> Iterator[Problem]:
-    """Check keys whose values are taken from the pod's own labels (ValidateMatchLabelKeysAndMismatchLabelKeys).
+    """Check keys whose values come from the pod's own labels (ValidateMatchLabelKeysAndMismatchLabelKeys).
 
-    The API server turns `matchLabelKeys` into conditions of the selector, each with one value, before it looks. What
-    it has printed holds them still, and is taken.
+    Before validation the API server adds a condition with one value to the selector for each of `matchLabelKeys`. Its
+    output contains these conditions, and is accepted.
     """
     for name, keys in (("matchLabelKeys", match), ("mismatchLabelKeys", mismatch)):
         here = f"{path}.{name}"
@@ -182,7 +182,7 @@ def _is_merged(requirement: LabelSelectorRequirement) -> bool:
 
 
 def _is_int64(text: str) -> bool:
-    """Say whether a text is a decimal integer of 64 bits, with no sign of plus and no zeros before it."""
+    """Say whether a text is a decimal 64-bit integer without plus sign and leading zeros."""
     return (
         len(text) <= len(str(-_LARGEST_VALUE))
         and bool(_DECIMAL.fullmatch(text))
@@ -192,7 +192,7 @@ def _is_int64(text: str) -> bool:
 
 
 def is_default_toleration(toleration: Toleration) -> bool:
-    """Say whether an API server adds this toleration to every pod by itself."""
+    """Say whether this is a toleration that an API server adds to every pod."""
     return (
         toleration.key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
         and toleration.operator == "Exists"

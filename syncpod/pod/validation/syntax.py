@@ -1,4 +1,4 @@
-"""The grammars of names: each check returns what is wrong in a few words, or nothing."""
+"""The syntax of names: each check returns what is wrong in a few words, or an empty text."""
 
 import re
 from ipaddress import IPv6Address, ip_address
@@ -36,12 +36,12 @@ def dns_subdomain(value: str) -> str:
 
 
 def prefix_of_names(value: str) -> str:
-    """Check what names are generated from: a subdomain, or the beginning of one that ends in `-`."""
+    """Check a generateName: a subdomain, or the beginning of one that ends in `-`."""
     return dns_subdomain(f"{value[:-2]}a" if len(value) > 1 and value.endswith("-") else value)
 
 
 def search_domain(value: str) -> str:
-    """Check a domain of a resolver's search list: underscores are taken, and so are `.` alone and a dot at the end."""
+    """Check a domain of a resolver's search list: underscores, a trailing dot, and `.` alone are allowed."""
     name = value.removesuffix(".")
     if value == ".":
         return ""
@@ -53,7 +53,7 @@ def search_domain(value: str) -> str:
 
 
 def qualified_name(value: str) -> str:
-    """Check a label or annotation key: a name, perhaps with a DNS subdomain and `/` before it."""
+    """Check a label or annotation key: a name, optionally after a DNS subdomain and `/`."""
     prefix, slash, name = value.rpartition("/")
     if slash and (not prefix or dns_subdomain(prefix)):
         return "must have a lower-case DNS subdomain before its '/'"
@@ -74,7 +74,7 @@ def label_value(value: str) -> str:
 
 
 def uid(value: str) -> str:
-    """Check a pod's UID, which names directories and cgroups; an API server's are UUIDs, and never asked."""
+    """Check a pod's UID, which names directories and cgroups; an API server chooses UUIDs itself."""
     if len(value) > 128 or not _QUALIFIED.fullmatch(value):
         return "must be no more than 128 letters, digits, '-', '_' and '.', with a letter or digit at either end"
     return ""
@@ -123,13 +123,13 @@ def sysctl_name(value: str) -> str:
 
 
 def dotted_sysctl(value: str) -> str:
-    """Return a sysctl's name with dots between its parts: where a slash comes first, the two change places."""
+    """Return a sysctl's name with dots as separators; if its first separator is a slash, the two are swapped."""
     first = next((character for character in value if character in "./"), ".")
     return value if first == "." else value.translate(str.maketrans("./", "/."))
 
 
 def ip(value: str) -> str:
-    """Check an IP address of either family: without a zone, and not of one family inside the other's."""
+    """Check an IP address of either family, without a zone, and not IPv4-mapped."""
     try:
         address = ip_address(value)
     except ValueError:
@@ -140,17 +140,17 @@ def ip(value: str) -> str:
 
 
 def no_backsteps(value: str) -> str:
-    """Check that a path does not climb."""
+    """Check that a path does not contain `..`."""
     return "must not contain '..'" if ".." in value.split("/") else ""
 
 
 def descending(value: str) -> str:
-    """Check that a path is relative and does not climb."""
+    """Check that a path is relative and does not contain `..`."""
     return "must be a relative path" if value.startswith("/") else no_backsteps(value)
 
 
 def projected_path(value: str) -> str:
-    """Check the path of a file that a volume projects: descending, and not with the names the volume itself uses."""
+    """Check the path of a volume's file: relative, without `..`, and not a name that the volume itself uses."""
     if not value:
         return "required"
     return descending(value) or ("must not start with '..'" if value.startswith("..") else "")

@@ -25,7 +25,7 @@ _PAGE_SIZE = "HugePages-"
 
 
 def check_host_path(source: HostPathVolumeSource, path: str) -> Iterator[Problem]:
-    """Check a path of the node; unlike the API server, take no relative one, which would depend on who mounts it."""
+    """Check a hostPath; unlike the API server, refuse a relative one, which depends on who mounts it."""
     if not source.path:
         yield Problem(f"{path}.path", "required")
     elif wrong := syntax.no_backsteps(source.path):
@@ -35,7 +35,7 @@ def check_host_path(source: HostPathVolumeSource, path: str) -> Iterator[Problem
 
 
 def check_empty_dir(source: EmptyDirVolumeSource, path: str) -> Iterator[Problem]:
-    """Check medium and size; unlike the API server, take no medium that only the node would then refuse."""
+    """Check medium and size; unlike the API server, refuse an unknown medium, which the node would refuse later."""
     if source.medium not in _MEDIA and not _is_page_size(source.medium):
         yield Problem(f"{path}.medium", "must be empty, Memory, HugePages or HugePages-<size>")
     if source.size_limit is not None and parse_quantity(source.size_limit).number < 0:
@@ -43,13 +43,13 @@ def check_empty_dir(source: EmptyDirVolumeSource, path: str) -> Iterator[Problem
 
 
 def check_image(source: ImageVolumeSource, path: str) -> Iterator[Problem]:
-    """Check the image whose files a volume shows."""
+    """Check an image volume."""
     if not source.reference:
         yield Problem(f"{path}.reference", "required")
 
 
 def check_config_map(source: ConfigMapVolumeSource, path: str) -> Iterator[Problem]:
-    """Check files made from a ConfigMap. Its name may be anything: one that cannot be is simply not there."""
+    """Check files made from a ConfigMap. An invalid name is accepted: no such object exists."""
     if not source.name:
         yield Problem(f"{path}.name", "required")
     yield from _check_default_mode(source, path)
@@ -72,7 +72,7 @@ def check_downward_api(source: DownwardAPIVolumeSource, path: str) -> Iterator[P
 
 
 def check_projected(source: ProjectedVolumeSource, path: str) -> Iterator[Problem]:
-    """Check several sources in one directory, of which no two may name the same file (validateProjectionSources)."""
+    """Check several sources in one directory; no two may name the same file (validateProjectionSources)."""
     yield from _check_default_mode(source, path)
     taken: set[str] = set()
     for index, projection in enumerate(source.sources):
@@ -109,7 +109,7 @@ def _check_projection(projection: VolumeProjection, path: str) -> Iterator[Probl
 
 
 def _files(projection: VolumeProjection) -> Iterator[tuple[str, str]]:
-    """Yield each file that a source names, and where it does; a token's is not among them, as for the API server."""
+    """Yield each file that a source names, and the naming field; as in the API server, tokens are left out."""
     listed: dict[str, tuple[KeyToPath | DownwardAPIVolumeFile, ...]] = {
         "secret": projection.secret.items if projection.secret is not None else (),
         "configMap": projection.config_map.items if projection.config_map is not None else (),

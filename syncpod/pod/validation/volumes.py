@@ -1,4 +1,4 @@
-"""Checks of volumes and of the places they are mounted at."""
+"""Checks of volumes and their mounts."""
 
 from collections.abc import Iterator, Mapping
 
@@ -20,7 +20,7 @@ from syncpod.pod.volumes import Volume
 
 
 def check_volumes(volumes: tuple[Volume, ...], pod_name: str, path: str) -> Iterator[Problem]:
-    """Check names, that each volume has one source, and the sources; claims of their own bear the pod's name too."""
+    """Check names, that each volume has one source, and the sources; ephemeral claims are named after the pod."""
     seen: set[str] = set()
     made = {f"{pod_name}-{volume.name}" for volume in volumes if volume.ephemeral is not None}
     for index, volume in enumerate(volumes):
@@ -65,7 +65,7 @@ def _check_source(volume: Volume, pod_name: str, path: str) -> Iterator[Problem]
 
 
 def check_mounts(container: Container, volumes: Mapping[str, Volume], path: str) -> Iterator[Problem]:
-    """Check that every mount and device names a volume of the pod, and has a place of its own."""
+    """Check that every mount and device names a volume of the pod, and that their paths differ."""
     places: set[str] = set()
     for index, mount in enumerate(container.volume_mounts):
         here = f"{path}.volumeMounts[{index}]"
@@ -91,7 +91,7 @@ def check_mounts(container: Container, volumes: Mapping[str, Volume], path: str)
 def _check_devices(
     devices: tuple[VolumeDevice, ...], volumes: Mapping[str, Volume], mounted: set[str], places: set[str], path: str
 ) -> Iterator[Problem]:
-    """Check block devices, which only claims have, and which no container mounts beside."""
+    """Check block devices, which must be claims that the container does not mount too."""
     seen: set[str] = set()
     for index, device in enumerate(devices):
         here = f"{path}[{index}]"
@@ -116,9 +116,9 @@ def _check_volume_name(name: str, volumes: Mapping[str, Volume], path: str) -> I
 
 
 def _check_place(place: str, places: set[str], path: str) -> Iterator[Problem]:
-    """Check a path inside the container; a relative one is meant from the root, as the kubelet completes it.
+    """Check a path inside the container; as in the kubelet, a relative one starts at the root.
 
-    Unlike the API server, take none with a colon, which its own documentation forbids.
+    Unlike the API server, refuse a colon, which its own documentation forbids.
     """
     completed = place if place.startswith("/") else f"/{place}"
     if not place:

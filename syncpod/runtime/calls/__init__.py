@@ -1,1 +1,1 @@
-"""CRI's calls as the server takes them: checked, looked up, answered, refused, and made to fail on demand."""
+"""CRI's calls: validating requests, finding what they are about, answering them, and injecting faults."""

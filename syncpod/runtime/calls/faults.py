@@ -1,7 +1,7 @@
-"""Faults on demand: what happens to a call before it is served.
+"""Fault injection: what happens to a call before it is served.
 
-The server asks before each call that concerns a pod. In earnest nothing happens; in simulated mode the pod's scripts
-(:mod:`.script`) may hold the call up, fail it, or have the runtime die of it.
+The server asks before each call that concerns a pod. For real pods nothing happens; in simulated mode the pod's scripts
+(:mod:`syncpod.runtime.simulation.script`) may delay the call, fail it, or let the runtime crash.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FORGETS_EVERY_SECONDS: Final = 3600
 
 
 class CallFailed(Exception):
-    """The call is to end with this gRPC status, and without having done anything."""
+    """The call ends with this gRPC status, without any effect."""
 
     def __init__(self, code: grpc.StatusCode, message: str) -> None:
         """Fail with `message`."""
@@ -41,13 +41,13 @@ class CallFailed(Exception):
 
 
 class Faults(Protocol):
-    """What is asked before each call that concerns a pod."""
+    """Asked before each call that concerns a pod."""
 
     async def before(self, call: str, annotations: Mapping[str, str], subject: str) -> None:
-        """Return when the call may go on; asked before the call has done anything, within the client's cancellation.
+        """Return when the call may go on. It has had no effect yet, and the client may still cancel it.
 
-        `call` is CRI's name of it, `annotations` are the sandbox's, and `subject` is the sandbox's uid, for a call that
-        concerns a container with a slash and the container's name. Raises CallFailed.
+        `call` is its CRI name, `annotations` are the sandbox's, and `subject` is the sandbox's uid, followed by a slash
+        and the container's name if the call concerns one. Raises CallFailed.
         """
 
 
@@ -59,22 +59,22 @@ class NoFaults:
 
 
 class ScriptedFaults:
-    """Simulated pods: what the scripts among a sandbox's annotations say happens to the call.
+    """Simulated pods: the scripts in a sandbox's annotations decide what happens to the call.
 
-    Chance is none: whether the n-th CreateContainer of a container fails is a matter of the pod's uid, the container's
-    name, the call and n alone. How often a call came is kept on disk, for a day after the last, so that it outlives the
+    It is deterministic: whether the n-th CreateContainer of a container fails depends only on the pod's uid, the
+    container's name, the call and n. The counts are kept on disk until a day after the last call, so they survive the
     server.
     """
 
     def __init__(self, directory: Path, restart: Callable[[], None]) -> None:
-        """Keep counts in `directory`, made if it is not there; `restart` has the runtime die and start again."""
+        """Keep counts in `directory`, which is made if missing; `restart` makes the runtime crash and start again."""
         self._directory = directory
         self._restart = restart
         directory.mkdir(mode=0o700, exist_ok=True)
         self._forget_old()
 
     async def before(self, call: str, annotations: Mapping[str, str], subject: str) -> None:
-        """See Faults. RunPodSandbox with a script that cannot be obeyed is refused, INVALID_ARGUMENT."""
+        """See Faults. RunPodSandbox with an invalid script is refused with INVALID_ARGUMENT."""
         if not any(key.startswith(PREFIX) for key in annotations):
             return
         uid, _, container = subject.partition("/")
@@ -107,7 +107,7 @@ class ScriptedFaults:
             _fail_by_rate(failure, call, subject, number)
 
     def _count(self, uid: str, what: str) -> int:
-        """Return how often it was counted before. On disk before it has any effect; a pod's counts are one file."""
+        """Count a call, and return how often it was counted before. The count is on disk first; a pod has one file."""
         if time.monotonic() > self._forgets_at:
             self._forget_old()
         file = self._directory / f"{hashlib.sha256(uid.encode()).hexdigest()}.json"
@@ -136,7 +136,7 @@ def _fail_by_rate(failure: FailureRate, call: str, subject: str, number: int) ->
 
 
 def draw(subject: str, call: str, number: int) -> float:
-    """Return what the n-th call draws: a number from 0 up to, and without, 1; always the same one."""
+    """Return the n-th call's pseudo-random number in [0, 1), which is always the same."""
     digest = hashlib.sha256("\0".join((subject, call, str(number))).encode()).digest()
     return int.from_bytes(digest[:6], "big") / 2**48
 

@@ -1,4 +1,4 @@
-"""Between gRPC and the services: each call has a handler here, and each error becomes a status and a sentence."""
+"""gRPC handlers for the services: they turn each error into a status and a sentence."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from syncpod.runtime.state import exhausted, log, log_error
 _UNFORESEEN: Final = "the runtime failed in a way that it did not foresee; its log has the details"
 
 Answer = Message | bytes
-"""A message, or one that is serialised already."""
+"""A message, or a serialised one."""
 
 
 def handler(service: ServiceDescriptor, *calls: object) -> grpc.GenericRpcHandler:
-    """Return gRPC's handler of a service: each of `calls` has methods for some of its calls, by their names.
+    """Return the gRPC handler of a service; each of `calls` has methods, named as on the wire, for some of its calls.
 
-    A method takes the request; where the answer is a stream it is an asynchronous generator. It raises Refusal. What
-    none has is answered with UNIMPLEMENTED.
+    A method takes the request; if the answer is a stream it is an asynchronous generator. It may raise Refusal. A call
+    without a method is answered with UNIMPLEMENTED.
     """
     return grpc.method_handlers_generic_handler(
         service.full_name, {each.name: _method(each, _find(calls, each.name)) for each in service.methods}
@@ -44,7 +44,7 @@ def _method(method: MethodDescriptor, serve: Callable[[Any], Any] | None) -> grp
 
 
 def _handler_of(method: MethodDescriptor, behaviour: Any) -> grpc.RpcMethodHandler[Any, Any]:
-    # Requests are decoded here, so that what cannot be decoded is answered like any other wrong request.
+    # Requests are decoded here, so that one that cannot be decoded is answered like any other invalid request.
     if method.server_streaming:
         return grpc.unary_stream_rpc_method_handler(behaviour, None, _serialised)
     return grpc.unary_unary_rpc_method_handler(behaviour, None, _serialised)
@@ -99,7 +99,7 @@ def _serialised(answer: Answer) -> bytes:
 
 
 def _told(error: Exception) -> tuple[grpc.StatusCode, str]:
-    """Return what the client is told of an error; one that nobody foresaw is logged, and the server goes on."""
+    """Return status and text for an error; an unexpected one is logged, and the server goes on."""
     match error:
         case Refusal():
             return error.code, error.sentence

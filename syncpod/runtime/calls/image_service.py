@@ -34,7 +34,7 @@ class ImageService:
             yield api_pb2.StreamImagesResponse(images=[image])
 
     async def ImageStatus(self, request: api_pb2.ImageStatusRequest) -> api_pb2.ImageStatusResponse:  # noqa: N802
-        """Tell about an image; an answer without one where it was not pulled."""
+        """Return an image's status; an empty answer if it was not pulled."""
         image_name(request.image.image, "image.image")
         image = self._runtime.images.find(request.image.image)
         if image is None:
@@ -43,7 +43,7 @@ class ImageService:
         return api_pb2.ImageStatusResponse(image=self._message(image), info=info if request.verbose else None)
 
     async def PullImage(self, request: api_pb2.PullImageRequest) -> api_pb2.PullImageResponse:  # noqa: N802
-        """Record an image; one that was loaded is there. Nothing is fetched, so credentials are not looked at."""
+        """Record an image as pulled, unless it was loaded. Nothing is fetched, so credentials are ignored."""
         name = request.image.image
         image_name(name, "image.image")
         pod = request.sandbox_config
@@ -61,7 +61,7 @@ class ImageService:
         return api_pb2.PullImageResponse(image_ref=image.id)
 
     async def RemoveImage(self, request: api_pb2.RemoveImageRequest) -> api_pb2.RemoveImageResponse:  # noqa: N802
-        """Forget an image; one that is not there is gone already."""
+        """Forget an image; a missing one is success."""
         image_name(request.image.image, "image.image")
         image = self._runtime.images.find(request.image.image)
         if image is not None:
@@ -71,7 +71,7 @@ class ImageService:
         return api_pb2.RemoveImageResponse()
 
     async def ImageFsInfo(self, request: api_pb2.ImageFsInfoRequest) -> api_pb2.ImageFsInfoResponse:  # noqa: N802
-        """Tell how full the file system is that the state directory is on; there are no others."""
+        """Return the use of the state directory's file system; there are no others."""
         directory = self._runtime.directory
         found = os.statvfs(directory)
         usage = api_pb2.FilesystemUsage(
@@ -106,9 +106,9 @@ class ImageService:
         return said
 
     def _name_user(self, said: api_pb2.Image, content: Content | None) -> None:
-        """Say who runs an image's programs: its own user, as a name or an id, as containerd does.
+        """Set the user of an image's programs, as a name or an id, as containerd does.
 
-        That is the server's where the image names none, or root, which without root the server's stands for.
+        It is the server's user if the image names none, or if it names root and the server does not run as root.
         """
         host = self._runtime.host
         name = content.config.user.partition(":")[0] if content else ""

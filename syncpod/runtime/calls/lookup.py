@@ -1,4 +1,4 @@
-"""Finding what a call is about, and asking whether the call may go on."""
+"""Finding what a call is about, and applying injected faults."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Lookup:
         return self._runtime.containers.get(id, "container_id")
 
     def containers(self, id: str, sandbox_id: str) -> Iterator[Container]:
-        """Yield the containers that a filter's id and sandbox' id let through; empty ones let all through."""
+        """Yield the containers that match a filter's id and sandbox id; empty ones match all."""
         if not sandbox_id:
             yield from self._runtime.containers.select(id)
             return
@@ -44,7 +44,7 @@ class Lookup:
 
 
 def running(container: Container) -> Process:
-    """Return the process of a container that runs. Raises Refusal."""
+    """Return the process of a running container. Raises Refusal."""
     if container.process is None:
         raise failed(f'container "{container.id}": container is in {container.state_name} state')
     return container.process

@@ -1,4 +1,4 @@
-"""CRI's RuntimeService: each call is checked, the thing that it is about is found, and the rest done elsewhere."""
+"""CRI's RuntimeService: each call is validated, its subject is looked up, and the work is done elsewhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from syncpod.runtime.state import Runtime
 RUNTIME_NAME: Final = "syncpod-embedded"
 _KUBELET_API_VERSION: Final = "0.1.0"
 _PART: Final = 500
-"""How many entries a part of a streamed list has."""
+"""The number of entries in each part of a streamed list."""
 
 
 class RuntimeService:
@@ -56,7 +56,7 @@ class RuntimeService:
         )
 
     async def Status(self, request: api_pb2.StatusRequest) -> api_pb2.StatusResponse:  # noqa: N802
-        """Tell that it is ready, which it is whenever it answers; and what it can do."""
+        """Return that the runtime is ready, and its features."""
         host = self._runtime.host
         conditions = [api_pb2.RuntimeCondition(type=type, status=True) for type in ("RuntimeReady", "NetworkReady")]
         return api_pb2.StatusResponse(
@@ -80,13 +80,13 @@ class RuntimeService:
         }
 
     async def RuntimeConfig(self, request: api_pb2.RuntimeConfigRequest) -> api_pb2.RuntimeConfigResponse:  # noqa: N802
-        """Tell how a cgroup parent is written."""
+        """Return the cgroup driver."""
         return api_pb2.RuntimeConfigResponse(linux=api_pb2.LinuxRuntimeConfiguration(cgroup_driver=api_pb2.CGROUPFS))
 
     async def UpdateRuntimeConfig(  # noqa: N802
         self, request: api_pb2.UpdateRuntimeConfigRequest
     ) -> api_pb2.UpdateRuntimeConfigResponse:
-        """Take note of nothing: pods' addresses are the loopback's whatever range the cluster has for the node."""
+        """Do nothing: pods have loopback addresses, whatever the node's pod CIDR."""
         return api_pb2.UpdateRuntimeConfigResponse()
 
     # --- sandboxes ----------------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ class RuntimeService:
         return api_pb2.RunPodSandboxResponse(pod_sandbox_id=await self._sandboxes.run(request.config))
 
     async def StopPodSandbox(self, request: api_pb2.StopPodSandboxRequest) -> api_pb2.StopPodSandboxResponse:  # noqa: N802
-        """Stop a sandbox; one that is not there has stopped."""
+        """Stop a sandbox; a missing one is success."""
         sandbox = self._runtime.sandboxes.find(request.pod_sandbox_id, "pod_sandbox_id")
         if sandbox is not None:
             await self._lookup.before("StopPodSandbox", sandbox)
@@ -113,7 +113,7 @@ class RuntimeService:
     async def RemovePodSandbox(  # noqa: N802
         self, request: api_pb2.RemovePodSandboxRequest
     ) -> api_pb2.RemovePodSandboxResponse:
-        """Remove a sandbox with its containers; one that is not there is gone."""
+        """Remove a sandbox with its containers; a missing one is success."""
         sandbox = self._runtime.sandboxes.find(request.pod_sandbox_id, "pod_sandbox_id")
         if sandbox is not None:
             await self._lookup.before("RemovePodSandbox", sandbox)
@@ -123,7 +123,7 @@ class RuntimeService:
     async def UpdatePodSandboxResources(  # noqa: N802
         self, request: api_pb2.UpdatePodSandboxResourcesRequest
     ) -> api_pb2.UpdatePodSandboxResourcesResponse:
-        """Take note of a pod's new size, which verbose status tells: its cgroup is the caller's, who has changed it."""
+        """Record a pod's new resources for verbose status; the caller changes the pod's cgroup itself."""
         sandbox = self._lookup.sandbox(request.pod_sandbox_id)
         validation.resources(request.overhead, "overhead")
         validation.resources(request.resources, "resources")
@@ -133,7 +133,7 @@ class RuntimeService:
     async def PodSandboxStatus(  # noqa: N802
         self, request: api_pb2.PodSandboxStatusRequest
     ) -> api_pb2.PodSandboxStatusResponse:
-        """Tell all about a sandbox."""
+        """Return a sandbox in full."""
         sandbox = self._lookup.sandbox(request.pod_sandbox_id)
         await self._lookup.before("PodSandboxStatus", sandbox)
         try:
@@ -188,7 +188,7 @@ class RuntimeService:
         return api_pb2.StartContainerResponse()
 
     async def StopContainer(self, request: api_pb2.StopContainerRequest) -> api_pb2.StopContainerResponse:  # noqa: N802
-        """Stop a container; one that is not there has stopped."""
+        """Stop a container; a missing one is success."""
         container = self._runtime.containers.find(request.container_id, "container_id")
         grace = validation.timeout(request.timeout, "timeout")
         if container is not None:
@@ -199,7 +199,7 @@ class RuntimeService:
     async def RemoveContainer(  # noqa: N802
         self, request: api_pb2.RemoveContainerRequest
     ) -> api_pb2.RemoveContainerResponse:
-        """Remove a container; one that is not there is gone."""
+        """Remove a container; a missing one is success."""
         container = self._runtime.containers.find(request.container_id, "container_id")
         if container is not None:
             await self._lookup.before("RemoveContainer", container.sandbox, container.short_name)
@@ -228,7 +228,7 @@ class RuntimeService:
     async def ContainerStatus(  # noqa: N802
         self, request: api_pb2.ContainerStatusRequest
     ) -> api_pb2.ContainerStatusResponse:
-        """Tell all about a container."""
+        """Return a container in full."""
         container = self._lookup.container(request.container_id)
         await self._lookup.before("ContainerStatus", container.sandbox, container.short_name)
         try:
@@ -257,7 +257,7 @@ class RuntimeService:
     async def ReopenContainerLog(  # noqa: N802
         self, request: api_pb2.ReopenContainerLogRequest
     ) -> api_pb2.ReopenContainerLogResponse:
-        """Have a running container write a new log file."""
+        """Make a running container reopen its log file."""
         container = self._lookup.container(request.container_id)
         await self._lookup.before("ReopenContainerLog", container.sandbox, container.short_name)
         try:
@@ -269,7 +269,7 @@ class RuntimeService:
     async def GetContainerEvents(  # noqa: N802
         self, request: api_pb2.GetEventsRequest
     ) -> AsyncIterator[api_pb2.ContainerEventResponse]:
-        """Push what happens from now on."""
+        """Stream events from now on."""
         async for event in self._runtime.events.read():
             yield event
 
@@ -280,7 +280,7 @@ def _known_state(state: int | None, known: Sequence[int], path: str) -> None:
 
 
 def _parts(entries: Iterator[bytes]) -> Iterator[bytes]:
-    """Join entries to parts, each a message of its own."""
+    """Group entries into parts, each a message of its own."""
     part: list[bytes] = []
     for entry in entries:
         part.append(entry)

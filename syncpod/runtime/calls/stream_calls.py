@@ -13,7 +13,7 @@ from protos.cri.v1 import api_pb2
 from syncpod.runtime import statuses
 from syncpod.runtime.calls import validation
 from syncpod.runtime.calls.lookup import Lookup, running
-from syncpod.runtime.executions import exec_sync
+from syncpod.runtime.exec_sync import exec_sync
 from syncpod.runtime.port import Process, StartFailed, Streams
 from syncpod.runtime.refusals import Refusal, failed, invalid
 from syncpod.runtime.state import Container, Runtime
@@ -39,7 +39,7 @@ class StreamCalls:
         return await exec_sync(running(container), container.id, command, timeout)
 
     async def Exec(self, request: api_pb2.ExecRequest) -> api_pb2.ExecResponse:  # noqa: N802
-        """Say where to connect for running a command."""
+        """Return the URL for running a command."""
         container = self._lookup.container(request.container_id)
         command = _command(request.cmd)
         _check_streams(request)
@@ -56,7 +56,7 @@ class StreamCalls:
         return api_pb2.ExecResponse(url=url)
 
     async def Attach(self, request: api_pb2.AttachRequest) -> api_pb2.AttachResponse:  # noqa: N802
-        """Say where to connect for attaching to a container's own process."""
+        """Return the URL for attaching to a container's main process."""
         container = self._lookup.container(request.container_id)
         _check_streams(request)
         await self._lookup.before("Attach", container.sandbox, container.short_name)
@@ -77,7 +77,7 @@ class StreamCalls:
         return api_pb2.AttachResponse(url=url)
 
     async def PortForward(self, request: api_pb2.PortForwardRequest) -> api_pb2.PortForwardResponse:  # noqa: N802
-        """Say where to connect for reaching a sandbox' ports."""
+        """Return the URL for connecting to a sandbox's ports."""
         sandbox = self._lookup.sandbox(request.pod_sandbox_id)
         for index, port in enumerate(request.port):
             if not 0 < port < 65536:
@@ -95,10 +95,10 @@ class StreamCalls:
 
 
 async def _connect(addresses: Sequence[str], port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to a port at the first of the addresses where somebody listens. Raises the first one's OSError.
+    """Connect to a port on the first address that accepts. Raises the first address's OSError.
 
-    containerd tries localhost of the pod's network (sandbox_portforward_linux.go). Here that is the machine's, so what
-    listens at the pod's own address comes first.
+    containerd tries localhost in the pod's network (sandbox_portforward_linux.go). Here that is the machine's
+    localhost, so the pod's own address comes first.
     """
     problem: OSError | None = None
     for address in addresses:

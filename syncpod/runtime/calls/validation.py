@@ -1,7 +1,7 @@
-"""What a request must be like to be looked at, whatever the runtime's state.
+"""Validation of requests, independent of the runtime's state.
 
-The limits are Kubernetes' where it has one, else the kernel's. Each problem is one sentence that begins with the
-field's path in the request.
+The limits are Kubernetes' if it has one, else the kernel's. Each problem is one sentence that begins with the field's
+path in the request.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from syncpod.runtime.refusals import invalid
 _MAX_NAME: Final = 253
 _MAX_LABEL_KEY: Final = 253 + 1 + 63
 _MAX_LABEL_VALUE: Final = 253
-"""63 in Kubernetes; but the kubelet's own labels carry names of pods."""
+"""63 in Kubernetes, but the kubelet's own labels hold names of pods."""
 _MAX_ANNOTATIONS: Final = 256 * 1024
 _MAX_HOSTNAME: Final = 64
 _MAX_PATH: Final = 4096
 _MAX_FILE_NAME: Final = 255
 _MAX_ARGUMENT: Final = 128 * 1024
-"""Of one argument or environment variable with its name, as the kernel has it (MAX_ARG_STRLEN)."""
+"""The kernel's limit in bytes for one argument or environment variable (MAX_ARG_STRLEN)."""
 _MAX_ARGUMENTS: Final = 1536 * 1024
-"""Of all of them together: three quarters of the usual stack limit's quarter, what execve takes at the least."""
+"""The limit in bytes for all of them together: three quarters of what execve allows with the usual stack limit."""
 _MAX_MOUNTS: Final = 1000
 _MAX_TIMEOUT: Final = 2**31 - 1
 _HOSTNAME: Final = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9_.-]*[a-zA-Z0-9])?")
@@ -121,7 +121,7 @@ def resources(wanted: api_pb2.LinuxContainerResources, path: str) -> None:
 
 
 def command(words: Iterable[str], path: str) -> int:
-    """Check a command line, or part of one; return how many bytes it has. Raises Refusal."""
+    """Check a command line, or a part of one; return its size in bytes. Raises Refusal."""
     total = 0
     for index, word in enumerate(words):
         size = len(word.encode()) + 1
@@ -134,14 +134,14 @@ def command(words: Iterable[str], path: str) -> int:
 
 
 def timeout(seconds: int, path: str) -> int:
-    """Return a timeout that is none in the past, at most that of 68 years. Raises Refusal."""
+    """Return a non-negative timeout, of at most 68 years. Raises Refusal."""
     if seconds < 0:
         raise invalid(path, "must not be negative")
     return min(seconds, _MAX_TIMEOUT)
 
 
 def labels_and_annotations(labels: Mapping[str, str], annotations: Mapping[str, str], path: str) -> None:
-    """Check what is attached to a sandbox or container. Raises Refusal."""
+    """Check labels or annotations. Raises Refusal."""
     for key, value in labels.items():
         if not key or len(key) > _MAX_LABEL_KEY:
             raise invalid(f"{path}.labels", f"a key has {len(key)} characters: from 1 to {_MAX_LABEL_KEY}")
@@ -153,7 +153,7 @@ def labels_and_annotations(labels: Mapping[str, str], annotations: Mapping[str, 
 
 
 def absolute_path(value: str, path: str, *, parents: bool = False) -> None:
-    """Check that it is an absolute path, with `..` only if `parents`. Raises Refusal."""
+    """Check that this is an absolute path, with `..` only if `parents`. Raises Refusal."""
     if not value.startswith("/"):
         raise invalid(path, "must be an absolute path")
     _path(value, path)
@@ -218,7 +218,7 @@ def _mount(mount: api_pb2.Mount, path: str) -> None:
 
 
 def image_name(name: str, path: str) -> None:
-    """Check that an image is named at all; whether well is another matter (`images`). Raises Refusal."""
+    """Check that an image is named; `images` checks the name. Raises Refusal."""
     if not name:
         raise invalid(path, "required")
     if len(name) > _MAX_PATH:

@@ -1,1 +1,1 @@
-"""Limits and measurements of containers, by the kernel's cgroups of either version, else by /proc."""
+"""Limits and measurements of containers by cgroups of either version, and measurements by /proc without cgroups."""

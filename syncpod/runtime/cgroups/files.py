@@ -1,4 +1,4 @@
-"""What both versions of cgroups share: their files, their directories, and what is read from them."""
+"""What both versions of cgroups share: reading and writing their files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class CgroupRefused(Exception):
 
 @dataclass(frozen=True)
 class Pressure:
-    """How long work waited for something scarce, as the kernel's pressure files say: one of their two lines."""
+    """How long tasks waited for a resource: one of the two lines of a pressure file."""
 
     total_nanoseconds: int
     average_10_seconds: float
@@ -28,7 +28,7 @@ class Pressure:
 
 @dataclass(frozen=True)
 class Pressures:
-    """Waiting for one thing: `some` counts while any task waits, `full` while all that have work do."""
+    """Pressure on one resource: `some` counts while any task waits, `full` while all runnable tasks wait."""
 
     some: Pressure
     full: Pressure
@@ -39,16 +39,16 @@ class Memory:
     """Memory of a cgroup and of all below it, in bytes."""
 
     usage: int
-    """All of it, cache included."""
+    """All memory, cache included."""
     working_set: int
-    """What eviction goes by: usage without the files' pages that were not used lately."""
+    """The number that eviction uses: usage without inactive file pages."""
     limit: int | None
     resident: int
     """Anonymous: stacks, heaps, private maps."""
     page_faults: int
     major_page_faults: int
     swap_usage: int | None
-    """None where swap is not accounted for."""
+    """None if swap is not accounted for."""
     swap_limit: int | None
     """None: no limit, or not accounted for."""
 
@@ -59,18 +59,18 @@ class Memory:
 
 
 def read_number(file: Path) -> int | None:
-    """Return the number a file holds; None where it is not there, or says `max`."""
+    """Return the number in a file; None if the file is missing, or says `max`."""
     text = read(file)
     return None if text is None or text == "max" else int(text)
 
 
 def read_table(file: Path) -> dict[str, int]:
-    """Return a file of lines `name number`; empty where it is not there."""
+    """Return a file of lines `name number`; empty if it is missing."""
     return {name: int(number) for name, number in (line.split(maxsplit=1) for line in (read(file) or "").splitlines())}
 
 
 def set_value(what: str, file: Path, value: str) -> None:
-    """Write a value that was asked for by the name `what`. Raises :class:`CgroupRefused`."""
+    """Write a value; `what` names it in the error. Raises :class:`CgroupRefused`."""
     try:
         write(file, value)
     except OSError as error:
@@ -78,7 +78,7 @@ def set_value(what: str, file: Path, value: str) -> None:
 
 
 def apply_cpuset(directory: Path, resources: LinuxContainerResources) -> None:
-    """Set the processors and memory nodes that are given: the same files in both versions. Raises CgroupRefused."""
+    """Set the given CPUs and memory nodes; the files are the same in both versions. Raises CgroupRefused."""
     for name, value in (("cpus", resources.cpuset_cpus), ("mems", resources.cpuset_mems)):
         if value:
             set_value(f"cpuset {name}", directory / f"cpuset.{name}", value)
@@ -87,7 +87,7 @@ def apply_cpuset(directory: Path, resources: LinuxContainerResources) -> None:
 def apply_huge_pages(directory: Path, resources: LinuxContainerResources, suffix: str) -> None:
     """Set the limits on huge pages, in bytes; the names of their files end in `suffix`. Raises CgroupRefused.
 
-    What is reserved and not yet used is limited too, where the kernel can (5.7).
+    Reservations are limited too, where the kernel can (5.7).
     """
     for limit in resources.hugepage_limits:
         what, name = f"hugepages-{limit.page_size} limit", f"hugetlb.{limit.page_size}"
@@ -98,7 +98,7 @@ def apply_huge_pages(directory: Path, resources: LinuxContainerResources, suffix
 
 
 def remove_tree(directory: Path) -> None:
-    """Remove a cgroup and those that its processes made in it; none is fine. Blocks up to 0.7 s for each.
+    """Remove a cgroup and all below it; a missing one is success. Blocks up to 0.7 s for each.
 
     Raises :class:`CgroupRefused` naming the processes that are still in it.
     """
@@ -109,11 +109,11 @@ def remove_tree(directory: Path) -> None:
 
 
 def pressures(file: Path) -> Pressures | None:
-    """Return what a pressure file says; None where the kernel keeps none."""
+    """Return the content of a pressure file; None if the kernel has none."""
     try:
         text = read(file)
     except OSError as error:
-        # Pressure can be switched off, for the machine or for a cgroup; the file stays.
+        # Pressure accounting can be disabled, for the machine or for a cgroup; the file stays.
         if error.errno == errno.EOPNOTSUPP:
             return None
         raise
@@ -121,7 +121,7 @@ def pressures(file: Path) -> Pressures | None:
 
 
 def parse_pressures(text: str) -> Pressures:
-    """Read `some avg10=… avg60=… avg300=… total=…` and the same for `full`, the total in microseconds."""
+    """Parse `some avg10=… avg60=… avg300=… total=…` and the same for `full`; the total is in microseconds."""
     lines = {}
     for line in text.splitlines():
         kind, *fields = line.split()

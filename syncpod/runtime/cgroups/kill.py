@@ -1,7 +1,7 @@
 """Killing everything in a container's cgroup, forks included: for the server, and for supervisors.
 
-Surer than any walk through process trees: a process leaves its parent behind, but not its cgroup, and where the kernel
-can stop or kill a cgroup as a whole no process in it can fork faster than it is killed.
+This is more reliable than walking process trees: a process can leave its parent, but not its cgroup. And where the
+kernel can freeze or kill a whole cgroup, no process in it can fork faster than it is killed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ROUNDS = 100
 
 @dataclass(frozen=True)
 class _Freezer:
-    """The file that stops all processes of a cgroup, and what to write to stop them and to let them go on."""
+    """The file that freezes a cgroup, and the values to freeze and thaw it."""
 
     file: Path
     stop: str
@@ -27,10 +27,10 @@ class _Freezer:
 
 
 def kill(directories: tuple[Path, ...]) -> int:
-    """Kill what is in one cgroup, given its directories in all hierarchies; missing ones are fine.
+    """Kill all processes of one cgroup, given its directories in all hierarchies; missing ones are ignored.
 
-    They are only told to die when this returns: how many were seen last. A new process can enter afterwards. Raises
-    OSError.
+    When this returns they have been sent SIGKILL, but may still be dying. Returns how many the last round found. A new
+    process can enter afterwards. Raises OSError.
     """
     whole = next((file for each in directories if (file := each / "cgroup.kill").exists()), None)
     freezer = next((found for each in directories if (found := _freezer(each))), None)
@@ -39,7 +39,8 @@ def kill(directories: tuple[Path, ...]) -> int:
             cgroupfs.write(whole, "1")
     elif freezer is not None:
         _kill_frozen(freezer, directories)
-    # Those that had entered only some of the hierarchies; where nothing stops them from forking, until all know.
+    # This finds processes that entered only some of the hierarchies. Without kill and freezer it repeats until no
+    # process is left that could fork.
     seen = 0
     for _ in range(_ROUNDS):
         seen = sum(len(cgroupfs.kill_processes(directory)) for directory in directories)
@@ -49,7 +50,7 @@ def kill(directories: tuple[Path, ...]) -> int:
 
 
 def _freezer(directory: Path) -> _Freezer | None:
-    """Return what stops all processes in a directory of version 1 or 2; None where nothing does."""
+    """Return the freezer of a cgroup directory of version 1 or 2; None if it has none."""
     for freezer in (
         _Freezer(directory / "cgroup.freeze", "1", "0"),
         _Freezer(directory / "freezer.state", "FROZEN", "THAWED"),
@@ -60,7 +61,7 @@ def _freezer(directory: Path) -> _Freezer | None:
 
 
 def _kill_frozen(freezer: _Freezer, directories: tuple[Path, ...]) -> None:
-    """Kill what is listed while none of it can fork; the dead go once they may go on."""
+    """Kill the listed processes while they are frozen and cannot fork; they die once thawed."""
     try:
         with _gone_is_fine():
             cgroupfs.write(freezer.file, freezer.stop)

@@ -1,10 +1,10 @@
 """Resource limits and statistics of containers by the kernel's cgroups.
 
-A container's cgroup is `<cgroup_parent of its sandbox>/<container id>`, in every hierarchy that is of use: those of
-version 1, version 2, or both where a machine has both. Each limit goes where its controller is. Where cgroups are
-closed to us everything still works but the limits, which are refused.
+A container's cgroup is `<cgroup_parent of its sandbox>/<container id>`, in every useful hierarchy: those of version 1,
+version 2, or both if a machine has both. Each limit is set where its controller is. Without access to cgroups
+everything works except limits, which are refused.
 
-All functions block, most for well under a millisecond; `remove` waits for up to 0.7 s in each hierarchy.
+All functions block, most for less than a millisecond; `remove` for up to 0.7 s in each hierarchy.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _ID = re.compile(r"[0-9a-f]{64}")
 _PAGE_SIZE = re.compile(r"[0-9]+[KMGT]?B")
 _UNIFIED_KEY = re.compile(r"[a-z]+(\.[A-Za-z0-9_-]+)+")
 _POLICIES = ("memory.oom.group", "memory.swap.max", "cpu.weight", "cpu.weight.nice", "cpu.idle", "io.weight")
-"""Files of version 2 that the kubelet sets for every container, or that are weights: done without where they cannot be
-had. A container that asks for no limit would otherwise be refused one."""
+"""Files of version 2 that the kubelet sets for every container, or that are weights. They are ignored if they cannot be
+set, so that a container without limits is never refused."""
 _MAKE_TRIES = 3
 _MADE_BY_US = "user.syncpod.made"
 """An extended attribute of the parents that are ours to remove, even for a later server, once they are empty."""
@@ -50,9 +50,9 @@ class CgroupUsage:
     timestamp: int
     """When this was read: nanoseconds since the epoch."""
     cpu_nanoseconds: int | None
-    """Of one core, since the beginning; only grows."""
+    """Cumulative nanoseconds of one core; only grows."""
     memory: Memory | None
-    """None where the memory controller is not ours; /proc then knows what the processes hold (`usage.py`)."""
+    """None without the memory controller; /proc then tells the processes' memory (`usage.py`)."""
     processes: int
     """Tasks, as the pids controller counts them; without it, processes."""
     cpu_pressure: Pressures | None
@@ -64,7 +64,7 @@ class CgroupUsage:
 def container_cgroup(parent: str, container_id: str) -> str:
     """Return the path of a container's cgroup, given its sandbox's `cgroup_parent`.
 
-    Raises :class:`CgroupRefused` for a parent that leads elsewhere or is systemd's.
+    Raises :class:`CgroupRefused` for a parent with `..`, or one in systemd's form.
     """
     path = str(PurePosixPath(parent or _DEFAULT_PARENT, container_id))
     if parent:
@@ -75,16 +75,16 @@ def container_cgroup(parent: str, container_id: str) -> str:
 
 @dataclass(frozen=True)
 class Cgroups:
-    """The cgroups that containers are put in; none where they are closed to us, and `why_not` says why."""
+    """The hierarchies for containers' cgroups; none without access to cgroups, and `why_not` says why."""
 
     hierarchies: tuple[Hierarchy, ...] = ()
     why_not: str = ""
-    """A sentence's end: `cgroups are closed to this user`. Empty where there are some."""
+    """The end of a sentence: `cgroups are closed to this user`. Empty if there are hierarchies."""
     remedy: str = ""
 
     @classmethod
     def find(cls) -> Cgroups:
-        """Find what is open to us: as root every hierarchy, else a subtree of version 2 that was delegated to us."""
+        """Find the hierarchies that we may use: as root all, else a delegated subtree of version 2."""
         own_cgroups = cgroupfs.read(Path("/proc/self/cgroup")) or ""
         found = mounts.find(read_mounts(), own_cgroups, root=os.geteuid() == 0)
         return cls(found.hierarchies, found.why_not, found.remedy)
@@ -95,9 +95,9 @@ class Cgroups:
         return tuple(sorted({name for each in self.hierarchies for name in each.controllers if "=" not in name}))
 
     def refusal(self, resources: LinuxContainerResources) -> str | None:
-        """Return the sentence for the first limit that cannot be enforced; None: all can.
+        """Return the sentence for the first limit that cannot be enforced; None if all can.
 
-        What only weighs one container against others, or limits what nobody asked for, is never refused.
+        Weights, and limits that the pod did not ask for, are never refused.
         """
         limits = "spec.containers[].resources.limits"
         wanted = [("memory limit", "memory", limits)] if resources.memory_limit_in_bytes > 0 else []
@@ -117,7 +117,7 @@ class Cgroups:
 
     @property
     def unenforced(self) -> Mapping[str, str]:
-        """Why limits of `cpu` and `memory` cannot be enforced, and what would help; without those that can.
+        """Why limits of `cpu` and `memory` cannot be enforced, and what would help, for those that cannot.
 
         A sentence's end: `cgroups are closed to this user: run as root`.
         """
@@ -125,7 +125,7 @@ class Cgroups:
         return {name: f"{why}: {remedy}" if remedy else why for name, (why, remedy) in said.items()}
 
     def make(self, path: str, resources: LinuxContainerResources) -> None:
-        """Make a container's cgroup with its limits; one that is there already is given them. Nothing where closed.
+        """Make a container's cgroup with its limits, or set them on an existing one. Does nothing without hierarchies.
 
         Raises :class:`CgroupRefused`; what was made then is removed.
         """
@@ -142,14 +142,14 @@ class Cgroups:
             raise
 
     def procs(self, path: str) -> tuple[str, ...]:
-        """Return the files that a process enters the container's cgroup by, writing `0` to each; none where closed."""
+        """Return the files that a process writes `0` to, to enter the container's cgroup; none without hierarchies."""
         return tuple(str(directory / "cgroup.procs") for _, directory in self._directories(path))
 
     def update(self, path: str, resources: LinuxContainerResources, now: LinuxContainerResources) -> None:
-        """Change the limits that are given; the others stay. Nothing where closed.
+        """Change the given limits; the others stay. Does nothing without hierarchies.
 
-        Raises :class:`CgroupRefused`, also where the container has no cgroup. What was changed by then is taken back,
-        to what it had `now`.
+        Raises :class:`CgroupRefused`, also if the container has no cgroup. Limits that were already changed are reset
+        to those of `now`.
         """
         refusal = self.refusal(resources)
         if refusal:
@@ -162,12 +162,12 @@ class Cgroups:
                 hierarchy.apply(directory, resources)
         except CgroupRefused:
             for hierarchy, directory in self._directories(path):
-                with contextlib.suppress(CgroupRefused):  # As much of it as can be: what was refused is what is told.
+                with contextlib.suppress(CgroupRefused):  # As far as possible: the caller hears of the first refusal.
                     hierarchy.apply(directory, undoing(now, resources))
             raise
 
     def usage(self, path: str) -> CgroupUsage | None:
-        """Return what the container's processes use, or a pod's, given its cgroup; None if it is gone or closed."""
+        """Return what a container's or pod's processes use, given its cgroup; None without hierarchies or cgroup."""
         parts = _parts("cgroup", path)
         places = [(each, each.base.joinpath(*parts)) for each in self.hierarchies]
         places = [(each, directory) for each, directory in places if directory.is_dir()]
@@ -189,21 +189,21 @@ class Cgroups:
         )
 
     def oom_killed(self, path: str) -> bool:
-        """Return whether the kernel killed one of the container's processes since its memory was used up.
+        """Say whether the kernel killed one of the container's processes because it ran out of memory.
 
-        Only the cgroup knows: ask before it is removed.
+        Only the cgroup knows, so ask before it is removed.
         """
         return any((each.oom_kills(directory) or 0) > 0 for each, directory in self._directories(path))
 
     def kill(self, path: str) -> None:
-        """Kill everything in the container's cgroup, and what it forks meanwhile; a missing cgroup is fine.
+        """Kill everything in the container's cgroup, and what it forks meanwhile; a missing cgroup is ignored.
 
-        It is only told to die when this returns; a new process can enter afterwards.
+        The processes may still be dying when this returns, and a new process can enter afterwards.
         """
         kill.kill(tuple(directory for _, directory in self._directories(path)))
 
     def remove(self, path: str) -> None:
-        """Remove the container's cgroup, those made in it, and parents that we made and that are empty now.
+        """Remove the container's cgroup, those below it, and parents that we made and that are now empty.
 
         Safe to repeat. Raises :class:`CgroupRefused` where processes are still in it.
         """
@@ -212,9 +212,9 @@ class Cgroups:
             cgroupfs.remove_marked(directory.parent, hierarchy.base, _MADE_BY_US)
 
     def remove_parent(self, parent: str) -> None:
-        """Remove a pod's cgroup, given its sandbox's `cgroup_parent`, and those above it: what is ours and empty.
+        """Remove a pod's cgroup, given its sandbox's `cgroup_parent`, and its parents, if they are ours and empty.
 
-        It went with the pod's last container, unless that could not be removed then. Raises OSError.
+        Usually it was removed with the pod's last container. Raises OSError.
         """
         parts = _parts("linux.cgroup_parent", parent or _DEFAULT_PARENT)
         for hierarchy in self.hierarchies:
@@ -230,7 +230,7 @@ class Cgroups:
         return f"{what}: cannot be enforced, since {why}: remove {remove}{otherwise}"
 
     def _why_not(self, controller: str) -> tuple[str, str]:
-        """Return why a controller that is not there is not, and what would help, if anything."""
+        """Return why a controller is missing, and what would help, if anything."""
         if not self.hierarchies:
             return self.why_not, self.remedy
         if os.geteuid() == 0:
@@ -254,7 +254,7 @@ class Cgroups:
 
 def _swap_refusal(resources: LinuxContainerResources) -> str | None:
     try:
-        # Only whether they fit together; version 1 takes the same pairs.
+        # This checks only whether the two limits are consistent, which is the same for version 1.
         swap_max(resources)
     except CgroupRefused as refused:
         return str(refused)
@@ -262,7 +262,7 @@ def _swap_refusal(resources: LinuxContainerResources) -> str | None:
 
 
 def _make(hierarchy: Hierarchy, directory: Path) -> None:
-    """Make a cgroup and those above it. Somebody may remove an empty parent meanwhile: then from the top once more."""
+    """Make a cgroup and its parents. If somebody removes an empty parent meanwhile, start again from the top."""
     above = list(reversed(directory.relative_to(hierarchy.base).parents))
     for tries_left in reversed(range(_MAKE_TRIES)):
         try:
@@ -285,7 +285,7 @@ def _make(hierarchy: Hierarchy, directory: Path) -> None:
 
 
 def _ours(path: str) -> tuple[str, ...]:
-    """Return the parts of a container's cgroup, which its id names: no other is ever changed."""
+    """Return the parts of a container's cgroup path, whose last must be an id: no other cgroup is ever changed."""
     parts = _parts("cgroup", path)
     if not parts or not _ID.fullmatch(parts[-1]):
         raise CgroupRefused(f'cgroup "{path}": must end in the id of a container')
@@ -293,7 +293,7 @@ def _ours(path: str) -> tuple[str, ...]:
 
 
 def _parts(what: str, path: str) -> tuple[str, ...]:
-    """Return the parts of a cgroup's path. Raises :class:`CgroupRefused` for one that may lead elsewhere."""
+    """Return the parts of a cgroup's path. Raises :class:`CgroupRefused` for an unsafe one."""
     parts = tuple(part for part in path.split("/") if part)
     if any(part.endswith(".slice") for part in parts):
         raise CgroupRefused(

@@ -1,4 +1,4 @@
-"""Which cgroups are open to us: as root all that are mounted, as anybody else a delegated part of version 2."""
+"""Which cgroups we may use: as root all mounted hierarchies, otherwise a delegated subtree of version 2."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Mounted:
 
 @dataclass(frozen=True)
 class Found:
-    """The hierarchies that containers can be put in; where there are none, why, and what would help."""
+    """The hierarchies that containers can be put in; if there are none, why, and what would help."""
 
     hierarchies: tuple[Hierarchy, ...]
     why_not: str = ""
@@ -38,7 +38,7 @@ class Found:
 
 
 def find(mounts: Iterable[Mount], own_cgroups: str, *, root: bool) -> Found:
-    """Find what is open, and in version 2 have all useful controllers passed down to there.
+    """Find the hierarchies that we may use; in version 2, enable all useful controllers there.
 
     `own_cgroups` is the text of /proc/self/cgroup, `root` whether we are root. Raises OSError.
     """
@@ -61,7 +61,7 @@ def find(mounts: Iterable[Mount], own_cgroups: str, *, root: bool) -> Found:
 
 
 def mounted_hierarchies(mounts: Iterable[Mount], own_cgroups: str) -> tuple[Mounted, ...]:
-    """Return every hierarchy of use to us, once each: the first mount that shows the cgroup of this process."""
+    """Return every useful hierarchy once: the first of its mounts that shows the cgroup of this process."""
     own = _own(own_cgroups)
     found: dict[frozenset[str], Mounted] = {}
     for each in cgroupfs.hierarchies(mounts):
@@ -96,10 +96,10 @@ def _whole(mount: Mounted) -> Hierarchy | None:
 
 
 def _delegated(mount: Mounted) -> Version2 | None:
-    """Return the nearest cgroup above our own that is ours to divide.
+    """Return the nearest cgroup above our own that is delegated to us.
 
-    Not our own: a cgroup with processes in it can pass no controller down. And a process may be moved only below a
-    cgroup that is ours to write to, so that what lies elsewhere is of no use, even if it is ours.
+    Our own cgroup does not serve: one with processes cannot enable controllers for those below. Only an ancestor
+    serves, because moving a process needs write access to the common ancestor.
     """
     directory = mount.own_directory
     while directory != mount.mount_point:

@@ -1,4 +1,4 @@
-"""What a change of a container's limits makes of those that it has, and what takes the change back."""
+"""The result of changing a container's limits, and the change that undoes it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from protos.cri.v1.api_pb2 import LinuxContainerResources
 _UNLIMITED: Final = -1
 _DEFAULT_PERIOD: Final = 100_000
 _DEFAULT_SHARES: Final = 1024
-"""What a cgroup has where nothing else was asked for."""
+"""A cgroup's values without limits."""
 
 
 def changed(now: LinuxContainerResources, change: LinuxContainerResources, *, started: bool) -> LinuxContainerResources:
-    """Return the limits after a change: unset leaves as it is, and lists are replaced.
+    """Return the limits after a change: unset values stay, and lists are replaced.
 
-    The OOM score is no limit of a cgroup but the process's from its start: once `started` it stays, as in containerd.
+    The OOM score belongs to the process and not to the cgroup: once `started` it does not change, as in containerd.
     """
     after = LinuxContainerResources()
     after.CopyFrom(now)
@@ -28,9 +28,9 @@ def changed(now: LinuxContainerResources, change: LinuxContainerResources, *, st
 
 
 def undoing(now: LinuxContainerResources, change: LinuxContainerResources) -> LinuxContainerResources:
-    """Return the change that takes `change` back, of which a part was refused, given the limits before it.
+    """Return the change that undoes `change`, a part of which was refused, given the limits before.
 
-    What had no limit before is unlimited again, but for cpusets and huge pages: those had their parent's.
+    Values without a limit before become unlimited again, except cpusets and huge pages, which had their parent's.
     """
     back = LinuxContainerResources(
         cpuset_cpus=now.cpuset_cpus if change.cpuset_cpus else "",

@@ -1,4 +1,4 @@
-"""What processes use by /proc, where no cgroup counts it, and what a container has written to its own layer."""
+"""Resource use by /proc, for processes without a cgroup, and the size of a container's writable layer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ZOMBIE_STATES = "ZX"
 
 @dataclass(frozen=True)
 class ProcessStat:
-    """One process, as /proc/<pid>/stat had it at one moment. Times are in clock ticks."""
+    """One process, from /proc/<pid>/stat. Times are in clock ticks."""
 
     pid: int
     parent: int
@@ -27,17 +27,17 @@ class ProcessStat:
     own_ticks: int
     """User and system time of its threads."""
     waited_ticks: int
-    """That of the children that it waited for, and of those that they waited for."""
+    """That of children that it waited for, and of those that they waited for."""
     start_ticks: int
-    """When it started, after the machine did."""
+    """When it started, since boot."""
     resident_bytes: int
 
 
 class ProcessTable:
     """All processes of the machine, read one after the other. Ask one table for many containers.
 
-    A process that starts or ends meanwhile is in it or not; each one that is was read as a whole. A link to a parent is
-    believed only if the parent is the older: else its id had passed on to another process.
+    A process that starts or ends meanwhile may be missing, but each entry is consistent. A parent's pid is trusted only
+    if the parent is older: otherwise the pid has been reused.
     """
 
     def __init__(self, processes: Iterable[ProcessStat]) -> None:
@@ -55,10 +55,10 @@ class ProcessTable:
         return cls(stat for stat in found if stat is not None)
 
     def usage(self, pid: int) -> Usage | None:
-        """Return what a process and all its descendants use; None if it is gone, or a zombie.
+        """Return what a process and all its descendants use; None if it is gone or a zombie.
 
-        Its time includes that of children waited for, so a short-lived child is not lost. Resident memory counts a page
-        that several share once for each.
+        The time includes that of children waited for, so short-lived ones count. Shared pages of resident memory count
+        once for each process.
         """
         process = self._by_pid.get(pid)
         if process is None or process.state in _ZOMBIE_STATES:
@@ -66,10 +66,10 @@ class ProcessTable:
         return _sum(0, (process, *self._below(process)))
 
     def usage_below(self, pid: int) -> Usage | None:
-        """Return what the descendants of a process use without itself; None if it is gone, or a zombie.
+        """Return what the descendants of a process use, without itself; None if it is gone or a zombie.
 
-        For a supervisor that its container's orphans are handed to: what those used that it waited for still counts,
-        so that CPU time only grows, while its own memory and time are none of the container's.
+        For a supervisor, which becomes the parent of its container's orphans: the time of those that it waited for
+        still counts, so CPU time only grows, while its own memory and time do not count.
         """
         process = self._by_pid.get(pid)
         if process is None or process.state in _ZOMBIE_STATES:
@@ -77,7 +77,7 @@ class ProcessTable:
         return _sum(process.waited_ticks, self._below(process))
 
     def _below(self, process: ProcessStat) -> Iterator[ProcessStat]:
-        # Ids that passed on within one tick can close a circle.
+        # Pids reused within one tick can form a cycle.
         seen = {process.pid}
         waiting = [process]
         while waiting:
@@ -90,35 +90,35 @@ class ProcessTable:
 
 @dataclass(frozen=True)
 class DirectoryUsage:
-    """What lies below directories, themselves included."""
+    """The files in directories, including the directories themselves."""
 
     bytes: int
-    """As allocated on disk: blocks, not lengths."""
+    """Allocated on disk: blocks, not lengths."""
     inodes: int
 
 
 @dataclass(frozen=True)
 class CpuReading:
-    """How much CPU time had been used at a moment, both in nanoseconds."""
+    """Cumulative CPU time at a moment, both in nanoseconds."""
 
     timestamp: int
     cpu_nanoseconds: int
 
 
 def usage_of(pid: int) -> Usage | None:
-    """Return what a process and all its descendants use now; None if it is gone. Reads all of /proc, once."""
+    """Return what a process and all its descendants use now; None if it is gone. Reads all of /proc once."""
     return ProcessTable.read().usage(pid)
 
 
 def usage_below(pid: int) -> Usage | None:
-    """Return what the descendants of a supervisor use now; None if it is gone. Reads all of /proc, once."""
+    """Return what the descendants of a supervisor use now; None if it is gone. Reads all of /proc once."""
     return ProcessTable.read().usage_below(pid)
 
 
 def nano_cores(earlier: CpuReading, later: CpuReading) -> int | None:
-    """Return the nanoseconds of CPU per second between two readings: 10⁹ is a core. None where that says nothing.
+    """Return the nanoseconds of CPU per second between two readings: 10⁹ is one core. None if that has no meaning.
 
-    That is: no time between them, or less used later, since the container was started anew.
+    It has none if no time passed, or if the later reading is lower because the container was restarted.
     """
     elapsed = later.timestamp - earlier.timestamp
     used = later.cpu_nanoseconds - earlier.cpu_nanoseconds
@@ -126,11 +126,11 @@ def nano_cores(earlier: CpuReading, later: CpuReading) -> int | None:
 
 
 def directory_usage(*directories: Path, at_most: int = 100_000) -> DirectoryUsage | None:
-    """Measure directories of one file system together: those that take what a container writes.
+    """Measure directories of one file system together: a container's writable layers.
 
-    None if all are gone, or hold too much: above `at_most` entries, about a second's work, no figure is better than
-    half a one. Each inode counts once however many names it has, links are not followed, other file systems not
-    entered. What vanishes meanwhile or cannot be read is left out.
+    None if all are gone, or if they have more than `at_most` entries, about a second's work: no number is better than a
+    wrong one. Each inode counts once, symlinks are not followed, and other file systems are not entered. What vanishes
+    meanwhile or cannot be read is left out.
     """
     inodes: set[int] = set()
     blocks = 0
@@ -169,9 +169,9 @@ def directory_usage(*directories: Path, at_most: int = 100_000) -> DirectoryUsag
 
 
 def parse_stat(text: str) -> ProcessStat:
-    """Read a line of /proc/<pid>/stat, whose second field, the name in parentheses, may hold anything."""
+    """Parse a line of /proc/<pid>/stat, whose second field, the name in parentheses, may contain anything."""
     pid, _, rest = text.partition(" (")
-    # The last parenthesis ends the name: no later field has one. Field 3 of proc_pid_stat(5) is then the first.
+    # The last parenthesis ends the name, since no later field has one. The next is field 3 of proc_pid_stat(5).
     fields = rest[rest.rindex(")") + 2 :].split()
     return ProcessStat(
         pid=int(pid),

@@ -12,11 +12,11 @@ from syncpod.runtime.cgroups import files
 from syncpod.runtime.cgroups.files import CgroupRefused, Memory, Pressures
 
 USED = ("cpu", "cpuacct", "cpuset", "freezer", "hugetlb", "memory", "pids", "name=systemd")
-"""The hierarchies that a container gets a directory in. systemd's own, since a service's stop kills what is left in its
-cgroup there, and containers outlive the server."""
+"""The hierarchies that a container gets a directory in. They include systemd's: stopping a service kills what is in its
+cgroup there, and containers must outlive the server."""
 
 _NO_LIMIT = 1 << 62
-"""The kernel shows what is not limited as the largest number of whole pages: above this."""
+"""The kernel shows unlimited as the largest number of whole pages, which is above this."""
 _UNLIMITED = -1
 
 
@@ -30,7 +30,7 @@ class Version1:
     version: int = 1
 
     def prepare(self, directory: Path) -> None:
-        """Make a new cgroup usable: an empty cpuset lets no process in, so it starts with its parent's."""
+        """Make a new cgroup usable: give it its parent's cpuset, because an empty one lets no process in."""
         if "cpuset" not in self.controllers:
             return
         for name in ("cpuset.cpus", "cpuset.mems"):
@@ -38,10 +38,10 @@ class Version1:
                 files.set_value("cpuset", directory / name, cgroupfs.read(directory.parent / name) or "")
 
     def open_to(self, directory: Path) -> None:
-        """Let the cgroups in `directory` have the controllers: in version 1 they do."""
+        """Do nothing: in version 1 the cgroups in `directory` always have the controllers."""
 
     def apply(self, directory: Path, resources: LinuxContainerResources) -> None:
-        """Set what is given and belongs to this hierarchy's controllers. Raises :class:`CgroupRefused`."""
+        """Set those of the given limits that this hierarchy's controllers enforce. Raises :class:`CgroupRefused`."""
         if "cpu" in self.controllers:
             _apply_cpu(directory, resources)
         if "memory" in self.controllers:
@@ -82,11 +82,11 @@ class Version1:
         return files.read_number(directory / "pids.current") if "pids" in self.controllers else None
 
     def pressures(self, directory: Path, of: str) -> Pressures | None:
-        """Return None: version 1 keeps no pressure."""
+        """Return None: version 1 has no pressure files."""
         return None
 
     def oom_kills(self, directory: Path) -> int | None:
-        """Return how often a process of this very cgroup was killed because its memory was used up."""
+        """Return how often a process of this cgroup itself was killed for lack of memory."""
         if "memory" not in self.controllers:
             return None
         return files.read_table(directory / "memory.oom_control").get("oom_kill")
@@ -101,8 +101,8 @@ def _apply_cpu(directory: Path, resources: LinuxContainerResources) -> None:
     wanted = [period] if resources.cpu_period else []
     if quota:
         wanted.append(quota)
-        # Between the two writes the kernel sees one new and one old value, and refuses those that are together more
-        # than the parent has: then the other order is the right one (fs/cpu.go of runc).
+        # Between the two writes the kernel sees one new and one old value, and refuses them if they exceed the parent's
+        # limit; then the other order works (runc, fs/cpu.go).
         if not _try(wanted[0]):
             wanted.reverse()
     for file, value in wanted:
@@ -120,17 +120,17 @@ def _try(setting: tuple[Path, str]) -> bool:
 
 
 def _apply_memory(directory: Path, resources: LinuxContainerResources) -> None:
-    """Set the limit, and that on memory and swap together, which may never be the smaller of the two."""
+    """Set the memory limit and the limit on memory plus swap, which must never be the smaller of the two."""
     memory, with_swap = resources.memory_limit_in_bytes, resources.memory_swap_limit_in_bytes
     with_swap_file = directory / "memory.memsw.limit_in_bytes"
     if memory < 0 and not with_swap:
         with_swap = _UNLIMITED
     elif 0 < (files.read_number(with_swap_file) or 0) < memory and not with_swap:
-        with_swap = memory  # It grows beyond both together: none of it is swap, as containerd has it.
+        with_swap = memory  # It grows beyond the limit on both: then no swap is allowed, as in containerd.
     settings = []
     if memory:
         settings.append((directory / "memory.limit_in_bytes", max(memory, _UNLIMITED)))
-    # Where swap is not accounted for there is no such file, and nothing to keep the container from but by the machine.
+    # Without swap accounting the file is missing, and swap cannot be limited.
     if with_swap and with_swap_file.exists():
         settings.append((with_swap_file, max(with_swap, _UNLIMITED)))
         now = files.read_number(with_swap_file) or 0

@@ -1,4 +1,4 @@
-"""Cgroups, version 2: one hierarchy, whose controllers are passed down from level to level."""
+"""Cgroups, version 2: one hierarchy, whose controllers are enabled level by level."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from syncpod.runtime.cgroups import files
 from syncpod.runtime.cgroups.files import CgroupRefused, Memory, Pressures
 
 USED = ("cpu", "cpuset", "hugetlb", "io", "memory", "pids")
-"""The controllers that are passed down to containers."""
+"""The controllers that are enabled for containers."""
 
 _DEFAULT_PERIOD = 100_000
 _MIN_SHARES, _MAX_SHARES = 2, 262_144
@@ -27,18 +27,18 @@ class Version2:
     base: Path
     """The directory that stands for `/` in the paths of containers."""
     controllers: frozenset[str]
-    """Those that were passed down to what lies in `base`."""
+    """The controllers that are enabled for the cgroups in `base`."""
     version: int = 2
 
     def prepare(self, directory: Path) -> None:
-        """Make a new cgroup usable: it is."""
+        """Do nothing: a new cgroup is usable."""
 
     def open_to(self, directory: Path) -> None:
-        """Let the cgroups in `directory` have the controllers; of one that cannot be had the files are missing."""
+        """Enable the controllers for the cgroups in `directory`; files of those that cannot be enabled are missing."""
         pass_down(directory, self.controllers)
 
     def apply(self, directory: Path, resources: LinuxContainerResources) -> None:
-        """Set what is given and belongs to the controllers. Raises :class:`CgroupRefused`."""
+        """Set those of the given limits that the controllers enforce. Raises :class:`CgroupRefused`."""
         if "cpu" in self.controllers:
             _apply_cpu(directory, resources)
         if "memory" in self.controllers:
@@ -78,19 +78,19 @@ class Version2:
         return files.read_number(directory / "pids.current")
 
     def pressures(self, directory: Path, of: str) -> Pressures | None:
-        """Return how long work waited for `cpu`, `memory` or `io`, which needs no controller."""
+        """Return the pressure on `cpu`, `memory` or `io`, which needs no controller."""
         return files.pressures(directory / f"{of}.pressure")
 
     def oom_kills(self, directory: Path) -> int | None:
-        """Return how often a process in the cgroup or below it was killed because memory was used up."""
+        """Return how often a process in the cgroup or below it was killed for lack of memory."""
         return files.read_table(directory / "memory.events").get("oom_kill")
 
 
 def pass_down(directory: Path, controllers: frozenset[str]) -> frozenset[str]:
-    """Give the cgroups in `directory` these controllers, and return those that they have.
+    """Enable these controllers for the cgroups in `directory`, and return those that are enabled.
 
-    Each is written on its own: one that cannot be had, since processes are in `directory` itself or it was not passed
-    down this far, costs none of the others.
+    Each is written separately, so that one that cannot be enabled, because `directory` has processes or its parent has
+    not enabled it, does not affect the others.
     """
     file = directory / "cgroup.subtree_control"
     for controller in sorted(controllers - set((cgroupfs.read(file) or "").split())):
@@ -100,10 +100,10 @@ def pass_down(directory: Path, controllers: frozenset[str]) -> frozenset[str]:
 
 
 def weight_of(shares: int) -> int:
-    """Return the cpu.weight (1 … 10000) of CPU shares (2 … 262144): least, most and default, 1024 to 100, agree.
+    """Return the cpu.weight (1 … 10000) for CPU shares (2 … 262144); 1024 shares, the default, are 100, its default.
 
-    The curve that runc draws since 2025, through those three points: 10 to the power of (l² + 125 l) / 612 − 7/34 with
-    l = log₂ shares, rounded up. The straight line that stood before gave 1024 shares a weight of only 39.
+    This is runc's curve since 2025, through minimum, default and maximum: 10 to the power of (l² + 125 l) / 612 − 7/34
+    with l = log₂ shares, rounded up. The linear conversion before gave 1024 shares a weight of only 39.
     """
     if shares <= _MIN_SHARES:
         return _MIN_WEIGHT
@@ -114,9 +114,9 @@ def weight_of(shares: int) -> int:
 
 
 def cpu_max(resources: LinuxContainerResources, now: str) -> str | None:
-    """Return what to write to cpu.max, whose text is `now`: quota and period in microseconds. None: nothing is given.
+    """Return the new text of cpu.max, whose present text is `now`: quota and period in microseconds. None = no change.
 
-    A quota of 0 is not given, and stays as it is; a negative one takes the limit away.
+    A quota of 0 means unchanged; a negative one removes the limit.
     """
     if not resources.cpu_quota and not resources.cpu_period:
         return None
@@ -127,10 +127,10 @@ def cpu_max(resources: LinuxContainerResources, now: str) -> str | None:
 
 
 def swap_max(resources: LinuxContainerResources) -> str | None:
-    """Return what to write to memory.swap.max; None: nothing is given.
+    """Return the new value of memory.swap.max; None = no change.
 
-    CRI's limit is on memory and swap together, version 2's on swap alone. Where memory is made unlimited and nothing is
-    said of swap, so is swap. Raises :class:`CgroupRefused` for what cannot be subtracted.
+    CRI's limit is on memory plus swap, version 2's on swap alone. If memory becomes unlimited and swap is not
+    mentioned, swap becomes unlimited too. Raises :class:`CgroupRefused` if the limit is less than the memory limit.
     """
     memory, together = resources.memory_limit_in_bytes, resources.memory_swap_limit_in_bytes
     if together < 0 or (memory < 0 and not together):
@@ -163,9 +163,9 @@ def _apply_memory(directory: Path, resources: LinuxContainerResources) -> None:
 
 
 def _spare(directory: Path, limit: int) -> None:
-    """Refuse a limit below what is in use: the kernel would kill for it, where version 1 refuses it itself.
+    """Refuse a memory limit below the present use: the kernel would kill processes, where in version 1 it refuses.
 
-    What it can take back at once, the pages of files, is not counted. Raises :class:`CgroupRefused`.
+    File pages, which the kernel can reclaim at once, do not count. Raises :class:`CgroupRefused`.
     """
     table = files.read_table(directory / "memory.stat")
     used = (files.read_number(directory / "memory.current") or 0) - table.get("file", 0) + table.get("shmem", 0)
@@ -174,7 +174,7 @@ def _spare(directory: Path, limit: int) -> None:
 
 
 def _set_unless_idle(what: str, file: Path, value: str) -> None:
-    """Set a value; where the kernel accounts for no swap, to allow none or any amount of it is no request."""
+    """Set a value. Without swap accounting, a swap limit of 0 or without bound is ignored."""
     if file.name == "memory.swap.max" and value in ("0", "max") and not file.exists():
         return
     files.set_value(what, file, value)

@@ -1,1 +1,1 @@
-"""Images that were loaded from files: read, unpacked, listed, removed."""
+"""Images that are loaded from files: reading, unpacking, listing and removing them."""

@@ -1,7 +1,6 @@
 """Images in files: OCI layouts, as directories or in tar archives, and the archives of `docker save` and `podman save`.
 
-Nothing of a file is believed but what its digests say: of each blob the size and the digest are compared, here of the
-documents, in `image_layers.py` of the layers.
+The size and digest of each blob are verified: those of documents here, those of layers in `layers.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import IO, Any, Final, Protocol
 from syncpod.runtime.images.config import ConfigInvalid, ImageConfig, parse_config
 
 _LONGEST_DOCUMENT: Final = 4 * 1024 * 1024
-"""Bytes of an index, manifest or configuration: what registries take."""
+"""The most bytes of an index, manifest or configuration; registries have the same limit."""
 _DEEPEST_INDEX: Final = 4
 _MOST_LAYERS: Final = 500
 _DIGEST: Final = re.compile(r"(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})")
@@ -34,21 +33,21 @@ _NAME: Final = "io.containerd.image.name"
 _REF_NAME: Final = "org.opencontainers.image.ref.name"
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 DAMAGE: Final = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError)
-"""What reading a damaged archive raises, besides OSError without a number where bzip2's or gzip's checks fail."""
+"""What reading a damaged archive raises, besides an OSError without errno if a check of bzip2 or gzip fails."""
 
 
 class ArchiveInvalid(ValueError):
-    """No image that can be had here; the text is one sentence without the file's name."""
+    """The file has no usable image. The text is one sentence without the file's name."""
 
 
 @dataclass(frozen=True)
 class Descriptor:
-    """A piece of content: where it is in the file, and what it must be."""
+    """A blob: where it is in the file, and its expected size and digest."""
 
     name: str
-    """Of the file, or of the archive's member."""
+    """Path of the file, or of the archive's member."""
     digest: str = ""
-    """sha256:… or sha512:…; empty where only the unpacked layer's is known, as in archives of `docker save`."""
+    """sha256:… or sha512:…; empty if only the unpacked layer's is known, as in archives of `docker save`."""
     size: int = -1
 
 
@@ -57,33 +56,33 @@ class FoundImage:
     """An image in a file. Its layers have not been looked at."""
 
     names: tuple[str, ...]
-    """In full, or a tag alone, as the file has them; there may be none."""
+    """Full names or only tags, as in the file; possibly none."""
     id: str
     """Digest of its configuration."""
     manifest_digest: str
-    """Digest of its manifest; that of its configuration where it has no manifest."""
+    """Digest of its manifest, or of its configuration if it has no manifest."""
     config: ImageConfig
     layers: tuple[Descriptor, ...]
     diff_ids: tuple[str, ...]
-    """Digests of the layers' tars, unpacked, from the bottom up."""
+    """Digests of the layers' uncompressed tars, from the bottom up."""
 
 
 class Source(Protocol):
-    """The files of a layout, wherever they are."""
+    """The files of a layout, in a directory or an archive."""
 
     def open(self, name: str) -> IO[bytes]:
         """Open one of them. Raises FileNotFoundError."""
 
 
 class Tar(tarfile.TarFile):
-    """A tar of which every header that is wrong is a tarfile.TarError.
+    """A tar that raises tarfile.TarError for every invalid header.
 
-    As it comes, what stands where numbers are meant to may raise ValueError, and headers that extend one another
-    without end RecursionError.
+    tarfile itself may raise ValueError for an invalid number, and RecursionError for an endless chain of extended
+    headers.
     """
 
     def next(self) -> tarfile.TarInfo | None:
-        """Read the next header. Raises tarfile.TarError, and what reading the file raises."""
+        """Read the next header. Raises tarfile.TarError, and whatever reading the file raises."""
         try:
             return super().next()
         except (ValueError, OverflowError, RecursionError) as error:
@@ -115,7 +114,7 @@ class _Directory:
         """Open a file of the layout; a symbolic link must not lead out of it."""
         try:
             place = (self._path / name).resolve()
-        except ValueError:  # A NUL, or what is no text: no file is called so.
+        except ValueError:  # No file has a name with a NUL, or one that cannot be encoded.
             raise FileNotFoundError(name) from None
         if not place.is_relative_to(self._path) or not place.is_file():
             raise FileNotFoundError(name)
@@ -135,7 +134,7 @@ class _Archive:
         member = self._members.get(os.path.normpath(name))
         try:
             file = None if member is None else self._archive.extractfile(member)
-        except (KeyError, RecursionError):  # A link that leads nowhere.
+        except (KeyError, RecursionError):  # A dangling link.
             file = None
         if file is None:
             raise FileNotFoundError(name)
@@ -228,7 +227,7 @@ def _images_of_archive(source: Source) -> Iterator[FoundImage]:
 def _image(
     config: bytes, id: str, manifest: str, names: tuple[str, ...], layers: tuple[Descriptor, ...]
 ) -> FoundImage | None:
-    """Return the image of that configuration; None if it is for another machine."""
+    """Return the image with this configuration; None if it is for another architecture."""
     document = _json(config, id)
     if (document.get("os", "linux"), document.get("architecture", architecture())) != ("linux", architecture()):
         return None
@@ -268,7 +267,7 @@ def _digest(value: object, where: str) -> str:
 
 
 def _document(source: Source, blob: Descriptor) -> bytes:
-    """Read a blob whole. Raises ArchiveInvalid where it is not what its descriptor says, FileNotFoundError."""
+    """Read a whole blob. Raises ArchiveInvalid if it does not match its descriptor, FileNotFoundError."""
     with source.open(blob.name) as file:
         data = file.read(_LONGEST_DOCUMENT + 1)
     if len(data) > _LONGEST_DOCUMENT:
@@ -298,7 +297,7 @@ def _parsed(data: bytes, name: str) -> Any:
 
 
 def _object(document: Mapping[str, Any], field: str, name: str) -> dict[str, Any]:
-    """Return an object that may be missing, or null."""
+    """Return an object; empty if it is missing or null."""
     value = document.get(field)
     if value is not None and not isinstance(value, dict):
         raise ArchiveInvalid(f"{name}: {field}: must be an object")

@@ -1,4 +1,4 @@
-"""What an image says of the containers that are made of it: the part of OCI's configuration that containers go by."""
+"""The part of an image's OCI configuration that its containers use."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from typing import Any, Final
 from protos.cri.v1 import api_pb2
 
 _NEAR_THE_FIRST: Final = 15
-"""Realtime signals are named by their distance from the first up to this, else by that from the last."""
+"""Realtime signals up to this distance from the first are named SIGRTMIN+n, others SIGRTMAX-n."""
 _NO_ID: Final = 2**32 - 1
-"""What stands for no user or group in the kernel's calls: ids are below it."""
+"""The kernel's value for no user or group; ids are below it."""
 _MOST_DIGITS: Final = 64
-"""Of an id, leading zeros and all; Python reads no number of several thousand."""
+"""The most digits of an id; Python refuses to parse numbers with several thousand."""
 
 
 class ConfigInvalid(ValueError):
-    """No configuration of an image; the text begins with the field's path."""
+    """The configuration is invalid. The text begins with the field's path."""
 
 
 @dataclass(frozen=True)
 class ImageConfig:
-    """What containers have of their image where their own config does not say otherwise."""
+    """An image's defaults for its containers."""
 
     environment: tuple[tuple[str, str], ...] = ()
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
-    """Cmd: arguments of the entrypoint, or a command where there is none."""
+    """Cmd: arguments of the entrypoint, or the command if there is no entrypoint."""
     user: str = ""
     """`user`, `uid`, `user:group` and the like; empty: root."""
     working_directory: str = ""
     stop_signal: str = ""
-    """As the image has it: SIGTERM, TERM, 15, SIGRTMIN+3."""
+    """As written in the image: SIGTERM, TERM, 15, SIGRTMIN+3."""
 
 
 @dataclass(frozen=True)
 class OwnImage:
-    """An image that has files of its own, as containers are made of it."""
+    """An image with its own files, as containers need it."""
 
     root: Path
-    """Where its files are."""
+    """The directory of its files."""
     config: ImageConfig
 
 
@@ -68,9 +68,9 @@ def parse_config(document: Mapping[str, Any]) -> ImageConfig:
 
 
 def read_config(fields: Mapping[str, Any]) -> ImageConfig:
-    """Return the configuration whose fields, as `dataclasses.asdict` has them, were kept as JSON.
+    """Return the configuration from its JSON form, made from `dataclasses.asdict`.
 
-    Raises TypeError, and ConfigInvalid for a user who cannot be.
+    Raises TypeError, and ConfigInvalid for an invalid user.
     """
     lists = {name: tuple(fields[name]) for name in ("entrypoint", "command")}
     environment = tuple((name, value) for name, value in fields["environment"])
@@ -82,7 +82,7 @@ def read_config(fields: Mapping[str, Any]) -> ImageConfig:
 
 
 def as_id(text: str) -> int | None:
-    """Return the user's or group's id that a text is; None for a name, and for a number that can be nobody's."""
+    """Parse a user's or group's id; None for a name, and for a number that is not a valid id."""
     if not text.isdecimal() or len(text) > _MOST_DIGITS or int(text) >= _NO_ID:
         return None
     return int(text)
@@ -91,7 +91,7 @@ def as_id(text: str) -> int | None:
 def stop_signal(config: ImageConfig) -> int:
     """Return the stop signal as CRI numbers it; SIGNAL_RUNTIME_DEFAULT where the image names none.
 
-    Raises ConfigInvalid for one that this machine has not.
+    Raises ConfigInvalid for a signal that this machine does not have.
     """
     text = config.stop_signal.upper()
     if not text:

@@ -1,8 +1,8 @@
-"""Images: those that were loaded from files, and those of which there is nothing but a name that was pulled.
+"""The inventory of images: those loaded from files, and those that are only a pulled name.
 
-A name alone stands for the host's own programs. A small store remembers which names were pulled, so that pulling,
-listing and removing work as everywhere. Such an image's id is the SHA-256 of its full name, so it is the same on every
-machine; that of a loaded one is the digest of its configuration, as everywhere.
+A pulled name stands for the host's own programs. The names are stored, so that pulling, listing and removing work as in
+any runtime. Such an image's id is the SHA-256 of its full name, so it is the same on every machine; a loaded image's id
+is the digest of its configuration, as usual.
 """
 
 from __future__ import annotations
@@ -32,34 +32,34 @@ _DEFAULT_DOMAIN: Final = "docker.io"
 _PARTS: Final = ("repository", "tag", "digest")
 ROOTS: Final = "roots"
 _CLOCK_NANOSECONDS: Final = 100_000_000
-"""More than the kernel's clock may lag behind, by which files have their times."""
+"""More than the granularity of the kernel's clock for file times."""
 
 
 class ReferenceInvalid(ValueError):
-    """Not the name of an image; the text says why, without the name."""
+    """The image name is invalid; the text says why, without the name."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """An image's name in full: with its registry, and with a tag or a digest."""
+    """An image's full name: with its registry, and with a tag or a digest."""
 
     repository: str
     """docker.io/library/busybox"""
     tag: str = ""
     digest: str = ""
-    """sha256:…; where there is one, the tag was dropped, as containerd does."""
+    """sha256:…; if there is one, the tag is dropped, as in containerd."""
 
     def __str__(self) -> str:
         return f"{self.repository}@{self.digest}" if self.digest else f"{self.repository}:{self.tag}"
 
     @property
     def short_name(self) -> str:
-        """The last part of the repository: what the host's program would be called."""
+        """The last part of the repository: the name of the host's program."""
         return self.repository.rpartition("/")[2]
 
 
 def parse_reference(text: str) -> Reference:
-    """Read an image's name as Docker and containerd do (distribution's reference grammar). Raises ReferenceInvalid."""
+    """Parse an image's name as Docker and containerd do (distribution's reference grammar). Raises ReferenceInvalid."""
     if re.fullmatch(r"[a-f0-9]{64}", text):
         raise ReferenceInvalid("64 hexadecimal digits are an id, not a name")
     rest, at, digest = text.partition("@")
@@ -98,15 +98,15 @@ def _valid_digest(digest: str) -> bool:
 
 @dataclass(frozen=True)
 class Content:
-    """What an image has that was loaded from a file. One without it stands for the machine's own programs."""
+    """The content of a loaded image. An image without it stands for the machine's own programs."""
 
     id: str
     """Digest of its configuration."""
     manifest_digest: str
     root: str
-    """Where its files are, a name in the store's `roots`; images with the same layers share them."""
+    """The directory of its files, a name in the store's `roots`; images with the same layers share it."""
     size: int
-    """Bytes that its files take."""
+    """Bytes of its files."""
     config: ImageConfig
 
 
@@ -118,31 +118,31 @@ class Image:
     pulled_at: int
     """Nanoseconds since the epoch."""
     size: int
-    """Bytes on disk: of its files, or of its record alone."""
+    """Bytes on disk: its files, or only its record."""
     content: Content | None = None
 
     @property
     def id(self) -> str:
-        """sha256:…, of its configuration; made of the full name where it has none."""
+        """sha256:…, the digest of its configuration, or of its full name if it has none."""
         return self.content.id if self.content else f"sha256:{_hexdigest(self.reference)}"
 
     @property
     def repo_tags(self) -> tuple[str, ...]:
-        """Its name, if that has a tag."""
+        """Its name if it has a tag."""
         return () if self.reference.digest else (str(self.reference),)
 
     @property
     def repo_digest(self) -> str:
-        """Its name by digest: the one it was pulled by, its manifest's, or its id."""
+        """Its name with a digest: the one it was pulled by, its manifest's, or its id."""
         digest = self.reference.digest or (self.content.manifest_digest if self.content else self.id)
         return f"{self.reference.repository}@{digest}"
 
 
 class ImageStore:
-    """The images that were pulled or loaded, each name a file in `directory`, which is made if it is not there.
+    """The images that were pulled or loaded; each name is a file in `directory`, which is made if missing.
 
-    A file that cannot be read counts for nothing: its image has to be pulled again, which writes it anew. Another
-    process may load images meanwhile (`load.py`): files are looked at again once the directory has changed.
+    An unreadable file is ignored; pulling its image again rewrites it. Another process may load images meanwhile
+    (`load.py`), so files are read again when the directory has changed.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -151,28 +151,28 @@ class ImageStore:
         self._images: dict[str, Image] = {}
         """By file."""
         self._seen = -1
-        """When the directory had changed last when it was read."""
+        """The directory's modification time when it was read."""
         self.unreadable: tuple[str, ...] = ()
-        """What was left out when the store was read: a sentence each."""
+        """A sentence for each file that could not be read."""
         self._look()
 
     def __iter__(self) -> Iterator[Image]:
-        """Iterate over all names; those of one image have one id."""
+        """Iterate over all names; the names of one image share its id."""
         self._look()
         return iter(tuple(self._images.values()))
 
     def root_directory(self, root: str) -> Path:
-        """Where the files of an image are that was loaded."""
+        """Return the directory of a loaded image's files."""
         return self._directory / ROOTS / root
 
     def roots(self) -> frozenset[str]:
-        """Return those that images have."""
+        """Return the roots that images use."""
         return frozenset(image.content.root for image in self if image.content)
 
     def _look(self) -> None:
         """Read what has changed on disk."""
         changed = self._directory.stat().st_mtime_ns
-        # Two changes may have one time, if they follow close upon one another.
+        # Two changes in quick succession may have the same time.
         if changed == self._seen and abs(time.time_ns() - changed) > _CLOCK_NANOSECONDS:
             return
         self._seen = changed
@@ -187,11 +187,11 @@ class ImageStore:
         self._images, self.unreadable = images, tuple(unreadable)
 
     def pull(self, reference: Reference) -> Image:
-        """Record the image, if it is not there yet."""
+        """Record an image as pulled, unless it exists."""
         return self._known(reference) or self._write(reference, None)
 
     def load(self, reference: Reference, content: Content) -> Image:
-        """Record that name for an image that has files of its own, whatever it stood for."""
+        """Record a name for a loaded image, replacing what it named before."""
         return self._write(reference, content)
 
     def _write(self, reference: Reference, content: Content | None) -> Image:
@@ -208,7 +208,7 @@ class ImageStore:
         return self._images.get(self._file(reference).name)
 
     def find(self, name: str) -> Image | None:
-        """Return the image of that id, name with tag (`latest` if none), name with digest, or beginning of an id."""
+        """Return the image with this id, name with tag (default `latest`), name with digest, or prefix of an id."""
         return self._of_id(name) or self._named(name) or self._begins(name.removeprefix("sha256:"))
 
     def names_of(self, image: Image) -> tuple[Image, ...]:
@@ -236,7 +236,7 @@ class ImageStore:
         return next(iter(found.values())) if len(found) == 1 else None
 
     def remove(self, image: Image) -> None:
-        """Forget the image by all its names; containers made of it stay as they are."""
+        """Remove all names of an image; containers made from it stay as they are."""
         for each in self.names_of(image):
             file = self._file(each.reference)
             file.unlink(missing_ok=True)

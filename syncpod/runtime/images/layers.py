@@ -1,4 +1,4 @@
-"""Layers of images, read once from their beginning: unpacked as they are read, and compared with their digests."""
+"""Reading an image's layers in one pass: decompressing them and verifying their digests."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import IO, Final
 from syncpod.runtime.images.archive import DAMAGE, ArchiveInvalid, Descriptor, Source, Tar
 
 _LONGEST_HEADER: Final = 1024 * 1024
-"""Bytes of one header in a layer's tar, with all that extends it; what is read of a file at once is no more."""
+"""The most bytes of one header in a layer's tar, with its extensions, and of a single read."""
 _CHUNK: Final = 1024 * 1024
 
 
 @contextmanager
 def layer_tar(source: Source, layer: Descriptor, diff_id: str) -> Iterator[tarfile.TarFile]:
-    """Open a layer's tar, to be read once from its beginning; its digests are compared at the end of the `with`.
+    """Open a layer's tar for reading once from the beginning; its digests are verified at the end of the `with`.
 
-    Raises ArchiveInvalid for what is damaged, or is not what its digests say.
+    Raises ArchiveInvalid if it is damaged or does not match its digests.
     """
     try:
         with source.open(layer.name) as file:
@@ -60,12 +60,12 @@ class _Hashed(io.RawIOBase):
         return True
 
     def peek(self, size: int) -> bytes:
-        """Return its first bytes, to be read again."""
+        """Return its first bytes without consuming them."""
         self._ahead = self._file.read(size) or b""
         return self._ahead
 
     def read(self, size: int = -1) -> bytes:
-        """Read up to so many bytes; fewer than that, but none only at the end."""
+        """Read at least one byte and at most this many; none at the end."""
         if size < 0:
             raise io.UnsupportedOperation("of what may be as long as it likes, not all is read at once")
         data = self._ahead[:size] or self._file.read(size) or b""
@@ -75,7 +75,7 @@ class _Hashed(io.RawIOBase):
         return data
 
     def check(self, name: str) -> None:
-        """Read to the end, and compare the digest. Raises ArchiveInvalid."""
+        """Read to the end, and verify the digest. Raises ArchiveInvalid."""
         while self.read(_CHUNK):
             pass
         found = f"{self._hash.name}:{self._hash.hexdigest()}"
@@ -84,7 +84,7 @@ class _Hashed(io.RawIOBase):
 
 
 class _Forwards(io.RawIOBase):
-    """A stream with a position that only grows, as `tarfile` reads it; no header is longer than a limit."""
+    """A forward-only stream for `tarfile`, which limits the length of headers."""
 
     def __init__(self, stream: _Hashed) -> None:
         super().__init__()
@@ -95,11 +95,11 @@ class _Forwards(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Return how much was read."""
+        """Return the number of bytes read so far."""
         return self._stream.size
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Skip what lies before a position."""
+        """Skip to a later position."""
         if whence != io.SEEK_SET or offset < self._stream.size:
             raise tarfile.ReadError("its parts overlap")
         while offset > self._stream.size and self._stream.read(min(_CHUNK, offset - self._stream.size)):
@@ -107,7 +107,7 @@ class _Forwards(io.RawIOBase):
         return self._stream.size
 
     def read(self, size: int = -1) -> bytes:
-        """Read so many bytes; fewer only at the end. Raises tarfile.ReadError for more than a header can have."""
+        """Read this many bytes, fewer only at the end. Raises tarfile.ReadError for more than a header may have."""
         if not 0 <= size <= _LONGEST_HEADER:
             raise tarfile.ReadError(f"a header of {size} bytes")
         parts = []

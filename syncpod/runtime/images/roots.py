@@ -1,4 +1,4 @@
-"""The files of loaded images, a directory for each, and when they go: once neither an image nor a container has them.
+"""The directories of loaded images' files, which are removed once neither an image nor a container uses them.
 
 In `images/roots`:
 
@@ -6,6 +6,7 @@ In `images/roots`:
     unfinished-…     being unpacked, by whoever holds the lock; else left by one that was killed
     removed-…        nobody's any more
     lock             held by whoever adds to them, or takes from them
+
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _LOCK: Final = "lock"
 
 @contextlib.contextmanager
 def held(roots: Path, *, wait: bool) -> Iterator[bool]:
-    """Hold the directory, made if it is not there; False where another process holds it. Raises OSError."""
+    """Lock the directory, which is made if missing; yields False if another process holds it. Raises OSError."""
     roots.mkdir(mode=0o700, exist_ok=True)
     lock = os.open(roots / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -44,15 +45,15 @@ def held(roots: Path, *, wait: bool) -> Iterator[bool]:
 
 
 def remove_unfinished(roots: Path) -> None:
-    """Remove what one left half made that was killed; for whoever holds the directory. Raises OSError."""
+    """Remove what a killed process left unfinished. The caller holds the lock. Raises OSError."""
     for unfinished in roots.glob(f"{UNFINISHED}*"):
         remove_tree(unfinished)
 
 
 def retire(roots: Path, in_use: Callable[[], Collection[str]]) -> bool:
-    """Take those out of use that are not `in_use`, at once; whether there is anything to be removed. Raises OSError.
+    """Rename the roots that are not `in_use`; return whether there is anything to remove. Raises OSError.
 
-    While somebody loads an image nothing is taken: what it brings is in use only when it has been recorded.
+    While an image is being loaded nothing is renamed, since its root is in use only once it is recorded.
     """
     if not roots.is_dir():
         return False
@@ -65,6 +66,6 @@ def retire(roots: Path, in_use: Callable[[], Collection[str]]) -> bool:
 
 
 def remove_retired(roots: Path) -> None:
-    """Remove what was taken out of use. Blocks. Raises OSError."""
+    """Remove the renamed roots. Blocks. Raises OSError."""
     for removed in roots.glob(f"{_REMOVED}*"):
         remove_tree(removed)

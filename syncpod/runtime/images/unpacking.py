@@ -1,8 +1,7 @@
-"""Laying an image's layers on top of one another in a directory, which then holds the files that a container sees.
+"""Unpacking an image's layers over one another into a directory, which then has the files that a container sees.
 
-Whiteouts are obeyed as they come, so what they hide is not there and no trace is left of them. An entry leads nowhere
-but into that directory: symbolic links on the way to it count from there, as in containerd, and a `..` is refused. That
-nobody else writes there meanwhile is the caller's to see to.
+Whiteouts remove what they hide and leave no trace. Every entry stays in that directory: symbolic links on its path are
+resolved relative to it, as in containerd, and `..` is refused. The caller must keep other writers out.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from syncpod.kernel.tree_removal import remove_tree
 _WHITEOUT: Final = ".wh."
 _OPAQUE: Final = ".wh..wh..opq"
 _AUFS: Final = ".wh..wh."
-"""What else begins so was AUFS' own, and is passed over."""
+"""Other names with this prefix are AUFS's metadata, and ignored."""
 _MOST_LINKS: Final = 40
 _XATTR: Final = "SCHILY.xattr."
 _NOBODY_AT_ALL: Final = 2**32 - 1
@@ -33,22 +32,22 @@ _COPIED_AT_ONCE: Final = 256 * 1024
 
 
 class EntryInvalid(ValueError):
-    """An entry that cannot be unpacked; the text is one sentence that begins with its name."""
+    """An entry cannot be unpacked. The text is one sentence that begins with its name."""
 
 
 @dataclass
 class _Directory:
-    """What a directory is to be like at the end, as far as an entry says so, and what is known of those in it."""
+    """The final metadata of a directory, if an entry sets it, and those of its subdirectories."""
 
     like: tarfile.TarInfo | None = None
     inside: dict[str, _Directory] = field(default_factory=dict)
 
 
 class Unpacking:
-    """The root directory of an image while its layers are laid, one `lay` for each, and `finish` at the end.
+    """The root directory of an image while it is unpacked: `lay` for each layer, and `finish` at the end.
 
-    With root, owners, devices and file capabilities are the image's. Without it, all is ours, nothing sets a user or
-    group, and devices are left out: `left_out` counts them.
+    As root, owners, devices and file capabilities are the image's. Otherwise everything is ours, setuid and setgid bits
+    are dropped, and devices are left out and counted in `left_out`.
     """
 
     def __init__(self, root: Path, *, privileged: bool) -> None:
@@ -56,13 +55,13 @@ class Unpacking:
         self._root = root
         self._privileged = privileged
         self._directories = _Directory()
-        """The root, and what is below: made what it is to be only at the end, since it may not be to be written."""
+        """The root and the directories below it: their metadata are applied at the end, since they may be read-only."""
         self._laid: set[str] = set()
-        """What this layer has brought: an opaque directory hides only what was there before."""
+        """What this layer has added: an opaque directory hides only earlier content."""
         self.left_out = 0
 
     def lay(self, tar: tarfile.TarFile) -> None:
-        """Lay a layer. Raises EntryInvalid, OSError and what reading the tar raises."""
+        """Unpack a layer. Raises EntryInvalid, OSError and whatever reading the tar raises."""
         self._laid.clear()
         while (entry := tar.next()) is not None:
             tar.members.clear()  # type: ignore[attr-defined]  # Else it would keep them all.
@@ -74,19 +73,19 @@ class Unpacking:
                 raise EntryInvalid(f"{entry.name}: {os.strerror(error.errno or 0).lower()}") from error
             except EntryInvalid:
                 raise
-            except (OverflowError, ValueError) as error:  # A device's number that is none, a NUL in a link.
+            except (OverflowError, ValueError) as error:  # An invalid device number, or a NUL in a link.
                 raise EntryInvalid(f"{entry.name}: cannot be made: {error}") from error
 
     def finish(self) -> None:
-        """Give directories the owners and modes that they are to have.
+        """Set the owners and modes of directories.
 
-        Raises EntryInvalid for an owner that is none, and OSError, also where a directory is there no longer: nothing
-        is done through a link that took its place.
+        Raises EntryInvalid for an invalid owner, and OSError, also if a directory has gone: a link in its place is not
+        followed.
         """
         from_the_top = [(Path(), self._directories)]
-        for path, directory in from_the_top:  # Which grows meanwhile.
+        for path, directory in from_the_top:  # This list grows meanwhile.
             from_the_top += [(path / name, below) for name, below in directory.inside.items()]
-        for path, directory in reversed(from_the_top):  # What is in a directory before itself.
+        for path, directory in reversed(from_the_top):  # A directory's content comes before itself.
             if directory.like is not None:
                 with opened_beneath(self._root, path, os.O_DIRECTORY) as descriptor:
                     self._liken(descriptor, directory.like)
@@ -122,7 +121,7 @@ class Unpacking:
             self._remove(parent / hidden)
 
     def _hide(self, path: Path) -> None:
-        """Remove what is there, but for what this very layer has brought."""
+        """Remove what is there, except what this layer has added."""
         if not any(laid == str(path) or laid.startswith(f"{path}/") for laid in self._laid):
             self._remove(path)
         elif stat.S_ISDIR(os.lstat(path).st_mode):
@@ -130,7 +129,7 @@ class Unpacking:
                 self._hide(child)
 
     def _remove(self, path: Path) -> None:
-        """Remove what is there, and forget what it and all in it was to be like: something else may take its place."""
+        """Remove what is there, and forget the metadata of it and its content: something else may take its place."""
         *above, name = path.relative_to(self._root).parts
         directory: _Directory | None = self._directories
         for part in above:
@@ -148,7 +147,7 @@ class Unpacking:
                 directory = directory.inside.setdefault(part, _Directory())
             directory.like = entry
             return
-        if entry.isreg():  # Sparse and contiguous files as well.
+        if entry.isreg():  # Including sparse and contiguous files.
             self._write(tar, entry, path)
         elif entry.issym():
             path.symlink_to(entry.linkname)
@@ -159,7 +158,7 @@ class Unpacking:
             os.mkfifo(path, 0o600)
         elif entry.ischr() or entry.isblk():
             device = os.makedev(entry.devmajor, entry.devminor)
-            if not self._privileged or device == 0:  # 0, 0 is how overlays say that something is not there.
+            if not self._privileged or device == 0:  # Device 0, 0 is an overlay's whiteout.
                 self.left_out += 1
                 return
             os.mknod(path, 0o600 | (stat.S_IFCHR if entry.ischr() else stat.S_IFBLK), device)
@@ -184,7 +183,7 @@ class Unpacking:
         os.link(target, path, follow_symlinks=False)
 
     def _resolve(self, parts: Iterable[str], entry: str, *, make: bool = True) -> Path:
-        """Return the directory of an entry, with those above it, made where they are missing."""
+        """Return the directory of an entry, making missing parents."""
         try:
             found = resolve(self._root, parts, make=make)
             if not found.is_dir():
@@ -194,8 +193,8 @@ class Unpacking:
             raise EntryInvalid(f"{entry}: would lie in what is no directory: {error}") from error
 
     def _liken(self, made: Path | int, entry: tarfile.TarInfo) -> None:
-        """Give what was made, by its path or its descriptor, the owner, mode, attributes and time it is to have."""
-        follow = isinstance(made, int)  # The kernel's calls take a descriptor only so; a path may be a link itself.
+        """Set owner, mode, attributes and time of a file, given by its path or descriptor."""
+        follow = isinstance(made, int)  # Some calls take a descriptor only in this form; a path may be a link itself.
         mode = entry.mode & 0o7777
         if not (0 <= entry.uid < _NOBODY_AT_ALL and 0 <= entry.gid < _NOBODY_AT_ALL):
             raise EntryInvalid(f"{entry.name}: belongs to {entry.uid}:{entry.gid}, who cannot be")
@@ -206,11 +205,11 @@ class Unpacking:
         if not entry.issym():
             os.chmod(made, mode)  # noqa: PTH101 - or by descriptor
             self._set_attributes(made, entry)
-        with contextlib.suppress(OverflowError, ValueError):  # A time that is none.
+        with contextlib.suppress(OverflowError, ValueError):  # An invalid time.
             os.utime(made, (entry.mtime, entry.mtime), follow_symlinks=follow)
 
     def _set_attributes(self, made: Path | int, entry: tarfile.TarInfo) -> None:
-        """Set file capabilities and users' own attributes; those of overlays would mean something to one."""
+        """Set file capabilities and user attributes, but not those that an overlay would interpret."""
         for key, value in entry.pax_headers.items():
             name = key.removeprefix(_XATTR)
             users = name.startswith("user.") and not name.startswith("user.overlay.")
@@ -224,10 +223,10 @@ class Unpacking:
 
 
 def resolve(root: Path, parts: Iterable[str], *, make: bool = False) -> Path:
-    """Return where a path leads whose root is `root`, symbolic links followed as if that were `/`.
+    """Resolve a path with `root` as its `/`, following symbolic links inside it.
 
-    Raises NotADirectoryError, RecursionError for too many links, and FileNotFoundError unless it is to `make`
-    directories. Whoever might write there meanwhile could mislead it.
+    Raises NotADirectoryError, RecursionError for too many links, and FileNotFoundError unless `make`, which makes
+    missing directories. Not safe against concurrent writers.
     """
     waiting = deque(parts)
     real = root
@@ -262,10 +261,9 @@ def resolve(root: Path, parts: Iterable[str], *, make: bool = False) -> Path:
 
 @contextlib.contextmanager
 def opened_beneath(root: Path, path: Path, flags: int = 0) -> Iterator[int]:
-    """Open what lies at a path, relative to `root`, to be read by its descriptor; links are not followed.
+    """Open a path relative to `root` for reading; links are not followed.
 
-    A FIFO that nobody writes to is opened as well, without waiting. Raises OSError: NotADirectoryError for a link on
-    the way, and one of ELOOP for a link at its end.
+    Opening a FIFO does not block. Raises OSError: NotADirectoryError for a link on the way, ELOOP for one at the end.
     """
     ours = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     *above, last = path.parts or (".",)

@@ -1,1 +1,1 @@
-"""Containers as real processes: the server's side, the supervisor's side, and what they say to one another."""
+"""Containers as real processes: the server's side, the supervisor's side, and their protocol."""

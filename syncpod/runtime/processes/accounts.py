@@ -1,4 +1,4 @@
-"""Users and groups as containers know them: the machine's own, or those of an image that has files of its own."""
+"""Users and groups of containers: the machine's, or those of an image with its own files."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from syncpod.runtime.images.config import as_id
 from syncpod.runtime.images.unpacking import opened_beneath, resolve
 
 _LONGEST: Final = 1024 * 1024
-"""Bytes of a passwd or group file that are looked at."""
+"""How many bytes of a passwd or group file are read."""
 
 
 @dataclass(frozen=True)
 class Account:
-    """A user; one that nobody knows has no name, and group 0, as runc has it."""
+    """A user; an unknown one has no name, and group 0, as in runc."""
 
     name: str
     uid: int
@@ -78,7 +78,7 @@ class MachineAccounts:
 
 
 class ImageAccounts:
-    """Those of an image: its `/etc/passwd` and `/etc/group`, wherever in its own files these lead."""
+    """An image's: its `/etc/passwd` and `/etc/group`, with links resolved inside the image."""
 
     where = "in the image"
 
@@ -114,9 +114,9 @@ class ImageAccounts:
 
 
 def image_user(text: str, accounts: Accounts) -> tuple[Account, int]:
-    """Return the user and the group that an image's `User` stands for: names or ids, `user` or `user:group`.
+    """Return the user and group of an image's `User`: names or ids, `user` or `user:group`.
 
-    An id need not be known. Raises LookupError, with a sentence, for a name that is not, and a number that is no id.
+    An id need not be known. Raises LookupError with a sentence for an unknown name, and for an invalid id.
     """
     name, _, group = text.partition(":")
     uid = as_id(name)
@@ -137,13 +137,13 @@ def _account(entry: pwd.struct_passwd) -> Account:
 
 
 def _lines(root: Path, name: str, width: int) -> list[list[str]]:
-    """Return the fields of a file in `/etc` of an image, line by line; none where it has no such file.
+    """Return the fields of a file in an image's `/etc`, line by line; none if it has no such file.
 
-    What an image has there instead, a FIFO say, is not waited for.
+    This does not block on a FIFO or the like.
     """
     try:
         place = resolve(root, ("etc", name))
-        if not stat.S_ISREG(os.lstat(place).st_mode):  # To open a device may set it going.
+        if not stat.S_ISREG(os.lstat(place).st_mode):  # Opening a device may have side effects.
             return []
         with opened_beneath(root, place.relative_to(root)) as descriptor:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -1,4 +1,4 @@
-"""Capabilities by name: which ones a container's process keeps."""
+"""Which capabilities a container's process keeps."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _IN_ORDER = """
     MAC_ADMIN SYSLOG WAKE_ALARM BLOCK_SUSPEND AUDIT_READ PERFMON BPF CHECKPOINT_RESTORE
 """
 NAMES = tuple(_IN_ORDER.split())
-"""In the kernel's order: the place is the number."""
+"""In the kernel's order: the index is the number."""
 
 
 def bit(name: str) -> int:
-    """Return the bit of a capability, named with or without `CAP_`. Raises ValueError for a name that is none."""
+    """Return the bit of a capability, named with or without `CAP_`. Raises ValueError for an unknown name."""
     plain = name.upper().removeprefix("CAP_")
     if plain not in NAMES:
         raise ValueError(f'unknown capability "{name}"')
@@ -25,10 +25,10 @@ def bit(name: str) -> int:
 
 
 def kept(own: int, added: tuple[str, ...], dropped: tuple[str, ...]) -> int:
-    """Return what is left of `own`: `ALL` is dropped first, then what is added comes back, then the others go.
+    """Return what remains of `own`: first a dropped `ALL` is applied, then the added ones, then the other dropped ones.
 
-    The order is containerd's (oci.WithAddedCapabilities after a dropped ALL). Nothing is gained over `own`: a runtime
-    without a capability has none to give.
+    The order is containerd's (oci.WithAddedCapabilities after a dropped ALL). The result never exceeds `own`: a runtime
+    cannot give a capability that it lacks.
     """
     remaining = 0 if _has_all(dropped) else own
     remaining |= own if _has_all(added) else sum(bit(name) for name in set(added)) & own
@@ -39,9 +39,9 @@ def kept(own: int, added: tuple[str, ...], dropped: tuple[str, ...]) -> int:
 
 
 def limit(bits: int) -> None:
-    """Keep others than `bits` from ever coming back: takes them out of the bounding set.
+    """Remove all capabilities except `bits` from the bounding set, so that they cannot be regained.
 
-    Where that is not allowed (no CAP_SETPCAP) nothing happens: the process holds no capability to begin with.
+    Does nothing without CAP_SETPCAP: then the process has no capabilities anyway.
     """
     for number in range(len(NAMES)):
         if bits >> number & 1:
@@ -51,7 +51,7 @@ def limit(bits: int) -> None:
                 libc.prctl(libc.PR_CAPBSET_DROP, number)
         except OSError as error:
             if error.errno == errno.EINVAL:
-                return  # The kernel knows none beyond.
+                return  # The kernel has no higher one.
             if error.errno != errno.EPERM:
                 raise
 

@@ -1,4 +1,4 @@
-"""A supervisor's side of commands that are executed in its container: each a child, as the main process is."""
+"""A supervisor's side of commands that are executed in its container; like the main process, each is a child."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from syncpod.runtime.processes.descendants import children_of, session_of
 from syncpod.runtime.processes.packets import Word
 
 Answer = Callable[[bytes], None]
-"""Sends a packet to who asked for the command; nothing happens if nobody is there any more."""
+"""Sends a packet to the client of the command; does nothing if it has gone."""
 Watch = Callable[[int, Callable[[int], None]], None]
 Unwatch = Callable[[int], None]
 
 
 @dataclass(eq=False)
 class Command:
-    """One command that was begun, and may have ended since."""
+    """One command, which may have ended."""
 
     pid: int
     answer: Answer
     report: int
-    """The pipe on which the child says why its program does not run; -1 once that has been read."""
+    """The pipe on which the child reports why its program cannot run; -1 once it has been read."""
 
 
 class Commands:
@@ -42,13 +42,13 @@ class Commands:
         self._unwatch = unwatch
         self._running: dict[int, Command] = {}
         self._doomed: set[int] = set()
-        """Sessions of commands that were let go while they ran."""
+        """Sessions of commands whose clients left while they ran."""
 
     def execute(self, descriptors: list[int], namespaces: list[tuple[int, int]], answer: Answer) -> Command | None:
-        """Run a command; the first descriptor holds what to run, the others are its streams: one terminal, or three.
+        """Run a command; the first descriptor has the request, the others are its streams: one terminal, or three.
 
-        Who asked is told STARTED or REFUSED, and EXITED with the code when it has ended. None where it cannot even be
-        tried: the machine has no more processes or files to give, of which the container shall not die.
+        The client gets STARTED or REFUSED, and EXITED with the code when it has ended. None if the machine has no more
+        processes or descriptors, which must not end the container.
         """
         try:
             return self._begin(descriptors, namespaces, answer)
@@ -76,7 +76,7 @@ class Commands:
         return command
 
     def note_end(self, pid: int, code: int) -> None:
-        """Take note that a child has ended, if it is one of the commands."""
+        """Handle the end of a child, if it is one of the commands."""
         command = self._running.pop(pid, None)
         if command is not None:
             if command.report >= 0:
@@ -84,10 +84,10 @@ class Commands:
             command.answer(Word.EXITED + str(code).encode())
 
     def let_go(self, command: Command) -> None:
-        """Kill a command with all that it started, if it still runs.
+        """Kill a command with everything that it started, if it still runs.
 
-        Its descendants become our children as their parents die, and are killed then, by their session; one that has
-        left the session is found in the tree now, or lives on as the container's own until that ends.
+        Its descendants become our children when their parents die, and are then killed by their session. One that has
+        left the session is found in the process tree now, or lives until the container ends.
         """
         if self._running.get(command.pid) is not command:
             return
@@ -101,10 +101,10 @@ class Commands:
                 if each in {child for parent in tree for child in children_of(parent)}:
                     signal.pidfd_send_signal(descriptor, signal.SIGKILL)
                 os.close(descriptor)
-        os.kill(command.pid, signal.SIGKILL)  # Not yet waited for, so this is still it.
+        os.kill(command.pid, signal.SIGKILL)  # It has not been waited for, so the pid is still its own.
 
     def kill_orphans(self) -> None:
-        """Kill what has become our child of commands that were let go; to be called when a child has ended."""
+        """Kill orphans of abandoned commands that have become our children; call it when a child has ended."""
         if not self._doomed:
             return
         children = [(pid, session_of(pid)) for pid in children_of(os.getpid())]
@@ -115,7 +115,7 @@ class Commands:
         self._doomed &= {session for _, session in children}
 
     def _read_report(self, command: Command) -> None:
-        """Tell who asked whether the program runs."""
+        """Tell the client whether the program runs."""
         said = os.read(command.report, select.PIPE_BUF)
         self._unwatch(command.report)
         os.close(command.report)

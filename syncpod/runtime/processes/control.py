@@ -1,4 +1,4 @@
-"""The server's side of a supervisor's sockets: commands executed in a container, and what is attached to it."""
+"""The server's side of a supervisor's sockets: commands executed in a container, and attachments to it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from syncpod.runtime.processes.records import CONTROL
 
 _END_OF_TRANSMISSION = b"\x04"
 _ANSWER_SECONDS = 30.0
-"""How long a supervisor may take to answer: one that was stopped never does."""
+"""How long a supervisor may take to answer; a stopped one never does."""
 _STREAMS = {Word.STDOUT: Stream.STDOUT, Word.STDERR: Stream.STDERR}
 
 
 def connect(directory: Path) -> socket.socket:
-    """Connect to the supervisor of the container in `directory`. Raises OSError where there is none."""
+    """Connect to the supervisor of the container in `directory`. Raises OSError if there is none."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    # By the directory's descriptor: a path may be longer than a socket's address.
+    # Through the directory's descriptor: a path may be too long for a socket address.
     descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
     try:
         sock.setblocking(False)
@@ -42,7 +42,7 @@ def connect(directory: Path) -> socket.socket:
 async def ask(directory: Path, packet: bytes) -> bytes:
     """Send one packet on a connection of its own and return the answer; empty if the container ended instead.
 
-    Raises TimeoutError, an OSError, where its supervisor does not answer.
+    Raises TimeoutError, an OSError, if its supervisor does not answer.
     """
     with connect(directory) as sock:
         loop = asyncio.get_running_loop()
@@ -55,10 +55,10 @@ async def ask(directory: Path, packet: bytes) -> bytes:
 
 
 class Executed:
-    """A command that runs in a container: its streams are ours, the command is the supervisor's child."""
+    """A command that runs in a container: the server has its streams, and its parent is the supervisor."""
 
     def __init__(self, sock: socket.socket, *, input_end: int, outputs: dict[int, Stream], terminal: bool) -> None:
-        """Hold what `execute` made; `input_end` is -1 where there is no input."""
+        """Take what `execute` made; `input_end` is -1 without input."""
         self._sock = sock
         self._input = input_end
         self._outputs = outputs
@@ -66,7 +66,7 @@ class Executed:
         self._code: asyncio.Task[int] = asyncio.create_task(self._await_exit())
 
     async def write(self, data: bytes) -> None:
-        """Pass input on; waits while the command does not read."""
+        """Send input; waits while the command does not read."""
         view = memoryview(data)
         while view and self._input >= 0:
             try:
@@ -74,10 +74,10 @@ class Executed:
             except BlockingIOError:
                 await _writable(self._input)
             except OSError:
-                return  # It no longer reads.
+                return  # It does not read any more.
 
     def end_input(self) -> None:
-        """Tell the command that its input has ended; on a terminal, by ^D."""
+        """End the command's input; on a terminal, by ^D."""
         if self._input < 0:
             return
         if self._terminal:
@@ -88,14 +88,14 @@ class Executed:
             self._input = -1
 
     async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
-        """Yield what the command writes until all who have its output open have closed it."""
+        """Yield the command's output until every process that has it open has closed it."""
         while self._outputs:
             for descriptor in await _readable(tuple(self._outputs)):
                 try:
                     data = os.read(descriptor, CHUNK)
                 except BlockingIOError:
                     continue
-                except OSError:  # EIO: nobody has the terminal open any more.
+                except OSError:  # EIO: no process has the terminal open any more.
                     data = b""
                 if data:
                     yield self._outputs[descriptor], data
@@ -105,18 +105,19 @@ class Executed:
                     os.close(descriptor)
 
     def resize(self, columns: int, rows: int) -> None:
-        """Tell the command's terminal its size."""
+        """Resize the command's terminal."""
         if self._terminal and self._input >= 0:
             fcntl.ioctl(self._input, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     async def wait(self) -> int:
-        """Return the exit code, 128 + n after signal n; 137 if the container ended and took the command with it."""
+        """Return the exit code, 128 + n after signal n; 137 if the container ended and the command with it."""
         return await asyncio.shield(self._code)
 
     async def close(self) -> None:
-        """Let go. A command that still runs is killed with all that it started; of one that has ended, what it left
-        running stays, as the container's own, until that ends.
-        """  # noqa: D205
+        """Close the streams. This kills a running command with everything that it started.
+
+        Processes that an ended command left behind run on until the container ends.
+        """
         self._code.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._code
@@ -142,9 +143,9 @@ class Executed:
 async def execute(
     directory: Path, arguments: tuple[str, ...], *, terminal: bool, stdin: bool, merge_stderr: bool
 ) -> Executed:
-    """Run a command in the container in `directory`. Raises StartFailed, also where nothing answers in time.
+    """Run a command in the container in `directory`. Raises StartFailed, also after a timeout.
 
-    Cancelled or too late, nothing runs, or it is killed: a supervisor that goes on then sees that nobody waits.
+    After a cancellation or timeout nothing is left running: a supervisor that continues sees that its client has gone.
     """
     theirs: list[int] = []
     ours: list[int] = []
@@ -198,28 +199,28 @@ async def execute(
 
 
 class Attached:
-    """A container's own streams, from the moment of attaching on."""
+    """An attachment to a container's own streams."""
 
     def __init__(self, sock: socket.socket, exit_code: asyncio.Future[int]) -> None:
-        """Hold an attached connection; `exit_code` is the container's."""
+        """Take an attached connection; `exit_code` is the container's."""
         self._sock = sock
         self._exit_code = exit_code
         self._sending: asyncio.Task[None] | None = None
 
     async def write(self, data: bytes) -> None:
-        """Pass input on; waits while the container does not read."""
+        """Send input; waits while the container does not read."""
         for start in range(0, len(data), CHUNK):
             await self._send(Word.STDIN + data[start : start + CHUNK])
 
     def end_input(self) -> None:
-        """Say that there is no more input: the container's ends if it was to be for the first one attached.
+        """End the input: the container's too, if its input ends with the first attached client.
 
-        Else, and on a terminal, that detaches, once the container's supervisor has taken all that was sent before.
+        Otherwise, and on a terminal, this detaches once the supervisor has taken everything that was sent before.
         """
         self._send(Word.STDIN)
 
     async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
-        """Yield the container's output until it has ended, or we are detached: at our word, or for not reading."""
+        """Yield the container's output until it ends, or until we detach or are detached for reading too slowly."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -232,7 +233,7 @@ class Attached:
                 yield _STREAMS[packet[:1]], packet[1:]
 
     def resize(self, columns: int, rows: int) -> None:
-        """Tell the container's terminal its size."""
+        """Resize the container's terminal."""
         self._send(Word.RESIZE + struct.pack("!HH", columns, rows))
 
     async def wait(self) -> int:
@@ -248,7 +249,7 @@ class Attached:
         self._sock.close()
 
     def _send(self, packet: bytes) -> asyncio.Task[None]:
-        """Send after all that was to be sent before."""
+        """Send after everything that was queued before."""
         earlier = self._sending
 
         async def send() -> None:
@@ -262,7 +263,7 @@ class Attached:
 
 
 async def attach(directory: Path, exit_code: asyncio.Future[int]) -> Attached:
-    """Attach to the container in `directory`. Raises StartFailed where it has ended."""
+    """Attach to the container in `directory`. Raises StartFailed if it has ended."""
     try:
         sock = connect(directory)
     except OSError as error:
@@ -298,7 +299,7 @@ async def _writable(descriptor: int) -> None:
 
 
 async def _readable(descriptors: tuple[int, ...]) -> list[int]:
-    """Wait until one or more can be read without waiting."""
+    """Wait until at least one can be read without blocking."""
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
     found: list[int] = []
@@ -318,6 +319,6 @@ async def _readable(descriptors: tuple[int, ...]) -> list[int]:
 
 
 def set_ready(future: asyncio.Future[None]) -> None:
-    """Let whoever awaits it go on."""
+    """Wake up whoever awaits it."""
     if not future.done():
         future.set_result(None)

@@ -1,7 +1,7 @@
-"""A container's log file, in CRI's format: `<RFC 3339 time> <stream> <P|F> <text>`, a line each.
+"""A container's log file in CRI's format, with lines of `<RFC 3339 time> <stream> <P|F> <text>`.
 
-As containerd writes it (internal/cri/io/logger.go): a line of more than 16 KiB becomes several `P` (partial) ones and a
-last `F`; what comes without a newline before the stream ends is `P` as well.
+As in containerd (internal/cri/io/logger.go), a line of more than 16 KiB becomes several `P` (partial) lines and a final
+`F`; a last line without a newline is `P` too.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ LONGEST_LINE = 16 * 1024
 
 
 class CriLog:
-    """The open log of one container. An empty path keeps nothing."""
+    """The open log of one container. With an empty path output is discarded."""
 
     def __init__(self, path: str) -> None:
-        """Open the log, appending to an existing one; its directory is made. Raises OSError."""
+        """Open the log for appending, and make its directory. Raises OSError."""
         self._path = path
         self._pending: dict[bytes, bytes] = {}
         self._second = -1
@@ -28,16 +28,16 @@ class CriLog:
             self._file = _open(path)
 
     def write(self, stream: bytes, data: bytes) -> None:
-        """Add what was read from `stream` (`stdout`, `stderr`) now.
+        """Append what was just read from `stream` (`stdout`, `stderr`).
 
-        Output that cannot be written (a full disk) is lost: the container is not to stop for it.
+        Output that cannot be written (full disk) is lost, so that the container never blocks on its log.
         """
         if self._file < 0:
             return
         head = self._timestamp() + b" " + stream
         *lines, rest = (self._pending.get(stream, b"") + data).split(b"\n")
         if lines and max(map(len, lines)) <= LONGEST_LINE >= len(rest):
-            # Nearly always: three times as fast for many short lines as one after the other.
+            # The usual case: with many short lines this is three times as fast as writing them one by one.
             self._pending[stream] = rest
             self._append(b"%b F %b\n" % (head, (b"\n%b F " % head).join(lines)))
             return
@@ -54,13 +54,16 @@ class CriLog:
         self._append(b"".join(out))
 
     def end(self, stream: bytes) -> None:
-        """Write what `stream` left without a newline."""
+        """Write the rest of `stream` that has no newline."""
         rest = self._pending.pop(stream, b"")
         if rest and self._file >= 0:
             self._append(b"%b %b P %b\n" % (self._timestamp(), stream, rest))
 
     def reopen(self) -> None:
-        """Go on in a new file at the same path, the old one having been moved away. Raises OSError; then all stays."""
+        """Reopen the file at the same path, after the old one was renamed.
+
+        Raises OSError, and then keeps the old file.
+        """
         if self._file < 0:
             return
         new = _open(self._path)
@@ -81,5 +84,5 @@ class CriLog:
 
 
 def _open(path: str) -> int:
-    # Non-blocking: a fifo that nobody reads must not hold the container up.
+    # Non-blocking: a FIFO that nobody reads must not block the container.
     return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o640)

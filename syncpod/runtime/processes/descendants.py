@@ -1,4 +1,4 @@
-"""Who descends from a process, as the kernel tells."""
+"""The descendants of a process, according to the kernel."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from syncpod.runtime.processes.records import stat_of
 
 _KERNEL_LISTS_CHILDREN = Path("/proc/thread-self/children").exists()
-"""CONFIG_PROC_CHILDREN; without it all of /proc is read."""
+"""Needs CONFIG_PROC_CHILDREN; without it all of /proc is read."""
 
 
 def children_of(pid: int) -> list[int]:
-    """Return the children of a process, those of all its threads; none when it is gone."""
+    """Return the children of all threads of a process; none if it is gone."""
     if not _KERNEL_LISTS_CHILDREN:
         stats = ((int(name), stat_of(int(name))) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208
         return [child for child, stat in stats if stat is not None and stat.parent == pid]
@@ -26,7 +26,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def session_of(pid: int) -> int:
-    """Return the session of a process; 0, which none has, when it is gone."""
+    """Return the session of a process; 0, which is never one, if it is gone."""
     try:
         return os.getsid(pid)
     except ProcessLookupError:

@@ -1,7 +1,7 @@
 """How a forked child becomes a container's process: everything between fork and exec.
 
-The child reports on a pipe that exec closes: one byte when it is ready to exec and waits to be told, then nothing if
-the program runs, else one sentence that says why it does not.
+The child reports on a pipe that exec closes: one byte when it is ready to exec and waits for permission, then nothing
+if the program runs, or one sentence that says why it does not.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ Gate = Callable[[], None]
 def fork(become: Callable[[Gate], NoReturn], *, go: int | None = None) -> tuple[int, int]:
     """Fork a child that runs `become`, and return its pid and the pipe on which it reports.
 
-    `become` gets a gate to call right before it execs: with `go`, a pipe, it reports READY there and waits to read a
-    byte. Whatever fails in the child is reported as a sentence and ends it. Raises OSError where it cannot be forked.
+    `become` gets a gate to call right before exec: if there is a `go` pipe, the gate reports READY and waits for a byte
+    from it. Any failure in the child is reported as a sentence and ends it. Raises OSError if the fork fails.
     """
     reading, writing = os.pipe()
     parent = os.getpid()
@@ -52,7 +52,7 @@ def fork(become: Callable[[Gate], NoReturn], *, go: int | None = None) -> tuple[
         if go is not None:
             os.write(writing, READY)
             if not os.read(go, 1):
-                os._exit(0)  # The supervisor is gone: nothing has run.
+                os._exit(0)  # The supervisor has died: the program must not run.
 
     try:
         _as_new_process()
@@ -87,7 +87,7 @@ def run_main(gate: Gate, spec: ProcessSpec, level: Level, directory: Path, stdio
         )
     _become_user(spec)
     _change_directory(cwd)
-    _die_with(parent)  # Changing users has made the kernel forget it.
+    _die_with(parent)  # Changing the user resets it.
     gate()
     _execute(spec.arguments, spec, terminal=spec.terminal)
 
@@ -95,7 +95,7 @@ def run_main(gate: Gate, spec: ProcessSpec, level: Level, directory: Path, stdio
 def run_command(
     spec: ProcessSpec, namespaces: list[tuple[int, int]], arguments: tuple[str, ...], stdio: Stdio, *, terminal: bool
 ) -> NoReturn:
-    """Become a command in a container: as its main process is, in its `namespaces` (open, and their kinds)."""
+    """Become a command in a container, set up like its main process, in its `namespaces` (descriptors and kinds)."""
     parent = os.getppid()
     _take_stdio(spec, stdio, terminal=terminal)
     place(spec)
@@ -108,7 +108,7 @@ def run_command(
 
 
 def _as_new_process() -> None:
-    """Shed what the supervisor has made of itself: its handlers, and the signals that Python ignores."""
+    """Reset the supervisor's signal handlers, and the signals that Python ignores."""
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
@@ -118,7 +118,7 @@ def _as_new_process() -> None:
 
 
 def _die_with(parent: int) -> None:
-    """Be killed when the parent ends, which it may have done already."""
+    """Ask to be killed when the parent dies, which may have happened already."""
     libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(0)
@@ -128,19 +128,19 @@ def _take_stdio(spec: ProcessSpec, stdio: Stdio, *, terminal: bool) -> None:
     if terminal:
         fcntl.ioctl(stdio[0], termios.TIOCSCTTY, 0)
     others = spec.user is not None and spec.user.uid != os.geteuid()
-    # All three may be low numbers themselves, so they first go where none is overwritten.
+    # All three may be low numbers themselves, so they are first duplicated to higher ones.
     moved = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10) for descriptor in stdio]
     for number, descriptor in enumerate(moved):
         is_device = stat.S_ISCHR(os.fstat(descriptor).st_mode)
         if others and spec.user is not None and (terminal or not is_device):
-            with contextlib.suppress(PermissionError):  # Not root: becoming the user will fail with a better word.
-                os.fchown(descriptor, spec.user.uid, -1)  # Else it could not open /dev/stdout.
+            with contextlib.suppress(PermissionError):  # Not root: changing the user will fail with a better message.
+                os.fchown(descriptor, spec.user.uid, -1)  # Otherwise it could not open /dev/stdout.
         os.dup2(descriptor, number)
         os.close(descriptor)
 
 
 def place(spec: ProcessSpec) -> None:
-    """Enter the container's cgroups, and take on its OOM score.
+    """Enter the container's cgroups, and set its OOM score.
 
     Lowering the score needs CAP_SYS_RESOURCE; without it the score stays, as with containerd's
     `restrict_oom_score_adj`.
@@ -153,7 +153,7 @@ def place(spec: ProcessSpec) -> None:
 
 
 def _become_user(spec: ProcessSpec) -> None:
-    """Give up capabilities and take on the user; the bounding set goes first, while that is still allowed."""
+    """Drop capabilities and change the user; the bounding set is reduced first, while that is still allowed."""
     keep = None
     if spec.added_capabilities or spec.dropped_capabilities:
         try:
@@ -171,7 +171,7 @@ def _become_user(spec: ProcessSpec) -> None:
         except OSError as error:
             raise StartFailed(f"cannot run as user {user.uid}, group {user.gid}: {error.strerror}") from error
     elif user is not None and set(user.groups) - {user.gid} != set(os.getgroups()) - {user.gid}:
-        with contextlib.suppress(PermissionError):  # Without root the groups are those that we have.
+        with contextlib.suppress(PermissionError):  # Without root the groups cannot change.
             os.setgroups(user.groups)
     if keep is not None:
         libc.set_capabilities(keep & libc.permitted_capabilities())
@@ -201,7 +201,7 @@ def _execute(arguments: tuple[str, ...], spec: ProcessSpec, *, terminal: bool) -
 
 
 def find_program(name: str, search_path: str) -> str:
-    """Return the file that a program's name stands for. Raises StartFailed in runc's words (Go's exec.LookPath)."""
+    """Return the file for a program's name. Raises StartFailed in runc's words (Go's exec.LookPath)."""
     if "/" in name:
         problem = _not_executable(name)
         if problem:

@@ -1,12 +1,11 @@
-"""Mounts without mount namespaces: a symbolic link where the container expects its volume, gone with the last that
-needs it.
+"""Mounts without mount namespaces: symbolic links at the paths where containers expect their volumes.
 
-Several containers may share a link (a pod's containers, one volume, one path), so each claims it in a registry on disk
-before it is made; a server that was killed in between finds the claim.
+Several containers may share a link (a pod's containers, one volume, one path), and the last one removes it. So each
+claims it in a registry on disk before it is made; a later server finds the claim.
 
     REGISTRY/<hash of the path>/link      the path, and where it leads
     REGISTRY/<hash of the path>/claim-ID  one a container
-"""  # noqa: D205
+"""
 
 from __future__ import annotations
 
@@ -20,19 +19,19 @@ from syncpod.runtime.port import Mount
 from syncpod.runtime.processes.records import write_json
 
 HOSTS_OWN = frozenset({"/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/dev/termination-log"})
-"""Files that every container gets and that cannot be its own here: the machine's stand in for them, and there is no
+"""Files that every container gets and that cannot be private here: the machine's files serve instead, and there is no
 termination message."""
 
 
 class Links:
-    """The links of one state directory. Its methods touch a few files each and do not wait."""
+    """The links of one state directory. Each method touches a few files and does not wait."""
 
     def __init__(self, registry: Path) -> None:
-        """Keep claims in `registry`, a directory that is made when it is needed."""
+        """Keep claims in the directory `registry`, which is made when it is needed."""
         self._registry = registry
 
     def refusal(self, mount: Mount) -> str | None:
-        """Return, in a sentence, why the mount cannot be had as a link; None if it can."""
+        """Return, in a sentence, why the mount cannot be a link; None if it can."""
         path = os.path.normpath(mount.container_path)
         if path in HOSTS_OWN or _is_same(path, mount.host_path):
             return None
@@ -52,7 +51,7 @@ class Links:
         return None
 
     def make(self, container: str, mounts: tuple[Mount, ...]) -> None:
-        """Make a container's links. Raises OSError; what was made until then is for `release`."""
+        """Make a container's links. Raises OSError; `release` then removes those that were made."""
         for mount in mounts:
             path = os.path.normpath(mount.container_path)
             if path in HOSTS_OWN or _is_same(path, mount.host_path):
@@ -65,21 +64,21 @@ class Links:
                 os.symlink(mount.host_path, path)  # noqa: PTH211
 
     def release(self, container: str) -> None:
-        """Give up a container's claims, and remove the links that nobody claims any more. Safe to repeat."""
+        """Drop a container's claims, and remove the links that have no claims left. Safe to repeat."""
         for claim in self._registry.glob(f"*/claim-{container}"):
             entry = claim.parent
             claim.unlink(missing_ok=True)
             if any(entry.glob("claim-*")):
                 continue
             link = json.loads((entry / "link").read_bytes())
-            with contextlib.suppress(OSError):  # Somebody else's by now, or gone.
+            with contextlib.suppress(OSError):  # It has gone, or belongs to somebody else by now.
                 if os.readlink(link["path"]) == link["target"]:  # noqa: PTH115
                     os.unlink(link["path"])  # noqa: PTH108
             (entry / "link").unlink()
             entry.rmdir()
 
     def _link_above(self, path: str) -> str | None:
-        """Return the link of ours that a path leads through; it may be there only as long as another container runs."""
+        """Return the link of ours that a path leads through, which may vanish when another container ends."""
         above = path
         while (above := os.path.dirname(above)) not in ("/", ""):  # noqa: PTH120
             if (self._entry(above) / "link").exists():

@@ -1,7 +1,6 @@
-"""A container's own streams, on its supervisor's side: output into its log and on to clients, input from them.
+"""A supervisor's side of a container's own streams: output goes to the log and to clients, input comes from clients.
 
-A client that does not read keeps nobody from reading, and input that the container does not read is held back at those
-who send it.
+A client that does not read does not block others, and input that the container does not read blocks its senders.
 """
 
 from __future__ import annotations
@@ -28,32 +27,33 @@ class OwnStreams:
     def __init__(
         self, spec: ProcessSpec, watch: Watch, log: CriLog, *, said: Callable[[bytes], None], moved: Callable[[], None]
     ) -> None:
-        """Have none yet; `said` takes each packet of output, and `moved` hears that input was written, or waits."""
+        """Start without streams; `said` gets each packet of output, `moved` is called if input was written or waits."""
         self._spec = spec
         self._watch = watch
         self._log = log
         self._said = said
         self._moved = moved
         self._outputs: dict[int, bytes] = {}
-        """Where the container's output is read, and the name of each stream."""
+        """The descriptors of the container's output, and the name of each stream."""
         self._input = -1
         self._input_queue: deque[bytes] = deque()
         self._input_ending = False
         self._hung_up = -1
-        """The terminal while nobody has its other side open: not polled, as it would say so all the time."""
+        """The terminal while no process has its other side open; it is not polled, since it would be ready all the
+        time."""
 
     @property
     def input_waits(self) -> bool:
-        """Whether the container has not read all that was given it."""
+        """Whether the container has unread input."""
         return bool(self._input_queue)
 
     @property
     def hung_up(self) -> bool:
-        """Whether nobody has the container's terminal open, which nothing but a look at it can change."""
+        """Whether no process has the container's terminal open; only trying again can tell that this has changed."""
         return self._hung_up >= 0
 
     def make(self) -> launch.Stdio:
-        """Make the main process's streams; what stays here is watched. Raises OSError."""
+        """Make the main process's streams, and watch our ends. Raises OSError."""
         if self._spec.terminal:
             master, slave = os.openpty()
             self._watch_output(master, b"stdout")
@@ -69,7 +69,7 @@ class OwnStreams:
         return reading, output[1], error[1]
 
     def look_at_terminal(self) -> None:
-        """Go on with the terminal if somebody has opened it again."""
+        """Resume reading the terminal if a process has opened it again."""
         terminal = select.poll()
         terminal.register(self._hung_up, select.POLLIN)
         if any(events & select.POLLHUP for _, events in terminal.poll(0)):
@@ -79,24 +79,24 @@ class OwnStreams:
         self._write_input()
 
     def take_input(self, data: bytes) -> None:
-        """Pass input on, now or when there is room for it; what nobody reads any more is lost."""
+        """Write input, now or when there is space; what nobody reads any more is lost."""
         if self._input >= 0:
             self._input_queue.append(data)
         self._write_input()
 
     def end_input(self) -> None:
-        """Let the input end with what was given so far."""
+        """End the input after what was queued."""
         self._input_ending = True
         self._write_input()
 
     def resize(self, columns: int, rows: int) -> None:
-        """Tell the terminal its size, if there is one."""
+        """Resize the terminal, if there is one."""
         if self._spec.terminal:
             for terminal in self._outputs:
                 fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def finish(self) -> None:
-        """Read what is left of the output, and end the log's lines: nobody writes any more."""
+        """Read the rest of the output, and complete the log's last lines."""
         for descriptor in list(self._outputs):
             while self._pump(descriptor):
                 pass
@@ -109,14 +109,14 @@ class OwnStreams:
         self._watch.add(descriptor, lambda events: self._read_output(descriptor, events))
 
     def _read_output(self, descriptor: int, events: int) -> None:
-        """Pass on what is there to read. A terminal's other side is also where input goes."""
+        """Handle what is ready. A terminal's descriptor also takes input."""
         if events & select.POLLOUT:
             self._write_input()
         if events & ~select.POLLOUT:
             self._pump(descriptor)
 
     def _pump(self, descriptor: int) -> bool:
-        """Read once; False when there is nothing now, or never will be."""
+        """Read once; False if there is nothing now, or never will be."""
         stream = self._outputs[descriptor]
         try:
             data = os.read(descriptor, CHUNK)
@@ -125,7 +125,7 @@ class OwnStreams:
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
-            # Nobody has the terminal open. It is kept: to close it would kill the container, who may open it again.
+            # No process has the terminal open. Keep it: closing it would kill the container, which may open it again.
             if self._hung_up < 0:
                 self._hung_up = descriptor
                 self._watch.remove(descriptor)
@@ -142,7 +142,7 @@ class OwnStreams:
         return True
 
     def _write_input(self) -> None:
-        """Write what input is waiting; while some is, attached clients are not read."""
+        """Write waiting input; while some is left, attached clients are not read."""
         while self._input >= 0 and self._input_queue:
             data = self._input_queue.popleft()
             try:

@@ -1,4 +1,4 @@
-"""Packets between server and supervisor: a word of one byte, then what it is about; their sockets keep them apart."""
+"""Packets between server and supervisor: a word of one byte, then its data. The sockets preserve packet boundaries."""
 
 from __future__ import annotations
 
@@ -11,40 +11,41 @@ _MOST_DESCRIPTORS = 8
 
 
 class Word:
-    """What a packet says."""
+    """The type of a packet."""
 
-    # The server's:
+    # Sent by the server:
     ATTACH = b"a"
-    """Pass on the container's output from now on, and take its input: STDIN packets, an empty one at its end.
+    """Attach: send the container's output from now on, and accept STDIN packets, the last of which is empty.
 
-    ENDED comes when the container has ended, or when the end of input detaches."""
+    ENDED comes when the container has ended, or when the end of input detaches.
+    """
     STDIN = b"0"
     RESIZE = b"z"
-    """Columns and rows, two bytes each, in network order."""
+    """Columns and rows, two bytes each, in network byte order."""
     REOPEN = b"l"
     EXECUTE = b"e"
-    """With descriptors: the request as JSON, then the command's streams (one terminal, or three). Closing the
+    """With descriptors: a file with the JSON request, then the command's streams (one terminal, or three). Closing the
     connection while the command runs kills it."""
 
-    # The supervisor's:
+    # Sent by the supervisor:
     STARTED = b"s"
-    """It runs. The first answer to the server that asked for a container carries pidfds: supervisor, main process."""
+    """It runs. The first answer to the server that started the container carries pidfds: supervisor, main process."""
     REFUSED = b"!"
-    """Why not."""
+    """The reason why it does not run."""
     DONE = b"k"
     STDOUT = b"1"
     STDERR = b"2"
     EXITED = b"c"
     """The executed command's exit code, as decimal digits."""
     ENDED = b"x"
-    """The container has ended: how, as JSON (`records.Ended`), which is on record too unless that cannot be written.
-    Empty to one attached: it is detached."""
+    """The container has ended, with `records.Ended` as JSON, which is also recorded unless that fails. Empty means that
+    the attached client is detached."""
 
 
 def receive(sock: socket.socket) -> tuple[bytes, list[int]]:
-    """Return the next packet, empty at the end, and the descriptors that came with it, which no exec will pass on.
+    """Return the next packet, empty at the end, and its descriptors, which are close-on-exec.
 
-    Raises OSError. (socket.recv_fds drops its flags, so that descriptors would leak into containers.)
+    Raises OSError. (socket.recv_fds ignores its flags, so descriptors would leak into containers.)
     """
     descriptors = array.array("i")
     room = socket.CMSG_SPACE(_MOST_DESCRIPTORS * descriptors.itemsize)

@@ -1,6 +1,6 @@
-"""Finding out, by trying, how much of its own a container's process can be given here.
+"""Finding out, by trying, which level of isolation containers can have on this machine.
 
-Run as `python -I -S probe.py DIRECTORY`, with a directory where containers will be kept; prints the level.
+Run as `python -I -S probe.py DIRECTORY`, with the directory for containers; prints the level.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from syncpod.runtime.processes.records import Level
 from syncpod.runtime.root import rootfs
 
 _TRIES = 3
-"""A level that does not work now may have met a moment: whoever is refused it is refused it again at once."""
+"""How often a level is tried: a failure may be temporary, while a real refusal repeats at once."""
 
 
 def level(directory: Path) -> Level:
@@ -42,7 +42,7 @@ def _works(trial: Level, directory: Path) -> bool:
                     user_namespace=trial is Level.USER_NAMESPACES,
                     cwd="/",
                 )
-                # Only exec shows whether programs run in the new root: a shell, since Python may be in /tmp.
+                # Only exec shows whether programs run in the new root. It is a shell, because Python may be in /tmp.
                 os.execv("/bin/sh", ["sh", "-c", ":"])
             finally:
                 os._exit(1)

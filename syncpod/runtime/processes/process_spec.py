@@ -1,8 +1,8 @@
-"""From a container's config to what is run, and the refusal of what cannot be had here.
+"""Making a process specification from a container's config, and refusing what this runtime cannot do.
 
-What would be dropped in silence elsewhere is refused here, in a sentence that says what to do. Accepted without effect
-is only what takes nothing away from the pod: masked and read-only paths, the default seccomp and AppArmor profiles,
-SELinux relabelling, and sharing of namespaces, since there is no isolation that these could lift or tighten.
+What cannot be done is refused with a sentence that says what to do instead, and never silently ignored. Only settings
+without effect on the pod's function are accepted and ignored: masked and read-only paths, the default seccomp and
+AppArmor profiles, SELinux relabelling, and shared namespaces, because there is no isolation that they could change.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ def _resolver() -> str:
     try:
         return Path(resolver.PATH).read_text(errors="replace")
     except OSError:
-        return ""  # as resolvers take it
+        return ""  # resolvers treat it as empty
 
 
 def check_container(
     config: api_pb2.ContainerConfig, host: Host, *, privileged_sandbox: bool, of_own_files: bool, path: str
 ) -> None:
-    """Refuse a container that this runtime cannot make; its limits are another matter (cgroups). Raises Refusal.
+    """Refuse a container that this runtime cannot make; limits are checked by `cgroups`. Raises Refusal.
 
     `of_own_files`: its image was loaded.
     """
@@ -150,9 +150,9 @@ def _check_mount(mount: api_pb2.Mount, path: str) -> None:
 
 
 def arguments(config: api_pb2.ContainerConfig, image: Image, host: Host, path: str) -> tuple[str, ...]:
-    """Return what is run: command and args; else what the image says, or the host's program that is called as it is.
+    """Return the command line: command and args, else the image's, or the host's program of the image's name.
 
-    An image without files has no entrypoint, so `args` alone are a command there. Raises Refusal.
+    An image without files has no entrypoint, so `args` alone are a command. Raises Refusal.
     """
     given = (*config.command, *config.args)
     if image.content is not None and not config.command:
@@ -178,10 +178,10 @@ def arguments(config: api_pb2.ContainerConfig, image: Image, host: Host, path: s
 def user(
     security: api_pb2.LinuxContainerSecurityContext, host: Host, path: str, image: OwnImage | None = None
 ) -> User | None:
-    """Return who the process is to be; None: whoever the server is. Raises Refusal.
+    """Return the process's user; None = the server's user. Raises Refusal.
 
-    Names and memberships are the image's own, as in containerd; those of the machine where it has no files. Without
-    root, whoever the server is stands for an image's root.
+    Names and group memberships are the image's, as in containerd, or the machine's if the image has no files. Without
+    root, the server's user stands for the image's root.
     """
     accounts = accounts_of(image)
     account, asked = _account(security, host, path, image, accounts)
@@ -206,7 +206,7 @@ def _account(
     image: OwnImage | None,
     accounts: Accounts,
 ) -> tuple[Account, str]:
-    """Return whose process it is to be, and the field that says so. Raises Refusal."""
+    """Return the account of the process's user, and the field that sets it. Raises Refusal."""
     if security.run_as_username:
         field = f"{path}.run_as_username"
         named = accounts.named(security.run_as_username)
@@ -230,7 +230,7 @@ def _account(
 def _require_own_user(
     security: api_pb2.LinuxContainerSecurityContext, host: Host, path: str, account: Account, gid: int, asked: str
 ) -> None:
-    """Refuse what only root can do: run a process as anybody but the server's own user. Raises Refusal."""
+    """Refuse any user or group but the server's own, which only root could use. Raises Refusal."""
     if account.uid != host.uid:
         raise unsupported(
             asked, f"only root can run as user {account.uid}: remove runAsUser, or run the runtime as root"
@@ -248,17 +248,17 @@ def _require_own_user(
 
 
 def accounts_of(image: OwnImage | None) -> Accounts:
-    """Return where a container's users and groups are looked up."""
+    """Return the accounts in which a container's users and groups are looked up."""
     return MachineAccounts() if image is None else ImageAccounts(image.root)
 
 
 def environment(
     config: api_pb2.ContainerConfig, host: Host, runs_as: User | None, hostname: str, image: OwnImage | None = None
 ) -> tuple[tuple[str, str], ...]:
-    """Return the environment: the config's over the image's, over what every container has.
+    """Return the environment: the config's variables override the image's, which override the defaults.
 
-    That is PATH, HOSTNAME, HOME, and TERM on a terminal; PATH is the server's, unless the image has programs of its
-    own.
+    The defaults are PATH, HOSTNAME, HOME and, on a terminal, TERM; PATH is the server's, unless the image has its own
+    files.
     """
     if image is None:
         variables = {"PATH": host.search_path, "HOME": home_of(runs_as.uid) if runs_as else host.home}
@@ -275,14 +275,14 @@ def environment(
 
 
 def capabilities(names: object) -> tuple[str, ...]:
-    """Return capabilities as the kernel's headers name them: CAP_CHOWN, or ALL."""
+    """Return capabilities in the kernel's spelling: CAP_CHOWN, or ALL."""
     assert isinstance(names, (list, tuple))
     plain = (name.upper().removeprefix("CAP_") for name in names)
     return tuple(name if name == "ALL" else f"CAP_{name}" for name in plain)
 
 
 def wanted_mounts(config: api_pb2.ContainerConfig) -> tuple[Mount, ...]:
-    """Return the mounts of a config, in its order, their host paths without symbolic links."""
+    """Return the mounts of a config, in its order, with symbolic links in host paths resolved."""
     return tuple(
         Mount(each.container_path, os.path.realpath(each.host_path), each.readonly, each.recursive_read_only)
         for each in config.mounts
@@ -292,7 +292,7 @@ def wanted_mounts(config: api_pb2.ContainerConfig) -> tuple[Mount, ...]:
 def mounts(config: api_pb2.ContainerConfig, resolv_conf: Path) -> tuple[Mount, ...]:
     """Return all mounts for a start; a missing host path becomes a directory, as in containerd.
 
-    `resolv_conf` comes before them where the sandbox has one. Raises OSError where a directory cannot be made.
+    `resolv_conf` comes first if the sandbox has one. Raises OSError if a directory cannot be made.
     """
     wanted = wanted_mounts(config)
     for mount in wanted:
@@ -314,7 +314,7 @@ def process_spec(
     sandbox: api_pb2.PodSandbox,
     image: OwnImage | None,
 ) -> ProcessSpec:
-    """Return what is run for a container that was checked when it was made. Raises Refusal and OSError."""
+    """Return the specification for a container that was checked when it was made. Raises Refusal and OSError."""
     security = config.linux.security_context
     runs_as = user(security, host, "config.linux.security_context", image)
     simulated = host.isolation == "simulated"
@@ -351,7 +351,7 @@ def _oom_score_adj(linux: api_pb2.LinuxContainerConfig, host: Host) -> int | Non
 
 
 def stop_signal(wanted: int) -> int:
-    """Return the number, on this machine, of the signal that CRI names so; SIGTERM where it names none."""
+    """Return this machine's number of a CRI signal; SIGTERM for the default."""
     if wanted == api_pb2.SIGNAL_RUNTIME_DEFAULT:
         return signal.SIGTERM
     if wanted > api_pb2.SIGNAL_SIGRTMIN + 15:

@@ -1,4 +1,4 @@
-"""What is kept on disk of one container's process, and how its parts are told apart from others.
+"""The files of one container's process, and how its processes are identified.
 
     spec.json      what to run, written by the server; the supervisor holds a lock on it for as long as it lives
     started.json   who runs: the supervisor and the main process, written before the program runs
@@ -30,25 +30,25 @@ ENDING = "ending.json"
 EXIT = "exit.json"
 CONTROL = "control.sock"
 _ENDING_BYTES = 4096
-"""More than an end takes, with the longest sentence on why there was no start that is kept of one."""
+"""More than the record of an end needs, with the longest sentence on why a start failed."""
 _LONGEST_ERROR = 600
-"""Characters of such a sentence; JSON may make six of each."""
+"""The most characters of such a sentence; JSON may need six bytes for each."""
 
 
 class Level(Enum):
-    """How much of its own a container's process gets."""
+    """The isolation of a container's process."""
 
     NAMESPACES = "namespaces"
-    """A root directory, mounts and a host name of its own."""
+    """Its own root directory, mounts and host name."""
     USER_NAMESPACES = "user namespaces"
-    """The same without root, in a user namespace that maps our own user to itself."""
+    """The same without root, in a user namespace that maps our user to itself."""
     PLAIN = "plain"
-    """The host's file system as it is; a mount is a symbolic link."""
+    """The host's file system; mounts are symbolic links."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """One process of this machine, never to be mistaken for a later one with the same id."""
+    """One process of this machine, distinguished from later ones with the same pid."""
 
     pid: int
     ticks: int
@@ -57,15 +57,15 @@ class Identity:
 
 @dataclass(frozen=True)
 class Started:
-    """Who runs a container."""
+    """The processes of a container."""
 
     boot_id: str
     supervisor: Identity
     main: Identity
-    """Also the leader of its session. A pause's is its supervisor."""
+    """Also its session's leader. A pause is its own supervisor."""
     started_at: int
     mount_namespace: int = 0
-    """The main process's own, as its inode; 0 where it has none of its own. The number is used again."""
+    """The inode of the main process's mount namespace; 0 if it has none of its own. Inodes are reused."""
 
 
 @dataclass(frozen=True)
@@ -75,24 +75,24 @@ class Ended:
     exit_code: int
     finished_at: int
     error: str = ""
-    """Why it could not start; then nothing ever ran."""
+    """Why it could not start; then it never ran."""
     unknown: bool = False
     """Nobody saw the end."""
 
 
 def write_record(directory: Path, name: str, record: Any) -> None:
-    """Write a dataclass as JSON, whole or not at all, for nobody else to read."""
+    """Write a dataclass as JSON atomically, readable by this user only."""
     path = directory / name
     write_json(path, dataclasses.asdict(record))
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Write JSON, whole or not at all, for nobody else to read."""
+    """Write JSON atomically, readable by this user only."""
     replace_file(path, json.dumps(document), durable=False)
 
 
 def read_started(directory: Path) -> Started | None:
-    """Return who runs it; None before that is known."""
+    """Return the container's processes; None before they are recorded."""
     document = _read(directory / STARTED)
     if document is None:
         return None
@@ -112,7 +112,7 @@ def read_ended(directory: Path) -> Ended | None:
 
 
 def reserve_ending(directory: Path) -> int:
-    """Take the room that the record of an end needs, and return the open file: a disk may be full by then.
+    """Reserve disk space for the record of an end, because the disk may be full by then; return the open file.
 
     Raises OSError.
     """
@@ -123,17 +123,17 @@ def reserve_ending(directory: Path) -> int:
 
 
 def note_ending(descriptor: int, ended: Ended) -> None:
-    """Write how it ended into the room that was taken for it. Raises OSError."""
+    """Write the end into the reserved space. Raises OSError."""
     os.pwrite(descriptor, format_ended(ended).ljust(_ENDING_BYTES), 0)
 
 
 def publish_ending(directory: Path) -> None:
-    """Make what was noted the record of the end. Raises OSError."""
+    """Make the written end final. Raises OSError."""
     (directory / ENDING).rename(directory / EXIT)
 
 
 def read_ending(directory: Path) -> Ended | None:
-    """Return how the main process ended, where its supervisor did not live to see the end of all it started."""
+    """Return the main process's end, if its supervisor died before everything that it started had ended."""
     with contextlib.suppress(FileNotFoundError):
         noted = (directory / ENDING).read_bytes()
         return parse_ended(noted) if noted.strip() else None
@@ -154,7 +154,7 @@ _FIELDS = frozenset(field.name for field in dataclasses.fields(ProcessSpec))
 
 
 def read_spec(directory: Path) -> tuple[ProcessSpec, Level] | None:
-    """Return what the process was to be."""
+    """Read the specification of a process."""
     document = _read(directory / SPEC)
     return None if document is None else parse_spec(document)
 
@@ -172,7 +172,7 @@ def parse_spec(document: dict[str, Any]) -> tuple[ProcessSpec, Level]:
 
 
 def write_spec(directory: Path, spec: ProcessSpec, level: Level) -> None:
-    """Write what the process is to be."""
+    """Write the specification of a process."""
     write_json(directory / SPEC, {**dataclasses.asdict(spec), "level": level.value})
 
 
@@ -183,7 +183,7 @@ def boot_id() -> str:
 
 @dataclass(frozen=True)
 class Stat:
-    """A little of /proc/<pid>/stat."""
+    """Some fields of /proc/<pid>/stat."""
 
     state: str
     parent: int
@@ -192,19 +192,19 @@ class Stat:
 
 
 def stat_of(pid: int) -> Stat | None:
-    """Return what the kernel says of a process; None when it is gone."""
+    """Read a process's stat; None if it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
             text = file.read()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The second field is the program's name in brackets, and may hold anything.
+    # The second field is the program's name in parentheses, and may contain anything.
     fields = text[text.rindex(b")") + 2 :].split()
     return Stat(fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
 
 
 def identity_of(pid: int) -> Identity:
-    """Return who the process is. Raises ProcessLookupError when it is gone."""
+    """Return the identity of a process. Raises ProcessLookupError if it is gone."""
     stat = stat_of(pid)
     if stat is None:
         raise ProcessLookupError(pid)
@@ -212,7 +212,7 @@ def identity_of(pid: int) -> Identity:
 
 
 def open_process(identity: Identity) -> int | None:
-    """Return a pidfd of exactly that process; None when it is gone."""
+    """Return a pidfd of exactly this process; None if it is gone."""
     try:
         descriptor = os.pidfd_open(identity.pid)
     except ProcessLookupError:

@@ -1,7 +1,6 @@
-"""Ending what is left of a container whose supervisor was killed, and nothing else.
+"""Killing what is left of a container whose supervisor was killed, and nothing else.
 
-A process is only ever signalled through a pidfd that was opened before it was confirmed to be the one meant: ids are
-used again.
+Pids are reused, so a process is signalled only through a pidfd that was opened before its identity was confirmed.
 """
 
 from __future__ import annotations
@@ -21,24 +20,24 @@ _ROUNDS = 200
 
 
 def end_remains(directory: Path, started: Started, cgroup_procs: tuple[str, ...]) -> None:
-    """Kill the main process and who is in its session, mount namespace and cgroups, until nobody is left in them.
+    """Kill the main process and all processes in its session, mount namespace and cgroups, until none is left.
 
-    Takes some seconds at most. The main process was to die with the supervisor. What it started stays in its session
-    unless it has left that, and a session's number is not given to another process while one of its members lives. Who
-    has left it is still in the mount namespace, where the container had its own. Blocks: for a thread.
+    Takes a few seconds at most. The main process should have died with the supervisor. What it started is in its
+    session, unless it left that; a session's number is not reused while a member lives. A process that left the session
+    is still in the container's mount namespace, if it had one. Blocks: call it in a thread.
     """
     main = started.main
     cgroups = tuple(Path(path).parent for path in cgroup_procs)
     for _ in range(_ROUNDS):
         leader = stat_of(main.pid)
         if leader is not None and leader.ticks != main.ticks:
-            members = []  # The number is another process's by now, so nobody of the session is left.
+            members = []  # The number belongs to another process now, so the session is empty.
         else:
             members = [pid for pid in _all() if _is_member(main, stat_of(pid))]
         remaining = sum(_kill(pid, lambda pid: _is_member(main, stat_of(pid))) for pid in members)
         if started.mount_namespace:
             remaining += _kill_namespace(started.mount_namespace, directory / ROOT)
-        with contextlib.suppress(OSError):  # A cgroup that cannot be read is asked again.
+        with contextlib.suppress(OSError):  # A cgroup that cannot be read is tried again.
             remaining += kill.kill(cgroups)
         if not remaining:
             return
@@ -50,11 +49,11 @@ def _is_member(main: Identity, stat: Stat | None) -> bool:
 
 
 def _kill_namespace(number: int, root: Path) -> int:
-    """Kill who is in a container's mount namespace, and say how many were.
+    """Kill all processes in a container's mount namespace, and return how many there were.
 
-    The number may be another namespace's by now: it is the container's as long as one lives in it whose root is the
-    container's own directory, which nothing else is ever given as root. While that one is held and there, so is the
-    namespace; it is killed last.
+    The inode may belong to another namespace by now. It is the container's if a process in it has the container's
+    directory as root, which nothing else ever has. Such a process, held by a pidfd, keeps the namespace alive, so it is
+    killed last.
     """
     inside = [pid for pid in _all() if _namespace_of(pid) == number]
     witness = next((pid for pid in inside if _has_root(pid, root)), None)
@@ -70,7 +69,7 @@ def _kill_namespace(number: int, root: Path) -> int:
 
 
 def _namespace_of(pid: int) -> int:
-    """Return the mount namespace of a process; 0 when it is gone, has ended, or is not ours to look at."""
+    """Return the mount namespace of a process; 0 if it is gone, a zombie, or closed to us."""
     try:
         return os.stat(f"/proc/{pid}/ns/mnt").st_ino  # noqa: PTH116
     except OSError:
@@ -88,7 +87,7 @@ def _all() -> list[int]:
 
 
 def _kill(pid: int, confirm: Callable[[int], bool]) -> bool:
-    """Kill the process if it is still the one meant; True if so."""
+    """Kill the process if its identity matches; return whether it did."""
     with contextlib.suppress(OSError):
         descriptor = os.pidfd_open(pid)
         try:

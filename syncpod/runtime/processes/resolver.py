@@ -1,4 +1,4 @@
-"""A sandbox' resolv.conf: the one it asks for where containers have mounts of their own, else the machine's."""
+"""A sandbox's resolv.conf: the requested one if containers have their own mounts, else the machine's."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from protos.cri.v1 import api_pb2
 
 PATH = "/etc/resolv.conf"
 RESOLV_CONF = "resolv.conf"
-"""What the file is called in a sandbox' directory."""
+"""The file's name in a sandbox's directory."""
 _SERVERS_LIMIT = 3
-"""More than these no resolver reads, and no client passes on."""
+"""Resolvers read no more than these, and clients pass on no more."""
 
 
 def resolv_conf(config: api_pb2.DNSConfig) -> str:
-    """Return the file that says what the config does."""
+    """Return the text of a resolv.conf for the config."""
     lines = [f"search {' '.join(config.searches)}"] if config.searches else []
     lines += [f"nameserver {server}" for server in config.servers]
     lines += [f"options {' '.join(config.options)}"] if config.options else []
@@ -20,7 +20,7 @@ def resolv_conf(config: api_pb2.DNSConfig) -> str:
 
 
 def is_machines_own(config: api_pb2.DNSConfig, machines: str) -> bool:
-    """Whether a config asks for nothing but what the machine's resolv.conf says, cut where a client cuts it."""
+    """Say whether a config equals the machine's resolv.conf, truncated as clients do."""
     servers: list[str] = []
     searches: set[str] = set()
     options: set[str] = set()

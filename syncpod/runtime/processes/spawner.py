@@ -1,8 +1,8 @@
-"""The process that supervisors are forked from: it has everything imported, so a container costs a fork.
+"""The process that supervisors are forked from: it has imported everything, so a container costs only a fork.
 
-Started by the server as `python -I -S spawner.py [OPEN_FILES]`, with a socket as its standard input, on which come a
-container's directory and a socket for its supervisor. OPEN_FILES is the soft limit of open files for all of them, where
-that is not the server's own. It ends with the server; the supervisors do not.
+The server starts it as `python -I -S spawner.py [OPEN_FILES]`, with a socket as standard input. Each request on it is a
+container's directory and a socket for its supervisor. OPEN_FILES is the soft limit of open files for all of them, if it
+differs from the server's. The spawner ends with the server; supervisors do not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NoReturn
 
 
 def main() -> NoReturn:
-    """Fork a supervisor for every request, until the server is gone."""
+    """Fork a supervisor for every request, until the server has gone."""
     from syncpod.runtime.processes.packets import receive
     from syncpod.runtime.processes.supervise import supervise
 
@@ -34,13 +34,13 @@ def main() -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # The kernel reaps them.
     gc.collect()
     gc.disable()
-    gc.freeze()  # What is shared stays shared.
+    gc.freeze()  # Shared pages stay shared.
     while True:
         directory, descriptors = receive(requests)
         if not directory:
             os._exit(0)
         line = socket.socket(fileno=descriptors[0])
-        with contextlib.suppress(OSError):  # No process to be had: the server sees its line closed.
+        with contextlib.suppress(OSError):  # No process available: the server sees its connection closed.
             if os.fork() == 0:
                 requests.close()
                 supervise(Path(os.fsdecode(directory)), line)

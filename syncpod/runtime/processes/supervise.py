@@ -1,4 +1,4 @@
-"""A supervisor's beginning, in the process that was forked for it: claim the container, then be what it needs."""
+"""A supervisor's start, in the forked process: claim the container, then become its supervisor or pause."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from syncpod.runtime.processes.supervisor import Supervisor, show_role
 
 
 def supervise(directory: Path, line: socket.socket) -> NoReturn:
-    """Run the container whose specification is in `directory`, and end with it. Never returns.
+    """Run the container whose specification is in `directory`, and exit with it. Never returns.
 
-    Begins nothing unless it gets the lock on the specification and that still stands: a server that looks for what an
-    earlier one left takes the same lock to withdraw a specification of which nothing became.
+    Does nothing unless it gets the lock on the specification and that is still in place: a later server takes the same
+    lock to withdraw a specification that was never started.
     """
     try:
         os.setsid()
@@ -55,7 +55,7 @@ def supervise(directory: Path, line: socket.socket) -> NoReturn:
 
 
 def _claim(directory: Path) -> dict[str, object] | None:
-    """Lock the specification for as long as this process lives, and return it; None if it is not ours to run."""
+    """Lock the specification for the life of this process, and return it; None if it is not ours to run."""
     try:
         descriptor = os.open(directory / SPEC, os.O_RDONLY | os.O_CLOEXEC)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -71,7 +71,7 @@ def _claim(directory: Path) -> dict[str, object] | None:
 
 
 def _pause(directory: Path, spec: ProcessSpec, line: socket.socket) -> NoReturn:
-    """Be a sandbox's pause: enter its cgroups, say so, and wait for a signal to end."""
+    """Be a sandbox's pause: enter its cgroups, report that, and wait for a signal."""
     show_role("pause", spec)
     ending = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, ending)

@@ -31,7 +31,7 @@ from typing import IO
 
 from syncpod.runtime.port import Exited, Mount, ProcessSpec, StartFailed
 from syncpod.runtime.processes import control, records
-from syncpod.runtime.processes.contained import Contained
+from syncpod.runtime.processes.container_handle import ContainerHandle
 from syncpod.runtime.processes.links import Links
 from syncpod.runtime.processes.packets import Word, receive
 from syncpod.runtime.processes.records import Ended, Level, Started
@@ -44,15 +44,15 @@ _PATIENCE_SECONDS = 2.0
 _START_SECONDS = 60.0
 """How long a start may take. The kubelet gives one two minutes."""
 _SPAWNER_SECONDS = 1.0
-"""How long a spawner may take to end by itself."""
+"""How long a spawner may take to exit by itself."""
 _PIDFDS = 2
 _HOLDING_TAKES = _PIDFDS + 1
-"""Descriptors: what comes with STARTED, and a record that is read."""
+"""The number of descriptors for a start: those that come with STARTED, and one to read a record."""
 _SPAWNER = Path(__file__).with_name("spawner.py")
 _PROBE = Path(__file__).with_name("probe.py")
 
 OomKilled = Callable[[tuple[str, ...]], bool]
-"""Whether the kernel killed a process of the cgroups with these cgroup.procs files for want of memory."""
+"""Says whether the kernel killed a process of the cgroups with these cgroup.procs files for lack of memory."""
 
 
 class Supervised:
@@ -61,11 +61,11 @@ class Supervised:
     def __init__(
         self, *, level: Level, links: Path, oom_killed: OomKilled | None = None, open_files: int | None = None
     ) -> None:
-        """Begin nothing yet.
+        """Start nothing yet.
 
-        `level` is what `probe` found; it holds for what is started, while what is found keeps its own. `links` is a
-        directory, made when it is needed, for the claims to the symbolic links that stand for mounts in `plain`.
-        `open_files` is the soft limit (RLIMIT_NOFILE) that containers start with; None: the server's own.
+        `level`, which `probe` found, applies to new processes; found ones keep theirs. `links` is the directory for
+        claims to the symbolic links that replace mounts in `plain`; it is made when it is needed. `open_files` is the
+        soft limit (RLIMIT_NOFILE) that containers start with; None: the server's own.
         """
         self._level = level
         self._spawner_arguments = () if open_files is None else (str(open_files),)
@@ -73,12 +73,12 @@ class Supervised:
         self._oom_killed = oom_killed or (lambda _: False)
         self._spawner: subprocess.Popen[bytes] | None = None
         self._requests: socket.socket | None = None
-        self._running: dict[Path, Contained] = {}
+        self._running: dict[Path, ContainerHandle] = {}
         self._concluding: set[asyncio.Task[None]] = set()
 
     @staticmethod
     async def probe(directory: Path) -> Level:
-        """Find out, by trying in a child process, which level works for containers kept under `directory`."""
+        """Find out, by trying in a child process, which level works for containers in `directory`."""
         trial = await asyncio.create_subprocess_exec(
             sys.executable,
             "-I",
@@ -95,7 +95,7 @@ class Supervised:
         """Return, in a sentence, why no container could have this mount; None if one could, as things are."""
         return self._links.refusal(mount) if self._level is Level.PLAIN else None
 
-    async def start(self, spec: ProcessSpec, directory: Path) -> Contained:
+    async def start(self, spec: ProcessSpec, directory: Path) -> ContainerHandle:
         """Start what the spec says; see `port.Processes.start`."""
         if self._level is Level.PLAIN and spec.mounts:
             self._link(spec)
@@ -105,9 +105,9 @@ class Supervised:
             self._release(spec)
             raise
 
-    async def _start(self, spec: ProcessSpec, directory: Path) -> Contained:
+    async def _start(self, spec: ProcessSpec, directory: Path) -> ContainerHandle:
         records.write_spec(directory, spec, self._level)
-        # What takes hold of the process once it runs needs descriptors: where there are none, it is not started.
+        # Holding the running process needs descriptors; without any it is not started.
         room: list[int] = []
         try:
             while len(room) < _HOLDING_TAKES:
@@ -149,20 +149,20 @@ class Supervised:
         raise StartFailed("its supervisor ended before it could start it")
 
     async def _give_up(self, directory: Path) -> None:
-        """Have a start come to nothing that has come to nothing so far, whoever it is that does not go on."""
+        """Give up a start that has had no result so far, whichever process is stuck."""
         try:
             with _lock(directory):
                 self._withdraw(directory)
         except FileNotFoundError:
             return
-        except BlockingIOError:  # A supervisor has begun.
+        except BlockingIOError:  # A supervisor has started.
             if not self._withdraw_claimed(directory):
                 await self._undo(directory, [])
         else:
             self._replace_spawner()
 
     async def _undo(self, directory: Path, descriptors: list[int]) -> None:
-        """End what was started and cannot be held, given the pidfds that came of it; closes them."""
+        """Kill what was started and cannot be held, given its pidfds, which are closed."""
         started = None
         with contextlib.suppress(OSError, ValueError):
             started = records.read_started(directory)
@@ -173,14 +173,14 @@ class Supervised:
         if started is not None:
             await self._lost(directory, started)
 
-    async def find(self, directory: Path) -> Contained | Exited | None:
+    async def find(self, directory: Path) -> ContainerHandle | Exited | None:
         """Return what became of what was started there; see `port.Processes.find`.
 
-        A start that was cut off either goes on (its supervisor has the lock: this waits until it says how it went) or
-        is withdrawn, so that it never will. One that failed is Exited 128 StartError, with started_at 0.
+        An interrupted start either continues (its supervisor has the lock: this waits for the result) or is withdrawn
+        for good. A failed one is Exited 128 StartError, with started_at 0.
 
-        Returns within seconds: a supervisor that neither goes on nor ends (it was stopped, or waits for a process that
-        cannot die) is taken for running what it has started, and its end is waited for as any other's.
+        Returns within seconds: a supervisor that neither continues nor ends (it was stopped, or waits for a process
+        that cannot die) counts as running what it has started, and its end is awaited like any other.
         """
         running = self._running.get(directory)
         if running is not None:
@@ -227,7 +227,7 @@ class Supervised:
             self._requests = self._spawner = None
 
     def _link(self, spec: ProcessSpec) -> None:
-        for mount in spec.mounts:  # Things may have changed since the container was created.
+        for mount in spec.mounts:  # The machine may have changed since the container was created.
             problem = self._links.refusal(mount)
             if problem:
                 raise StartFailed(problem)
@@ -242,17 +242,18 @@ class Supervised:
             self._links.release(spec.id)
 
     def _withdraw(self, directory: Path) -> None:
-        """Take back a specification that nobody runs, so that a supervisor that comes late finds none."""
+        """Withdraw a specification that nobody runs, so that a late supervisor does not find it."""
         known = records.read_spec(directory)
         (directory / records.SPEC).unlink()
         if known is not None:
             self._release(known[0])
 
     def _withdraw_claimed(self, directory: Path) -> bool:
-        """Take back a specification that a supervisor has claimed and made nothing of; False if it has by now.
+        """Withdraw a specification that a supervisor has claimed but not started; False if it has started by now.
 
-        Before its program runs a supervisor first writes down what it starts, then sees whether the specification still
-        stands. Here it is moved first, then seen whether anything is written: one of the two notices the other.
+        A supervisor first records what it starts, then checks that the specification is still in place, and only then
+        runs the program. This moves the specification first, then checks for the record: one of the two notices the
+        other.
         """
         known = records.read_spec(directory)
         aside = directory / (records.SPEC + ".withdrawn")
@@ -266,7 +267,7 @@ class Supervised:
         return True
 
     def _request(self, directory: Path, line: socket.socket) -> None:
-        """Ask the spawner for a supervisor, starting one where there is none, or none any more."""
+        """Ask the spawner for a supervisor, starting a spawner if there is none."""
         for attempt in range(2):
             if self._requests is None:
                 self._start_spawner()
@@ -280,7 +281,7 @@ class Supervised:
                 self._replace_spawner()
 
     def _replace_spawner(self) -> None:
-        """Have the next request start another: this one is gone, or was stopped."""
+        """Make the next request start a new spawner: this one has gone, or was stopped."""
         if self._requests is not None and self._spawner is not None:
             self._requests.close()
             self._spawner.kill()
@@ -301,10 +302,10 @@ class Supervised:
         ours.setblocking(False)
         self._requests = ours
 
-    def _reconnect(self, directory: Path, *, ending: bool) -> Contained | None:
-        """Return the process, whose supervisor lives; None while it starts, or if it has just ended.
+    def _reconnect(self, directory: Path, *, ending: bool) -> ContainerHandle | None:
+        """Return the process with a live supervisor; None while it starts, or if it has just ended.
 
-        With `ending`, return also one whose main process has ended, or whose supervisor cannot be connected to.
+        With `ending`, also return one whose main process has ended, or whose supervisor does not accept connections.
         """
         started = records.read_started(directory)
         known = records.read_spec(directory)
@@ -338,8 +339,8 @@ class Supervised:
         *,
         supervisor: int,
         main: int,
-    ) -> Contained:
-        process = Contained(directory, spec, started, line, supervisor=supervisor, main=main)
+    ) -> ContainerHandle:
+        process = ContainerHandle(directory, spec, started, line, supervisor=supervisor, main=main)
         self._running[directory] = process
 
         def settle(ended: Ended | None) -> None:
@@ -365,7 +366,7 @@ class Supervised:
     def _exited(
         self, directory: Path, ended: Ended, spec: ProcessSpec | None = None, started: Started | None = None
     ) -> Exited:
-        """Say how it ended; what is not known of it is read from the directory."""
+        """Publish how it ended; what the packet does not tell is read from the directory."""
         if spec is None:
             known = records.read_spec(directory)
             spec = known[0] if known else None
@@ -384,9 +385,9 @@ class Supervised:
         return Exited(ended.exit_code, reason, "", started_at, ended.finished_at)
 
     async def _lost(self, directory: Path, started: Started, spec: ProcessSpec | None = None) -> Exited:
-        """Record the end of what lost its supervisor, after killing what is left of it.
+        """Record the end of a process that has lost its supervisor, after killing what is left of it.
 
-        The end is unknown unless the supervisor lived to see that of the main process.
+        The end is unknown unless the supervisor saw that of the main process.
         """
         ended = records.read_ended(directory)
         if ended is None:
@@ -397,15 +398,15 @@ class Supervised:
                 cgroup_procs = spec.cgroup_procs if spec else ()
                 await asyncio.to_thread(end_remains, directory, started, cgroup_procs)
             ended = records.read_ending(directory) or Ended(255, time.time_ns(), unknown=True)
-            with contextlib.suppress(OSError):  # A full disk: the next server finds the same.
+            with contextlib.suppress(OSError):  # The disk is full; the next server will find the same state.
                 records.write_record(directory, records.EXIT, ended)
         return self._exited(directory, ended, spec, started)
 
 
 def _lock(directory: Path) -> IO[bytes]:
-    """Take the lock of a specification, until it is closed.
+    """Take the lock of a specification, held until the file is closed.
 
-    Raises FileNotFoundError where there is none, BlockingIOError where its supervisor lives.
+    Raises FileNotFoundError if there is none, BlockingIOError if its supervisor lives.
     """
     file = open(directory / records.SPEC, "rb")  # noqa: PTH123, SIM115 - what is returned is the lock
     try:
@@ -417,7 +418,7 @@ def _lock(directory: Path) -> IO[bytes]:
 
 
 def _end_spawner(spawner: subprocess.Popen[bytes]) -> None:
-    """Wait for the end of a spawner that is to go, which one that was stopped does not. Blocks: for a thread."""
+    """Wait for the end of a spawner that should exit; a stopped one is killed. Blocks: call it in a thread."""
     try:
         spawner.wait(_SPAWNER_SECONDS)
     except subprocess.TimeoutExpired:
@@ -426,7 +427,7 @@ def _end_spawner(spawner: subprocess.Popen[bytes]) -> None:
 
 
 async def _kill_started(descriptors: list[int]) -> None:
-    """Kill what was just started, given pidfds of its supervisor and main process; closes them."""
+    """Kill what was just started, given pidfds of its supervisor and main process, which are closed."""
     try:
         for number in (signal.SIGTERM, signal.SIGKILL) if descriptors else ():
             with contextlib.suppress(ProcessLookupError):
@@ -452,7 +453,7 @@ async def _readable(file: socket.socket | int) -> None:
 
 
 def _receive(sock: socket.socket) -> tuple[bytes, list[int]]:
-    """Return the packet that is there, empty at the end, and the descriptors that came with it."""
+    """Return the waiting packet, empty at the end, and its descriptors."""
     try:
         return receive(sock)
     except ConnectionError:

@@ -1,10 +1,10 @@
-"""One container's supervisor: a small process that starts the main process, keeps its log, and records its end.
+"""One container's supervisor: a small process that starts the main process, writes its log, and records its end.
 
-It outlives the server. Its one thread waits on everything at once, so that nobody who does not read or answer can stop
-the container. All that the main process starts is its descendant (it is their subreaper), also a command that is
-executed in the container, and what such a command leaves running: as under a container's first process.
+It outlives the server. Its single thread polls everything, so that no client that does not read or answer can block the
+container. It is a subreaper: everything that the main process starts stays its descendant, and so do executed commands
+and what they leave running, as with a container's init process.
 
-Packets on its sockets begin with one byte of `Word`. Everything else about them is in `control.py`, the server's side.
+Packets on its sockets begin with a `Word` of one byte; see `packets.py`, and `control.py` for the server's side.
 """
 
 from __future__ import annotations
@@ -48,36 +48,36 @@ from syncpod.runtime.processes.records import (
 from syncpod.runtime.processes.watching import Watch
 
 _BACKLOG = 1024 * 1024
-"""Bytes that one attached client may leave unread before it is dropped."""
+"""How many bytes an attached client may leave unread before it is dropped."""
 _FAREWELL_SECONDS = 1.0
-"""How long attached clients may take to read the last output, after the end is on record."""
+"""How long attached clients may take to read the last output, after the end is recorded."""
 _FAREWELL_LOOK_SECONDS = 0.05
 _RECORD_AGAIN_SECONDS = 0.5
-"""How often an end that cannot be written is tried again."""
+"""How often to retry writing an end."""
 _HUNG_UP_LOOK_SECONDS = 0.25
-"""How often to see whether somebody has opened the container's terminal again."""
+"""How often to check whether a process has opened the container's terminal again."""
 _REAPED_AT_ONCE = 256
-"""How many of the dead are taken in before it is seen again who lives."""
+"""How many children are reaped before looking again for live ones."""
 
 
 class _Connection:
-    """A server, or one that it speaks for, at the other end of a socket."""
+    """A connected server, or a client that it forwards."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         self.sock = sock
         self.attached = False
         self.command: Command | None = None
-        """The one that it had executed."""
+        """The command that it started."""
         self.unsent: deque[bytes] = deque()
         self.unsent_bytes = 0
 
 
 class Supervisor:
-    """The supervisor of one container, from its claim to its end."""
+    """The supervisor of one container."""
 
     def __init__(self, directory: Path, spec: ProcessSpec, level: Level, line: socket.socket) -> None:
-        """Prepare; `line` leads to the server that asked for it."""
+        """Prepare; `line` is the connection to the server that started it."""
         self._directory = directory
         self._spec = spec
         self._level = level
@@ -90,12 +90,12 @@ class Supervisor:
         self._main = 0
         self._status: int | None = None
         self._ending = -1
-        """The file that is to be the record of the end."""
+        """The file that will become the record of the end."""
         self._last_word = b""
-        """What everyone who is or gets connected is told, once the container has ended."""
+        """The packet for every present or later client once the container has ended."""
 
     def run(self) -> NoReturn:
-        """Start the main process, serve until it has ended, and record that."""
+        """Start the main process, serve until it has ended, and record the end."""
         show_role("supervisor", self._spec)
         libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
         try:
@@ -111,9 +111,9 @@ class Supervisor:
         self._finish(self._status)
 
     def _refuse(self, sentence: str) -> NoReturn:
-        """Leave nothing of what could not be started, and say why it could not."""
+        """Clean up a failed start, and report why it failed."""
         self._end_descendants()
-        with contextlib.suppress(OSError):  # Where that cannot be written the server is told all the same.
+        with contextlib.suppress(OSError):  # Even if this cannot be written, the server is told.
             note_ending(self._ending, Ended(128, time.time_ns(), error=sentence))
             publish_ending(self._directory)
         with contextlib.suppress(OSError):
@@ -172,21 +172,21 @@ class Supervisor:
         self._watch.add(wake_reading, lambda _: self._reap(wake_reading))
         self._listen(listener)
         descriptors = [os.pidfd_open(os.getpid()), os.pidfd_open(self._main)]
-        with contextlib.suppress(OSError):  # The server may have ended; the next one finds us.
+        with contextlib.suppress(OSError):  # The server may have died; the next one will find us.
             socket.send_fds(self._line, [Word.STARTED], descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         self._accept(self._line)
 
     def _withdrawn(self) -> bool:
-        """Say whether a server has taken the specification back (`Supervised.find`), having waited in vain for us."""
+        """Say whether a server has withdrawn the specification (`Supervised.find`) after waiting for us in vain."""
         try:
             return (self._directory / SPEC).stat().st_ino != self._specification
         except FileNotFoundError:
             return True
 
     def _bind(self) -> socket.socket:
-        """Make the socket by way of its directory's descriptor: a path may be longer than an address."""
+        """Make the socket through its directory's descriptor: a path may be too long for a socket address."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         listener.setblocking(False)
         directory = os.open(self._directory, os.O_PATH | os.O_DIRECTORY)
@@ -197,7 +197,7 @@ class Supervisor:
         return listener
 
     def _listen(self, listener: socket.socket) -> None:
-        """Let servers connect, now that the program runs."""
+        """Accept servers, now that the program runs."""
         listener.listen(128)
 
         def accept(_: int) -> None:
@@ -213,7 +213,7 @@ class Supervisor:
         if self._last_word:
             self._send(connection, self._last_word)
 
-    # Whoever is connected.
+    # Connected clients.
 
     def _tell_attached(self, packet: bytes) -> None:
         for connection in [each for each in self._connections if each.attached]:
@@ -224,13 +224,13 @@ class Supervisor:
             self._set_interest(connection)
 
     def _set_interest(self, connection: _Connection) -> None:
-        """While input waits to be read by the container, attached clients are not read."""
+        """While the container has unread input, do not read from attached clients."""
         reading = 0 if connection.attached and self._streams.input_waits else select.POLLIN
         writing = select.POLLOUT if connection.unsent else 0
         self._watch.change(connection.sock.fileno(), reading | writing)
 
     def _send(self, connection: _Connection, packet: bytes) -> None:
-        """Send now or later; one who leaves too much unread is dropped."""
+        """Send now or later; a client with too much unread output is dropped."""
         if connection.unsent_bytes > _BACKLOG:
             self._drop(connection)
             return
@@ -251,7 +251,7 @@ class Supervisor:
         self._set_interest(connection)
 
     def _drop(self, connection: _Connection) -> None:
-        """Forget who has gone: its command is killed, and input that was to end with it ends."""
+        """Remove a client that has gone: kill its command, and end the input if it ends with this client."""
         self._connections.remove(connection)
         self._watch.remove(connection.sock.fileno())
         connection.sock.close()
@@ -274,7 +274,7 @@ class Supervisor:
         if not packet:
             self._drop(connection)
             return
-        if events & select.POLLHUP and packet[:1] == Word.EXECUTE:  # Who asked for it has gone before we looked.
+        if events & select.POLLHUP and packet[:1] == Word.EXECUTE:  # The client has gone already.
             for descriptor in descriptors:
                 os.close(descriptor)
             self._drop(connection)
@@ -302,9 +302,10 @@ class Supervisor:
             os.close(descriptor)
 
     def _take_input(self, connection: _Connection, data: bytes) -> None:
-        """Pass input on. Its end is the container's where that was to be so; else it only detaches who sent it.
+        """Handle input.
 
-        On a terminal it always detaches: there is no end of what is typed (as containerd, container_io.go, Attach).
+        Its end is the container's if its input ends with the first client; else it detaches the sender. On a terminal
+        it always detaches, because a terminal has no end of input (containerd, container_io.go, Attach).
         """
         if data:
             self._streams.take_input(data)
@@ -324,7 +325,7 @@ class Supervisor:
     # The end.
 
     def _kill_all(self) -> None:
-        """Kill the main process; its end brings that of all others."""
+        """Kill the main process; its end leads to that of all others."""
         if self._main and self._status is None:
             os.kill(self._main, signal.SIGKILL)
 
@@ -332,7 +333,7 @@ class Supervisor:
         with contextlib.suppress(BlockingIOError):
             while os.read(wake, 512):
                 pass
-        while self._status is None:  # The rest of them, who may never stop to come, is for the end.
+        while self._status is None:  # The others, of which there may be ever more, are killed at the end.
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
@@ -351,9 +352,9 @@ class Supervisor:
             self._commands.note_end(pid, code)
 
     def _finish(self, code: int) -> NoReturn:
-        """Kill what is left, keep its last words, record the end, and go."""
+        """Kill what is left, keep the last output, record the end, and exit."""
         ended = Ended(code, time.time_ns())
-        with contextlib.suppress(OSError):  # Tried again below; until then we know.
+        with contextlib.suppress(OSError):  # This is retried below; until then we tell the clients.
             note_ending(self._ending, ended)
         self._end_descendants()
         self._streams.finish()
@@ -362,28 +363,28 @@ class Supervisor:
         for connection in list(self._connections):
             self._send(connection, self._last_word)
         self._say_farewell()
-        # Who else would tell a later server? Only a container that was removed is nobody's concern any more.
+        # Only we can tell a later server. Give up only if the container was removed.
         while not recorded and self._directory.exists():
             self._watch.handle(_RECORD_AGAIN_SECONDS)
             recorded = self._record(ended)
         os._exit(0)
 
     def _record(self, ended: Ended) -> bool:
-        """Write the end into its place; False where that cannot be done now."""
+        """Record the end; False if that fails now."""
         try:
             try:
                 note_ending(self._ending, ended)
                 publish_ending(self._directory)
-            except FileNotFoundError:  # The room that was taken is gone.
+            except FileNotFoundError:  # The reserved file is gone.
                 write_record(self._directory, EXIT, ended)
         except OSError:
             return False
         return True
 
     def _end_descendants(self) -> None:
-        """Kill until there are no children: whoever loses its parent becomes our child.
+        """Kill until there are no children; orphans become our children.
 
-        What we may not kill (a program that has become another user's) is left alone.
+        Processes that we may not kill (setuid programs of other users) are left.
         """
         while self._kill_children():
             options = 0
@@ -398,13 +399,13 @@ class Supervisor:
                 options = os.WNOHANG
 
     def _kill_children(self) -> bool:
-        """Tell our children to die, those included that have and wait to be reaped; False if none may be told.
+        """Send SIGKILL to our children, including zombies; False if we may signal none.
 
-        First all of the cgroup at once, where there is one: else some might fork faster than others die.
+        First kill the whole cgroup, if there is one: otherwise some might fork faster than others die.
         """
         children = children_of(os.getpid())
         if children and self._spec.cgroup_procs:
-            with contextlib.suppress(OSError):  # It may be gone, or out of our reach by now.
+            with contextlib.suppress(OSError):  # It may be gone, or closed to us by now.
                 kill.kill(tuple(Path(path).parent for path in self._spec.cgroup_procs))
         killed = False
         for pid in children:
@@ -414,13 +415,13 @@ class Supervisor:
         return killed
 
     def _say_farewell(self) -> None:
-        """Give attached clients a moment to read the last of it; the end is on record already."""
+        """Give attached clients a moment to read the last output; the end is already recorded."""
         deadline = time.monotonic() + _FAREWELL_SECONDS
         while any(each.unsent for each in self._connections) and time.monotonic() < deadline:
             self._watch.handle(_FAREWELL_LOOK_SECONDS, only=select.POLLOUT | select.POLLHUP)
 
 
 def show_role(role: str, spec: ProcessSpec) -> None:
-    """Have `ps` tell what this process is for."""
+    """Show in `ps` what this process is for."""
     libc.name_process(f"syncpod-{role}")
     libc.title_process(f"syncpod-{role} {spec.id[:13]}")

@@ -1,4 +1,4 @@
-"""What a supervisor's one thread waits on: descriptors, and who is called when one of them is ready."""
+"""A supervisor's poll loop: descriptors, and their handlers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 Handler = Callable[[int], None]
-"""Called with the events of `select.poll` that have come."""
+"""Called with the events of `select.poll`."""
 ANY: Final = ~0
 
 
@@ -24,17 +24,17 @@ class Watch:
         self._poll.register(descriptor, events)
 
     def change(self, descriptor: int, events: int) -> None:
-        """Wait for these events from now on; 0 leaves those that cannot be chosen, as that the other end is gone."""
+        """Wait for these events from now on; with 0 only errors and hang-ups are reported."""
         self._poll.modify(descriptor, events)
 
     def remove(self, descriptor: int) -> None:
-        """Wait no more for what may not be waited for at all."""
+        """Stop watching a descriptor; one that is not watched is ignored."""
         if self._handlers.pop(descriptor, None) is not None:
             self._poll.unregister(descriptor)
 
     def handle(self, seconds: float | None, *, only: int = ANY) -> None:
-        """Wait once, so long at most, and call the handlers of what has come, if it is among `only`."""
+        """Poll once, with a timeout, and call the handlers of ready descriptors, if they are in `only`."""
         for descriptor, events in self._poll.poll(None if seconds is None else seconds * 1000):
-            handler = self._handlers.get(descriptor)  # One of them may have removed another.
+            handler = self._handlers.get(descriptor)  # A handler may have removed another descriptor.
             if handler is not None and events & only:
                 handler(events)

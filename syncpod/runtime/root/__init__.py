@@ -1,1 +1,1 @@
-"""The root file system of a container: its layers and mounts, of the machine's files or of an image's."""
+"""The root file system of a container: layers over the machine's or an image's files, and mounts."""

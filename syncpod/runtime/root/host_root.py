@@ -1,10 +1,11 @@
-"""A root that shows the host's own files, each directory under a private layer.
+"""A root with the host's files, each directory under a private layer.
 
-Each entry of the host's `/` appears in the new root. A symbolic link is made again; `/tmp` and `/run` are fresh and
-empty; a file is copied; a directory gets an overlay whose writes stay in the container's own directory, and so, in
-their places, do those mounted beneath it. A directory with the runtime's own state is first shown without that: no
-upper layer may lie in its lower one. One with mounts beneath it that cannot be a lower layer, as where a user namespace
-holds the mounts together, is made again, its entries shown in the same way; without them it is shared with the host.
+Each entry of the host's `/` appears in the new root. Symbolic links are recreated; `/tmp` and `/run` are new and empty;
+files are copied. A directory, and each directory mounted beneath it, gets an overlay whose writes stay in the
+container's own directory. From a directory that holds the runtime's own state, that state is first hidden, because an
+upper layer must not be inside its lower one. If a directory with mounts beneath it cannot be a lower layer, as in a
+user namespace, it is recreated and its entries are shown in the same way. A directory without mounts that cannot be a
+lower layer is shared with the host.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ _COPIES = 256
 
 
 def compose_from_host(root: RootLayers, directory: Path, hostname: str) -> None:
-    """Show the host's top-level entries in the new root, a mount of its own.
+    """Show the host's top-level entries in the new root, which becomes a mount.
 
-    Where `hostname` is given `/etc/hostname` says it, by a file in the container's `directory`. Raises OSError.
+    With `hostname`, `/etc/hostname` is a file in the container's `directory` that says it. Raises OSError.
     """
     _HostRoot(root).compose()
     if hostname:
@@ -45,7 +46,7 @@ class _HostRoot:
         libc.bind_recursively(str(self._root.path), str(self._root.path))
         with os.scandir("/") as entries:
             for entry in entries:
-                with contextlib.suppress(FileNotFoundError):  # Gone meanwhile: others live on this machine too.
+                with contextlib.suppress(FileNotFoundError):  # It has gone meanwhile.
                     self._show(entry)
         for name, mode in _FRESH.items():
             made = self._root.path / name
@@ -54,7 +55,7 @@ class _HostRoot:
         _keep_resolver(self._root)
 
     def _show(self, entry: os.DirEntry[str], parent: Path | None = None) -> None:
-        """Show one entry of the host's, in the new root or in a directory that is made again there."""
+        """Show one entry of the host's, in the new root or in a recreated directory."""
         target = (parent or self._root.path) / entry.name
         top = parent is None
         if (top and entry.name in _FRESH) or entry.path == self._root.hidden:
@@ -71,23 +72,23 @@ class _HostRoot:
             self._show_directory(entry.path, target)
 
     def _show_file(self, entry: os.DirEntry[str], target: Path) -> None:
-        """Copy a small file; another, or what is none (a socket, say), is the host's own, and not to be written."""
+        """Copy a small file; a larger one, or a socket and the like, is the host's own, mounted read-only."""
         if entry.is_file() and entry.stat().st_size <= _COPY_BYTES and self._copies < _COPIES:
             with contextlib.suppress(OSError):
                 shutil.copyfile(entry.path, target)
                 liken(target, entry.stat())
                 self._copies += 1
                 return
-        with contextlib.suppress(OSError):  # What cannot be shown is not there.
+        with contextlib.suppress(OSError):  # What cannot be shown is missing.
             target.touch()
             libc.bind_recursively(entry.path, str(target))
             self._root.shared.append(entry.path)
             libc.make_read_only(str(target), recursive=False)
 
     def _show_directory(self, path: str, target: Path) -> None:
-        """Show a directory of the host's, and what is mounted beneath it, under a private layer where that can be."""
+        """Show a directory of the host's, and the mounts beneath it, under a private layer if possible."""
         points = self._mounted_beneath(path)
-        # An upper layer may not lie in its own lower one.
+        # An upper layer must not be inside its own lower one.
         holds_state = is_beneath(self._root.hidden, path) and not any(
             is_beneath(self._root.hidden, point) for point in points
         )
@@ -101,7 +102,7 @@ class _HostRoot:
             self._root.share(path, target)
 
     def _mounted_beneath(self, path: str) -> list[str]:
-        """Return the mount points in a directory, without those that are beneath others."""
+        """Return the mount points in a directory, without those beneath others."""
         found: list[str] = []
         for point in sorted(set(self._root.mount_points)):
             if is_beneath(point, path) and not any(is_beneath(point, above) for above in found):
@@ -119,7 +120,7 @@ class _HostRoot:
             self._root.shared.append(f"/{target.relative_to(self._root.path)}")
 
     def _make_again(self, path: str, target: Path) -> None:
-        """Show what is in a directory, entry by entry; shared where we may not look."""
+        """Show a directory's entries one by one; share the directory if we may not read it."""
         try:
             children = list(os.scandir(path))
         except PermissionError:
@@ -131,7 +132,7 @@ class _HostRoot:
 
 
 def _write_hostname(root: RootLayers, directory: Path, hostname: str) -> None:
-    """Have `/etc/hostname` say what `hostname` does, if `/etc` is private or has the file."""
+    """Make `/etc/hostname` say `hostname`, if `/etc` is private or has the file."""
     place = root.path / HOSTNAME
     own = directory / "hostname"
     own.write_text(f"{hostname}\n")
@@ -147,7 +148,7 @@ def _write_hostname(root: RootLayers, directory: Path, hostname: str) -> None:
 
 
 def _keep_resolver(root: RootLayers) -> None:
-    """Keep the host's name resolution where `/etc/resolv.conf` leads into `/run`, which is fresh."""
+    """Keep the host's name resolution if `/etc/resolv.conf` leads into `/run`, which is new."""
     real = os.path.realpath("/etc/resolv.conf")
     if real.startswith("/run/") and Path(real).is_file():
         place = root.path / real[1:]

@@ -1,6 +1,6 @@
-"""A root of an image's files under one private layer, in which the kernel's directories and the devices are the host's.
+"""A root with an image's files under one private layer, and the host's kernel directories and devices.
 
-What no image can say is the container's own: its hostname, and what the host says of names.
+Files that an image cannot have are added: the host name, and the host's name resolution.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from syncpod.runtime.root.host_root import HOSTNAME
 from syncpod.runtime.root.layers import KERNEL, RootLayers
 
 _HOST_FILES = ("/etc/hosts", "/etc/resolv.conf")
-"""What the host says of names, also to programs of an image."""
+"""The host's name resolution, which an image's programs use too."""
 
 
 def compose_from_image(root: RootLayers, image: str) -> None:
-    """Lay a private layer over an image's files, and show the kernel's directories and the devices in it.
+    """Make a private layer over an image's files, and show kernel directories and devices in it.
 
-    Raises StartFailed where there can be no such layer, OSError.
+    Raises StartFailed if such a layer is impossible, and OSError.
     """
     root.begin()
     if not root.lay(image, root.path, Path(image).stat()):
         raise StartFailed("no private layer can be laid over the image's files, since overlayfs refuses one here")
-    root.overlays.clear()  # The root itself is no entry of it.
+    root.overlays.clear()  # The root is not an entry of itself.
     for name in (*KERNEL, "dev"):
         place = root.path / name
-        if place.is_symlink() or not place.is_dir():  # A link would lead out of here, before this is the root.
+        if place.is_symlink() or not place.is_dir():  # Until this is the root, a link would lead out of it.
             place.unlink(missing_ok=True)
             place.mkdir(mode=0o755)
     for name in KERNEL:
         root.share(f"/{name}", root.path / name)
-    # What an image has there is hidden, as by the tmpfs that runc mounts.
+    # An image's own files there are hidden, as by runc's tmpfs.
     libc.mount("tmpfs", str(root.path / "dev"), "tmpfs", 0, "mode=755")
     root.show_devices(root.path / "dev")
 
 
 def own_files(directory: Path, mounts: tuple[Mount, ...], hostname: str, *, read_only: bool) -> tuple[Mount, ...]:
-    """Write what is no image's to say into the container's directory, and return it as mounts; no mount is doubled.
+    """Write these files into the container's directory, and return their mounts, except where it has its own.
 
     These are copies, as containerd's are (sandbox_run_linux.go, setupSandboxFiles).
     """

@@ -1,7 +1,7 @@
-"""What a container's root is made of: private layers over directories, the host's own directories, and its devices.
+"""The parts of a container's root: private layers over directories, the host's own directories, and devices.
 
-A layer's writes stay in the container's own directory. Everything here happens in the mount namespace of a container,
-before the root is its own.
+A layer's writes stay in the container's own directory. Everything here happens in the container's mount namespace,
+before the root is changed.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ LAYERS = "layers"
 """The overlays' upper and work directories, under the container's directory."""
 ROOT = "rootfs"
 KERNEL = ("proc", "sys")
-"""Top-level directories that are the kernel's, and the host's own in any root."""
+"""The kernel's top-level directories; in every root they are the host's."""
 _HOST_DEVICES = ".machine"
 _CONSOLE = "console"
 _USUAL_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-"""Those that runc makes (OCI's default devices)."""
+"""The devices that runc makes (OCI's default devices)."""
 
 
 class RootLayers:
-    """The root directory of one container while it is put together."""
+    """The root directory of one container while it is assembled."""
 
     def __init__(self, directory: Path, *, user_namespace: bool) -> None:
-        """Make it under the container's `directory`; with a `user_namespace` overlays keep their marks as users do."""
+        """Plan it in the container's `directory`; in a `user_namespace` overlays keep marks in user attributes."""
         self.path = directory / ROOT
         self.mount_points = tuple(mount.mount_point for mount in read_mounts())
         self.hidden = os.path.realpath(directory.parents[1])
-        """Where the containers' own directories are: not shown, since this root is in one of them."""
+        """The directory of all containers, which is hidden because this root is in it."""
         self.shared: list[str] = []
-        """Entries that are the host's own: nothing is made in them."""
+        """Entries that are the host's own, in which nothing may be made."""
         self.overlays: list[str] = []
-        """Entries that lie under a private layer, or are private files."""
+        """Entries under a private layer, and private files."""
         self._layers = directory / LAYERS
         self._user_namespace = user_namespace
         self._attributes = ",userxattr" if user_namespace else ""
@@ -49,15 +49,15 @@ class RootLayers:
         self._layers.mkdir(mode=0o700)
 
     def share(self, path: str, target: Path) -> None:
-        """Show a directory of the host's as it is."""
+        """Show a directory of the host's without a layer."""
         target.mkdir(exist_ok=True)
         libc.bind_recursively(path, str(target))
         self.shared.append(path)
 
     def lay(self, lower: str, target: Path, like: os.stat_result, *, without_state: bool = False) -> bool:
-        """Lay a private layer over a directory; False where that cannot be.
+        """Put a private layer over a directory; False if that is impossible.
 
-        What holds the containers' own state is shown `without_state`.
+        With `without_state` the containers' own state in it is hidden.
         """
         layer = self._layers / f"{len(self.overlays)}-{target.name}"
         upper, work = layer / "upper", layer / "work"
@@ -68,7 +68,7 @@ class RootLayers:
         with contextlib.suppress(OSError):
             shown = self._without_state(lower, layer) if without_state else lower
             options += f",lowerdir={_escaped(shown)}" + self._attributes
-            # Volatile: nothing of it need survive a crash of the machine, and nothing waits for a disk.
+            # Volatile: nothing in it needs to survive a crash of the machine, so nothing is synced.
             for more in (",volatile", ""):
                 with contextlib.suppress(OSError):
                     libc.mount("overlay", str(target), "overlay", 0, options + more)
@@ -77,9 +77,9 @@ class RootLayers:
         return False
 
     def _without_state(self, path: str, layer: Path) -> str:
-        """Return where a directory of the host's is shown without the containers' own; raises OSError.
+        """Mount a view of a directory of the host's without the containers' state; return its path. Raises OSError.
 
-        It is an overlay of nothing but a whiteout, so the private layer over it has a lower one that it is not in.
+        The view is an overlay with a single whiteout, so the private layer over it is not inside its lower layer.
         """
         mask, shown = layer / "mask", layer / "shown"
         mask.mkdir(exist_ok=True)
@@ -88,17 +88,18 @@ class RootLayers:
         hidden = Path(self.hidden).relative_to(path)
         (mask / hidden.parent).mkdir(parents=True, exist_ok=True)
         os.mknod(mask / hidden, stat.S_IFCHR)
-        for above in hidden.parents:  # From the bottom up: we may not be let into what is like the host's.
+        for above in hidden.parents:  # From the bottom up, because the host's permissions may close a directory to us.
             liken(mask / above, (path / above).stat())
         options = f"lowerdir={_escaped(mask)}:{_escaped(path)}{self._attributes}"
         libc.mount("overlay", str(shown), "overlay", libc.MS_RDONLY, options)
         return str(shown)
 
     def show_devices(self, target: Path) -> None:
-        """Show the host's devices in a directory of our own: a mount point made in `/dev` would be made on the host.
+        """Show the host's devices in our own directory, since a mount point made in `/dev` would appear on the host.
 
-        In a user namespace a device works only through a mount from outside. There the usual ones are bound, and others
-        are links into the host's `/dev`, which lies read-only beneath; so is ptmx, which looks for `pts` beside it.
+        In a user namespace a device works only through a mount from outside. There the usual ones are bind mounts;
+        others are links into the host's `/dev`, which is mounted read-only beneath, and so is ptmx, which looks for
+        `pts` beside itself.
         """
         target.mkdir(mode=0o755, exist_ok=True)
         linked = self._user_namespace or not self.lay("/dev", target, Path("/dev").stat())
@@ -106,7 +107,7 @@ class RootLayers:
             beneath = target / _HOST_DEVICES
             beneath.mkdir()
             libc.bind_recursively("/dev", str(beneath))
-            with contextlib.suppress(OSError):  # Before Linux 5.12 only the modes of what is there protect it.
+            with contextlib.suppress(OSError):  # Before Linux 5.12 only file modes protect it.
                 libc.make_read_only(str(beneath), recursive=True)
         with os.scandir("/dev") as entries:
             for entry in entries:
@@ -125,7 +126,7 @@ class RootLayers:
         self._show_console(target / _CONSOLE)
 
     def _show_console(self, place: Path) -> None:
-        """Have the container's terminal, if it has one, in the place of the machine's console."""
+        """Show the container's terminal, if it has one, in place of the machine's console."""
         with contextlib.suppress(FileNotFoundError):
             place.unlink()
         with contextlib.suppress(OSError):  # Not a terminal.
@@ -140,8 +141,8 @@ def is_beneath(path: str, directory: str) -> bool:
 
 
 def liken(path: Path, like: os.stat_result) -> None:
-    """Give a directory the owner and mode of another."""
-    with contextlib.suppress(OSError):  # Without root it is ours, as is everybody who sees it.
+    """Copy the owner and mode of another directory."""
+    with contextlib.suppress(OSError):  # Without root everything is ours, and so is every process that sees it.
         os.chown(path, like.st_uid, like.st_gid)
     path.chmod(stat.S_IMODE(like.st_mode))
 

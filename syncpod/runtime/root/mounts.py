@@ -1,4 +1,4 @@
-"""A container's mounts, laid over its root once that is the process's own; and what is then forbidden to be written."""
+"""A container's mounts over its new root, and making the root read-only."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _REPLACEABLE = frozenset(
     f"/proc/{name}"
     for name in ("cpuinfo", "diskstats", "loadavg", "meminfo", "net/dev", "slabinfo", "stat", "swaps", "uptime")
 )
-"""Figures that runc lets a mount stand for, as LXCFS has it."""
+"""Files of /proc that runc allows mounts over, for LXCFS."""
 
 
 class RootMounts:
-    """The mounts of one container, whose root is `/` by now."""
+    """The mounts of one container, whose root is `/` already."""
 
     def __init__(self, root: RootLayers) -> None:
-        """Lay them over what `root` has shown."""
+        """Make the mounts over `root`."""
         self._shared = root.shared
         self._overlays = root.overlays
         self._volumes: list[str] = []
-        """Where the container's mounts lie."""
+        """The paths of the container's mounts."""
 
     def add(self, mount: Mount, source: int) -> None:
-        """Mount what is open as `source`; the place is made in the private layer, or inside another volume."""
+        """Mount the open `source`; its mount point is made in the private layer, or inside another volume."""
         target = os.path.normpath(mount.container_path)
         if not target.startswith("/") or target.lstrip("/") == "":
             raise StartFailed(f'mount {mount.container_path}: must be an absolute path other than "/"')
@@ -58,7 +58,7 @@ class RootMounts:
         self._volumes.append(target)
 
     def make_directory(self, path: str) -> None:
-        """Make a directory where nothing is."""
+        """Make a directory if nothing is there."""
         real = os.path.realpath(path)
         if not os.path.isdir(real):  # noqa: PTH112
             self._may_make(real)
@@ -80,7 +80,7 @@ class RootMounts:
                 raise StartFailed(f"create {path}: {error.strerror}") from error
 
     def _may_make(self, path: str) -> None:
-        """Refuse to make anything in what is the host's own, unless it is inside a volume."""
+        """Refuse to make anything in the host's own directories, except inside a volume."""
         if any(path.startswith(volume + "/") for volume in self._volumes):
             return
         for shared in self._shared:
@@ -88,13 +88,13 @@ class RootMounts:
                 raise StartFailed(f"{path}: would have to be made on the host, whose {shared} the container shares")
 
     def freeze_shared(self) -> None:
-        """Forbid writing to what is the host's, before a volume may lie in it."""
+        """Make the host's directories read-only, before volumes are mounted in them."""
         for path in self._shared:
             if path[1:] not in KERNEL:
                 libc.make_read_only(path, recursive=True)
 
     def freeze_private(self) -> None:
-        """Forbid writing to the private layers, but not to the volumes in them."""
+        """Make the private layers read-only, but not the volumes in them."""
         for path in ("/", *self._overlays):
             volume = any(path == each or is_beneath(path, each) for each in self._volumes)
             if not volume and path != "/dev":
@@ -102,12 +102,12 @@ class RootMounts:
 
 
 def in_order(mounts: tuple[Mount, ...]) -> tuple[Mount, ...]:
-    """Return the mounts with each after those that it may lie in, as containerd has them (its orderedMounts)."""
+    """Return the mounts ordered so that parents come first, as containerd does (orderedMounts)."""
     return tuple(sorted(mounts, key=lambda mount: os.path.normpath(mount.container_path).count("/")))
 
 
 def opened_source(mount: Mount) -> int:
-    """Open what is to be mounted, as a place alone. Raises StartFailed."""
+    """Open the source of a mount with O_PATH. Raises StartFailed."""
     try:
         return os.open(mount.host_path, os.O_PATH)
     except OSError as error:
@@ -115,7 +115,7 @@ def opened_source(mount: Mount) -> int:
 
 
 def _hides_proc(path: str, source: int) -> bool:
-    """Say whether a mount would hide what `/proc` says, which mounting itself relies on; proc itself would not."""
+    """Say whether a mount would hide parts of `/proc`, on which mounting relies; another proc would not."""
     if path == "/proc":
         return not os.path.samestat(os.fstat(source), os.stat("/proc"))  # noqa: PTH116
     return is_beneath(path, "/proc") and path not in _REPLACEABLE

@@ -1,8 +1,8 @@
-"""A root directory of one's own, made of the host's or an image's: what a container writes outside mounts is private.
+"""A private root directory, made from the host's or an image's files; only writes to mounts leave it.
 
-First the root is put together (`host_root.py`, `image_root.py`, on `root_layers.py`), then it becomes the process's and
-the container's mounts are laid over it (`root_mounts.py`). All of this happens in a mount namespace that ends with the
-container's last process, so there is nothing to unmount.
+First the root is assembled (`host_root.py`, `image_root.py`, with `layers.py`), then it becomes the process's root, and
+the container's mounts are made over it (`mounts.py`). All this happens in a mount namespace that ends with the
+container's last process, so nothing needs to be unmounted.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ def enter(
     user_namespace: bool,
     cwd: str,
 ) -> None:
-    """Move this process, which has one thread, into namespaces and a root of its own, made under `directory`.
+    """Move this single-threaded process into its own namespaces and root, made under `directory`.
 
-    It is made of the files in `image`, of the host's where that is empty. The working directory `cwd` is made there if
-    it is missing, as runc does. Raises StartFailed for a mount that cannot be made, OSError where the kernel refuses
-    the rest.
+    The root has the files in `image`, or the host's if that is empty. The working directory `cwd` is made if missing,
+    as in runc. Raises StartFailed for a mount that cannot be made, OSError for other failures.
     """
     uid, gid = os.geteuid(), os.getegid()
     libc.unshare(
@@ -55,7 +54,8 @@ def enter(
     old = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
     os.chdir(root.path)
     libc.pivot_root()
-    # The old root now lies over the new one, unseen by absolute paths; the sources still belong to this namespace.
+    # The old root is now mounted over the new one, invisible to absolute paths; the mounts' sources are still in this
+    # namespace.
     laid = RootMounts(root)
     if read_only:
         laid.freeze_shared()
@@ -72,15 +72,15 @@ def enter(
 
 
 def written_to(directory: Path) -> tuple[Path, ...]:
-    """Return where what the container writes to its own root lands, given its directory; none if it has no root.
+    """Return the directories that receive a container's writes to its own root; none if it has no root of its own.
 
-    As seen from outside, where nothing is mounted: the root is what was made in it, such as /tmp.
+    These are paths outside its mount namespace, where the root has only what was made in it, such as /tmp.
     """
     return tuple(path for path in (directory / ROOT, *(directory / LAYERS).glob("*/upper")) if path.is_dir())
 
 
 def _map_own_user(uid: int, gid: int) -> None:
-    """Map our user and group to themselves, the only ones an unprivileged process may map."""
+    """Map our user and group to themselves; an unprivileged process may map no others."""
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
     Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")

@@ -1,1 +1,1 @@
-"""Containers that are timers: what their pods' scripts say, and the moments that follow from it."""
+"""Simulated containers: timers that follow scripts in their pods' annotations."""

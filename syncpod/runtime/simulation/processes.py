@@ -1,8 +1,8 @@
 """Simulated processes: timers that obey a script in the sandbox's annotations (:mod:`.script`).
 
-The same promises as of real processes. What a process will do is decided when it starts and written to its directory:
-from then on it lives by the clock, whether or not a server runs, and the next server finds it running or ended. What a
-signal does is on disk before it takes effect.
+They keep the promises of real processes. What a process will do is decided when it starts and written to its directory.
+From then on it follows the clock, whether or not a server runs, and the next server finds it running or ended. The
+effect of a signal is on disk before it takes place.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from syncpod.runtime.simulation.timers import Timer, Timers
 
 _RECORD: Final = "simulated.json"
 _LINE_BYTES: Final = 16 * 1024
-"""The longest piece of a line in a log, as containerd cuts them."""
+"""The longest part of a line in a log, as in containerd."""
 _HARMLESS: Final = frozenset(
     {0, signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH}
     | {signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 )
-"""Signals that end no process unless it wishes."""
+"""Signals that do not end a process by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,27 +53,27 @@ class _End:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """All that the directory of a process keeps."""
+    """The record in a process's directory."""
 
     started_at: int
     name: str
     """The container's; empty for a pause."""
     script: str
-    """The container's, as it was written."""
+    """The container's script, as written."""
     log_path: str
     end: _End | None
     """None: it runs until it is stopped."""
     restarts_runtime_at: int | None = None
     input_ends: bool = False
-    """Whether the end of input is the process's, and not only that of the attachment it comes from."""
+    """Whether the end of input reaches the process, and does not only end the attachment."""
 
     def write(self, directory: str) -> None:
-        """Replace what is there, at once or not at all."""
+        """Write the record atomically."""
         replace_file(Path(directory, _RECORD), json.dumps(asdict(self)), durable=False)
 
     @classmethod
     def read(cls, directory: Path) -> _Record | None:
-        """Return what is there; None if the process was never started."""
+        """Read the record; None if the process was never started."""
         try:
             record: dict[str, Any] = json.loads((directory / _RECORD).read_text())
         except FileNotFoundError:
@@ -86,7 +86,7 @@ class Simulated:
     """Starts simulated processes and finds them again; `Processes` of :mod:`.port`."""
 
     def __init__(self, restart: Callable[[], None], clock: Callable[[], int] = time.time_ns) -> None:
-        """Go by `clock`, nanoseconds since the epoch; `restart` has the runtime die and start again."""
+        """Use `clock`, in nanoseconds since the epoch; `restart` makes the runtime crash and start again."""
         self._restart = restart
         self._clock = clock
         self._timers = Timers(clock)
@@ -132,7 +132,7 @@ class Simulated:
         if record.end is not None and record.end.at <= now:
             return _exited(record)
         if record.restarts_runtime_at is not None and record.restarts_runtime_at <= now:
-            # The runtime was away then, and has just started: that was it.
+            # The runtime was down at that moment and has just started, which counts as the restart.
             record = replace(record, restarts_runtime_at=None)
         return self._run(record, directory)
 

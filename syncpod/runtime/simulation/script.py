@@ -1,8 +1,8 @@
-"""What a simulated pod is to do: the annotations that script it, read and checked. Decides nothing, keeps no state.
+"""Scripts of simulated pods: reading and validating their annotations. Pure; decides nothing.
 
 ``simulate.syncpod.dev/<container>`` scripts a container, ``simulate.syncpod.dev/pod`` the sandbox: a JSON object each.
-The kubelet and the engine hand all the annotations of a pod to its sandbox, so they are written in the pod's own
-``metadata.annotations``. Spans of time are Go durations, kept here in nanoseconds. docs/simulated.md is the reference.
+The kubelet and the engine pass all annotations of a pod to its sandbox, so scripts are written in the pod's
+``metadata.annotations``. Times are Go durations, kept here in nanoseconds. docs/simulated.md is the reference.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ POD_CALLS: Final = (
     "PullImage",
     *CONTAINER_CALLS,
 )
-"""What the sandbox' script may name: its own calls, and those of each of its containers."""
+"""The calls that a sandbox's script may name: its own, and those of each of its containers."""
 
 _SECOND: Final = 10**9
 _QUANTITY: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(m|[kMGT]|[KMGT]i)?")
@@ -61,12 +61,12 @@ _CODES: Final = {code.name: code for code in grpc.StatusCode if code is not grpc
 
 
 class ScriptInvalid(ValueError):
-    """A script cannot be obeyed; the text names the annotation, the path within it, and what would be right."""
+    """A script is invalid. The text names the annotation, the path in it, and what would be valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """A call is held up before it does anything."""
+    """A call is delayed before it has any effect."""
 
     duration: int | None
     """Nanoseconds, after which the call goes on; None = until the client gives up."""
@@ -76,7 +76,7 @@ class Hang:
 
 @dataclass(frozen=True, slots=True)
 class FailureRate:
-    """A call fails, now and then, before it does anything."""
+    """A call fails, with a certain rate, before it has any effect."""
 
     rate: float
     """0 = never, 1 = always."""
@@ -84,7 +84,7 @@ class FailureRate:
     """How many of the first calls may fail; None = all."""
     code: grpc.StatusCode
     message: str
-    """Empty = our own words."""
+    """Empty = a default text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +94,12 @@ class CallScript:
     hang: Mapping[str, Hang]
     failure_rates: Mapping[str, FailureRate]
     restart_runtime: Mapping[str, int]
-    """Calls that the runtime dies of, as if killed, and starts again; how many of the first."""
+    """Calls that crash the runtime, which then starts again; for how many of the first ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExecScript:
-    """What every command answers that is run in the container."""
+    """The answer of every command that is run in the container."""
 
     stdout: str = ""
     stderr: str = ""
@@ -120,21 +120,21 @@ class ContainerScript:
     run_time: int | None = None
     """How long it runs before it ends by itself; None = until it is stopped."""
     exit_codes: tuple[int | None, ...] = (0,)
-    """How it ends by itself, by attempt, the last one for all later ones; None = that attempt runs until stopped."""
+    """How it ends by itself, by attempt; the last entry is for all later attempts. None = it runs until stopped."""
     oom_killed: bool = False
-    """Its own end is the kernel's doing, for want of memory."""
+    """Its end by itself is an OOM kill."""
     ignores_signals: bool = False
     """Only SIGKILL ends it."""
     stop_delay: int = 0
-    """How long it goes on after a signal that ends it."""
+    """How long it runs on after a signal that ends it."""
     stop_exit_code: int | None = None
     """How it ends after a signal that it handles; None = it handles none: 128 + the signal's number."""
     log: tuple[str, ...] = ()
     """Lines that it writes to standard output as it starts."""
     memory: int = 0
-    """Bytes that it holds while it runs."""
+    """The memory that it uses while it runs, in bytes."""
     cpu: int = 0
-    """Thousandths of a core that it uses while it runs."""
+    """The CPU that it uses while it runs, in thousandths of a core."""
     exec: ExecScript = ExecScript()
 
 
@@ -154,7 +154,7 @@ class PodScript:
 def check_scripts(annotations: Mapping[str, str]) -> None:
     """Read all scripts among a sandbox's annotations. Raises ScriptInvalid for the first that cannot be obeyed.
 
-    That a container of that name exists cannot be known: a runtime learns of containers one by one.
+    It cannot check that a container of that name exists: a runtime learns of containers one by one.
     """
     for key, text in sorted(annotations.items()):
         if key.startswith(PREFIX):
@@ -171,7 +171,7 @@ def container_script(annotations: Mapping[str, str], name: str) -> ContainerScri
 
 
 def pod_script(annotations: Mapping[str, str]) -> PodScript:
-    """Return the sandbox' script; without one it is there until it is stopped. Raises ScriptInvalid."""
+    """Return the sandbox's script; without one it lives until it is stopped. Raises ScriptInvalid."""
     return _read_pod(annotations.get(PREFIX + POD, "{}"))
 
 
@@ -182,7 +182,7 @@ def container_text(annotations: Mapping[str, str], name: str) -> str:
 
 @lru_cache(maxsize=4096)
 def read_container(name: str, text: str) -> ContainerScript:
-    """Return what a container's script says. Raises ScriptInvalid. Pods with the same script share one."""
+    """Parse a container's script. Raises ScriptInvalid. Equal scripts share one result."""
     it = _Object.parse(_path(name), text)
     it.only(
         *("startDelay", "startError", "runTime", "exitCode", "exitCodes", "oomKilled", "ignoresSignals", "stopDelay"),
@@ -234,7 +234,7 @@ def _read_pod(text: str) -> PodScript:
 
 @dataclass(frozen=True)
 class _Object:
-    """A JSON object, and where it stands."""
+    """A JSON object, and its path."""
 
     path: str
     values: Mapping[str, Any]
@@ -255,7 +255,7 @@ class _Object:
         return cls(path, value)
 
     def only(self, *fields: str) -> None:
-        """Refuse every other field."""
+        """Refuse all fields but these."""
         for field in self.values:
             if field not in fields:
                 self.refuse(field, f"unknown field; there are {', '.join(sorted(fields))}")
@@ -412,7 +412,7 @@ def _calls(it: _Object, calls: tuple[str, ...]) -> CallScript:
 
 
 def _by_call(it: _Object, field: str, calls: tuple[str, ...]) -> list[tuple[str, _Object, object]]:
-    """Return each call that the field names, where it stands, and what is said of it; None in a mere list of calls."""
+    """Return each call that the field names, its path, and its settings; None in a mere list of calls."""
     said = it.values.get(field, {})
     if isinstance(said, list) and field != "failureRates":
         said = {call if isinstance(call, str) else repr(call): None for call in said}

@@ -1,6 +1,6 @@
-"""Many moments to wait for, with one timer of the event loop: a heap.
+"""Many deadlines with a single timer of the event loop: a heap.
 
-By the wall clock, since what is waited for is written to disk as moments, for the next server to wait for too.
+They use the wall clock, because they are also written to disk, for the next server.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from collections.abc import Callable
 from typing import Final
 
 _LOOKS_EVERY_SECONDS: Final = 60.0
-"""The longest that is waited at once: a clock that is set is noticed after so long."""
+"""The longest single wait, after which a change of the clock is noticed."""
 _SWEPT_ABOVE: Final = 64
 
 
 class Timer:
-    """One moment, until it has come or is cancelled."""
+    """One deadline, until it has passed or is cancelled."""
 
     __slots__ = ("_order", "callback", "when")
 
     def __init__(self, when: int, order: int, callback: Callable[[], None]) -> None:
-        """Wait for `when`, in nanoseconds since the epoch; `order` decides between equals."""
+        """Wait for `when`, in nanoseconds since the epoch; `order` breaks ties."""
         self.when = when
         self._order = order
         self.callback: Callable[[], None] | None = callback
@@ -33,10 +33,10 @@ class Timer:
 
 
 class Timers:
-    """Calls back when moments come, in their order. All methods belong to one event loop, and return at once."""
+    """Calls back at deadlines, in their order. All methods belong to one event loop, and return at once."""
 
     def __init__(self, clock: Callable[[], int] = time.time_ns) -> None:
-        """Go by `clock`, in nanoseconds since the epoch."""
+        """Use `clock`, in nanoseconds since the epoch."""
         self._clock = clock
         self._heap: list[Timer] = []
         self._orders = itertools.count()
@@ -45,14 +45,14 @@ class Timers:
         self._armed_for = 0
 
     def at(self, when: int, callback: Callable[[], None]) -> Timer:
-        """Call back once `when` has come, at the earliest when the event loop is free."""
+        """Call back once `when` has passed, never before the event loop is free."""
         timer = Timer(when, next(self._orders), callback)
         heapq.heappush(self._heap, timer)
         self._arm()
         return timer
 
     def cancel(self, timer: Timer) -> None:
-        """Forget a moment. Nothing happens if it has come."""
+        """Cancel a deadline. Does nothing if it has passed."""
         if timer.callback is None:
             return
         timer.callback = None
@@ -63,7 +63,7 @@ class Timers:
             self._cancelled = 0
 
     def close(self) -> None:
-        """Forget all."""
+        """Cancel all."""
         self._heap.clear()
         self._cancelled = 0
         if self._armed is not None:
@@ -74,7 +74,7 @@ class Timers:
         return len(self._heap) - self._cancelled
 
     def _arm(self) -> None:
-        """Have the loop wake us at the first moment."""
+        """Make the loop wake us at the first deadline."""
         if not self._heap or (self._armed is not None and self._armed_for <= self._heap[0].when):
             return
         if self._armed is not None:

@@ -1,7 +1,7 @@
 """Numbered channels in a WebSocket's messages: `channel.k8s.io` and its later versions.
 
 Every message begins with its channel: a byte, or in the base64 variants a digit before text. In version 5 a message
-`255, channel` says that the client sends nothing more on a channel; before it, input cannot end.
+`255, channel` says that the client sends nothing more on a channel; earlier versions cannot end input.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Channel(IntEnum):
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a version of the protocol differs from the others."""
+    """The features of one version of the protocol."""
 
     base64: bool = False
     structured_status: bool = False
-    """The status is JSON, and there is one on success too."""
+    """The status is JSON, and is sent on success too."""
     closes: bool = False
     """The client can end a channel."""
 
@@ -55,7 +55,7 @@ DIALECTS: Final = {
     "base64.channel.k8s.io": Dialect(base64=True),
 }
 UNNAMED: Final = Dialect()
-"""What a client speaks that names no version."""
+"""The version for a client that names none."""
 
 
 class Channels:
@@ -73,9 +73,9 @@ class Channels:
             await self._websocket.send(bytes((channel,)) + data)
 
     async def read(self, received: Callable[[int, bytes], Awaitable[None]], ended: Callable[[int], None]) -> None:
-        """Hand each message to `received`, and each channel that is closed to `ended`, until the client is gone.
+        """Pass each message to `received`, and each closed channel to `ended`, until the client has gone.
 
-        A message in base64 that is none is dropped, as the kubelet drops it.
+        A message with invalid base64 is dropped, as in the kubelet.
         """
         try:
             async for message in self._websocket.messages():
@@ -96,7 +96,7 @@ class Channels:
 
 
 class ChannelClient:
-    """Who asked for a command over a WebSocket (a `Client`)."""
+    """The client of a command over a WebSocket (a `Client`)."""
 
     def __init__(self, websocket: WebSocket, dialect: Dialect) -> None:
         self.stdin = Pipe()
@@ -107,7 +107,7 @@ class ChannelClient:
         self._channels = Channels(websocket, dialect)
 
     async def read(self) -> None:
-        """Take what the client sends until it is gone."""
+        """Receive from the client until it has gone."""
         try:
             await self._channels.read(self._received, self._ended)
         finally:
@@ -125,7 +125,7 @@ class ChannelClient:
             self.stdin.end()
 
     async def greet(self, command: RemoteCommand) -> None:
-        """Send an empty message on the first channel that the client reads, so that it knows that it is connected.
+        """Send an empty message on the first channel that the client reads, to tell it that it is connected.
 
         Raises ConnectionError if it is gone.
         """
@@ -133,18 +133,18 @@ class ChannelClient:
         await self._channels.send(first, b"")
 
     async def send(self, stream: Stream, data: bytes) -> None:
-        """Pass output on, waiting while the client does not read. Raises ConnectionError once it is gone."""
+        """Send output, waiting while the client does not read. Raises ConnectionError once it has gone."""
         await self._channels.send(Channel.STDOUT if stream is Stream.STDOUT else Channel.STDERR, data)
 
     async def finish(self, outcome: Outcome) -> None:
-        """Say how the command ended. Raises ConnectionError once the client is gone."""
+        """Send the command's outcome. Raises ConnectionError once the client has gone."""
         said = outcome.status() if self._dialect.structured_status else outcome.text()
         if said:
             await self._channels.send(Channel.STATUS, said)
 
 
 async def serve_over_channels(command: RemoteCommand, websocket: WebSocket, dialect: Dialect) -> None:
-    """Run a command for a client on a WebSocket. Raises ConnectionError if it is gone at once."""
+    """Run a command for a client on a WebSocket. Raises ConnectionError if the client has gone at once."""
     client = ChannelClient(websocket, dialect)
     reading = asyncio.create_task(client.read())
     try:
@@ -157,7 +157,7 @@ async def serve_over_channels(command: RemoteCommand, websocket: WebSocket, dial
 
 
 async def part(websocket: WebSocket, reading: asyncio.Task[None]) -> None:
-    """Close a WebSocket once its client has read all; `reading` ends when it has closed too, which it has time for."""
+    """Close a WebSocket once its client has read everything; then give it time to close too, which ends `reading`."""
     closing = asyncio.create_task(websocket.say_goodbye())
     try:
         await asyncio.wait({closing, reading}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""Connections to a sandbox's ports, for clients elsewhere."""
+"""Forwarding connections to a sandbox's ports."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ Connect = Callable[[int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWr
 
 SPDY_PROTOCOLS: Final = ("portforward.k8s.io",)
 TUNNEL_PREFIX: Final = "SPDY/3.1+"
-"""Before a protocol's name where SPDY runs within a WebSocket."""
+"""Prefix of a protocol's name if SPDY runs within a WebSocket."""
 CHANNEL_DIALECTS: Final = {
     "v4.channel.k8s.io": Dialect(),
     "v4.base64.channel.k8s.io": Dialect(base64=True),
 }
 PAIR_SECONDS: Final = 30.0
-"""How long a client may take between the two streams of one connection."""
+"""How long a client may take to open both streams of one connection."""
 
 
 class ForwardedStream(Protocol):
@@ -42,23 +42,23 @@ class ForwardedStream(Protocol):
 
     @property
     def reset(self) -> asyncio.Event:
-        """Set once the client wants no more of it."""
+        """Set once the client has abandoned it."""
 
     async def write(self, data: bytes) -> None:
         """Send, waiting while the client does not read. Raises ConnectionError once it is gone."""
 
     async def finish(self) -> None:
-        """Say that nothing more is sent. Raises ConnectionError once the client is gone."""
+        """Tell the client that nothing more is sent. Raises ConnectionError once it has gone."""
 
     async def abort(self) -> None:
-        """Say that the connection broke. Raises ConnectionError once the client is gone."""
+        """Tell the client that the connection broke. Raises ConnectionError once it has gone."""
 
 
 async def forward(connect: Connect, port: int, stream: ForwardedStream) -> str:
-    """Connect to a port and pass bytes both ways until both sides have ended; return why it could not be reached.
+    """Connect to a port and pass bytes both ways until both sides have ended; return why connecting failed, if it did.
 
-    Each side may end before the other, and is told so alone. A connection that breaks is aborted, and that is no
-    failure of the forwarding: the client would give up all its connections.
+    Either side may end first; only the end is passed on. A broken connection is aborted and not reported as a failure,
+    because the client would then give up all its connections.
     """
     try:
         reader, writer = await connect(port)
@@ -112,7 +112,7 @@ class _Pair:
 
 
 class _Pairs:
-    """Puts together the streams that a client opens: data and error, with one request id and one port."""
+    """Pairs the streams that a client opens: data and error, with the same request id and port."""
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
@@ -120,11 +120,11 @@ class _Pairs:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def accept(self, stream: SpdyStream) -> bool:
-        """Take a stream that the client opens, if it is half of a connection; the first half starts its work."""
+        """Accept a stream of the client if it is half of a connection; the first half starts the work."""
         kind, port = stream.headers.get("streamtype", ""), _port(stream.headers.get("port", ""))
         if kind not in ("data", "error") or port is None:
             return False
-        # Clients that send no id open the error stream, then at once the data stream.
+        # Clients without ids open the error stream and right afterwards the data stream.
         request = stream.headers.get("requestid") or str(stream.id if kind == "error" else stream.id - 2)
         pair = self._incomplete.get(request)
         if pair is None:
@@ -158,7 +158,7 @@ class _Pairs:
             if problem:
                 await data.abort()
         except ConnectionError:
-            return  # the client is gone, or wants no more of these streams
+            return  # the client has gone, or has abandoned these streams
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -166,7 +166,7 @@ class _Pairs:
             logger.error("a forwarded connection failed", exc_info=error)
 
     async def close(self) -> None:
-        """End all that is under way."""
+        """Stop all forwarding."""
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
@@ -180,7 +180,7 @@ def _port(text: str) -> int | None:
 
 
 async def forward_over_spdy(connect: Connect, wire: Wire) -> None:
-    """Forward connections for a client that speaks SPDY until it is gone. Raises ConnectionError."""
+    """Forward connections for a SPDY client until it has gone. Raises ConnectionError."""
     pairs = _Pairs(connect)
     session = ServerSession(wire, pairs.accept)
     try:
@@ -193,7 +193,7 @@ async def forward_over_spdy(connect: Connect, wire: Wire) -> None:
 class _ChannelStream:
     """One forwarded connection on two channels of a WebSocket (a `ForwardedStream`).
 
-    The protocol has no way to say that either side has ended.
+    The protocol cannot tell the end of one side.
     """
 
     def __init__(self, channels: Channels, channel: int) -> None:
@@ -207,15 +207,15 @@ class _ChannelStream:
         await self._channels.send(self._channel, data)
 
     async def finish(self) -> None:
-        """Take the end of what comes from the port for the end of all: the client has no way to tell its own."""
+        """Treat the end of the port's data as the end of the connection, since the client cannot signal its own."""
         self.end()
 
     async def abort(self) -> None:
-        """End without a word, which the protocol has not."""
+        """Close silently: the protocol has no message for this."""
         self.end()
 
     def end(self) -> None:
-        """Take note that nothing can come or go any more."""
+        """Mark the stream as dead."""
         self.reset.set()
         self.input.discard()
 
@@ -223,7 +223,7 @@ class _ChannelStream:
 async def forward_over_channels(connect: Connect, ports: Sequence[int], websocket: WebSocket, dialect: Dialect) -> None:
     """Forward one connection for each port: data on channel 2 n, errors on 2 n + 1, each beginning with the port.
 
-    Ends once all connections have, or the client is gone. Raises ConnectionError if it is gone at once.
+    Ends once all connections have, or the client has gone. Raises ConnectionError if it has gone at once.
     """
     channels = Channels(websocket, dialect)
     streams = [_ChannelStream(channels, 2 * number) for number in range(len(ports))]

@@ -1,4 +1,4 @@
-"""Exec and attach, whatever protocol the client speaks."""
+"""Exec and attach, independent of the client's protocol."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class RemoteCommand:
-    """What an exec or attach URL stands for."""
+    """The request behind an exec or attach URL."""
 
     open: Callable[[], Awaitable[Streams]]
     """Starts the command, or attaches; raises StartFailed."""
@@ -31,19 +31,19 @@ class RemoteCommand:
     stdout: bool
     stderr: bool
     attach: bool
-    """A container's own process: its end is no failure of the attaching, whatever its exit code."""
+    """An attachment to the container's main process, whose exit code is not a failure of the call."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a command ended, or why there was none."""
+    """How a command ended, or why it did not start."""
 
     exit_code: int = 0
     failure: str = ""
-    """Why nothing ran; empty if something did."""
+    """Why it did not start; empty if it did."""
 
     def status(self) -> bytes:
-        """Return it as a v1.Status in JSON, which protocols since version 4 end with."""
+        """Return it as a v1.Status in JSON, as protocols since version 4 send it."""
         status: dict[str, Any] = {"metadata": {}, "status": "Success"}
         if self.failure:
             status |= {
@@ -62,7 +62,7 @@ class Outcome:
         return json.dumps(status, separators=(",", ":")).encode()
 
     def text(self) -> bytes:
-        """Return it as the older protocols end: a sentence, or nothing on success."""
+        """Return it as older protocols send it: a sentence, or nothing on success."""
         return (self.failure or (self._nonzero() if self.exit_code else "")).encode()
 
     def _nonzero(self) -> str:
@@ -70,11 +70,11 @@ class Outcome:
 
 
 class Client(Protocol):
-    """Who asked for a command, by whatever protocol."""
+    """The client of a command, with any protocol."""
 
     @property
     def stdin(self) -> Pipe:
-        """What it sends as input."""
+        """Its input."""
 
     @property
     def sizes(self) -> TerminalSizes:
@@ -82,7 +82,7 @@ class Client(Protocol):
 
     @property
     def gone(self) -> asyncio.Event:
-        """Set once it will neither send nor hear anything more."""
+        """Set once it will neither send nor receive anything more."""
 
     async def send(self, stream: Stream, data: bytes) -> None:
         """Pass output on, waiting while the client does not read. Raises ConnectionError once it is gone."""
@@ -92,10 +92,10 @@ class Client(Protocol):
 
 
 async def serve(command: RemoteCommand, client: Client) -> None:
-    """Run the command for the client, or attach, until either is gone.
+    """Run the command for the client, or attach, until either has ended.
 
-    When the client goes first, an executed command is killed and a container is left alone: `Streams.close` knows. A
-    client that stays is always told an outcome: over SPDY it would take an end without one for success.
+    If the client goes first, an executed command is killed and a container runs on (see `Streams.close`). A client that
+    stays always gets an outcome: a SPDY client treats an end without one as success.
     """
     try:
         outcome = await _outcome(command, client)
@@ -126,7 +126,7 @@ async def _outcome(command: RemoteCommand, client: Client) -> Outcome | None:
 
 
 async def _run(command: RemoteCommand, streams: Streams, client: Client) -> Outcome:
-    """Pass everything both ways until the output has ended."""
+    """Pass data both ways until the output has ended."""
     wanted = {Stream.STDOUT: command.stdout, Stream.STDERR: command.stderr and not command.tty}
     passing = [asyncio.create_task(_pass_sizes(streams, client.sizes))]
     if command.stdin:
@@ -156,7 +156,7 @@ async def _pass_sizes(streams: Streams, sizes: TerminalSizes) -> None:
 
 
 async def _while_there(client: Client, work: Coroutine[Any, Any, T]) -> T | None:
-    """Do something for the client; None if it goes before that is done."""
+    """Await something for the client; None if the client goes first."""
     doing = asyncio.create_task(work)
     going = asyncio.create_task(client.gone.wait())
     try:

@@ -1,4 +1,4 @@
-"""The head of an HTTP request, read with bounds, and refusals of it."""
+"""Reading an HTTP request's head, within limits, and refusing it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from http import HTTPStatus
 from typing import Final
 
 MAX_HEAD: Final = 16 * 1024
-"""Bytes of the request line and the headers."""
+"""The most bytes of request line and headers."""
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
 
 class Refused(Exception):
-    """A request that gets an HTTP error; the text is one sentence, which the client is told."""
+    """The request gets an HTTP error. The text is one sentence for the client."""
 
     def __init__(self, status: HTTPStatus, sentence: str, headers: Sequence[tuple[str, str]] = ()) -> None:
         super().__init__(sentence)
@@ -37,7 +37,7 @@ class Request:
     """A request without a body."""
 
     head: bytes
-    """As it came."""
+    """The raw bytes."""
     method: str
     path: str
     """Without the query."""
@@ -45,17 +45,17 @@ class Request:
     """By names in lower case."""
 
     def values(self, name: str) -> tuple[str, ...]:
-        """Return the comma-separated values of a header, from all the lines that bear its name (in lower case)."""
+        """Return the comma-separated values of a header, from all lines with its name (in lower case)."""
         values = (value.strip() for line in self.headers.get(name, ()) for value in line.split(","))
         return tuple(value for value in values if value)
 
     def upgrades_to(self, protocol: str) -> bool:
-        """Say whether it asks for the connection to go on in this protocol (in lower case)."""
+        """Say whether it asks to upgrade the connection to this protocol (in lower case)."""
         connection = {value.lower() for value in self.values("connection")}
         return "upgrade" in connection and protocol in {value.lower() for value in self.values("upgrade")}
 
     def host(self) -> str:
-        """Return the host that it is addressed to, without the port; empty if it does not say, or twice."""
+        """Return the requested host without the port; empty if there is no Host header, or more than one."""
         hosts = self.headers.get("host", ())
         if len(hosts) != 1:
             return ""
@@ -66,7 +66,7 @@ class Request:
 
 
 async def read_request(reader: asyncio.StreamReader, *, seconds: float) -> Request | None:
-    """Read one request's head; None if the client goes away before it has sent any. Raises Refused."""
+    """Read one request's head; None if the client leaves before it sends anything. Raises Refused."""
     try:
         async with asyncio.timeout(seconds):
             head = await reader.readuntil(b"\r\n\r\n")
@@ -86,7 +86,7 @@ async def read_request(reader: asyncio.StreamReader, *, seconds: float) -> Reque
 
 
 def parse_request(head: bytes) -> Request:
-    """Return the request that a head says, which ends with an empty line. Raises Refused."""
+    """Parse a head, which ends with an empty line. Raises Refused."""
     first, *lines = head[:-4].decode("latin-1").split("\r\n")
     match first.split(" "):
         case [method, target, "HTTP/1.1"] if _TOKEN.fullmatch(method) and target.startswith("/"):

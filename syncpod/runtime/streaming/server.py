@@ -1,10 +1,10 @@
 """The HTTP server that exec, attach and port-forward URLs lead to.
 
-One TCP port serves both protocols of Kubernetes' clients, WebSocket and SPDY/3.1; websockets' own server would take
-no POST, so connections are accepted here, and their requests read with bounds.
+One TCP port serves both protocols of Kubernetes' clients, WebSocket and SPDY/3.1. The server of the `websockets`
+library refuses POST, so connections are accepted here, and requests are read within limits.
 
-Who may use it: whoever has a URL's token, which only the CRI socket gives out. A page in a browser has none, and is
-refused by its Origin header and by the Host that it asks for, should it ever guess.
+A client needs a URL's token, which only the CRI socket gives out. In case a web page guesses one, it is refused by its
+Origin and Host headers.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ VERSION_HEADER: Final = "X-Stream-Protocol-Version"
 
 @dataclass(frozen=True)
 class PortForward:
-    """What a port-forward URL stands for."""
+    """The request behind a port-forward URL."""
 
     connect: Connect
     ports: tuple[int, ...]
-    """Those of the CRI request. Over SPDY the client names them itself."""
+    """The ports of the CRI request. A SPDY client names them itself."""
 
 
 class StreamingServer:
-    """Gives out URLs, each good for one connection within a minute, and serves them."""
+    """Gives out URLs, each valid for one connection within a minute, and serves them."""
 
     def __init__(self) -> None:
         self._tickets: Tickets[tuple[str, RemoteCommand | PortForward]] = Tickets()
@@ -73,9 +73,9 @@ class StreamingServer:
     def exec_url(
         self, open: Callable[[], Awaitable[Streams]], *, tty: bool, stdin: bool, stdout: bool, stderr: bool
     ) -> str:
-        """Return a URL for running a command once, which `open` starts.
+        """Return a URL for running a command once; `open` starts it.
 
-        `open` may raise StartFailed or OSError; the client is told the text. Raises TooManyTickets.
+        `open` may raise StartFailed or OSError, whose text the client gets. Raises TooManyTickets.
         """
         return self._url("exec", RemoteCommand(open, tty, stdin, stdout, stderr, attach=False))
 
@@ -84,15 +84,15 @@ class StreamingServer:
     ) -> str:
         """Return a URL for attaching to a container once, which `open` does.
 
-        `open` may raise StartFailed or OSError; the client is told the text. Raises TooManyTickets.
+        `open` may raise StartFailed or OSError, whose text the client gets. Raises TooManyTickets.
         """
         return self._url("attach", RemoteCommand(open, tty, stdin, stdout, stderr, attach=True))
 
     def port_forward_url(self, connect: Connect, ports: Sequence[int] = ()) -> str:
         """Return a URL for any number of connections to a sandbox's ports, over one connection.
 
-        `connect` opens one, and may raise OSError; the client is told its text. `ports` are those of clients that do
-        not name any themselves. Raises TooManyTickets.
+        `connect` opens one, and may raise OSError, whose text the client gets. `ports` are for clients that name none
+        themselves. Raises TooManyTickets.
         """
         return self._url("portforward", PortForward(connect, tuple(ports)))
 
@@ -100,7 +100,7 @@ class StreamingServer:
         return f"{self._base}/{kind}/{self._tickets.issue((kind, content))}"
 
     async def close(self) -> None:
-        """End everything: executed commands are killed, attached containers run on."""
+        """Close all connections: executed commands are killed, attached containers run on."""
         if self._listener is not None:
             self._listener.close()
         connections = tuple(self._connections)
@@ -124,14 +124,14 @@ class StreamingServer:
                 await socket.write(refused.response())
                 await socket.hear_out()
         except ConnectionError:
-            return  # whoever it was for is gone
+            return  # the client has gone
         except Exception:
             logger.exception("a streaming connection failed")
         finally:
             await socket.close()
 
     async def _serve(self, request: Request, socket: Socket) -> None:
-        """Find what the request is for, and serve it to the end. Raises Refused, ConnectionError."""
+        """Find the request's ticket, and serve it to the end. Raises Refused, ConnectionError."""
         if request.host() not in self._hosts:
             raise Refused(HTTPStatus.FORBIDDEN, "the request's Host is not this machine's loopback address")
         if "origin" in request.headers:

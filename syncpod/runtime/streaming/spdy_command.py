@@ -1,4 +1,4 @@
-"""Exec and attach over SPDY: a stream for each of error, stdin, stdout, stderr and resize."""
+"""Exec and attach over SPDY, with a stream each for error, stdin, stdout, stderr and resize."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ STREAM_CREATION_SECONDS: Final = 30.0
 
 @dataclass(frozen=True)
 class Version:
-    """How a version of the protocol differs from the others."""
+    """The features of one version of the protocol."""
 
     structured_status: bool = False
-    """The status is JSON, and there is one on success too."""
+    """The status is JSON, and is sent on success too."""
     resizes: bool = False
     """A client with a terminal opens a stream for its sizes."""
 
@@ -36,7 +36,7 @@ VERSIONS: Final = {
 
 
 class SpdyClient:
-    """Who asked for a command over SPDY (a `Client`)."""
+    """The client of a command over SPDY (a `Client`)."""
 
     def __init__(self, command: RemoteCommand, wire: Wire, version: Version) -> None:
         self.session = ServerSession(wire, self._accept)
@@ -57,7 +57,7 @@ class SpdyClient:
         self._no_stdin = Pipe()
 
     def _accept(self, stream: SpdyStream) -> bool:
-        """Take a stream that the client opens, if it is one that the command has."""
+        """Accept a stream that the client opens, if the command has such a stream."""
         name = stream.headers.get("streamtype", "")
         if name not in self._missing:
             return False
@@ -68,7 +68,7 @@ class SpdyClient:
         return True
 
     async def opened(self) -> str:
-        """Wait until the client has opened all its streams, or is gone; return what is wrong, or nothing."""
+        """Wait until the client has opened all its streams, or has gone; return what is wrong, if anything."""
         complete, gone = asyncio.create_task(self._complete.wait()), asyncio.create_task(self.gone.wait())
         try:
             await asyncio.wait({complete, gone}, timeout=STREAM_CREATION_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -81,14 +81,14 @@ class SpdyClient:
         return f"the client did not open its streams within {STREAM_CREATION_SECONDS:g} seconds: {missing}"
 
     async def read(self) -> None:
-        """Take what the client sends until it is gone."""
+        """Receive from the client until it has gone."""
         try:
             await self.session.run()
         finally:
             self.gone.set()
 
     async def read_sizes(self) -> None:
-        """Take the sizes of the client's terminal."""
+        """Read the sizes of the client's terminal."""
         while (stream := self._streams.get("resize")) is not None and (data := await stream.input.get()):
             self.sizes.feed(data)
 
@@ -99,20 +99,20 @@ class SpdyClient:
         return self._no_stdin if stream is None else stream.input
 
     async def send(self, stream: Stream, data: bytes) -> None:
-        """Pass output on, waiting while the client does not read. Raises ConnectionError once it is gone."""
+        """Send output, waiting while the client does not read. Raises ConnectionError once it has gone."""
         open_stream = self._streams.get(stream.value)
         if open_stream is None:
             return
         try:
             await open_stream.write(data)
         except StreamReset:
-            return  # the client wants no more of this one
+            return  # the client has abandoned this stream
 
     async def finish(self, outcome: Outcome) -> None:
-        """Say how the command ended, and that all streams have. Raises ConnectionError once the client is gone.
+        """Send the command's outcome, and end all streams. Raises ConnectionError once the client has gone.
 
-        The status goes before the ends, and all of it before the connection does, which the client ends itself: its
-        library may drop what it has not yet handed on when the connection ends first.
+        The status is sent before the ends of streams, and the client closes the connection: its library may drop
+        undelivered data if we close it first.
         """
         said = outcome.status() if self._version.structured_status else outcome.text()
         error = self._streams.get("error")

@@ -11,11 +11,11 @@ from syncpod.streaming.spdy import Session, SpdyStream
 from syncpod.streaming.spdy_frames import Frame, GoAway, Ping, ResetStatus, SynStream
 
 MAX_STREAMS: Final = 2000
-"""Open at the same time on one connection. A forwarded connection takes two."""
+"""The most open streams on one connection. A forwarded connection needs two."""
 
 
 class ServerSession(Session):
-    """Takes the streams that a client opens, and answers it."""
+    """Accepts the streams that a client opens."""
 
     def __init__(self, wire: Wire, accept: Callable[[SpdyStream], bool]) -> None:
         """`accept` is asked for each stream that the client opens, and takes it or refuses it."""
@@ -27,7 +27,7 @@ class ServerSession(Session):
         match frame:
             case SynStream():
                 await self._open(frame)
-            case Ping(ping_id) if ping_id % 2:  # an even one would be our own
+            case Ping(ping_id) if ping_id % 2:  # even ids are ours
                 await self._wire.write(self._encoder.ping(ping_id))
             case GoAway():
                 return False

@@ -1,4 +1,4 @@
-"""The size of a client's terminal, as it tells it."""
+"""Reading the sizes of a client's terminal."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import json
 from typing import Final
 
 _LONGEST: Final = 256
-"""Bytes of one size; an honest one has 30."""
+"""The most bytes of one size; a normal one has 30."""
 
 
 class TerminalSizes:
     """Reads `{"Width": 80, "Height": 24}`, one JSON object after the other; only the newest counts.
 
-    What is no size ends the reading of sizes, as it does in the kubelet, and nothing else.
+    As in the kubelet, an invalid size ends only the reading of sizes.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class TerminalSizes:
         self._changed = asyncio.Event()
 
     def feed(self, data: bytes) -> None:
-        """Take what the client sent, which may end within an object."""
+        """Add data from the client, which may end within an object."""
         if self._broken:
             return
         self._text += data.decode("ascii", errors="replace")
@@ -38,7 +38,7 @@ class TerminalSizes:
         self._broken = len(self._text) > _LONGEST
 
     async def changed(self) -> tuple[int, int]:
-        """Return columns and rows, once they are not those that were returned before."""
+        """Wait for the size to change, and return columns and rows."""
         await self._changed.wait()
         self._changed.clear()
         assert self._newest is not None

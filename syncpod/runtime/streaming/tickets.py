@@ -1,4 +1,4 @@
-"""One-time tokens, each standing for something that a client may do once, soon."""
+"""One-time tokens, each for a request that a client may make once, soon."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ T = TypeVar("T")
 
 LIFETIME_SECONDS: Final = 60.0
 MAX_TICKETS: Final = 1000
-"""As in the kubelet's streaming server."""
+"""The value of the kubelet's streaming server."""
 
 
 class TooManyTickets(Exception):
-    """As many URLs as are kept wait to be used; a minute later there is room again."""
+    """Too many URLs are unused; after a minute they expire."""
 
 
 class Tickets(Generic[T]):
-    """Gives out tokens that nobody can guess, and takes each back once."""
+    """Gives out unguessable tokens, and redeems each once."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._tickets: dict[str, tuple[float, T]] = {}
-        """Oldest first: by token, when it expires and what it stands for."""
+        """By token, oldest first: when it expires, and its request."""
 
     def issue(self, content: T) -> str:
         """Return a new token. Raises TooManyTickets."""
@@ -36,13 +36,13 @@ class Tickets(Generic[T]):
         return token
 
     def look(self, token: str) -> T | None:
-        """Return what a token stands for; None if it expired, was used, or never was."""
+        """Return a token's request; None if it expired, was used, or never existed."""
         self._expire()
         ticket = self._tickets.get(token)
         return None if ticket is None else ticket[1]
 
     def use_up(self, token: str) -> None:
-        """Take a token out of use."""
+        """Revoke a token."""
         self._tickets.pop(token, None)
 
     def _expire(self) -> None:

@@ -1,4 +1,4 @@
-"""A WebSocket on a connection whose request was read already, by the protocol of the `websockets` library."""
+"""A WebSocket on a connection whose request was already read, with the `websockets` library's protocol."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from syncpod.runtime.streaming.wire import Socket
 from syncpod.streaming.pipe import Pipe
 
 MAX_MESSAGE: Final = 32 * 1024 * 1024
-"""As the kubelet's: clients that send a file send it in one message."""
+"""The kubelet's limit; clients that send a file use one message."""
 
 
 class WebSocket:
@@ -30,7 +30,7 @@ class WebSocket:
 
     @classmethod
     async def accept(cls, socket: Socket, head: bytes, subprotocol: str | None) -> WebSocket | None:
-        """Answer a handshake, whose bytes are `head`; None if it is a wrong one, which the client has been told.
+        """Answer the handshake in `head`; None if it is invalid, which the client has been told.
 
         Raises Refused, and ConnectionError if the client is gone.
         """
@@ -41,7 +41,7 @@ class WebSocket:
                 pass
             case _:
                 raise Refused(HTTPStatus.BAD_REQUEST, "the request is no WebSocket handshake")
-        # Chosen already, and not by the library: one of the names that clients send has a slash, which it refuses.
+        # Chosen already, because the library refuses one of the clients' names, which has a slash.
         with contextlib.suppress(KeyError):
             del request.headers["Sec-WebSocket-Protocol"]
         response = protocol.accept(request)
@@ -53,7 +53,7 @@ class WebSocket:
         return websocket if protocol.state is State.OPEN else None
 
     async def messages(self) -> AsyncIterator[bytes]:
-        """Yield messages, whole, until the client is gone or closes. Raises ConnectionError where it broke."""
+        """Yield whole messages until the client closes or has gone. Raises ConnectionError if the connection broke."""
         message = bytearray()
         while data := await self._socket.read():
             self._protocol.receive_data(data)
@@ -77,7 +77,7 @@ class WebSocket:
     async def space(self, pipe: Pipe, seconds: float) -> bool:
         """Return whether a pipe has space within so many seconds. Raises ConnectionError if the client is gone.
 
-        The client hears a pong if not: it takes us for dead when none comes for a minute, and its pings are not read
+        If not, send a pong: the client considers us dead after a minute without one, and its pings are not read
         meanwhile.
         """
         if await self._socket.space(pipe, seconds):
@@ -113,7 +113,7 @@ class WebSocket:
         await self._socket.flush()
 
     async def say_goodbye(self) -> None:
-        """Send a close frame, unless one was, and wait until it is out; the client's answer ends `messages`."""
+        """Send a close frame, unless one was sent, and wait until it is out; the client's answer ends `messages`."""
         if self._protocol.state is State.OPEN:
             self._protocol.send_close(1000)
             with contextlib.suppress(ConnectionError):
@@ -129,7 +129,7 @@ class Tunnel:
         self._messages = websocket.messages()
 
     async def read(self) -> bytes:
-        """Return what has come; empty once the client is gone, however it went."""
+        """Return received data; empty once the client has gone, for any reason."""
         try:
             async for message in self._messages:
                 if message:

@@ -1,4 +1,4 @@
-"""A client's connection, as bytes both ways."""
+"""A client's connection as a byte stream."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from syncpod.streaming.pipe import Pipe
 from syncpod.streaming.spdy import CHUNK
 
 CLOSING_SECONDS: Final = 2.0
-"""How long a client may take to read what was written before the end."""
+"""How long a client may take to read what was written before the connection ends."""
 
 
 class Waiting(Protocol):
-    """A connection on which one can wait for a pipe, and not for ever."""
+    """A connection that can be watched while waiting for a pipe."""
 
     async def space(self, pipe: Pipe, seconds: float) -> bool:
         """Return whether a pipe has space within so many seconds. Raises ConnectionError if the client is gone.
 
-        While a pipe is full nothing is read, so a client's end would never be seen: its last words wait behind what it
-        could not send. A few bytes sent to it show it, so whoever speaks a protocol sends some that mean nothing.
+        While a pipe is full nothing is read, so the client's end would not be noticed: it is queued behind unread data.
+        Sending a few bytes reveals it, so implementations send bytes without meaning in their protocol.
         """
 
 
 class Wire(Waiting, spdy.Wire, Protocol):
-    """What a session of frames runs on: a TCP connection, or a WebSocket that carries bytes."""
+    """The transport of a framed session: a TCP connection, or a WebSocket that carries bytes."""
 
     def write_at_once(self, data: bytes) -> None:
         """Send without waiting: for a few bytes now and then. Raises ConnectionError once the client is gone."""
@@ -34,7 +34,7 @@ class Wire(Waiting, spdy.Wire, Protocol):
     async def flush(self) -> None:
         """Wait until the system has all that was sent, however long the client reads nothing.
 
-        From then on a connection may end without anything of it being lost. Raises ConnectionError once it is gone.
+        Then the connection can be closed without losing data. Raises ConnectionError once the client has gone.
         """
 
 
@@ -53,7 +53,7 @@ class Socket:
         self._writer = writer
 
     async def read(self) -> bytes:
-        """Return what has come; empty once the client is gone, however it went."""
+        """Return received data; empty once the client has gone, for any reason."""
         try:
             return await self._reader.read(CHUNK)
         except OSError:
@@ -87,7 +87,7 @@ class Socket:
         return True
 
     async def hear_out(self) -> None:
-        """Say that nothing more is sent, and pass over what still comes: who is cut short loses what it was told."""
+        """Send our end, and discard what still comes: a reset would lose data that was sent."""
         with contextlib.suppress(TimeoutError, OSError):
             self._writer.write_eof()
             async with asyncio.timeout(CLOSING_SECONDS):

@@ -1,6 +1,6 @@
-"""Asking what became of a process, where the answer may be late, wrong or none: a server at its boot, or after a kill.
+"""Finding out what became of a process, at a server's start or after a kill; the answer may be late or missing.
 
-Nothing here waits for ever but for a process that is seen to live.
+Nothing here waits for ever, except for a process that is known to live.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from syncpod.runtime.port import Exited, Process
 from syncpod.runtime.state import Runtime, log, remove_directory
 
 _ANSWER_SECONDS: Final = 5.0
-"""How long an answer may take before it is asked again: it is there at once, unless a start is still under way."""
+"""How long an answer may take before asking again; it takes long only while a start is in progress."""
 _PAUSES_SECONDS: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 0.0)
-"""How long it is waited after each try: the machine may be in trouble that passes."""
+"""How long to wait after each try; the machine may recover."""
 _END_SECONDS: Final = 10.0
-"""How long the news of an end may take after a kill: twice what a supervisor has before it is killed itself."""
+"""How long the report of an end may take after a kill: twice the time after which the supervisor is killed itself."""
 
 
-class Unanswered(Exception):
+class FateUnknown(Exception):
     """What became of a process cannot be found out; the text says why."""
 
 
-async def ask(runtime: Runtime, directory: Path) -> Process | Exited | None:
-    """Return what `Processes.find` does, asking again for up to a minute where the machine is to blame.
+async def find_process(runtime: Runtime, directory: Path) -> Process | Exited | None:
+    """Return the result of `Processes.find`, retrying for up to a minute after errors of the machine.
 
-    Raises Unanswered.
+    Raises FateUnknown.
     """
     why = ""
     for pause in _PAUSES_SECONDS:
@@ -40,13 +40,13 @@ async def ask(runtime: Runtime, directory: Path) -> Process | Exited | None:
             why = str(error) or "there is no answer"
             log(f"{directory}: what became of its process cannot be found out yet: {why}")
         except Exception as error:
-            raise Unanswered(f"{type(error).__name__}: {error}") from error
+            raise FateUnknown(f"{type(error).__name__}: {error}") from error
         await asyncio.sleep(pause)
-    raise Unanswered(why)
+    raise FateUnknown(why)
 
 
-async def end_what_runs(runtime: Runtime, directory: Path) -> None:
-    """End the process that was started there, if one runs; what cannot be done is logged."""
+async def kill_what_runs(runtime: Runtime, directory: Path) -> None:
+    """End the process that was started there, if one runs; a failure is logged."""
     try:
         async with asyncio.timeout(_END_SECONDS):
             found = await runtime.processes.find(directory)
@@ -60,13 +60,13 @@ async def end_what_runs(runtime: Runtime, directory: Path) -> None:
 async def discard(runtime: Runtime, directory: Path, process: str) -> None:
     """Remove the directory of a thing that was half made or half removed, and end what runs there.
 
-    `process` is the name of what is in it for `Processes`. Where it cannot be found out who runs there, all is left for
-    the next server.
+    `process` is the name of the process's directory in it. If it cannot be found out what runs there, everything is
+    left for the next server.
     """
     if (directory / process).exists():
         try:
-            found = await ask(runtime, directory / process)
-        except Unanswered as problem:
+            found = await find_process(runtime, directory / process)
+        except FateUnknown as problem:
             log(f"{directory} is left for the next server: who runs there cannot be found out: {problem}")
             return
         if found is not None and not isinstance(found, Exited):
@@ -76,26 +76,26 @@ async def discard(runtime: Runtime, directory: Path, process: str) -> None:
     await remove_directory(runtime, directory)
 
 
-async def end_of(runtime: Runtime, watch: asyncio.Task[Any], directory: Path, started_at: int) -> Exited | None:
-    """Wait for the end of a process that was killed: None once its watch has told it.
+async def end_after_kill(runtime: Runtime, watch: asyncio.Task[Any], directory: Path, started_at: int) -> Exited | None:
+    """Wait for the end of a process that was killed; None if its watch has reported it.
 
-    A watch that says nothing is not waited for any longer than the process lives: what else is known of the end is
-    returned then, and the watch is over.
+    A silent watch is waited for only while the process lives. Then it is cancelled, and what else is known about the
+    end is returned.
     """
     while not (await asyncio.wait({watch}, timeout=_END_SECONDS))[0]:
         try:
             async with asyncio.timeout(_END_SECONDS):
                 found = await runtime.processes.find(directory)
         except Exception as error:  # noqa: BLE001 - it was killed, and nobody can tell more
-            found = unknown(f"its end cannot be found out: {error!r}", started_at)
+            found = unknown_end(f"its end cannot be found out: {error!r}", started_at)
         if watch.done():
             return None
         if found is None or isinstance(found, Exited):
             watch.cancel()
-            return found or unknown("there is no trace of it", started_at)
+            return found or unknown_end("there is no trace of it", started_at)
     return None
 
 
-def unknown(why: str, started_at: int = 0) -> Exited:
-    """Return the end of a process that nobody saw, as containerd words it."""
+def unknown_end(why: str, started_at: int = 0) -> Exited:
+    """Return an end that nobody saw, in containerd's words."""
     return Exited(255, "Unknown", why, started_at, time.time_ns())

@@ -1,4 +1,4 @@
-"""One running container, as the server holds it: its supervisor's socket, and two pidfds."""
+"""The server's handle of a running container: its supervisor's socket, and two pidfds."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from syncpod.runtime.processes.packets import LONGEST, Word
 from syncpod.runtime.processes.records import Ended, Started
 
 _KILL_PATIENCE_SECONDS = 5.0
-"""How long a supervisor may take to kill its container before it is killed itself."""
+"""How long a supervisor may take to kill its container before it is killed itself, in seconds."""
 
 
-class Contained:
-    """One running container, or what is known of it after its end."""
+class ContainerHandle:
+    """One running container, or its result after its end."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Contained:
         supervisor: int,
         main: int,
     ) -> None:
-        """Hold a process: its supervisor's socket (a pause has none) and pidfds; `main` is -1 where that has ended."""
+        """Take the supervisor's socket (a pause has none) and pidfds; `main` is -1 if the main process has ended."""
         self._directory = directory
         self._spec = spec
         self._started = started
@@ -45,7 +45,7 @@ class Contained:
 
     @property
     def pid(self) -> int:
-        """The main process's id; a pause's own."""
+        """The pid of the main process, or of the pause."""
         return self._started.main.pid
 
     @property
@@ -54,18 +54,18 @@ class Contained:
         return self._started.started_at
 
     async def wait(self) -> Exited:
-        """Return how it ended, once it has."""
+        """Wait for the end and return it."""
         return await asyncio.shield(self._exited)
 
     def signal(self, number: int) -> None:
-        """Send a signal to the main process alone."""
+        """Send a signal to the main process only."""
         _signal(self._main, number)
 
     def kill(self) -> None:
         """Kill the main process and everything that it started.
 
-        The supervisor does it, even one that was stopped. One that has not within five seconds is killed, and what is
-        left is found and killed here.
+        The supervisor does this, even if it was stopped. After five seconds it is killed itself, and what is left is
+        found and killed here.
         """
         if self._supervisor < 0:
             return
@@ -89,13 +89,13 @@ class Contained:
     async def execute(
         self, arguments: tuple[str, ...], *, terminal: bool = False, stdin: bool = False, merge_stderr: bool = False
     ) -> Streams:
-        """Run a command as the main process was. Raises StartFailed."""
+        """Run a command like the main process. Raises StartFailed."""
         return await control.execute(
             self._directory, arguments, terminal=terminal, stdin=stdin, merge_stderr=merge_stderr
         )
 
     async def attach(self) -> Streams:
-        """Return the main process's own streams, from now on. Raises StartFailed where it has ended."""
+        """Attach to the main process's streams. Raises StartFailed if it has ended."""
         code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         def pass_on(ended: asyncio.Future[Exited]) -> None:
@@ -113,13 +113,13 @@ class Contained:
         return usage_below(self._started.supervisor.pid) if self._spec.arguments else usage_of(self.pid)
 
     def watch(self, ended: Callable[[Ended | None], None]) -> None:
-        """Call `ended` with the end once the supervisor tells it, on record or not.
+        """Call `ended` with the end once the supervisor reports it, whether it is recorded or not.
 
-        With None when the supervisor is gone and has not told: then the record has to.
+        Call it with None if the supervisor has gone without a report: then the record must tell.
         """
 
         def gone() -> None:
-            said = self._last_word()  # It may have told and gone before we looked.
+            said = self._last_word()  # It may have reported and gone before we looked.
             self.let_go()
             ended(said)
 
@@ -135,7 +135,7 @@ class Contained:
             loop.add_reader(self._line, spoken)
 
     def _last_word(self) -> Ended | None:
-        """Read what the supervisor has said; how it ended, if that was among it."""
+        """Read the supervisor's packets; return the end if it was among them."""
         while self._line is not None:
             try:
                 packet = self._line.recv(LONGEST)
@@ -152,12 +152,12 @@ class Contained:
         return None
 
     def settle(self, exited: Exited) -> None:
-        """Make known how it ended."""
+        """Publish the end."""
         if not self._exited.done():
             self._exited.set_result(exited)
 
     def let_go(self) -> None:
-        """Stop watching; the process runs on if it does."""
+        """Stop watching; a running process runs on."""
         loop = asyncio.get_running_loop()
         if self._impatience is not None:
             self._impatience.cancel()

@@ -1,16 +1,16 @@
-"""What a runtime quotes of Secrets, and what is left of it."""
+"""Redacting the values of Secrets from a runtime's texts."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncpod.cri.unspeakable import Unspeakable
+from syncpod.cri.redaction import Redactor
 from syncpod.pod.go_text import go_quote
 
 
 def without(text: str, *words: str) -> str:
-    unspeakable = Unspeakable()
-    unspeakable.learn(words)
-    return unspeakable.without(text)
+    redactor = Redactor()
+    redactor.add(words)
+    return redactor.redact(text)
 
 
 def test_a_word_is_hidden_wherever_it_stands_and_however_it_is_written() -> None:
@@ -40,9 +40,9 @@ def test_nothing_is_hidden_where_nothing_is_known_or_the_word_is_empty() -> None
 
 
 def test_of_many_words_the_newest_stay_hidden() -> None:
-    unspeakable = Unspeakable()
-    unspeakable.learn(f"secret-number-{number}" for number in range(5000))
-    assert unspeakable.without("secret-number-4999") == "***"
+    redactor = Redactor()
+    redactor.add(f"secret-number-{number}" for number in range(5000))
+    assert redactor.redact("secret-number-4999") == "***"
 
 
 @given(st.text(min_size=4).filter(lambda word: word == word.strip()))

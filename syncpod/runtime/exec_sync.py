@@ -12,28 +12,29 @@ from syncpod.runtime.port import Process, StartFailed, Stream, Streams
 from syncpod.runtime.refusals import Refusal, failed
 
 MAX_OUTPUT: Final = 16 * 1024 * 1024 - 4096
-"""Bytes of both outputs together: so the answer always fits the 16 MiB that the kubelet takes.
+"""The most bytes of both outputs together, so that the answer always fits the kubelet's 16 MiB.
 
-containerd cuts each at 16 MiB, and an answer of more than that in all is lost to its caller.
+containerd truncates each at 16 MiB, and a larger answer is lost.
 """
 _DRAIN_LOOKS: Final = 10
 _DRAIN_PAUSE_SECONDS: Final = 0.05
-"""How often, and how far apart, a command's output is looked at after its end: what it wrote itself is there at once,
-and more can only come from what it left running. Several looks, so that a server that is late takes it all the same."""
+"""How often, and at which interval, a command's output is read after its end. What it wrote itself is there at once;
+more can only come from processes that it left running. There are several reads, so that a slow server misses
+nothing."""
 
 
 async def exec_sync(process: Process, id: str, command: tuple[str, ...], timeout: int) -> api_pb2.ExecSyncResponse:
-    """Run a command for at most `timeout` seconds (0: no limit) and return its output, cut at MAX_OUTPUT.
+    """Run a command for at most `timeout` seconds (0 = unlimited) and return its output, truncated at MAX_OUTPUT.
 
-    Raises Refusal: DEADLINE_EXCEEDED when the time is over, in containerd's words; the command is killed then, as it is
-    when the caller is cancelled.
+    Raises Refusal: DEADLINE_EXCEEDED, in containerd's words, after the timeout. The command is then killed, as it is if
+    the caller is cancelled.
 
-    A command has ended when its own process has, though something that it left running in the background may still have
-    its output open: half a second later that is no longer waited for. containerd waits for as long as it takes, or
-    fails the call after its `drain_exec_sync_io_timeout`, so that a probe that starts a daemon never succeeds.
+    A command has ended when its own process has. Background processes that still have its output open are waited for
+    only half a second. Difference: containerd waits for ever, or fails the call after its `drain_exec_sync_io_timeout`,
+    so a probe that starts a daemon never succeeds.
     """
     try:
-        # Starting counts too: a container that is frozen, or a machine out of breath, may take as long as it likes.
+        # The timeout includes starting, which may take long in a frozen container or on an overloaded machine.
         async with asyncio.timeout(timeout or None) as limit:
             return await _executed(process, id, command)
     except TimeoutError as error:
@@ -76,7 +77,7 @@ async def _collected(streams: Streams) -> api_pb2.ExecSyncResponse:
 
 
 async def _keep(streams: Streams, kept: dict[Stream, list[bytes]]) -> None:
-    """Read the output to its end, so that the command is never held up, and keep as much as there is room for."""
+    """Read the output to its end, so that the command never blocks, and keep as much as fits."""
     room = MAX_OUTPUT
     async for source, data in streams.output():
         if room > 0:

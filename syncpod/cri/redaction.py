@@ -18,14 +18,14 @@ _SHORTEST = 3
 _MASK = "***"
 
 
-class Unspeakable:
+class Redactor:
     """The words to withhold that this process knows; when there are too many, the oldest are dropped."""
 
     def __init__(self) -> None:
         self._words: dict[str, None] = {}
         self._pattern: re.Pattern[str] | None = None
 
-    def learn(self, words: Iterable[str]) -> None:
+    def add(self, words: Iterable[str]) -> None:
         """Add words, in each form in which a runtime would write them."""
         forms = [form for word in words for form in _forms(word) if form not in self._words]
         if forms:
@@ -34,7 +34,7 @@ class Unspeakable:
                 del self._words[oldest]
             self._pattern = _pattern(self._words)
 
-    def without(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Return the text with each known word replaced by ``***``."""
         return self._pattern.sub(_MASK, text) if self._pattern is not None and text else text
 
