@@ -1,4 +1,4 @@
-"""Writing to a person: results on standard output, remarks on standard error, colours only on a terminal."""
+"""Output: results on standard output, remarks on standard error, colours only on a terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CODES: Final[dict[str, str]] = {
 }
 
 GAP: Final = "   "
-"""What stands between two columns; kubectl has three blanks as well."""
+"""Between two columns: three blanks, as in kubectl."""
 
 
 def say(text: str = "") -> None:
@@ -33,38 +33,38 @@ def say(text: str = "") -> None:
 
 
 def remark(text: str) -> None:
-    """Write one line that is not part of the result: a note, a warning, an error."""
+    """Write one line to standard error: a note, a warning, an error."""
     sys.stdout.flush()
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
 
 def printable(text: str) -> str:
-    """Return a text on one line, with what a terminal would obey or hide written as escapes."""
+    """Return a text with control characters escaped, so that a terminal neither obeys nor hides them."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
 
 
 def warn(text: str) -> None:
-    """Write a warning in kubectl's manner."""
+    """Write a warning as kubectl does."""
     remark(f"{paint('Warning:', 'yellow', sys.stderr)} {text}")
 
 
 def paint(text: str, colour: Colour | None, stream: TextIO | None = None) -> str:
-    """Return the text in a colour where the stream (standard output) is a terminal that wants colours."""
+    """Return the text in a colour if the stream (standard output by default) is a terminal with colours."""
     if colour is None or not text or not wants_colour(stream or sys.stdout):
         return text
     return f"\033[{_CODES[colour]}m{text}\033[0m"
 
 
 def wants_colour(stream: TextIO) -> bool:
-    """Say whether the stream is a terminal, and neither NO_COLOR nor a dumb terminal speaks against colours."""
+    """Return whether the stream is a terminal, and neither NO_COLOR nor TERM=dumb forbids colours."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def program() -> str:
-    """Return how this program is called from where the person is: by its name where PATH leads to it, else by path."""
+    """Return how to call this program from the working directory: by name if PATH leads to it, else by path."""
     ours = Path(sys.argv[0]) if Path(sys.argv[0]).name == "syncpod" else Path(sys.executable).with_name("syncpod")
     found = shutil.which("syncpod")
     if not ours.exists() or (found and Path(found).samefile(ours)):
@@ -75,7 +75,7 @@ def program() -> str:
 
 
 class Columns:
-    """A table that is printed in parts: later rows keep the widths of earlier ones, and only widen them."""
+    """A table that is printed in parts: later rows keep the column widths of earlier ones, or widen them."""
 
     def __init__(self) -> None:
         self._widths: list[int] = []

@@ -1,11 +1,11 @@
-"""How a command fails: one sentence on standard error and a documented exit code, never a traceback."""
+"""Failures of a command: a sentence on standard error and a documented exit code, never a traceback."""
 
 from __future__ import annotations
 
 from typing import Final
 
 FAILED: Final = 1
-"""What was asked for failed, or is not there."""
+"""What was asked for failed, or does not exist."""
 BAD_INPUT: Final = 2
 """The input or the environment is wrong: a flag, a manifest, no server, no runtime."""
 INTERRUPTED: Final = 130
@@ -13,7 +13,7 @@ INTERRUPTED: Final = 130
 
 
 class Failure(Exception):
-    """The command cannot do what it was asked; the text is one sentence for a person, or a line for each of several."""
+    """The command failed; the text is one sentence for the user, or a line for each of several failures."""
 
     def __init__(self, sentence: str, code: int = FAILED) -> None:
         super().__init__(sentence)
@@ -21,7 +21,7 @@ class Failure(Exception):
 
 
 class BadInput(Failure):
-    """What was given is wrong, or the environment lacks something; nothing has been done."""
+    """The input is wrong, or the environment lacks something; nothing has been done."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(sentence, BAD_INPUT)

@@ -1,7 +1,7 @@
-"""The ``syncpod`` program: its commands, and what becomes of their errors.
+"""The ``syncpod`` program: its commands, and how their errors are reported.
 
-Exit codes: 0 done, 1 what was asked for failed or is not there, 2 the input or the environment is wrong, 130
-interrupted; ``exec`` passes on the code of its command.
+Exit codes: 0 done, 1 failed or not found, 2 the input or the environment is wrong, 130 interrupted; ``exec`` passes on
+the exit code of its command.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _program(
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Take what stands before a command."""
+    """Take the options that stand before a command."""
 
 
 _PANELS: dict[str, dict[str, Callable[..., Any]]] = {
@@ -125,7 +125,7 @@ class _Interrupted(Exception):
 
 
 def _interruptible(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the command with Ctrl-C told apart from an exit code of 130, which typer would make of it."""
+    """Return the command with Ctrl-C raised as `_Interrupted`: typer would turn it into an exit code of 130."""
 
     @functools.wraps(command)
     def called(*arguments: Any, **options: Any) -> Any:
@@ -154,7 +154,7 @@ def program() -> Any:
 
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-"""What typer raises for any wrong use; it has no public name for it."""
+"""What typer raises for any wrong usage; typer does not export it."""
 
 
 def main() -> NoReturn:
@@ -163,7 +163,7 @@ def main() -> NoReturn:
     with contextlib.suppress(OSError):
         sys.stdout.flush()
         sys.stderr.flush()
-    # A process that has used the Temporal SDK aborts now and then while the interpreter shuts down.
+    # A process that has used the Temporal SDK sometimes aborts while the interpreter shuts down.
     os._exit(code)
 
 
@@ -184,12 +184,12 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(_usage(error), BAD_INPUT)
     except _Interrupted:
         if sys.stderr.isatty():
-            remark("")  # the terminal has written ^C, and the prompt belongs on a line of its own
+            remark("")  # the terminal has written ^C: put the prompt on a line of its own
         return INTERRUPTED
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except (BrokenPipeError, SystemExit) as ended:
-        # Whoever read our output has seen enough (typer makes that a SystemExit); the rest must not fail.
+        # The reader of our output has gone (typer raises SystemExit for it); flushing the rest must not fail.
         if isinstance(ended, SystemExit) and not isinstance(ended.__context__, BrokenPipeError):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -204,13 +204,13 @@ def _fail(sentence: str, code: int) -> int:
 
 
 def _usage(error: Exception) -> str:
-    """Say what is wrong with how a command was called, and where to read on; "" where its help has been printed."""
+    """Return what is wrong with a command line, and which help to read; "" if its help has been printed already."""
     context: Any = getattr(error, "ctx", None)
     message = str(getattr(error, "format_message", error.__str__)()).rstrip(".")
     if type(error).__name__ == "NoArgsIsHelpError":
         sys.stderr.write(f"{message}\n")
         return ""
-    # The words of the checker under typer, which speaks of its own input.
+    # These words come from the parser that typer uses.
     message = re.sub(r"Input should be a valid integer\b.*", "must be a whole number", message)
     message = message.replace("Input should be", "must be")
     where = context.command_path if context is not None else "syncpod"

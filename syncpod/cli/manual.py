@@ -1,4 +1,4 @@
-"""How ``--help`` is laid out: commands under headings, examples at the end of each page."""
+"""The layout of ``--help``: commands under headings, examples at the end of each page."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from syncpod.cli.examples import EXAMPLES, NOTES
 from syncpod.cli.input.flags import without_values
 
 _VERBATIM = "\b"
-"""A line of it keeps the paragraph that follows as it is written."""
+"""A line with it keeps the line breaks of the next paragraph."""
 _HEAD = f"{_VERBATIM}\nExamples:"
 
 
 class Page(TyperCommand):
-    """A command whose page and flags are as those of Kubernetes' tools: ``POD``, not ``{POD}``; ``--wait=false``."""
+    """A command with help and flags like kubectl's: ``POD``, not ``{POD}``; ``--wait=false``."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return what stands behind the command's name; braces stay round a choice: ``{bash|zsh|fish}``."""
+        """Return the arguments in the usage line; only a choice keeps its braces: ``{bash|zsh|fish}``."""
         return [re.sub(r"^\{([^|]*)\}", r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the words behind the command's name, flags with kubectl's values among them. Raises BadInput."""
+        """Parse the arguments; flags may have values, as with kubectl. Raises BadInput."""
         return super().parse_args(ctx, without_values(self, args))
 
 
 class Program(TyperGroup):
-    """The whole program, whose commands are listed under what they are about."""
+    """The whole program; its commands are listed in groups."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """List the commands by panel, in the order in which they were added."""
+        """List the commands by group, in the order in which they were added."""
         shown = [(name, command) for name, command in self.commands.items() if not command.hidden]
         if not shown:
             return
@@ -55,7 +55,7 @@ def _panel(command: Any) -> str:
 
 
 def commands_of(program: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield every command with its path, ``("create", "secret", "generic")``; groups before what is in them."""
+    """Yield every command with its path, ``("create", "secret", "generic")``; a group before its commands."""
     if path:
         yield path, program
     if isinstance(program, TyperGroup):
@@ -64,7 +64,7 @@ def commands_of(program: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tupl
 
 
 def with_examples(program: Any) -> Any:
-    """Give each command its examples, and what else is to be said at the end of its page; return the program."""
+    """Add examples and notes to the end of each command's help; return the program."""
     for path, command in commands_of(program):
         name = " ".join(path)
         text, _, own = inspect.cleandoc(command.help or "").partition(f"\n\n{_HEAD}\n")
@@ -76,6 +76,6 @@ def with_examples(program: Any) -> Any:
 
 
 def _examples(name: str) -> str:
-    """Return the paragraphs of a command's examples, the first of them with the heading."""
+    """Return a paragraph for each of a command's examples; the first has the heading."""
     parts = [f"  # {why}\n  {what}" for why, what in EXAMPLES.get(name, ())]
     return f"\n\n{_VERBATIM}\n".join([f"{_HEAD}\n{parts[0]}", *parts[1:]]) if parts else ""

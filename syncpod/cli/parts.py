@@ -1,4 +1,4 @@
-"""The parts that pods need on this machine, each started where it does not run: Temporal server, runtime, worker."""
+"""The processes that pods need on this machine, started if they do not run: Temporal server, runtime, worker."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Server:
 
     config: ClientConnectConfig
     own: ServerRecord | None
-    """None where another one is configured."""
+    """Our own server; None = another one is configured."""
     started: bool = False
 
 
@@ -49,14 +49,14 @@ class Node:
 
     worker: WorkerRecord
     own: RuntimeRecord | None
-    """The embedded runtime, where that is the one."""
+    """The embedded runtime; None = another runtime is used."""
     started: bool
 
 
 def start_server(here: NodeSettings) -> Server:
-    """Return how to connect, to our own server where no other is configured.
+    """Return how to connect: to the configured server, else to our own, which is started if it does not run.
 
-    Raises Failure; before anything is started where a worker of the state directory serves another server.
+    Raises Failure, before anything is started, if a worker of the state directory uses another server.
     """
     from syncpod.cli.machine import dev_server
     from syncpod.temporal.plugin import NoServer, connection_settings
@@ -75,7 +75,7 @@ def start_server(here: NodeSettings) -> Server:
 
 
 def start_server_of(here: NodeSettings, before: StartedWorker) -> Server:
-    """Return how to reach the server that a worker was started with, whatever else is configured. Raises Failure."""
+    """Return how to reach the server that a worker was started with, whatever is configured now. Raises Failure."""
     from syncpod.temporal.plugin import NoServer, connection_settings
 
     if before.own_server:
@@ -104,11 +104,14 @@ def _start_own_server(here: NodeSettings) -> Server:
 
 
 def start_node(here: NodeSettings, choice: Choice, server: Server) -> Node:
-    """Return the worker on the chosen runtime. Raises Failure, also where it serves another runtime or server."""
+    """Return the worker on the chosen runtime, started if none runs.
+
+    Raises Failure, also if it uses another runtime or server.
+    """
     from syncpod.cli.temporal import session
 
     config = server.config
-    asyncio.run(session.connect(config))  # so that a server that is not there is not the worker's to find out
+    asyncio.run(session.connect(config))  # report a missing server here, not from the worker's log
     own, runtime_started = _start_runtime(here, choice)
     endpoint = own.endpoint if own is not None else choice.endpoint
     if own is not None and own.simulated:
@@ -131,7 +134,7 @@ def start_node(here: NodeSettings, choice: Choice, server: Server) -> Node:
 
 
 def _require_workers(here: NodeSettings, address: str, namespace: str) -> None:
-    """Raise Failure where a worker runs that serves another server."""
+    """Raise Failure if a worker runs that uses another server."""
     worker = worker_process.serving(here.state_dir)
     if worker is not None:
         _require_server(here, worker, address, namespace)
@@ -151,7 +154,7 @@ def _whose(here: NodeSettings, worker: WorkerRecord) -> str:
 
 
 def _how_to_end(here: NodeSettings, worker: WorkerRecord) -> str:
-    """Say how to end a worker: `down` ends only what `up` has started."""
+    """Return how to end a worker: `down` ends only those that `up` started."""
     ours = running_worker(here.state_dir)
     if ours is None or ours.pid != worker.pid:
         return f"end it first with `kill {worker.pid}`"
@@ -171,9 +174,9 @@ def _start_runtime(here: NodeSettings, choice: Choice) -> tuple[RuntimeRecord | 
 
 
 def as_before(here: NodeSettings, before: StartedWorker) -> NodeSettings:
-    """Return the settings with which `up` started the worker last: node, runtime and directories are its own.
+    """Return the settings with which `up` last started the worker, but for the manifests.
 
-    It follows no manifests, being for the end of all pods.
+    They are for a worker that only deletes pods, so it must not follow a directory of manifests.
     """
     return replace(
         here,

@@ -1,4 +1,4 @@
-"""A pod and a node as a command has read them: the values that tables, descriptions and waits work on."""
+"""What a command has read of a pod or a node: the values that tables, descriptions and waits work on."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Reading:
 
     pod: Pod
     wire: dict[str, Any]
-    """As the workflow told it; {} where it did not answer."""
+    """The Pod as the workflow sent it; {} if it did not answer."""
     current: bool
-    """Whether the workflow has answered; if not, `pod` holds what Temporal last recorded: names, phase, readiness."""
+    """Whether the workflow answered. If not, `pod` has only what Temporal recorded last: names, phase, readiness."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -34,17 +34,17 @@ class NodeReading:
 
     name: str
     view: NodeView
-    """As its workflow told it; while the node is away, what its memo has."""
+    """What its workflow answered; while the node is away, what the workflow's memo has."""
     current: bool
-    """Whether the workflow has answered."""
+    """Whether the workflow answered."""
     heard: datetime | None
-    """When the server last heard of its worker; None = never, or the worker has said goodbye."""
+    """When the server last heard from its worker; None = never, or the worker has shut down."""
     lives: bool
-    """Whether that is recent enough."""
+    """Whether that is recent enough to take the worker for alive."""
 
     @property
     def conditions(self) -> tuple[NodeCondition, ...]:
-        """The node's conditions: those of a node that is not heard of are not known."""
+        """The node's conditions; all are Unknown if the node is not heard from."""
         if self.lives and self.view.conditions:
             return self.view.conditions
         known = self.view.conditions or (NodeCondition(type="Ready"),)
@@ -53,5 +53,5 @@ class NodeReading:
 
     @property
     def ready(self) -> bool:
-        """Whether the node is ready for pods, as kubectl says it."""
+        """Whether the node is Ready, as kubectl shows it."""
         return any(each.type == "Ready" and each.status == "True" for each in self.conditions)

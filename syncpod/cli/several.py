@@ -1,4 +1,4 @@
-"""Doing something to each of several things, and what their failures come to together."""
+"""Doing several things at once, and reporting their failures together."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from syncpod.cli.failure import BAD_INPUT, FAILED, Failure
 
 
 def together(failures: Sequence[Failure], *, done: bool) -> Failure:
-    """Return one Failure with the lines of all; it is bad input only if each is, and nothing else has been `done`."""
+    """Return one Failure with the lines of all. It is BAD_INPUT only if each is, and nothing else was `done`."""
     is_bad_input = not done and all(failure.code == BAD_INPUT for failure in failures)
     return Failure("\n".join(map(str, failures)), BAD_INPUT if is_bad_input else FAILED)
 
 
 async def do_all(deeds: Sequence[Coroutine[Any, Any, None]], *, at_once: int) -> None:
-    """Do what is to be done, `at_once` at a time, and each whatever becomes of the others.
+    """Await all deeds, `at_once` at a time; one that fails stops no other.
 
-    Raises Failure for those that failed, when all have ended; what nobody foresaw is raised as it is.
+    When all have ended, raises one Failure for those that failed; any other exception is raised as it is.
     """
     slots = asyncio.Semaphore(at_once)
 
@@ -27,7 +27,7 @@ async def do_all(deeds: Sequence[Coroutine[Any, Any, None]], *, at_once: int) ->
             async with slots:
                 await deed
         finally:
-            deed.close()  # where Ctrl-C comes before its turn
+            deed.close()  # Ctrl-C may come before its turn
 
     results = await asyncio.gather(*map(do, deeds), return_exceptions=True)
     failures = []

@@ -95,7 +95,7 @@ def test_a_server_that_comes_second_at_a_port_takes_the_next(
 def test_two_that_start_at_the_same_moment_each_have_their_own(tmp_path: Path) -> None:
     port, ui_port = free_port(), free_port()
     script = (
-        "import sys; from pathlib import Path; from syncpod.cli import dev_server\n"
+        "import sys; from pathlib import Path; from syncpod.cli.machine import dev_server\n"
         f"dev_server.PORT, dev_server.UI_PORT = {port}, {ui_port}\n"
         "sys.stdin.readline()\n"
         "record, child = dev_server.start(Path(sys.argv[1]))\n"

@@ -1,1 +1,1 @@
-"""The commands: a module for each, named as a person types it, beside what only one of them needs."""
+"""The commands: a module for each, with the name that the user types, and modules that only commands need."""

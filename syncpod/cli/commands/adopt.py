@@ -1,4 +1,4 @@
-"""``syncpod adopt``: have what runs without a workflow go on with one."""
+"""``syncpod adopt``: start workflows for pods that run without one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from syncpod.cli.strays.listing import Here, Stray
 
 _AT_ONCE: Final = 8
-"""Pods adopted at a time; with many more a node takes longer to say of each that it has it than anybody waits for."""
+"""Pods adopted at a time; with many more, a node answers each later than this command waits."""
 
 
 def adopt(
@@ -77,7 +77,7 @@ class _How:
 
 
 async def _adopt(client: Client, place: Here, stray: Stray, how: _How) -> None:
-    """Adopt one pod. Raises Failure with the reason why it cannot be."""
+    """Adopt one pod. Raises Failure with the reason if that is impossible."""
     from syncpod.cli.strays.adoption import start_for, until_adopted
     from syncpod.cli.strays.listing import refusal_of_open, taken
 

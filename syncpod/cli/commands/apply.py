@@ -1,4 +1,4 @@
-"""``syncpod apply``: make pods, or change them."""
+"""``syncpod apply``: create or change pods, ConfigMaps and Secrets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from syncpod.settings.node import NodeSettings
 
 _AT_ONCE: Final = 8
-"""Pods applied at a time; with many more a node takes longer to answer each than anybody waits for it."""
+"""Pods applied at a time; with many more, a node answers each later than this command waits."""
 
 
 def apply(
@@ -84,7 +84,7 @@ def apply(
 
 
 def _try(manifests: Manifests, machine: NodeSettings, node: str, mark: str, *, asks: bool) -> None:
-    """Say what would be done, and do nothing. Raises Failure for what would be refused."""
+    """Print what would be done. Raises Failure for what would be refused."""
     from syncpod.cli.commands import apply_dry_run
     from syncpod.cli.machine.worker_process import local_node
     from syncpod.cli.temporal import session
@@ -101,9 +101,9 @@ def _try(manifests: Manifests, machine: NodeSettings, node: str, mark: str, *, a
 async def apply_all(
     client: Client, admissions: list[Admission], node: str, patience: timedelta | None = None
 ) -> list[Applied]:
-    """Apply pods, a few at once, and say in their order what came of each; one that fails keeps back no other.
+    """Apply pods, a few at a time, and print the results in order; one that fails stops no other.
 
-    `patience` bounds how long each may take to be answered, where it is shorter than the usual bound.
+    `patience` limits the wait for each answer, if it is shorter than the usual limit.
     """
     from syncpod.cli.several import together
     from syncpod.cli.temporal.pod_apply import apply_pod, has_search_attributes
@@ -136,7 +136,7 @@ async def apply_all(
 
 
 async def _wait(client: Client, applied: list[Applied], timeout: timedelta | None, spent: timedelta) -> None:
-    """Wait for what of `timeout` has not been spent on applying."""
+    """Wait for the rest of `timeout`, after `spent` on applying. Raises Failure for pods that are not up."""
     from syncpod.cli.temporal.pod_waits import until_settled, verdicts
     from syncpod.cli.view.progress import Progress
 

@@ -1,4 +1,4 @@
-"""``apply --dry-run``: what would become of each manifest, said in kubectl's words and not done."""
+"""``apply --dry-run``: what would happen to each manifest, in kubectl's words."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WORDS = {"create": Change.CREATED, "update": Change.CONFIGURED, "none": Change.
 
 
 def say_objects(manifests: Manifests, here: NodeSettings, mark: str) -> None:
-    """Say what would become of the ConfigMaps and Secrets, which `node_objects.require_possible` has let pass."""
+    """Print what would happen to the ConfigMaps and Secrets, which have passed `object_apply.require_possible`."""
     from syncpod.cli.machine.object_apply import what_would_change
 
     if manifests.objects:
@@ -30,11 +30,11 @@ def say_objects(manifests: Manifests, here: NodeSettings, mark: str) -> None:
 
 
 async def say_pods(client: Client, admissions: Sequence[Admission], node: str, mark: str, *, asks: bool) -> None:
-    """Say what would become of pods, with the mark behind each; one that would be refused keeps back no other.
+    """Print what would happen to pods, with the mark after each; one that would be refused stops no other.
 
-    With `asks` their workflows are asked what they would refuse, and nodes whether they are cordoned; a workflow that
-    is not there yet refuses nothing that is not refused here. Whether a node has room, only a pod that is there learns.
-    Raises Failure for those that would be refused.
+    With `asks`, their workflows are asked what they would refuse, and nodes whether they are cordoned. A workflow that
+    does not exist yet would refuse nothing else. Whether a node has room is only known once the pod exists. Raises
+    Failure for those that would be refused.
     """
     failures: list[Failure] = []
     for admission in admissions:
@@ -63,7 +63,7 @@ async def _asked(client: Client, admission: Admission, node: str) -> Change:
 
 
 async def _compared(client: Client, pod: Pod) -> Change:
-    """Compare a pod with the one that there is. Raises Failure where that does not answer."""
+    """Compare a pod with the existing one. Raises Failure if that does not answer."""
     from syncpod.cli.commands.apply_forecast import differs
     from syncpod.cli.temporal.pods import read_pod, require_answer
 

@@ -1,4 +1,4 @@
-"""What applying a pod would lead to, computed without its workflow: the steps of a new one, the changes to another."""
+"""The effect of applying a pod, computed without its workflow: the steps of a new one, the changes to another."""
 
 from __future__ import annotations
 
@@ -40,26 +40,26 @@ def changed_images(existing: Pod, wanted: Pod) -> list[ImageChange]:
 
 
 def metadata_differs(existing: Pod, wanted: Pod) -> bool:
-    """Say whether labels or annotations differ."""
+    """Return whether labels or annotations differ."""
     old, new = existing.metadata, wanted.metadata
     return (old.labels, old.annotations) != (new.labels, new.annotations)
 
 
 def resources_differ(existing: Pod, wanted: Pod) -> bool:
-    """Say whether CPU or memory of a container, or of the pod as a whole, differ."""
+    """Return whether CPU or memory of a container, or of the pod as a whole, differ."""
     return not same_resources(resources_of(existing), resources_of(wanted))
 
 
 def differs(existing: Pod, wanted: Pod) -> bool:
-    """Say whether applying a pod that may take the place of another changes anything of it."""
+    """Return whether applying `wanted` would change anything of `existing`."""
     merged = merge_update(existing, wanted)
     return merged.spec != existing.spec or metadata_differs(existing, wanted)
 
 
 def plan_of_new(pod: Pod) -> list[Line]:
-    """Return the steps that bring a new pod up: those decided now, then those that each later sync will decide.
+    """Return the steps that bring a new pod up: those decided now, then those that later syncs will decide.
 
-    The latter assume that every init container does its work; images that are absent are pulled as they are needed.
+    The latter assume that every init container succeeds; missing images are pulled when they are needed.
     """
     actions = compute_pod_actions(
         pod, ObservedPod(), liveness={}, startup={}, actuated=PodResources(containers={}, pod=pod.spec.resources)

@@ -1,4 +1,4 @@
-"""``syncpod attach``: the streams of a container's own process."""
+"""``syncpod attach``: connect to the streams of a container's own process."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ def attach_(
 async def attach(pod: Pod, container_id: str, *, stdin: bool, tty: bool) -> int:
     """Connect our streams to a running container's, until it has ended or our input has; return 0.
 
-    `container_id` is the runtime's, with or without its scheme; how the container ended is in the pod's status, not in
-    the code (kubectl's attach.go, v1.36, has 0 too). With `tty` our terminal is lent, unless the container has none,
-    which is said. Input is refused where the container reads none (difference: kubectl passes it on to nobody).
+    `container_id` is the runtime's, with or without its scheme. How the container ended is in the pod's status, not in
+    the exit code (kubectl's attach.go, v1.36, also returns 0). With `tty`, the container gets our terminal, unless it
+    has none, which is noted. Difference: input for a container that reads none is refused; kubectl drops it.
 
-    Raises BadInput, and Failure where the runtime refuses or cannot be reached, or the stream breaks.
+    Raises BadInput, and Failure if the runtime refuses or cannot be reached, or the stream breaks.
     """
     from syncpod.cli.machine.runtime_client import runtime_of, unanswered
     from syncpod.cli.streams import terminal
@@ -82,7 +82,7 @@ async def attach(pod: Pod, container_id: str, *, stdin: bool, tty: bool) -> int:
         tty = False
     async with runtime_of(pod) as runtime:
         try:
-            # A container's streams are as it was made with, whatever we lend: the kubelet asks so too.
+            # A container has the streams that it was created with, whatever ours are; the kubelet asks for the same.
             url = await runtime.attach(raw_id, tty=container.tty, stdin=stdin, stdout=True, stderr=not container.tty)
         except TransportFault as fault:
             raise unanswered(fault) from None
@@ -102,7 +102,7 @@ async def attach(pod: Pod, container_id: str, *, stdin: bool, tty: bool) -> int:
 
 
 def _spec_of(pod: Pod, raw_id: str) -> ContainerSpec | EphemeralContainer:
-    """Return the container that has an instance of this id. Raises Failure where none has, any more."""
+    """Return the container with an instance of this id. Raises Failure if there is none any more."""
     spec, status = pod.spec, pod.status
     statuses = (*status.init_container_statuses, *status.container_statuses, *status.ephemeral_container_statuses)
     name = next((each.name for each in statuses if each.container_id.endswith(f"//{raw_id}")), None)
@@ -113,7 +113,7 @@ def _spec_of(pod: Pod, raw_id: str) -> ContainerSpec | EphemeralContainer:
 
 
 async def _redrawing(sizes: AsyncIterator[tuple[int, int]]) -> AsyncIterator[tuple[int, int]]:
-    """Yield another size before the first, so that whoever has drawn on an earlier terminal draws again (kubectl's)."""
+    """Yield another size before the first, so that full-screen programs redraw, as kubectl does."""
     first = True
     async for columns, rows in sizes:
         if first:

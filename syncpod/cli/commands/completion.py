@@ -1,4 +1,4 @@
-"""``syncpod completion``: what a shell needs to complete our command lines."""
+"""``syncpod completion``: the shells' scripts for completion."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _syncpod() {
         return
     fi
     COMPREPLY=($found)
-    # What stands before the last = is a word of its own to bash, and not to be written again.
+    # Bash takes what precedes the last = for a word of its own: do not repeat it.
     if [[ $COMP_WORDBREAKS == *=* && $found == --*=* ]]; then
         COMPREPLY=("${COMPREPLY[@]#--*=}")
     fi

@@ -1,7 +1,6 @@
-"""What may stand next on a command line: commands, flags, their values, and the names of what is on this node.
+"""Candidates for completion: commands, flags, their values, and names of what is on this node.
 
-Built on what the commands themselves say of their flags and arguments, by their metavars; a command that is added is
-completed without a word here.
+They follow from the commands' own flags, arguments and metavars, so a new command is completed without a change here.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from syncpod.cli.input.flags import is_false, option_of
 from syncpod.cli.machine import names_on_disk
 
 FILES: Final = ":files"
-"""In place of candidates: the shell's own completion of paths."""
+"""Instead of candidates: let the shell complete paths."""
 
 _PATHS: Final = frozenset({"FILE|DIR|-", "FILE", "DIR", "PATH", "SOCKET", "[KEY=]FILE|DIR", "SRC", "DST"})
 _KINDS: Final = ("pods", "configmaps", "secrets")
@@ -26,23 +25,23 @@ _OBJECTS: Final = {
     **dict.fromkeys(("secret", "secrets"), "Secret"),
 }
 _OF_ORPHANS: Final = ("adopt", "prune")
-"""Commands for pods without a workflow, but with ``--force``."""
+"""Commands for pods without a workflow, unless ``--force`` is given."""
 _POD_WORDS: Final = ("pod", "pods", "po")
 _NODE_WORDS: Final = ("node", "nodes", "no")
 _OF_NODES: Final = ("get", "describe")
-"""Of the commands for things of any kind, those that are for nodes as well."""
+"""Commands for several kinds that also take nodes."""
 _GOALS: Final = ("condition=Ready", "delete", "create", "jsonpath=")
 _WORDS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
 @dataclass
 class _Line:
-    """What has been typed before the word that is completed, as far as it matters."""
+    """What has been typed before the word to complete."""
 
     values: dict[str, str]
-    """By option: what was given, the last of it."""
+    """By option: its last value."""
     words: list[str]
-    """What is no option, in order, behind the command's name."""
+    """The arguments after the command's name."""
     is_after_dashes: bool = False
 
     @property
@@ -56,14 +55,14 @@ class _Line:
 
     @property
     def pods(self) -> list[str]:
-        """The pods that are named."""
+        """The named pods."""
         return [word.rpartition("/")[2] for word in self.words if word not in _POD_WORDS]
 
 
 def candidates(program: Any, typed: Sequence[str]) -> list[str]:
-    """Return what may stand in place of the last word of `typed`, which is the line without the program's own name.
+    """Return the candidates for the last word of `typed`, the command line without the program's name.
 
-    Each begins as that word does. `[":files"]` where a path belongs there; nothing where nobody can tell.
+    Each begins with that word. `[":files"]` if a path belongs there; empty if nothing is known.
     """
     words, beginning = _rejoined(typed)
     command = program
@@ -89,7 +88,7 @@ def candidates(program: Any, typed: Sequence[str]) -> list[str]:
 
 
 def _rejoined(typed: Sequence[str]) -> tuple[list[str], str]:
-    """Return the words before the last, and the last; bash makes three words of ``--flag=value``."""
+    """Return the words before the last, and the last; joins ``--flag=value``, which bash splits into three words."""
     words = list(typed)
     while "=" in words[1:]:
         at = words.index("=", 1)
@@ -100,7 +99,7 @@ def _rejoined(typed: Sequence[str]) -> tuple[list[str], str]:
 
 
 def _read(command: Any, words: Sequence[str]) -> tuple[_Line, Any]:
-    """Sort words into options and others; the second is the option whose value the next word is, if it is one."""
+    """Sort words into options and arguments; also return the option that still needs a value, if any."""
     line = _Line({}, [])
     pending = None
     for word in words:
@@ -134,7 +133,7 @@ def _flags(command: Any, line: _Line) -> Iterable[str]:
 
 
 def _values(option: Any, line: _Line) -> Iterable[str]:
-    """Return what may be an option's value, by its name and by what its help says to write there."""
+    """Return the values of an option, by its name and its metavar."""
     name, metavar = option.opts[0], option.metavar or ""
     if option.is_flag:
         return ("true", "false")
@@ -154,13 +153,13 @@ def _values(option: Any, line: _Line) -> Iterable[str]:
 
 
 def _beginning(choice: str) -> str:
-    """Return what of a choice can be written for somebody: ``jsonpath=`` of ``jsonpath='{PATH}'``."""
+    """Return the fixed part of a choice: ``jsonpath=`` of ``jsonpath='{PATH}'``."""
     word, equals, _ = choice.partition("=")
     return word + equals
 
 
 def _words(command: Any, line: _Line) -> Iterable[str]:
-    """Return what may be the next argument, by the metavar of the one that it would be."""
+    """Return the candidates for the next argument, by its metavar."""
     arguments = [one for one in command.params if isinstance(one, TyperArgument)]
     if not arguments:
         return ()
@@ -181,7 +180,7 @@ def _words(command: Any, line: _Line) -> Iterable[str]:
 
 
 def _pods(line: _Line, *, orphans: bool) -> list[str]:
-    """Return the pods that are not named yet, plainly and, where no word for pods comes first, as ``pod/web``."""
+    """Return the pods that are not named yet, as ``web`` and, unless the kind comes first, as ``pod/web``."""
     there = names_on_disk.orphans(line.namespace) if orphans else names_on_disk.pods(line.namespace)
     unnamed = [pod for pod in there if pod not in line.pods]
     if line.words and line.words[0] in _POD_WORDS:
@@ -190,7 +189,7 @@ def _pods(line: _Line, *, orphans: bool) -> list[str]:
 
 
 def _things(line: _Line, *, with_nodes: bool) -> Iterable[str]:
-    """Return kinds, and names of pods, before a kind is named; then names of that kind."""
+    """Return kinds and pods if no kind is named yet, else names of that kind."""
     first = line.words[0] if line.words else ""
     if first in _OBJECTS:
         return names_on_disk.objects(_OBJECTS[first], line.namespace)
@@ -209,14 +208,14 @@ def _containers(line: _Line) -> list[str]:
 
 
 def _starting(beginning: str, words: Iterable[str]) -> list[str]:
-    """Return the words that begin so; with a slash only when one was typed, so that names come before kinds."""
+    """Return the words with this beginning; those with a slash only if one was typed, or there are no others."""
     found = [FILES if word == FILES else word for word in words if word == FILES or word.startswith(beginning)]
     plain = [word for word in found if "/" not in word or "/" in beginning]
     return plain or found
 
 
 def complete(program: Callable[[], Any], typed: Sequence[str]) -> str:
-    """Return a line for each candidate; nothing at all where something goes wrong: nobody has asked for an error."""
+    """Return a line for each candidate; nothing on any error, since completion must not print one."""
     with contextlib.suppress(Exception):
         return "\n".join(candidates(program(), typed))
     return ""

@@ -1,4 +1,4 @@
-"""``syncpod condition``: say something of a pod that its node does not know, as readiness gates ask for."""
+"""``syncpod condition``: set a condition of a pod that its node does not know, such as a readiness gate."""
 
 from __future__ import annotations
 

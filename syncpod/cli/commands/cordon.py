@@ -1,4 +1,4 @@
-"""``syncpod cordon`` and ``syncpod uncordon``: whether a node takes new pods."""
+"""``syncpod cordon`` and ``syncpod uncordon``: set whether a node takes new pods."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def _change(words: list[str], change: Literal["cordon", "uncordon"]) -> None:
 
 
 async def set_schedulable(client: Client, name: str, change: Literal["cordon", "uncordon"]) -> str:
-    """Cordon or uncordon one node; return what that came to, in kubectl's words.
+    """Cordon or uncordon one node; return the result in kubectl's words.
 
-    Raises Failure where there is no such node, or it does not answer.
+    Raises Failure if there is no such node, or it does not answer.
     """
     from temporalio.service import RPCError, RPCStatusCode
 

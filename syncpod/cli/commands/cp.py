@@ -1,4 +1,4 @@
-"""``syncpod cp``: copy files into a container, or out of one."""
+"""``syncpod cp``: copy files to and from containers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KINDS: Final = ("pod", "pods", "po")
 
 @dataclass(frozen=True)
 class Place:
-    """One end of the copying."""
+    """Source or destination of a copy."""
 
     path: str
     pod: str = ""
@@ -78,7 +78,7 @@ def cp(
 
 
 def _require_one_here(source: Place, destination: Place, *, no_preserve: bool, retries: int | None) -> None:
-    """Raise BadInput unless one end is here, what is to be copied from here is there, and the flags fit the way."""
+    """Raise BadInput unless exactly one end is here, a local source exists, and the flags fit the direction."""
     if bool(source.pod) == bool(destination.pod):
         raise BadInput("one of SRC and DST must be in a pod (POD:PATH), the other here")
     if source.pod and no_preserve:
@@ -123,7 +123,7 @@ async def _copy(
 
 
 def _require(path: Path) -> None:
-    """Raise BadInput where there is nothing at a path here, or where it cannot be looked at."""
+    """Raise BadInput if a local path does not exist, or cannot be accessed."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -133,10 +133,10 @@ def _require(path: Path) -> None:
 
 
 def place(text: str) -> Place:
-    """Read ``[[NAMESPACE/]POD:]PATH``. Raises BadInput.
+    """Parse ``[[NAMESPACE/]POD:]PATH``. Raises BadInput.
 
-    As cp.go, v1.36, extractFileSpec, and besides: what begins with a slash or a dot is a path here, with colons or
-    without, and ``pod/web:/x`` names the pod ``web``.
+    Mirrors cp.go, v1.36, extractFileSpec. Differences: what begins with a slash or a dot is a local path, even with a
+    colon in it, and ``pod/web:/x`` names the pod ``web``.
     """
     before, colon, path = text.partition(":")
     if not colon or text.startswith(("/", ".")):

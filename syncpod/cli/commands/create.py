@@ -1,4 +1,4 @@
-"""``syncpod create``: ConfigMaps and Secrets from the command line, on this machine's node."""
+"""``syncpod create``: create ConfigMaps and Secrets on this machine's node."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def docker_registry(
 
 
 def _password() -> str:
-    """Read a line from standard input; one that is typed there is not shown."""
+    """Read a line from standard input, without echo on a terminal."""
     if sys.stdin.isatty():
         from getpass import getpass
 
@@ -151,7 +151,7 @@ def tls(
 
 
 def _create(wanted: ConfigMap | Secret, immutable: bool, dry_run: str, output: str) -> None:
-    """Keep an object that is not there yet, or only print it. Raises BadInput, Failure."""
+    """Create an object, or only print it. Raises BadInput, and Failure if it exists already."""
     from syncpod.cli.machine.object_store import saying_what_failed, store_to_write
     from syncpod.objects import admit_object, ref_of
     from syncpod.pod import PodInvalid

@@ -1,4 +1,4 @@
-"""``syncpod debug``: join a container for looking around to a pod that runs."""
+"""``syncpod debug``: add a debug container to a running pod, or to a copy of it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS: Final = 0.1
 _LOOKS_FOR_THE_END: Final = 20
-"""How often a container is looked at after its streams have ended, before it is taken to run on."""
+"""How often a container's state is read after its streams have ended, before it counts as still running."""
 _UNDER_WAY: Final = ("", "ContainerCreating", "PodInitializing")
-"""Reasons of waiting that pass by themselves."""
+"""Waiting reasons that pass by themselves."""
 _NEVER_RAN: Final = ("StartError", "ContainerCannotRun")
-"""Reasons of an end whose message says what kept the container from running."""
+"""Termination reasons whose message says why the container could not run."""
 
 
 Image = Annotated[str, typer.Option("--image", metavar="IMAGE", help="The image of the debug container.")]
@@ -114,26 +114,26 @@ def debug(
     _require_sense(name, wanted, how)
     if how.attached and tty:
         wanted = replace(wanted, tty=has_terminal(stdin=stdin))
-    # What is piped into the container ends for it, too; a terminal may be attached to it again.
+    # The end of piped input is passed on; a terminal may be attached again.
     wanted = replace(wanted, stdin_once=stdin and how.attached and not wanted.tty)
     raise typer.Exit(session.run(lambda client: _debug(client, namespace, name, wanted, how)))
 
 
 @dataclass(frozen=True)
 class _How:
-    """Where the container goes, and what we do with it there."""
+    """Where the container goes, and whether we attach."""
 
     attached: bool
-    """Whether we stay with it until it ends."""
+    """Whether we attach until it ends."""
     copy_to: str
-    """Name of the copy of the pod that it joins; "" = the pod itself."""
+    """Name of the copy of the pod that gets it; "" = the pod itself."""
     share_processes: bool | None
-    """Whether the containers of the copy see one another; None = not said, which means that they do."""
+    """Whether the containers of the copy share processes; None = the default, which is yes."""
     quiet: bool
 
 
 def _require_sense(name: str, wanted: Wanted, how: _How) -> None:
-    """Raise BadInput for flags that do not go together, or without what all the others are about."""
+    """Raise BadInput for flags that do not go together, and without an image."""
     from syncpod.cli.commands.debug_container import require_image_name
 
     if how.copy_to and wanted.target:
@@ -151,14 +151,14 @@ def _require_sense(name: str, wanted: Wanted, how: _How) -> None:
 
 
 async def _debug(client: Client, namespace: str, name: str, wanted: Wanted, how: _How) -> int:
-    """Have the container join the pod, or a copy of it; return its exit code where we stay with it, else 0."""
+    """Add the container to the pod, or to a copy of it; return its exit code if we attach, else 0."""
     from syncpod.cli.commands.debug_container import default_profile
     from syncpod.cli.machine.runtime_client import runtime_of
     from syncpod.cli.temporal.pods import require_pod
 
     pod = (await require_pod(client, namespace, name)).pod
     if how.attached:
-        runtime_of(pod)  # a pod of another node is refused before anything is changed
+        runtime_of(pod)  # refuse a pod of another node before changing anything
     if not wanted.profile:
         wanted = replace(wanted, profile=default_profile(pod))
     if how.copy_to:
@@ -173,7 +173,7 @@ async def _debug(client: Client, namespace: str, name: str, wanted: Wanted, how:
 
 
 async def _join(client: Client, pod: Pod, wanted: Wanted, *, quiet: bool) -> str:
-    """Have an ephemeral container join the pod; return its name. Raises BadInput, Failure."""
+    """Add an ephemeral container to the pod; return its name. Raises BadInput, Failure."""
     from syncpod.cli.commands.debug_container import debug_container
     from syncpod.cli.temporal.updates import send_update
     from syncpod.pod import pod_to_wire
@@ -191,7 +191,7 @@ async def _join(client: Client, pod: Pod, wanted: Wanted, *, quiet: bool) -> str
 
 
 async def _copy(client: Client, pod: Pod, wanted: Wanted, how: _How) -> tuple[Pod, str]:
-    """Apply a copy of the pod with the container in it; return both, the latter by name. Raises BadInput, Failure."""
+    """Apply a copy of the pod with the container; return it, and the container's name. Raises BadInput, Failure."""
     from syncpod.cli.commands.debug_container import debug_copy
     from syncpod.cli.temporal.pod_apply import apply_pod, has_search_attributes, refuse_cordoned
     from syncpod.cli.temporal.pods import read_pod, require_pod
@@ -213,7 +213,7 @@ async def _copy(client: Client, pod: Pod, wanted: Wanted, how: _How) -> tuple[Po
 
 
 async def _until_begun(client: Client, pod: Pod, container: str) -> Pod:
-    """Return the pod once the container runs or has ended. Raises Failure with what keeps it from starting."""
+    """Return the pod once the container runs or has ended. Raises Failure with the reason if it does not start."""
     from syncpod.cli.machine.containers import status_of
     from syncpod.cli.temporal.pods import not_found, read_pod
 
@@ -239,10 +239,9 @@ async def _until_begun(client: Client, pod: Pod, container: str) -> Pod:
 
 
 async def _stay(pod: Pod, name: str) -> int:
-    """Stay with a container that has begun until it ends or lets us go; return its exit code.
+    """Follow a container that has started until it ends or detaches us; return its exit code.
 
-    One without input is followed by its log, so that nothing is missed of what it wrote before we were there; so is
-    one that has ended already. Raises Failure.
+    If it reads no input, or has ended already, its log is followed, so that no output is missed. Raises Failure.
     """
     from syncpod.cli.machine.containers import current_instance, status_of
     from syncpod.cli.machine.runtime_client import runtime_of, unanswered
@@ -265,7 +264,7 @@ async def _stay(pod: Pod, name: str) -> int:
 
 
 async def _attach(runtime: CriClient, pod: Pod, container_id: str, *, tty: bool) -> bool:
-    """Attach for as long as the container, or our input, lasts; False = it had ended before. Raises Failure."""
+    """Attach until the container or our input ends; return False if it had ended before. Raises Failure."""
     from syncpod.cli.commands.attach import attach
     from syncpod.cli.streams.remote_command import NeverRan, StreamBroken
 
@@ -280,7 +279,7 @@ async def _attach(runtime: CriClient, pod: Pod, container_id: str, *, tty: bool)
 
 
 async def _follow(runtime: CriClient, container_id: str) -> None:
-    """Write what a container has written and writes, until it has ended; one that never ran has no log."""
+    """Print a container's log until it has ended; one that never ran has none."""
     from syncpod.cli.streams.log_files import read_log
     from syncpod.cli.streams.remote_command import Output
     from syncpod.cri.errors import CriError
@@ -298,12 +297,12 @@ async def _follow(runtime: CriClient, container_id: str) -> None:
     except FileNotFoundError:
         return
     except PermissionError:
-        # No bad input any more, which would say that nothing has been done: the container has joined.
+        # Not BadInput, which means that nothing has been done: the container is in the pod.
         raise Failure(f"{path}: permission denied; run as root") from None
 
 
 async def _outcome(runtime: CriClient, pod: Pod, container: str, container_id: str) -> int:
-    """Return the code that a container has ended with; one that runs on let us go, which is no failure."""
+    """Return a container's exit code; 0 if it keeps running, since it detached us."""
     for _ in range(_LOOKS_FOR_THE_END):
         status = await runtime.container_status(container_id)
         if status.state != "running":

@@ -1,4 +1,4 @@
-"""A debug container as ``debug`` makes it: its name, its profile, and what is wrong with it by the flag's name."""
+"""Building a debug container: its name, its profile, and problems named by flag."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from syncpod.pod.images import parse_image_name
 from syncpod.pod.problems import sentence
 
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
-"""Of which names that are made up consist in Kubernetes: no vowels, so that they never are words."""
+"""The letters of generated names in Kubernetes: no vowels, so that no words come out."""
 _SUFFIX: Final = 5
 
 PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -39,7 +39,7 @@ PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {
     "netadmin": {"capabilities": {"add": ["NET_ADMIN", "NET_RAW"]}},
     "sysadmin": {"privileged": True},
 }
-"""By name: the securityContext that the container gets (cmd/debug/profiles.go, v1.36, for ephemeral containers)."""
+"""By name: the container's securityContext (cmd/debug/profiles.go, v1.36, for ephemeral containers)."""
 
 _FLAGS: Final[Mapping[str, str]] = {
     "name": "--container",
@@ -51,9 +51,9 @@ _FLAGS: Final[Mapping[str, str]] = {
 
 
 def default_profile(pod: Pod) -> str:
-    """Return the profile of who names none: general, as kubectl's, or baseline where nobody can be given a capability.
+    """Return the default profile: general, as in kubectl, or baseline if containers cannot have capabilities.
 
-    That is on the embedded runtime without root: a container that asks for one is refused there.
+    That is the embedded runtime without root, which refuses a container that asks for one.
     """
     ids = [status.container_id or "" for status in (pod.status.container_statuses or ())]
     embedded = any(id_.startswith("syncpod-embedded://") for id_ in ids)
@@ -65,17 +65,17 @@ _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 
 @dataclass(frozen=True)
 class Wanted:
-    """A debug container as the command line says it."""
+    """A debug container, from the command line."""
 
     image: str
     name: str = ""
-    """"" = one is made up."""
+    """"" = generate one."""
     target: str = ""
     """The container whose processes it is to see; "" = none."""
     command: tuple[str, ...] = ()
     """Its command line, empty = the image's."""
     arguments_only: bool = False
-    """`command` are arguments of the image's own program."""
+    """Whether `command` has arguments for the image's entry point."""
     env: tuple[str, ...] = ()
     """Each ``NAME=VALUE``."""
     pull_policy: str = ""
@@ -84,14 +84,14 @@ class Wanted:
     """"" = `default_profile`, which is put in its place once the pod is known."""
     stdin: bool = False
     stdin_once: bool = False
-    """Its input ends with that of the first who is attached."""
+    """Whether its input ends with that of the first client that attaches."""
     tty: bool = False
 
 
 def require_image_name(image: str) -> None:
-    """Raise BadInput for what is no image's name (cmd/debug/debug.go, v1.36, Validate).
+    """Raise BadInput for an invalid image name (cmd/debug/debug.go, v1.36, Validate).
 
-    A pod takes it, and waits with InvalidImageName; but an ephemeral container cannot be mended or taken away again.
+    A pod accepts it and waits with InvalidImageName, but an ephemeral container can be neither changed nor removed.
     """
     if parse_image_name(image) is None:
         raise BadInput(
@@ -100,9 +100,9 @@ def require_image_name(image: str) -> None:
 
 
 def debug_container(pod: Pod, wanted: Wanted) -> EphemeralContainer:
-    """Return the container that is to join the pod, checked (cmd/debug/debug.go, v1.36, generateDebugContainer).
+    """Return the ephemeral container for the pod, checked (cmd/debug/debug.go, v1.36, generateDebugContainer).
 
-    Raises BadInput, by flags. Differences: the pod keeps its labels; a profile cannot be customized.
+    Raises BadInput naming flags. Differences: the pod keeps its labels; a profile cannot be customized.
     """
     document = _document(wanted, container_names(pod))
     if wanted.target:
@@ -114,12 +114,12 @@ def debug_container(pod: Pod, wanted: Wanted) -> EphemeralContainer:
 
 
 def debug_copy(pod: Pod, wanted: Wanted, name: str, *, share_processes: bool) -> tuple[Admission, str]:
-    """Return a copy of the pod under another name with the container in it, and what the container is called.
+    """Return a copy of the pod under another name with the container added, and the container's name.
 
-    Without the pod's labels and annotations, which would take it for the pod, and without probes, which would end what
-    is looked at; with `share_processes`, and where the pod does not say otherwise, its containers see one another
-    (cmd/debug/debug.go, v1.36, generatePodCopyWithDebugContainer). Raises BadInput, by flags. Differences: nothing
-    schedules, so the copy runs on the pod's node; the container is always a further one.
+    It has no labels and annotations, which would identify it as the pod, and no probes, which could end it. With
+    `share_processes`, its containers share processes unless the pod says otherwise (cmd/debug/debug.go, v1.36,
+    generatePodCopyWithDebugContainer). Raises BadInput naming flags. Differences: without a scheduler, the copy runs on
+    the pod's node; the container is always an additional one.
     """
     document = pod_to_wire(pod)
     container = _document(wanted, container_names(pod))
@@ -140,7 +140,7 @@ def debug_copy(pod: Pod, wanted: Wanted, name: str, *, share_processes: bool) ->
 
 
 def _document(wanted: Wanted, taken: Sequence[str]) -> dict[str, Any]:
-    """Return the container as a manifest has it."""
+    """Return the container as in a manifest."""
     if wanted.profile not in PROFILES:
         raise BadInput(f"--profile: must be {', '.join(PROFILES)}, not {wanted.profile!r}")
     profile = PROFILES[wanted.profile]
@@ -172,7 +172,7 @@ def _variable(given: str) -> dict[str, str]:
 
 
 def _by_flag(problem: Problem, container: str) -> Problem:
-    """Name the flag that a field comes from, where there is one; `container` is where the container stands."""
+    """Replace a field's path by its flag, if it has one; `container` is the path of the container."""
     if problem.path == "metadata.name":
         return Problem("--copy-to", problem.message)
     field = problem.path.removeprefix(container)

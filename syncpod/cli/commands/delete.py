@@ -1,4 +1,4 @@
-"""``syncpod delete``: end pods, and remove this machine's ConfigMaps and Secrets."""
+"""``syncpod delete``: delete pods, and this machine's ConfigMaps and Secrets."""
 
 from __future__ import annotations
 
@@ -88,11 +88,11 @@ class _How:
     """How things are deleted."""
 
     mark: str
-    """What is said behind each thing where nothing is done; "" = it is done."""
+    """What is printed after each line of a dry run; "" = this is none."""
     grace: int | None
     """Seconds; None = each pod's own."""
     verb: str
-    """What is said to have been done to a pod."""
+    """The word that is printed for a deleted pod."""
     wait: bool
     """Whether to wait until the pods are gone."""
     patience: timedelta | None
@@ -103,7 +103,7 @@ class _How:
 def _delete(
     pods: Callable[[Client], Coroutine[Any, Any, None]] | None, objects: Sequence[ObjectRef], how: _How
 ) -> None:
-    """Delete pods, by what is to be done on the server, and then objects; what fails keeps back no other part."""
+    """Delete pods, with the work to run on the server, and then objects; a failure of one does not stop the other."""
     from syncpod.cli.several import together
 
     deeds: list[Callable[[], None]] = []
@@ -121,7 +121,7 @@ def _delete(
 
 
 def _failure_of(deed: Callable[[], None]) -> list[Failure]:
-    """Do a part of what was asked; return how it failed, if it did, so that it keeps back no other part."""
+    """Do one part; return its failure, if any, so that it stops no other part."""
     try:
         deed()
     except Failure as failure:
@@ -136,7 +136,7 @@ def _wanted(
     scope: str | None,
     conditions: Conditions,
 ) -> tuple[list[tuple[str, str]] | None, list[ObjectRef]]:
-    """Return which pods and which objects are meant; None = the pods that are selected. Raises BadInput, Failure."""
+    """Return the named pods and objects; None = the pods that are selected. Raises BadInput, Failure."""
     if filename:
         from syncpod.cli.input.manifests import named_in
 
@@ -158,9 +158,9 @@ def _wanted(
 
 
 async def _delete_pods(client: Client, pods: Sequence[tuple[str, str]], how: _How) -> None:
-    """End pods, given by namespace and name, all at once. Raises Failure for those that are not there or take too long.
+    """Delete pods, given by namespace and name, all at once. Raises Failure for missing ones, and on a timeout.
 
-    The request is a signal: it is kept even while the pod's node is away.
+    The request is a signal: Temporal keeps it even while the pod's node is away.
     """
     from syncpod.cli.temporal.pod_deletion import remark_on_source, request_deletion
     from syncpod.cli.temporal.pods import not_found, read_pod
@@ -183,7 +183,7 @@ async def _delete_pods(client: Client, pods: Sequence[tuple[str, str]], how: _Ho
 
 
 def _grace(seconds: int, *, now: bool, force: bool) -> int | None:
-    """Return the grace to ask for, None = the pod's own; the rules are kubectl's (cmd/delete, v1.36)."""
+    """Return the grace period to request, None = the pod's own, by kubectl's rules (cmd/delete, v1.36)."""
     if seconds < -1:
         raise BadInput("--grace-period: must be 0 or more seconds")
     if now and (force or seconds != -1):

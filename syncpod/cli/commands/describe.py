@@ -1,4 +1,4 @@
-"""``syncpod describe``: all that a person may want to know about a pod or a node; ConfigMaps, and Secrets' sizes."""
+"""``syncpod describe``: details of pods, nodes, ConfigMaps, and of Secrets without their values."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def describe(
         described += parts
         missing += absent
     if described:
-        # Annotations and messages are anybody's text: what a terminal would obey in them is shown, and not sent.
+        # Annotations and messages may have control characters from anybody: escape them for the terminal.
         lines = "\n\n\n".join("\n".join(lines) for lines in described).split("\n")
         say("\n".join(printable(line.expandtabs()) for line in lines))
     elif not missing:
@@ -69,7 +69,7 @@ def describe(
 def _objects(
     kind: ObjectKind, names: Sequence[str], namespace: str, conditions: Conditions
 ) -> tuple[list[list[str]], list[str]]:
-    """Return the lines about each object, and a sentence for each that is not there."""
+    """Return the lines of each object, and a message for each that does not exist."""
     from syncpod.cli.machine.object_store import find
     from syncpod.cli.view.object_description import describe as lines_of
 
@@ -78,7 +78,7 @@ def _objects(
 
 
 def _pods(names: Sequence[str], namespace: str, conditions: Conditions) -> tuple[list[list[str]], list[str]]:
-    """Return the lines about each pod, and a sentence for each that is not there."""
+    """Return the lines of each pod, and a message for each that does not exist."""
     from syncpod.cli.temporal import session
 
     async def work(client: Client) -> tuple[list[list[str]], list[str]]:
@@ -145,7 +145,7 @@ def _pending(description: WorkflowExecutionDescription) -> tuple[PendingStep, ..
 
 
 def _said(heartbeat: Payloads) -> str:
-    """Return what a step said with its last heartbeat: one phrase."""
+    """Return the text of a step's last heartbeat; "" if there was none."""
     from temporalio.converter import default
 
     for payload in heartbeat.payloads:
@@ -154,7 +154,7 @@ def _said(heartbeat: Payloads) -> str:
 
 
 def _page(client: Client, workflow_id: str, run_id: str) -> str:
-    """Return the address of the workflow's page, where the server's UI is known: our own server's, or the cloud's."""
+    """Return the URL of the workflow's page if the server's UI is known (our own server's, or the cloud's), else ""."""
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.state_directory import running_server
 

@@ -1,4 +1,4 @@
-"""``syncpod down``: end what ``up`` has started, and the pods."""
+"""``syncpod down``: delete the pods, and end what ``up`` has started."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from syncpod.settings.node import NodeSettings
 
 _WORKER_SECONDS = 25.0
-"""Longer than a worker waits for calls that its runtime does not answer."""
+"""Longer than a worker waits for a runtime that does not answer."""
 _SERVER_SECONDS = 15.0
 
 
@@ -88,7 +88,7 @@ def down(
 def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: bool) -> None:
     """Delete the pods that the worker of `up` serves or served, and wait for their end.
 
-    What is needed for that and does not run any more is started: else the pods would come up again with the next `up`.
+    What this needs is started if it does not run: otherwise the pods would come back with the next `up`.
     """
     from syncpod.cli import parts
     from syncpod.cli.machine import runtime_process, worker_process
@@ -123,9 +123,9 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
 
 
 def _end_follower(directory: Path) -> str:
-    """End a worker that follows manifests: it would make their pods again as fast as they end.
+    """End a worker that follows manifests: it would apply their pods again as soon as they end.
 
-    Return their directory; "" where none was ended.
+    Return the directory; "" if no worker was ended.
     """
     from syncpod.cli.machine import worker_process
 
@@ -181,7 +181,7 @@ def _end_server(directory: Path) -> int:
 
 
 def _forget(directory: Path) -> None:
-    """Take back the records of what has ended."""
+    """Remove the records of what has ended."""
     from syncpod.cli.machine.runtime_process import forget, serving
     from syncpod.cli.machine.state_directory import (
         exclusive,

@@ -1,4 +1,4 @@
-"""``syncpod drain``: take a node's pods away, before something is done to its machine."""
+"""``syncpod drain``: cordon nodes and end their pods, before maintenance."""
 
 from __future__ import annotations
 
@@ -78,21 +78,21 @@ class _How:
     """Seconds; None = each pod's own."""
     patience: timedelta | None
     mark: str
-    """What is said behind a deed that is not done; "" = it is done."""
+    """What is printed after each line of a dry run; "" = this is none."""
 
     @property
     def dry_run(self) -> bool:
-        """Whether nothing is done."""
+        """Whether this is a dry run."""
         return bool(self.mark)
 
     @property
     def cordoned(self) -> str:
-        """What is said of a node behind why it is not drained."""
+        """What is added to the name of a node that is not drained."""
         return "" if self.dry_run else ", which stays cordoned"
 
 
 async def _drain_all(client: Client, names: Sequence[str], how: _How) -> None:
-    """Cordon all nodes, then drain one after the other; one that fails keeps back no other. Raises Failure."""
+    """Cordon all nodes, then drain one after the other; one that fails stops no other. Raises Failure."""
     from temporalio.service import RPCError
 
     from syncpod.cli.several import together
@@ -131,7 +131,7 @@ async def _drain(client: Client, name: str, how: _How) -> None:
     silent = [one for one in there if not one.current]
     if silent:
         raise Failure(f"node {name}{how.cordoned}, does not answer: nothing is known of its {len(silent)} pods")
-    # Only now: of one that does not answer, not all labels are known.
+    # Only now: the labels of a pod that does not answer may be incomplete.
     chosen = [one for one in there if how.conditions.matches(one.pod.metadata.labels)]
     static = [one for one in chosen if _is_static(one)]
     pods = [one for one in chosen if not _is_static(one)]
@@ -146,7 +146,7 @@ async def _drain(client: Client, name: str, how: _How) -> None:
 
 
 def _refuse(name: str, pods: Sequence[Reading], how: _How) -> None:
-    """Raise Failure for what stands in the way (kubectl's pkg/drain/filters.go, v1.36), before anything is ended."""
+    """Raise Failure for pods that must not be ended (kubectl's pkg/drain/filters.go, v1.36), before any is."""
     live = [one for one in pods if not _has_ended(one)]
     reasons = []
     if live and not how.force:
@@ -161,7 +161,7 @@ def _refuse(name: str, pods: Sequence[Reading], how: _How) -> None:
 
 
 async def _end(client: Client, pods: Sequence[Reading], how: _How) -> None:
-    """End pods all at once, and say of each when it has gone. Raises Failure where one takes too long."""
+    """End all pods at once, and print each when it has gone. Raises Failure on a timeout."""
     from syncpod.cli.temporal.pod_deletion import remark_on_source, request_deletion
     from syncpod.cli.temporal.pod_waits import until_gone
 

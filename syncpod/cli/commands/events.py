@@ -1,4 +1,4 @@
-"""``syncpod events``: what has happened to pods, in the kubelet's words."""
+"""``syncpod events``: the events of pods."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _types(text: str) -> frozenset[str]:
 
 
 class _Source:
-    """Reads the events of pods: of those that are named, else of all that there are in a namespace (None = in any)."""
+    """Reads the events of named pods, else of all pods in a namespace (None = all)."""
 
     def __init__(
         self, namespace: str | None, names: Sequence[str], types: frozenset[str], *, with_fields: bool
@@ -111,13 +111,13 @@ class _Source:
         self._types = types
         self._with_fields = with_fields
         self._before: dict[tuple[str, str], Pod] = {}
-        """The pods that there were: those that have gone since are asked once more, for what came last."""
+        """The pods of the last listing: those that have gone since are asked once more, for their last events."""
         self.silent: tuple[Pod, ...] = ()
-        """The pods that did not answer, as they were recorded."""
+        """The pods that did not answer, as Temporal recorded them."""
         self._noted: frozenset[str] = frozenset()
 
     async def read(self, client: Client) -> list[PodEvent]:
-        """Return all events there are, the newest last. Raises Failure for a named pod that never was."""
+        """Return all events, the newest last. Raises Failure for a named pod that never existed."""
         from syncpod.cli.view.event_lines import by_time
 
         pods = await self._pods(client)
@@ -149,14 +149,14 @@ class _Source:
         return asked
 
     def note_silent(self) -> None:
-        """Say which pods did not answer; of those that go on not to, once."""
+        """Print a note about pods that did not answer, once for each as long as it does not."""
         if new := [pod for pod in self.silent if pod.metadata.name not in self._noted]:
             remark(f"Note: {_without(new)}")
         self._noted = frozenset(pod.metadata.name for pod in self.silent)
 
 
 def _without(silent: Sequence[Pod]) -> str:
-    """Say whose events could not be read, and why."""
+    """Return whose events could not be read, and why."""
     from syncpod.cli.temporal.pods import away
 
     names = ", ".join(sorted(pod.metadata.name for pod in silent))
@@ -164,7 +164,7 @@ def _without(silent: Sequence[Pod]) -> str:
 
 
 async def _events_of(client: Client, pod: Pod, *, with_fields: bool) -> list[PodEvent] | None:
-    """Return a pod's events, whether it has ended or not; None where its node does not answer."""
+    """Return the events of a pod, running or ended; None if its node does not answer."""
     from temporalio.client import WorkflowQueryFailedError
     from temporalio.service import RPCError
 
@@ -189,14 +189,14 @@ async def _events_of(client: Client, pod: Pod, *, with_fields: bool) -> list[Pod
 
 
 def _field_paths(pod: dict[str, Any]) -> dict[str, str]:
-    """Return for each container where it stands in the pod, as an Event says it: ``spec.containers{app}``."""
+    """Return each container's field path as in an Event: ``spec.containers{app}``."""
     kinds = ("initContainers", "containers", "ephemeralContainers")
     spec = pod.get("spec", {})
     return {each["name"]: f"spec.{kind}{{{each['name']}}}" for kind in kinds for each in spec.get(kind, ())}
 
 
 class _Printer:
-    """Prints events, and later only those that are new or have come again."""
+    """Prints events, and later only those that are new or repeated."""
 
     def __init__(self, output: str, *, namespaces: bool, headers: bool) -> None:
         self._output = output
@@ -215,7 +215,7 @@ class _Printer:
     def print(self, found: Sequence[PodEvent]) -> None:
         """Print what has not been printed yet."""
         news = [event for event in found if self._printed.get(event.key) != (event.record.count, event.last)]
-        # Of a pod that does not answer for a moment all is still printed when it answers again.
+        # Keep what is printed of a pod that does not answer for a moment.
         self._printed |= {event.key: (event.record.count, event.last) for event in found}
         if news:
             self._write(news)

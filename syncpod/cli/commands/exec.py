@@ -67,7 +67,7 @@ def exec_(
 
 
 def has_terminal(*, stdin: bool) -> bool:
-    """Say whether there is a terminal to lend; where there is none, remark that it goes on without, as kubectl does."""
+    """Return whether our input is a terminal; if not, print a note that there is none, as kubectl does."""
     if stdin and sys.stdin is not None and sys.stdin.isatty():
         return True
     remark("Note: no terminal to give it (--tty needs --stdin and a terminal); continuing without one")
@@ -105,7 +105,7 @@ async def run_in(
 ) -> int:
     """Run a command in a container and return its exit code; with `sizes` it has a terminal.
 
-    Raises Failure where the runtime refuses or cannot be reached, or the stream breaks (`StreamBroken`).
+    Raises Failure if the runtime refuses or cannot be reached, or the stream breaks (`StreamBroken`).
     """
     from syncpod.cli.machine.runtime_client import unanswered
     from syncpod.cli.streams.remote_command import stream

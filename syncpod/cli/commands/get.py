@@ -1,4 +1,4 @@
-"""``syncpod get``: the pods there are, nodes, and this machine's ConfigMaps and Secrets."""
+"""``syncpod get``: list pods, nodes, and this machine's ConfigMaps and Secrets."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def get(
 
 
 def _get(things: Mapping[Kind, Sequence[str]], request: _Request) -> None:
-    """Print what there is of each kind: that which is named, else all. Raises Failure for what is not there."""
+    """Print the named resources of each kind, else all. Raises Failure for those that do not exist."""
     output, found, missing = request.output, _Found([], {}), []
     for kind, names in things.items():
         missing += _get_pods(names, request, found) if kind == "Pod" else _get_objects(kind, names, request, found)
@@ -110,24 +110,24 @@ class _Request:
     labels: LabelColumns
     headers: bool
     with_kind: bool
-    """Whether each name has its kind before it, since there are several kinds."""
+    """Whether each name is printed with its kind, because there are several kinds."""
     watch: bool
 
     @property
     def namespaces(self) -> bool:
-        """Whether each line has its namespace before it."""
+        """Whether each line begins with the namespace."""
         return self.namespace is None
 
 
 @dataclass
 class _Found:
-    """What was found so far, where it is printed at the end, and how much of each kind."""
+    """What was found so far: documents to print at the end, and the number of each kind."""
 
     documents: list[dict[str, Any]]
     counts: dict[Kind, int]
 
     def add(self, kind: Kind, documents: Sequence[dict[str, Any]], output: str) -> None:
-        """Count what was found of a kind; before a second table comes an empty line, as kubectl has it."""
+        """Count what was found of a kind; print an empty line before a second table, as kubectl does."""
         if documents and any(self.counts.values()) and output in ("", "wide"):
             say()
         self.counts[kind] = len(documents)
@@ -138,7 +138,7 @@ class _Found:
 
 
 def _get_pods(names: Sequence[str], request: _Request, found: _Found) -> list[str]:
-    """Print pods, or add them to what is printed at the end; return a sentence for each that is not there."""
+    """Print pods, or add them to the documents; return a message for each that does not exist."""
     from syncpod.cli.temporal import session
 
     async def work(client: Client) -> list[str]:
@@ -168,7 +168,7 @@ async def _find(client: Client, names: Sequence[str], request: _Request) -> list
 
 
 class _Printer:
-    """Prints readings in one form, and later only what has changed."""
+    """Prints pods, and later only those that have changed."""
 
     def __init__(self, request: _Request) -> None:
         self._request = request
@@ -177,13 +177,13 @@ class _Printer:
         self._table = Columns()
 
     def print(self, readings: Sequence[Reading]) -> None:
-        """Print all, unless they are documents, which are printed together with what else there is."""
+        """Print all pods, unless the output is documents, which are printed together at the end."""
         if not is_of_documents(self._request.output):
             self._print_lines(readings)
             self._remember(readings)
 
     def print_changes(self, readings: Sequence[Reading]) -> None:
-        """Print those whose line is another one now, age apart."""
+        """Print those whose line has changed, apart from the age."""
         before = dict(self._printed)
         self._remember(readings)
         self._headers = self._headers and not before
@@ -229,7 +229,7 @@ class _Printer:
 
 
 def _document(reading: Reading) -> dict[str, Any]:
-    """Return the pod as JSON-able data: as its workflow told it, else what is known of it, without more."""
+    """Return the pod as JSON: as its workflow answered, else as far as it is known."""
     from syncpod.pod import pod_to_wire
 
     return {"apiVersion": "v1", "kind": "Pod"} | (reading.wire or pod_to_wire(reading.pod))
@@ -239,7 +239,7 @@ def _document(reading: Reading) -> dict[str, Any]:
 
 
 def _get_objects(kind: ObjectKind, names: Sequence[str], request: _Request, found: _Found) -> list[str]:
-    """Print objects of one kind, or add them to what is printed at the end; return as for pods."""
+    """Print objects of one kind, or add them to the documents; return a message for each that does not exist."""
     from syncpod.cli.machine.object_store import find
     from syncpod.cli.view.object_table import changed_since, print_objects
     from syncpod.pod import pod_to_wire

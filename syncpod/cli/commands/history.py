@@ -47,7 +47,7 @@ def history(
 
 
 async def _records(client: Client, namespace: str, name: str) -> list[HistoryRecord]:
-    """Ask the workflow, running or closed; else read what its last run left in Temporal."""
+    """Query the workflow, running or closed; else read the events of its last run."""
     from temporalio.client import WorkflowQueryFailedError
     from temporalio.service import RPCError, RPCStatusCode
 

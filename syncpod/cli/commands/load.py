@@ -1,4 +1,4 @@
-"""``syncpod load``: give the embedded runtime an image from a file."""
+"""``syncpod load``: load images from files into the embedded runtime."""
 
 from __future__ import annotations
 
@@ -37,6 +37,6 @@ def load(
 
 def _require_readable(file: str) -> None:
     try:
-        os.close(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))  # a directory is opened as well
+        os.close(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))  # also opens a directory
     except OSError as error:
         raise BadInput(f"{file}: {error.strerror}") from None

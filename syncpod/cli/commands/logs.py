@@ -1,4 +1,4 @@
-"""``syncpod logs``: what containers have written."""
+"""``syncpod logs``: print the logs of containers."""
 
 from __future__ import annotations
 
@@ -115,9 +115,9 @@ def logs(
 def _chosen(
     words: Sequence[str], selector: str, container: str, *, all_containers: bool
 ) -> tuple[str, Conditions, str]:
-    """Return the pod that is named ("" = those that are selected), the selector, and the container. Raises BadInput.
+    """Return the named pod ("" = selected ones), the selector, and the container. Raises BadInput.
 
-    A container may also be named behind the pod, as for kubectl: ``logs web app``.
+    A container may also be named after the pod, as with kubectl: ``logs web app``.
     """
     conditions = read_selector(selector)
     if len(words) == 2 and "/" not in words[1] and not container:
@@ -131,7 +131,7 @@ def _chosen(
 
 
 def _require_numbers(tail: int, limit_bytes: int, max_log_requests: int) -> None:
-    """Raise BadInput for a number that makes no sense."""
+    """Raise BadInput for a number that is out of range."""
     if tail < -1:
         raise BadInput("--tail: must be 0 or more lines")
     if limit_bytes < 0:
@@ -143,7 +143,7 @@ def _require_numbers(tail: int, limit_bytes: int, max_log_requests: int) -> None
 async def _pods(
     client: Client, namespace: str, name: str, conditions: Conditions
 ) -> list[tuple[Pod, NodeContext | None]]:
-    """Return the pod that is named, or those that are selected, as `_found` does. Raises Failure."""
+    """Return the named pod, or the selected ones, as `_found` does. Raises Failure."""
     from syncpod.cli.temporal.pods import list_pods, not_found, read_pod
 
     if name:
@@ -158,10 +158,10 @@ async def _pods(
 
 
 def _found(readings: Sequence[Reading], *, skip: bool) -> list[tuple[Pod, NodeContext | None]]:
-    """Return pods, each with the node in whose files its logs are looked for, where its workflow does not answer.
+    """Return pods; each whose workflow does not answer comes with the node in whose files to look for its logs.
 
-    Raises Failure for a pod that does not answer, and of which this machine has noted nothing, unless such are to be
-    skipped, and it be said. Blocks.
+    Raises Failure for a pod that neither answers nor has a record on this machine; with `skip`, prints a note instead.
+    Blocks.
     """
     found: list[tuple[Pod, NodeContext | None]] = []
     for reading in readings:
@@ -175,7 +175,7 @@ def _found(readings: Sequence[Reading], *, skip: bool) -> list[tuple[Pod, NodeCo
 
 
 def _noted(reading: Reading) -> tuple[Pod, NodeContext]:
-    """Return what this machine has noted of a pod that does not answer, and say so. Raises Failure where nothing."""
+    """Return this machine's record of a pod that does not answer, with a note. Raises Failure if there is none."""
     from syncpod.cli.machine.kept_logs import noted_pod
     from syncpod.cli.strays.listing import this_node
     from syncpod.cli.temporal.pods import away, does_not_answer
@@ -192,7 +192,7 @@ def _since(span: str, moment: str) -> datetime | None:
     if span and moment:
         raise BadInput("either --since or --since-time")
     try:
-        if span:  # 0 = from the beginning, as for kubectl
+        if span:  # 0 = from the beginning, as with kubectl
             return datetime.now(UTC) - long if (long := read_duration(span)) else None
         if not moment:
             return None
@@ -226,11 +226,11 @@ class _Reader:
         self._manner = manner
 
     async def read(self, chosen: Sequence[tuple[Pod, str, NodeContext | None]]) -> None:
-        """Print the logs of containers, one after the other, or all as they grow. Raises Failure for those without.
+        """Print the logs of containers, one after the other, or all as they grow. Raises Failure for unreadable ones.
 
-        With a node, a log is looked for in its files, and whether the container runs is not known.
+        With a node, the log is looked for in the node's files, and whether the container runs is not known.
 
-        Difference to kubectl: one that cannot be read keeps no other from being printed first.
+        Difference from kubectl: all readable logs are printed before the failure.
         """
         if self._manner.follow:
             outcomes = await asyncio.gather(*(self._attempt(*one) for one in chosen))
@@ -255,7 +255,7 @@ class _Reader:
         return None
 
     async def _print_instance(self, pod: Pod, container: str) -> None:
-        """Print the log of the instance that the pod's status names, from where the runtime has it."""
+        """Print the log of the instance in the pod's status, from the path that the runtime reports."""
         from syncpod.cli.machine.containers import current_instance, previous_instance
         from syncpod.cli.machine.runtime_client import runtime_of
         from syncpod.cri.errors import CriError
@@ -273,7 +273,7 @@ class _Reader:
             await self._print(pod, container, await _log_path(pod, container, instance, runtime), runs)
 
     async def _print_kept(self, pod: Pod, container: str, node: NodeContext) -> None:
-        """Print the newest log that lies on the node, or the one before; the newest is followed until interrupted."""
+        """Print the newest log on the node, or the one before; the newest is followed until it is interrupted."""
         from syncpod.cli.machine.kept_logs import newest_log
 
         async def runs() -> bool:
@@ -302,7 +302,7 @@ class _Reader:
                     return
             self._write(text.flush())
         except FileNotFoundError:
-            if self._manner.previous:  # a node keeps the newest dead instance, and with the others go their logs
+            if self._manner.previous:  # a node keeps only the newest dead instance with its log
                 sentence = f'previous terminated container "{container}" in pod "{pod.metadata.name}" not found'
                 raise Failure(f"{sentence}: it has been removed together with its log") from None
             raise Failure(f'the log of container "{container}" is gone: {path}') from None
@@ -318,7 +318,7 @@ class _Reader:
 
 
 async def _log_path(pod: Pod, container: str, instance: Instance, runtime: CriClient) -> Path:
-    """Return the instance's log: where the runtime says, else, for one that is removed, where such logs lie."""
+    """Return the path of the instance's log: from the runtime, or the usual one if the instance was removed."""
     from syncpod.cli.machine.runtime_client import unanswered
     from syncpod.cli.machine.settings import settings
     from syncpod.cri.errors import CriError, NotFound, TransportFault

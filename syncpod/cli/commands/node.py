@@ -1,4 +1,4 @@
-"""``syncpod node``: how this machine's node does."""
+"""``syncpod node``: the state of this machine's node."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _worker(worker: WorkerRecord, *, serves: bool) -> list[str]:
 
 
 def _report(report: NodeReport, now: datetime) -> list[str]:
-    """Return the report's lines, each part after an empty one."""
+    """Return the report's lines, with an empty line before each part."""
     conditions = [
         (each.type, each.status, _ago(each.since, now), each.reason, each.message) for each in report.conditions
     ]

@@ -1,4 +1,4 @@
-"""``get nodes`` and ``describe node``: what of those commands is about nodes."""
+"""The parts of ``get`` and ``describe`` for nodes."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _WATCH_SECONDS: Final = 1.0
 
 
 def get_nodes(names: Sequence[str], output: str, labels: LabelColumns, *, headers: bool, watch: bool) -> None:
-    """Print nodes, all of them where none is named; with `watch` go on with those that change.
+    """Print the named nodes, or all; with `watch`, keep printing those that change.
 
-    Raises Failure for those that are not there.
+    Raises Failure for those that do not exist.
     """
     from syncpod.cli.temporal import session
 
@@ -60,7 +60,7 @@ class _Printer:
         self._table = Columns()
 
     def print_changes(self, found: Sequence[NodeReading]) -> None:
-        """Print those whose line is another one now, age apart."""
+        """Print those whose line has changed, apart from the age."""
         from syncpod.cli.view.node_table import HEADER, WIDE, labels_of, row
 
         wide, now = self._output == "wide", datetime.now(UTC)
@@ -85,7 +85,7 @@ def _without_age(cells: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def describe_nodes(names: Sequence[str]) -> None:
-    """Describe nodes, all of them where none is named. Raises Failure for those that are not there."""
+    """Describe the named nodes, or all. Raises Failure for those that do not exist."""
     from syncpod.cli.temporal import session
 
     async def work(client: Client) -> tuple[list[list[str]], list[str]]:
@@ -109,7 +109,7 @@ def describe_nodes(names: Sequence[str]) -> None:
 
 
 async def _find(client: Client, names: Sequence[str]) -> tuple[list[NodeReading], list[str]]:
-    """Return the nodes, and a sentence for each that is not there."""
+    """Return the nodes, and a message for each that does not exist."""
     from syncpod.cli.temporal.nodes import list_nodes, read_node
 
     if not names:

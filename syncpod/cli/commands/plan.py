@@ -1,4 +1,4 @@
-"""``syncpod plan``: what would be done, without doing it."""
+"""``syncpod plan``: show what would be done."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def plan(
 
 
 def _plans_of_objects(manifests: Manifests) -> list[dict[str, Any]]:
-    """Return what would become of the ConfigMaps and Secrets of this machine."""
+    """Return what would happen to the ConfigMaps and Secrets of this machine."""
     if not manifests.objects:
         return []
     from syncpod.cli.machine.object_apply import what_would_change
@@ -87,9 +87,9 @@ async def _plan_of_existing(client: Client, namespace: str, name: str) -> dict[s
 
 
 async def plan_of_manifest(client: Client, admission: Admission, node: str) -> tuple[dict[str, Any], Failure | None]:
-    """Return what applying a pod would do, and how the apply would fail if it would be refused.
+    """Return what applying a pod would do, and the failure if it would be refused.
 
-    It would go to `node` unless it names another.
+    The pod would go to `node` unless it names one.
     """
     from syncpod.cli.temporal.ephemeral_containers import without_known
     from syncpod.cli.temporal.pod_apply import Cordoned, refuse_cordoned
@@ -107,7 +107,7 @@ async def plan_of_manifest(client: Client, admission: Admission, node: str) -> t
 
 
 async def _plan_of_pod(client: Client, pod: Pod) -> dict[str, Any]:
-    """Return what applying a pod would do, as its workflow says where it has one."""
+    """Return what applying a pod would do; if it has a workflow, by asking it."""
     from syncpod.cli.commands.apply_forecast import (
         changed_images,
         differs,
@@ -139,7 +139,7 @@ async def _plan_of_pod(client: Client, pod: Pod) -> dict[str, Any]:
 
 
 def print_plans(plans: list[dict[str, Any]], output: str = "") -> None:
-    """Print plans for people, or as JSON."""
+    """Print plans as text, or as JSON."""
     if output == "json":
         say(json.dumps(plans if len(plans) != 1 else plans[0], indent=4))
         return
@@ -167,7 +167,7 @@ _TITLES = {"create": "would be created", "update": "would be configured", "none"
 
 
 def _title(plan: dict[str, Any]) -> str:
-    """Say in a few words what a plan comes to."""
+    """Return the result of a plan in a few words."""
     if plan["change"] == "create":
         return "would be created" + (", when the one that is being deleted has gone" if "images" in plan else "")
     images = [f"{one['container']} {one['from']} -> {one['to']}" for one in plan.get("images", ())]

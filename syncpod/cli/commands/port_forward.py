@@ -1,4 +1,4 @@
-"""``syncpod port-forward``: a pod's ports on this machine."""
+"""``syncpod port-forward``: forward local ports to a pod."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ def port_forward(
 
 
 def forwarded_ports(pod: Pod, words: Sequence[str]) -> list[ForwardedPort]:
-    """Read ``8080:80``, ``80``, ``:80``, ``8080:http``, ``http``. Raises BadInput.
+    """Parse ``8080:80``, ``80``, ``:80``, ``8080:http``, ``http``. Raises BadInput.
 
-    A port that the manifest has for UDP alone is refused, as kubectl does: only TCP is forwarded.
+    A port that is only for UDP in the manifest is refused, as by kubectl: only TCP is forwarded.
     """
     from syncpod.cli.streams.forwarded_ports import ForwardedPort
 

@@ -1,4 +1,4 @@
-"""``syncpod prune``: end and remove what runs without a workflow."""
+"""``syncpod prune``: kill and remove what runs without a workflow."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from syncpod.node.inventory import Nameless
 
 _AT_ONCE: Final = 50
-"""Pods pruned at a time: each may take its grace, so that fewer would keep a full node waiting for long, and has a
-connection to the runtime of its own."""
+"""Pods pruned at a time. Each may take its grace period, so fewer would take long on a full node; more would open too
+many connections to the runtime, one for each."""
 
 
 def prune(
@@ -65,7 +65,7 @@ def prune(
 
 
 def _grace(seconds: int, *, now: bool) -> int | None:
-    """Return the grace to kill with, None = each pod's own; as kubectl has it (cmd/delete, v1.36)."""
+    """Return the grace period, None = each pod's own, by kubectl's rules (cmd/delete, v1.36)."""
     if seconds < -1:
         raise BadInput("--grace-period: must be 0 or more seconds")
     if now and seconds != -1:
@@ -85,7 +85,7 @@ class _How:
 
 
 async def _prune(client: Client, place: Here, stray: Stray, how: _How) -> None:
-    """Prune one pod. Raises Failure with the reason why it cannot be."""
+    """Prune one pod. Raises Failure with the reason if that is impossible."""
     from syncpod.cli.strays import removal
     from syncpod.cli.strays.listing import refusal_of_open
 

@@ -93,7 +93,7 @@ def resize(
 
 
 async def _resize(client: Client, pod: Pod, asked: PodResize) -> None:
-    """Ask for the resize, and say what it is about. Raises BadInput, Failure."""
+    """Request the resize, and print what is resized. Raises BadInput, Failure."""
     from syncpod.cli.input.resize_request import as_document, subjects
     from syncpod.cli.temporal.updates import send_update
 
@@ -115,7 +115,7 @@ async def _show_plan(client: Client, pod: Pod, asked: PodResize) -> None:
             "plan", args=[as_document(asked), "resize"], result_type=dict, rpc_timeout=QUERY_DEADLINE
         )
     except WorkflowQueryFailedError as failed:
-        # By a worker of an earlier version, which had no answer for a pod that ends; or the run cannot be replayed.
+        # A worker of an earlier version has no answer for a pod that ends; or the run cannot be replayed.
         why = failed.message.strip().splitlines() or ["it does not say why"]
         raise Failure(f'the plan of pod "{meta.name}" failed on its node: {why[0]}') from None
     if found.get("error"):
@@ -124,7 +124,7 @@ async def _show_plan(client: Client, pod: Pod, asked: PodResize) -> None:
 
 
 async def _until_done(client: Client, pod: Pod, patience: timedelta | None) -> None:
-    """Wait until the pod has what it asks for. Raises Failure, at once for what never will be."""
+    """Wait until the resize is done. Raises Failure on a timeout, and at once if it is Infeasible."""
     from syncpod.cli.input.resize_request import hindrance, is_done, is_hopeless
     from syncpod.cli.temporal.pod_waits import until_seen
     from syncpod.cli.view.durations import short_duration

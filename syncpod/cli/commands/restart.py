@@ -1,4 +1,4 @@
-"""``syncpod restart``: end containers with their grace and start them again."""
+"""``syncpod restart``: stop containers with their grace period, and start them again."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def _restart(
 
 
 def _instance(pod: Pod, container: str) -> str:
-    """Return the id of the instance that runs; "" where none does."""
+    """Return the id of the running instance; "" if none runs."""
     from syncpod.cli.machine.containers import status_of
 
     status = status_of(pod, container)

@@ -1,4 +1,4 @@
-"""``syncpod retry``: end the back-offs that a pod waits out."""
+"""``syncpod retry``: end a pod's back-offs."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def _held(client: Client, namespace: str, name: str) -> list[str]:
 
 
 def _nothing_waits(pod: Pod, container: str, held: list[str]) -> Failure:
-    """Say that there is no back-off to end, and what is the case instead."""
+    """Return the failure that there is no back-off to end, with the pod's state."""
     from syncpod.cli.machine.containers import chosen_container
     from syncpod.cli.view.pod_columns import summarize
 

@@ -1,4 +1,4 @@
-"""``syncpod top``: what pods and the node use of processors and memory."""
+"""``syncpod top``: the CPU and memory usage of pods and of the node."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def pod(
 
 @dataclass(frozen=True)
 class _Chosen:
-    """Which pods are asked about."""
+    """Which pods are shown."""
 
     namespace: str | None
     """None = all."""
@@ -75,16 +75,16 @@ class _Chosen:
     conditions: Conditions
 
     def has(self, each: ContainerUsage) -> bool:
-        """Say whether a container is of such a pod."""
+        """Return whether a container belongs to such a pod."""
         return self.may_have(each.namespace, each.pod) and self.conditions.matches(each.labels)
 
     def may_have(self, namespace: str, name: str) -> bool:
-        """Say whether a pod of which no labels are known may be one."""
+        """Return whether a pod whose labels are not known may be one."""
         return self.namespace in (None, namespace) and (not self.names or name in self.names)
 
 
 def _tell_what_lacks(chosen: _Chosen, found: Sequence[ContainerUsage], silent: Sequence[tuple[str, str]]) -> None:
-    """Remark which pods were not measured, and why. Raises Failure for those that are named and do not run here."""
+    """Print a note about pods that were not measured. Raises Failure for named pods that do not run here."""
     for name, why in silent:
         remark(f"Note: pod {name} is not measured: {why}")
     known = {each.pod for each in found} | {name for name, _ in silent}
@@ -123,12 +123,12 @@ for _names, _command in ((("pod", "pods", "po"), pod), (("node", "nodes", "no"),
 
 
 def cores(nano_cores: int) -> str:
-    """Write processor time in thousandths of a core, rounded up as a quantity is."""
+    """Return CPU in thousandths of a core, rounded up like a quantity."""
     return f"{math.ceil(nano_cores / 1_000_000)}m"
 
 
 def mebibytes(amount: int) -> str:
-    """Write bytes as kubectl does: in whole Mi, rounded down."""
+    """Return bytes as kubectl prints them: in whole Mi, rounded down."""
     return f"{amount // 2**20}Mi"
 
 
@@ -141,7 +141,7 @@ def print_pods(
     with_sum: bool,
     headers: bool,
 ) -> None:
-    """Print the table of pods, or of their containers, in order of name or the greatest first."""
+    """Print the table of pods, or of their containers, by name or the greatest first."""
     from syncpod.cli.machine.container_usage import total
 
     rows: list[tuple[tuple[str, ...], Usage]] = []

@@ -1,4 +1,4 @@
-"""``syncpod up``: everything that pods need on this machine, in one command."""
+"""``syncpod up``: start everything that pods need on this machine, and apply pods."""
 
 from __future__ import annotations
 
@@ -108,9 +108,9 @@ def up(
 
 
 def _start(here: NodeSettings, choice: Choice, manifests: Manifests, patience: timedelta | None) -> parts.Server:
-    """Start what does not run, and bring up what the manifests have; return the server. Raises Failure.
+    """Start what does not run, and apply the manifests; return the server. Raises Failure.
 
-    Ctrl-C ends this with a word on what runs by then.
+    On Ctrl-C, prints what is running by then, and exits.
     """
     from syncpod.cli import parts
     from syncpod.cli.machine import worker_process
@@ -145,7 +145,7 @@ def _start(here: NodeSettings, choice: Choice, manifests: Manifests, patience: t
 
 
 def _require_directory(manifests: Path) -> None:
-    """Raise BadInput where no directory of manifests is: a worker would wait for it to come, and log that."""
+    """Raise BadInput if the directory of manifests does not exist: a worker would only log that, and wait for it."""
     try:
         is_directory = stat.S_ISDIR(manifests.stat().st_mode)
     except OSError as error:
@@ -170,7 +170,7 @@ async def _bring_up(
     client = await session.connect(config)
     try:
         pods = await without_known(client, manifests.pods)
-    except BadInput as wrong:  # by now the parts have been started
+    except BadInput as wrong:  # not BadInput: by now processes have been started
         raise Failure(str(wrong)) from None
     await refuse_cordoned(client, [admission.pod for admission in pods], node)
     keep(manifests, here)
@@ -209,7 +209,7 @@ def _tell(here: NodeSettings, server: parts.Server, running: parts.Node) -> None
 
 
 def _not_followed(directory: str) -> str:
-    """Say that the worker does not follow what the one before it did; it leaves the pods of it as they are."""
+    """Return the note that the worker does not follow the manifests of the one before it."""
     us = shlex.quote(program())
     return (
         f"Note: {directory} is no longer followed: its pods stay as they are, whatever happens to their files; "
@@ -235,7 +235,7 @@ def _tell_what_next(here: NodeSettings, server: parts.Server, admissions: list[A
 
 
 def _exports(here: NodeSettings, server: parts.Server | None) -> list[str]:
-    """Return what a shell must be told so that further commands find all this."""
+    """Return the exports with which other commands find all this."""
     from syncpod.cli.machine.dev_server import HOST, PORT
     from syncpod.cli.machine.settings import settings
 
@@ -248,14 +248,14 @@ def _exports(here: NodeSettings, server: parts.Server | None) -> list[str]:
 
 
 def _how_to_go_on(admissions: list[Admission]) -> str:
-    """Say how to find out why pods do not come, to whoever has waited enough; and how to stop."""
+    """Return how to find out why pods do not come up, and how to stop."""
     first, us = admissions[0], shlex.quote(program())
     describe = f"`{us} describe{_namespace_flag(first)} pod {first.pod.metadata.name}` says what a pod waits for."
     return f"{describe}\n{_how_to_stop(admissions)}"
 
 
 def _what_runs(here: NodeSettings, admissions: list[Admission]) -> str:
-    """Say what there is after Ctrl-C before the first pod was applied."""
+    """Return what is running after Ctrl-C, before any pod was applied."""
     from syncpod.cli.machine import runtime_process
     from syncpod.cli.machine.state_directory import running_server, running_worker
 

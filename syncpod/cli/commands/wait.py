@@ -1,4 +1,4 @@
-"""``syncpod wait``: until pods have come to what was asked for."""
+"""``syncpod wait``: wait until pods meet a condition."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _goal(text: str) -> Goal:
 
 
 def _patience(text: str) -> timedelta | None:
-    """Return how long to wait; None = as long as it takes (kubectl: a week)."""
+    """Return how long to wait; None = no limit (kubectl: a week)."""
     try:
         span = read_duration(text.removeprefix("-"))
     except ValueError as wrong:
@@ -113,7 +113,7 @@ def _of_files(sources: Sequence[str], namespace: str) -> list[tuple[str, str]]:
 async def _selected(
     client: Client, namespace: str | None, conditions: Conditions, wanted: Goal
 ) -> list[tuple[str, str]]:
-    """Return the pods that are chosen now. Raises Failure where there are none, unless they are to be gone."""
+    """Return the selected pods. Raises Failure if there are none, unless the wait is for deletion."""
     from syncpod.cli.input.goals import Deleted
     from syncpod.cli.temporal.pods import list_pods
 
@@ -126,7 +126,7 @@ async def _selected(
 async def _wait(
     client: Client, keys: Sequence[tuple[str, str]], wanted: Goal, patience: timedelta | None, output: str
 ) -> None:
-    """Wait for all at once, and say in order what came of each. Raises Failure for those that do not come to it."""
+    """Wait for all pods at once, and print the results in order. Raises Failure for those that do not meet the goal."""
     loop = asyncio.get_running_loop()
     deadline = None if patience is None else loop.time() + patience.total_seconds()
     waits = [asyncio.create_task(_until(client, *key, wanted, deadline)) for key in keys]
@@ -144,7 +144,7 @@ async def _wait(
 
 
 async def _until(client: Client, namespace: str, name: str, wanted: Goal, deadline: float | None) -> Reading | None:
-    """Return the pod as it was when it had come to it; None where it was to be gone and never was there."""
+    """Return the pod as it was when it met the goal; None if it was to be deleted and did not exist."""
     from syncpod.cli.input.goals import Created, Deleted
     from syncpod.cli.temporal.pod_waits import until_gone, until_seen
     from syncpod.cli.temporal.pods import not_found, read_pod
@@ -175,7 +175,7 @@ async def _until(client: Client, namespace: str, name: str, wanted: Goal, deadli
 
 
 def _timed_out(name: str, reading: Reading | None) -> Failure:
-    """Return kubectl's failure, and how the pod is."""
+    """Return kubectl's message, and the pod's state."""
     from syncpod.cli.temporal.pod_waits import state_of
 
     return Failure(f"timed out waiting for the condition on pods/{name}: {state_of(reading)}")

@@ -1,4 +1,4 @@
-"""``syncpod worker``: becomes ``worker.py``, which is runnable by itself as well."""
+"""``syncpod worker``: becomes ``worker.py``, which can also be run by itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 CONTEXT: dict[str, Any] = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-"""Every flag is worker.py's own, ``--help`` too."""
+"""All flags are worker.py's own, ``--help`` included."""
 
 
 def worker(context: typer.Context) -> None:
@@ -23,9 +23,9 @@ def worker(context: typer.Context) -> None:
 
 
 def _environment(arguments: Sequence[str]) -> dict[str, str]:
-    """Return our environment, in which what the state directory has and nothing else names is named.
+    """Return our environment, with the state directory's Temporal server and embedded runtime added if none is named.
 
-    That is its Temporal server, and its embedded runtime where that serves. Raises BadInput where no server is.
+    Raises BadInput if there is no server.
     """
     import argparse
 

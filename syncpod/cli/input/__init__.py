@@ -1,1 +1,1 @@
-"""What a person types: arguments, flags, selectors, manifests, and what may be completed."""
+"""What a user types: arguments, flags, selectors, manifests. Reading and checking it; nothing is connected to."""

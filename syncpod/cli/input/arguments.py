@@ -1,4 +1,4 @@
-"""Reading what is named on the command line."""
+"""Reading arguments: names of pods, objects and nodes, and values that several flags share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from syncpod.cli.input.selector import Selector
 
 Kind = Literal["Pod", "ConfigMap", "Secret"]
-"""What a command may be about."""
+"""Kinds of the resources that commands are for."""
 
 _WORDS: Final[Mapping[Kind, tuple[str, ...]]] = {
     "Pod": ("pod", "pods", "po"),
@@ -29,20 +29,20 @@ _OTHER_KIND: Final = re.compile(
     "all|cronjobs?|ds|daemonsets?|deploy|deployments?|ep|endpoints|ev|events?|ing|ingress(es)?|jobs?|"
     "no|nodes?|ns|namespaces?|pv|pvc|rs|replicasets?|sa|svc|services?|sts|statefulsets?"
 )
-"""What kubectl takes for a kind in the first place, and is none here."""
+"""Words that kubectl takes for a kind as the first argument, and that are none here."""
 
 _ELSEWHERE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("ev", "event", "events"), "syncpod events"),
     **dict.fromkeys(_NODE_WORDS, "syncpod get nodes"),
 }
-"""Of those, what a command of its own shows."""
+"""Of those, the ones that have their own command."""
 
 
 def named(words: Sequence[str]) -> dict[Kind, list[str]]:
-    """Return what is named, by kind: ``pods a b``, ``cm/a secret/b``, ``cm,secrets``, or plainly ``a b`` for pods.
+    """Return names by kind: ``pods a b``, ``cm/a secret/b``, ``cm,secrets``, or just ``a b`` for pods.
 
-    Without a name all of a kind are meant, and without any word all pods. A word for kinds is one only in the first
-    place, and there it is always one. Raises BadInput.
+    A kind without names means all of the kind; no words mean all pods. Only the first word can be a kind, and there a
+    word for a kind always is one. Raises BadInput.
     """
     kinds, names = _opened(words)
     if kinds:
@@ -60,10 +60,10 @@ def named(words: Sequence[str]) -> dict[Kind, list[str]]:
 
 
 def pod_names(words: Sequence[str]) -> list[str]:
-    """Return the pods named by ``pods a b``, ``pod/a pod/b`` or plainly ``a b``, each once.
+    """Return the pods named by ``pods a b``, ``pod/a pod/b`` or just ``a b``, each once.
 
-    A word for pods is one only in the first place, and there it is always one: ``pod`` alone names no pod. A word for
-    anything else is a pod's name where it stands alone, and refused before names: ``deploy web``.
+    A first word ``pod`` is always the kind: alone, it names no pod. A word for another kind is a pod's name if it
+    stands alone, and refused before names: ``deploy web``. Raises BadInput.
     """
     if len(words) == 1 and not {"/", ","} & set(words[0]) and words[0] not in _WORDS["Pod"]:
         return list(words)
@@ -77,7 +77,7 @@ def pod_names(words: Sequence[str]) -> list[str]:
 
 
 def pod_name(words: Sequence[str]) -> str:
-    """Return the one pod that is named; what stands alone is a name, whatever it says, as for `kubectl exec`.
+    """Return the one named pod; a single word is always a name, as for `kubectl exec`.
 
     Raises BadInput for none or several.
     """
@@ -88,7 +88,7 @@ def pod_name(words: Sequence[str]) -> str:
 
 
 def named_nodes(words: Sequence[str]) -> list[str] | None:
-    """Return the nodes named by ``nodes``, ``node a b`` or ``node/a``; None where the words name something else.
+    """Return the nodes named by ``nodes``, ``node a b`` or ``node/a``; None if the words name something else.
 
     Raises BadInput.
     """
@@ -101,7 +101,7 @@ def named_nodes(words: Sequence[str]) -> list[str] | None:
 
 
 def node_names(words: Sequence[str]) -> list[str]:
-    """Return the nodes named to a command for nodes: as for `named_nodes`, or plainly ``a b``. Raises BadInput."""
+    """Return the nodes named to a command for nodes: as in `named_nodes`, or just ``a b``. Raises BadInput."""
     names = _names_of_nodes(words[1:] if words[0] in _NODE_WORDS else words)
     if not names:
         raise BadInput("name a node")
@@ -122,7 +122,7 @@ def _names_of_nodes(words: Sequence[str]) -> list[str]:
 
 
 def read_selector(text: str, flag: str = "--selector") -> Selector:
-    """Read the conditions on labels that `flag` was given. Raises BadInput."""
+    """Read the label selector that `flag` was given. Raises BadInput."""
     from syncpod.cli.input.selector import parse_selector
 
     try:
@@ -132,7 +132,7 @@ def read_selector(text: str, flag: str = "--selector") -> Selector:
 
 
 def read_dry_run(text: str) -> str:
-    """Return what kubectl says behind a deed that ``--dry-run`` keeps from being done; "" = it is done.
+    """Return what kubectl appends to each line of a dry run; "" = this is none.
 
     Raises BadInput.
     """
@@ -165,7 +165,7 @@ def read_timeout(text: str) -> timedelta | None:
 
 
 def _opened(words: Sequence[str]) -> tuple[list[Kind], list[str]]:
-    """Return the kinds that the first word is for, if it is for any, and the words after it."""
+    """Return the kinds that the first word names, if any, and the other words."""
     first = words[0].split(",") if words else []
     if first and all(part in _KINDS for part in first):
         return list(dict.fromkeys(_KINDS[part] for part in first)), list(words[1:])

@@ -15,7 +15,7 @@ _FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 
 def option_of(command: Any, word: str) -> Any:
-    """Return the option of this name; of several letters behind one dash, the last one's: ``-it``. None without one."""
+    """Return the option of this name, or None; for several letters after one dash, ``-it``, that of the last."""
     names = {word} if word.startswith("--") else {word, f"-{word[-1:]}"}
     for one in command.params:
         if isinstance(one, TyperOption) and names & {*one.opts, *one.secondary_opts}:
@@ -24,15 +24,15 @@ def option_of(command: Any, word: str) -> Any:
 
 
 def is_false(value: str) -> bool:
-    """Say whether a flag that is given this value is not set."""
+    """Return whether a flag with this value is not set."""
     return value in _FALSE
 
 
 def without_values(command: Any, words: Sequence[str]) -> list[str]:
-    """Return a command line, its flags written without values: ``--no-wait`` for ``--wait=false``.
+    """Return a command line with its flags rewritten without values: ``--no-wait`` for ``--wait=false``.
 
-    What has no such opposite is left out, as if it had never been set. What is an option's value, or stands behind
-    ``--``, stays as it is. Raises BadInput for a value that is neither true nor false.
+    A false flag without such an opposite is left out. Values of options, and what follows ``--``, stay as they are.
+    Raises BadInput for a value that is neither true nor false.
     """
     found: list[str] = []
     left = list(words)

@@ -1,7 +1,7 @@
 """What ``wait --for`` waits for: ``condition=Ready``, ``delete``, ``create``, ``jsonpath='{.status.phase}'=Running``.
 
-Mirrors kubectl's pkg/cmd/wait, v1.36. Difference: a path may lead to nothing, one value or several of which one is as
-wanted; kubectl gives up at several; a pod that is being deleted is not Ready.
+Mirrors kubectl's pkg/cmd/wait, v1.36. Differences: a path may lead to several values, one of which must match, where
+kubectl fails; a pod that is being deleted is not Ready.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ _FORMS: Final = "condition=NAME[=VALUE], delete, create or jsonpath='{PATH}'[=VA
 
 @dataclass(frozen=True)
 class Deleted:
-    """That the pod is gone."""
+    """The pod is gone."""
 
 
 @dataclass(frozen=True)
 class Created:
-    """That there is such a pod."""
+    """The pod exists."""
 
     def is_met(self, pod: Mapping[str, Any]) -> bool:
-        """Say so of any pod."""
+        """Return whether there is a pod."""
         return bool(pod)
 
 
 @dataclass(frozen=True)
 class HasCondition:
-    """That the pod's condition of this type has this value; case does not matter in either."""
+    """The pod's condition of this type has this value; case does not matter in either."""
 
     type: str
     value: str
 
     def is_met(self, pod: Mapping[str, Any]) -> bool:
-        """Say whether a Pod, as the wire has it, has come to that.
+        """Return whether a v1 Pod meets this.
 
-        One that is being deleted is on its way to nowhere: it counts as not ready. kubectl takes what it still says.
+        One that is being deleted counts as not ready. kubectl takes what its status still says.
         """
         if (self.type.casefold(), self.value.casefold()) == ("ready", "true") and _is_ending(pod):
             return False
@@ -53,13 +53,13 @@ class HasCondition:
 
 @dataclass(frozen=True)
 class HasValue:
-    """That the path leads to this value; None = to any value."""
+    """The path leads to this value; None = to any value."""
 
     path: Path
     value: str | None
 
     def is_met(self, pod: Mapping[str, Any]) -> bool:
-        """Say whether a Pod, as the wire has it, has come to that. Raises ValueError where no value can be compared."""
+        """Return whether a v1 Pod meets this. Raises ValueError if the path leads to an object or a list."""
         found = self.path.find(pod)
         if self.value is None:
             return bool(found)
@@ -76,7 +76,7 @@ Goal = Deleted | Created | HasCondition | HasValue
 
 
 def parse_goal(text: str) -> Goal:
-    """Read what ``--for`` says. Raises ValueError with what would be right."""
+    """Parse ``--for``. Raises ValueError with what would be right."""
     word, _, rest = text.partition("=")
     match word.strip().casefold():
         case "delete" if not rest:
@@ -107,5 +107,5 @@ def _path_and_value(text: str) -> tuple[str, str | None]:
 
 
 def _unquoted(text: str) -> str:
-    """Return a text without the quotes that a shell has left around it."""
+    """Return a text without quotes around it."""
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text

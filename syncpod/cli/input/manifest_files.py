@@ -1,4 +1,4 @@
-"""The texts of manifests: from files, from directories, from standard input, no more of each than may be in one."""
+"""Reading manifests from files, directories and standard input, up to the size limit of a manifest."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
 def texts(sources: Sequence[str], problems: list[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield each file's name and text, one after the other; add a line to `problems` for each that cannot be read.
+    """Yield each file's name and text; add a line to `problems` for each that cannot be read.
 
-    A source is a file, a pipe or a device, a directory, or ``-``. Of one that never ends, one byte more is read than a
-    manifest may have, so that whoever parses it says so. A name is yielded as it may be shown on a terminal. Raises
-    BadInput for a directory with nothing in it.
+    A source is a file, a pipe or a device, a directory, or ``-``. One byte more is read than a manifest may have, so
+    that the parser refuses a longer one. Names are safe to print on a terminal. Raises BadInput for a directory without
+    manifests.
     """
     for source in sources:
         if "://" in source:
@@ -51,9 +51,9 @@ def _beginning(file: BinaryIO) -> bytes:
 
 
 def _files(path: Path) -> list[Path]:
-    """Return the file itself, or a directory's manifests in order of name; not those of directories in it.
+    """Return the file itself, or a directory's manifests in order of name, without subdirectories.
 
-    In a directory a pipe or a device is nobody's manifest, and is passed over; a link that leads nowhere is not.
+    Pipes and devices in a directory are skipped; a dangling symlink is not, so that it is reported.
     """
     if not path.is_dir():
         return [path]

@@ -18,7 +18,7 @@ _LONGEST_NAME: Final = 80
 
 @dataclass(frozen=True)
 class Manifests:
-    """What is to be applied, checked, in the order in which it was given."""
+    """What is to be applied, checked, in the given order."""
 
     pods: list[Admission]
     """Still with their ephemeral containers: `temporal.ephemeral_containers` compares those with what runs."""
@@ -27,10 +27,10 @@ class Manifests:
 
 
 def admitted(sources: Sequence[str], namespace: str) -> Manifests:
-    """Return what is in all sources, checked and with its defaults and warnings.
+    """Return what all sources have, checked, with defaults and warnings.
 
-    `namespace` is for documents that name none; "" = ``default``. Raises BadInput with a line for each thing that is
-    wrong, in whichever of the files.
+    `namespace` is for documents that name none; "" = ``default``. Raises BadInput with a line for each problem in all
+    files.
     """
     from syncpod.objects import admit_object
     from syncpod.pod import Pod, PodInvalid
@@ -64,7 +64,7 @@ def admitted(sources: Sequence[str], namespace: str) -> Manifests:
 
 
 def named_in(sources: Sequence[str], namespace: str) -> tuple[list[tuple[str, str]], list[ObjectRef]]:
-    """Return namespace and name of each pod in the sources, and each object, whatever else stands there.
+    """Return namespace and name of each pod in the sources, and each object, without checking the rest.
 
     Raises BadInput.
     """
@@ -89,7 +89,7 @@ def with_ephemeral_containers(pod: Pod, containers: Sequence[EphemeralContainer]
 
 
 def _admit(document: Pod) -> Admission:
-    """Take a pod as `admit` does, and leave it the ephemeral containers that it names, unchecked. Raises PodInvalid."""
+    """Admit a pod, and keep its ephemeral containers unchecked. Raises PodInvalid."""
     from syncpod.pod import Admission, admit, with_defaults
 
     ephemeral = document.spec.ephemeral_containers
@@ -123,7 +123,7 @@ def _documents(sources: Sequence[str], namespace: str) -> tuple[list[tuple[str, 
             continue
         for document in documents:
             own = document.metadata.namespace
-            if namespace and own not in ("", namespace):  # kubectl refuses these as well
+            if namespace and own not in ("", namespace):  # as kubectl does
                 what = f"{document.kind.lower()} {in_ascii(document.metadata.name, _LONGEST_NAME)}"
                 given = in_ascii(own, _LONGEST_NAME)
                 problems.append(

@@ -1,4 +1,4 @@
-"""Making ConfigMaps and Secrets of literals, files and env files, by kubectl's rules.
+"""Building ConfigMaps and Secrets from literals, files and env files, by kubectl's rules.
 
 Mirrors kubectl's pkg/cmd/create and pkg/util, v1.36: configmap.go, secret.go, env_file.go.
 """
@@ -23,7 +23,7 @@ TLS_TYPE: Final = "kubernetes.io/tls"
 
 
 def collected(literals: Sequence[str], files: Sequence[str], env_files: Sequence[str]) -> dict[str, bytes]:
-    """Return the values by key that ``--from-literal``, ``--from-file`` and ``--from-env-file`` stand for.
+    """Return the values by key of ``--from-literal``, ``--from-file`` and ``--from-env-file``.
 
     Blocks. Raises BadInput, with no value in it.
     """
@@ -44,7 +44,7 @@ def collected(literals: Sequence[str], files: Sequence[str], env_files: Sequence
 
 
 def config_map_of(name: str, namespace: str, found: dict[str, bytes]) -> ConfigMap:
-    """Return a ConfigMap of these values: those that are text as ``data``, others as ``binaryData``."""
+    """Return a ConfigMap with these values: UTF-8 text as ``data``, others as ``binaryData``."""
     data, binary = {}, {}
     for key, value in found.items():
         try:
@@ -55,7 +55,7 @@ def config_map_of(name: str, namespace: str, found: dict[str, bytes]) -> ConfigM
 
 
 def secret_of(name: str, namespace: str, kind: str, found: dict[str, bytes]) -> Secret:
-    """Return a Secret of these values; `kind` is its type, "" = ``Opaque``."""
+    """Return a Secret with these values; `kind` is its type, "" = ``Opaque``."""
     data = {key: base64.b64encode(value).decode() for key, value in found.items()}
     return Secret(metadata=ObjectMeta(name=name, namespace=namespace), data=data, type=kind or "Opaque")
 
@@ -68,7 +68,7 @@ def docker_config(server: str, user: str, password: str, email: str) -> bytes:
 
 
 def require_pair(certificate: bytes, key: bytes) -> None:
-    """Raise BadInput unless the two are a PEM certificate and its private key, which has no pass phrase."""
+    """Raise BadInput unless these are a PEM certificate and its private key without a pass phrase."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     held = []
     try:
@@ -96,12 +96,12 @@ def read(path: str, flag: str) -> bytes:
 def _literal(text: str) -> tuple[str, bytes]:
     key, sign, value = text.partition("=")
     if not sign or not key:
-        raise BadInput("--from-literal: must be KEY=VALUE")  # it may be secret: it is not repeated
+        raise BadInput("--from-literal: must be KEY=VALUE")  # do not repeat it: it may be secret
     return key, value.strip("\"'").encode()
 
 
 def _files(text: str) -> Iterator[tuple[str, bytes]]:
-    """Read ``[KEY=]FILE``, or a directory, of which each regular file's name is the key of its content."""
+    """Read ``[KEY=]FILE``, or a directory: the name of each regular file is the key of its content."""
     key, sign, name = text.partition("=")
     if not sign:
         key, name = "", text
@@ -113,7 +113,7 @@ def _files(text: str) -> Iterator[tuple[str, bytes]]:
     elif key:
         raise BadInput(f"--from-file: {text!r}: a directory takes no key; the names of its files are keys")
     else:
-        # Links are passed over as kubectl does: mounted ConfigMaps are full of them.
+        # Symlinks are skipped, as by kubectl: mounted ConfigMaps are full of them.
         for file in sorted(file for file in path.iterdir() if file.is_file() and not file.is_symlink()):
             yield file.name, read(str(file), "--from-file")
 

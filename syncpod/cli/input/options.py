@@ -1,4 +1,4 @@
-"""Flags that several commands share, with kubectl's names and meanings."""
+"""Options that several commands share, with kubectl's names and meanings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NamespaceOfAll = Annotated[
     str,
     typer.Option("--namespace", "-n", metavar="NAME", help="The namespace.", show_default="default; all with --all"),
 ]
-"""Of a command for which ``--all`` means the whole node."""
+"""For commands whose ``--all`` means the whole node."""
 OnlyNames = Annotated[str, typer.Option("--output", "-o", metavar="name", help="Print only the names.")]
 AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="All namespaces.")]
 Selector = Annotated[

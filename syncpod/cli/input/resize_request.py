@@ -1,4 +1,4 @@
-"""What a resize asks for, as it is written on the command line; and what a pod says of one on its way."""
+"""A resize from the command line, and the progress of one in a pod's status."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CONDITIONS = ("PodResizePending", "PodResizeInProgress")
 
 
 def parse_amounts(text: str, option: str) -> dict[str, str]:
-    """Read ``cpu=500m,memory=256Mi``, as ``kubectl set resources`` has it. Raises BadInput naming the option."""
+    """Parse ``cpu=500m,memory=256Mi``, as ``kubectl set resources`` does. Raises BadInput naming the option."""
     amounts: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, equals, amount = (piece.strip() for piece in part.partition("="))
@@ -37,9 +37,9 @@ def parse_amounts(text: str, option: str) -> dict[str, str]:
 def resize_of(
     pod: Pod, patterns: Sequence[str], limits: Mapping[str, str], requests: Mapping[str, str], *, whole: bool
 ) -> PodResize:
-    """Return what is asked for: of the pod as a whole, or of the containers that any pattern means, init ones too.
+    """Return the resize of the pod as a whole, or of the containers that match any pattern, init containers included.
 
-    Without a pattern all main containers are meant. Raises Failure for a pattern that means none.
+    Without patterns, of all main containers. Raises Failure for a pattern without a match.
     """
     resources = ResourceRequirements(limits=dict(limits), requests=dict(requests))
     if whole:
@@ -60,20 +60,20 @@ def resize_of(
 
 
 def as_document(asked: PodResize) -> dict[str, Any]:
-    """Return a resize as the update takes it."""
+    """Return a resize as the payload of the update."""
     document: dict[str, Any] = asked.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return document
 
 
 def subjects(asked: PodResize) -> str:
-    """Say what is resized: the containers' names, or the pod."""
+    """Return what is resized, in words: the containers' names, or the pod."""
     if asked.resources is not None:
         return "the pod as a whole"
     return ", ".join(container.name for container in (*asked.init_containers, *asked.containers))
 
 
 def is_done(pod: Pod) -> bool:
-    """Say whether the pod and its containers have been given what the pod asks for."""
+    """Return whether the pod and its containers have the resources that the spec asks for."""
     status = pod.status
     given = {each.name: each.resources for each in (*status.init_container_statuses, *status.container_statuses)}
     for container in (*pod.spec.init_containers, *pod.spec.containers):
@@ -84,13 +84,13 @@ def is_done(pod: Pod) -> bool:
 
 
 def hindrance(pod: Pod) -> str:
-    """Say what a resize of the pod waits for."""
+    """Return what a resize of the pod waits for."""
     said = "; ".join(_words(each) for each in pod.status.conditions if each.type in _CONDITIONS)
     return said or "its node has not answered yet"
 
 
 def is_hopeless(pod: Pod) -> bool:
-    """Say whether the pod asks for what its node never can have."""
+    """Return whether the pod asks for more than its node can ever have."""
     return any(each.type == "PodResizePending" and each.reason == "Infeasible" for each in pod.status.conditions)
 
 

@@ -18,14 +18,14 @@ _BARE: Final = re.compile(rf"\s*(!?)\s*({_KEY})\s*")
 
 @dataclass(frozen=True)
 class Requirement:
-    """One condition on a label."""
+    """One requirement on a label."""
 
     key: str
     operator: Operator
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Say whether labels meet the condition; ``notin`` holds for an absent label, as it does in Kubernetes."""
+        """Return whether labels meet the requirement; ``notin`` also matches an absent label, as in Kubernetes."""
         value = labels.get(self.key)
         match self.operator:
             case "in":
@@ -45,19 +45,19 @@ class Requirement:
 
 @dataclass(frozen=True)
 class Selector:
-    """Conditions that must all hold; without any it selects everything."""
+    """Requirements that must all be met; without any it selects everything."""
 
     requirements: tuple[Requirement, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Say whether an object with these labels is selected."""
+        """Return whether an object with these labels is selected."""
         return all(requirement.matches(labels) for requirement in self.requirements)
 
 
 def parse_selector(text: str) -> Selector:
-    """Read ``a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1``.
+    """Parse ``a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1``.
 
-    Raises ValueError with the part that cannot be read. Mirrors apimachinery's pkg/labels, v1.36, Parse.
+    Raises ValueError with the part that cannot be parsed. Mirrors apimachinery's pkg/labels, v1.36, Parse.
     """
     return Selector(tuple(_requirement(part) for part in _parts(text))) if text.strip() else Selector()
 

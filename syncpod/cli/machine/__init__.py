@@ -1,1 +1,1 @@
-"""The node of this machine, as the commands find it: its processes, directories, runtime, objects and logs."""
+"""The node of this machine: its processes, directories, runtime, objects and logs."""

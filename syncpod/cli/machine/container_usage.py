@@ -1,7 +1,7 @@
-"""How much of processors and memory containers use: two looks, and what lies between them.
+"""The CPU and memory usage of containers, from two measurements.
 
-Of what a runtime says only totals are taken. Its own rates are over times that it does not tell (containerd 1.6:
-since it was asked last, whoever that was), and two columns of one table would not mean the same.
+Only totals are taken from the runtime. Its own rates are over periods that it does not tell (in containerd 1.6: since
+the last request, by anybody), so rows of one table would not be comparable.
 """
 
 from __future__ import annotations
@@ -17,49 +17,49 @@ from syncpod.cri.port import ContainerStats, CriRuntime
 from syncpod.translation.names import CONTAINER_NAME_LABEL, NODE_LABEL, POD_NAME_LABEL, POD_NAMESPACE_LABEL
 
 WINDOW_SECONDS: Final = 1.0
-"""Between the two looks: long enough for the clock ticks by which /proc counts, short enough to wait for."""
+"""Between the two measurements: long for the clock ticks that /proc counts in, short for the user."""
 _LONGEST_WINDOW_SECONDS: Final = 12.0
-"""containerd 2 measures by itself each few seconds, and repeats itself in between."""
+"""containerd 2 measures every few seconds, and repeats the last result in between."""
 _PAUSE_SECONDS: Final = 0.5
 _PATIENCE_SECONDS: Final = 3.0
-"""For the statistics of one sandbox: one whose shim hangs must not hold up the others."""
+"""For the statistics of one sandbox: a shim that hangs must not hold up the others."""
 _AT_ONCE: Final = 16
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What one thing uses."""
+    """CPU and memory usage."""
 
     cpu_nano_cores: int
     """Billionths of a core."""
     memory_bytes: int
-    """The working set: what cannot be reclaimed without harm."""
+    """The working set, which cannot be reclaimed without harm."""
 
 
 @dataclass(frozen=True)
 class ContainerUsage:
-    """What one running container uses."""
+    """The usage of one running container."""
 
     namespace: str
     pod: str
     container: str
     labels: Mapping[str, str]
-    """Its pod's."""
+    """The pod's labels."""
     usage: Usage
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What the node's containers use."""
+    """The usage of the node's containers."""
 
     containers: tuple[ContainerUsage, ...]
     unmeasured: tuple[tuple[str, str, str], ...]
-    """Namespace and name of each pod of which the runtime did not tell, and why."""
+    """Namespace and name of each pod that the runtime did not report, and why."""
 
 
 @dataclass(frozen=True)
 class _Running:
-    """A container that runs, and whose it is."""
+    """A running container and its pod."""
 
     id: str
     sandbox_id: str
@@ -70,7 +70,7 @@ class _Running:
 
 
 async def measure(runtime: CriRuntime, node: str) -> Measured:
-    """Measure the containers of a node's pods that run now; takes as long as the window. Raises CriError."""
+    """Measure the running containers of a node's pods; takes a second or more. Raises CriError."""
     running = await _running(runtime, node)
     sandboxes = {each.sandbox_id for each in running}
     first, _ = await _look(runtime, sandboxes)
@@ -93,9 +93,9 @@ async def measure(runtime: CriRuntime, node: str) -> Measured:
 
 
 def between(first: ContainerStats | None, last: ContainerStats | None) -> Usage | None:
-    """Return what a container has used between two measurements; None where one of them is not there.
+    """Return a container's usage between two measurements; None if one of them is missing.
 
-    A container of which no processor time can be told yet (both are of the same moment) is left out, as kubectl does.
+    Also None while both are of the same moment: kubectl leaves out such containers as well.
     """
     if first is None or last is None or first.cpu is None or last.cpu is None or last.working_set_bytes is None:
         return None
@@ -107,7 +107,7 @@ def between(first: ContainerStats | None, last: ContainerStats | None) -> Usage 
 
 
 def total(usages: Iterable[Usage]) -> Usage:
-    """Add up."""
+    """Return the sum."""
     listed = tuple(usages)
     return Usage(sum(each.cpu_nano_cores for each in listed), sum(each.memory_bytes for each in listed))
 
@@ -130,7 +130,7 @@ async def _running(runtime: CriRuntime, node: str) -> list[_Running]:
 
 
 async def _look(runtime: CriRuntime, sandboxes: Iterable[str]) -> tuple[dict[str, ContainerStats], dict[str, str]]:
-    """Return the statistics by container, and why there are none by sandbox where there are none."""
+    """Return the statistics by container; and by sandbox, why there are none."""
     some = asyncio.Semaphore(_AT_ONCE)
     reasons: dict[str, str] = {}
 
@@ -151,7 +151,7 @@ async def _look(runtime: CriRuntime, sandboxes: Iterable[str]) -> tuple[dict[str
 
 
 def _stale(first: Mapping[str, ContainerStats], last: Mapping[str, ContainerStats]) -> set[str]:
-    """Return the containers that were measured once, and told of twice."""
+    """Return the containers whose second measurement only repeats the first."""
     return {
         id
         for id, stats in last.items()

@@ -10,7 +10,7 @@ from syncpod.cli.failure import Failure
 from syncpod.pod import ContainerStatus, Pod
 
 DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
-"""Annotation with the container that is meant when none is named."""
+"""Annotation that names the default container."""
 
 
 def container_names(pod: Pod) -> list[str]:
@@ -20,9 +20,9 @@ def container_names(pod: Pod) -> list[str]:
 
 
 def chosen_container(pod: Pod, asked: str) -> str:
-    """Return the container that is meant: the one asked for, else the pod's default, else its first, with a note.
+    """Return the container: the one asked for, else the pod's default, else its first, with a note.
 
-    The note lists main containers first, as kubectl's does. Raises Failure for one that the pod has not got.
+    The note lists main containers first, as kubectl does. Raises Failure for one that the pod does not have.
     """
     names = container_names(pod)
     if asked:
@@ -44,7 +44,7 @@ def chosen_container(pod: Pod, asked: str) -> str:
 
 
 def status_of(pod: Pod, container: str) -> ContainerStatus:
-    """Return the container's status, an empty one where there is none yet."""
+    """Return the container's status, an empty one if there is none yet."""
     status = pod.status
     for entry in (*status.init_container_statuses, *status.container_statuses, *status.ephemeral_container_statuses):
         if entry.name == container:
@@ -61,7 +61,7 @@ class Instance:
 
 
 def current_instance(pod: Pod, container: str) -> Instance:
-    """Return the instance that runs or has run last. Raises Failure where there is none yet, saying why."""
+    """Return the instance that runs or ran last. Raises Failure with the reason if there is none yet."""
     status = status_of(pod, container)
     waiting, last = status.state.waiting, status.last_state.terminated
     if status.state.running is not None or status.state.terminated is not None:
@@ -74,7 +74,7 @@ def current_instance(pod: Pod, container: str) -> Instance:
 
 
 def running_instance(pod: Pod, container: str) -> Instance:
-    """Return the instance that runs. Raises Failure where none does, saying what is the case instead."""
+    """Return the running instance. Raises Failure with the container's state if none runs."""
     status = status_of(pod, container)
     if status.state.running is not None:
         return Instance(_raw(status.container_id), status.restart_count)
@@ -84,7 +84,7 @@ def running_instance(pod: Pod, container: str) -> Instance:
 
 
 def previous_instance(pod: Pod, container: str) -> Instance:
-    """Return the instance before the current one. Raises Failure where there is none."""
+    """Return the instance before the current one. Raises Failure if there is none."""
     status = status_of(pod, container)
     last = status.last_state.terminated
     if last is None or not last.container_id:
@@ -93,10 +93,10 @@ def previous_instance(pod: Pod, container: str) -> Instance:
 
 
 def _restart_of(status: ContainerStatus, container_id: str) -> int:
-    """Return an instance's number: that of the status if it is the one there, else the one before."""
+    """Return an instance's restart number: the status's if it is the current one, else one less."""
     return status.restart_count if container_id == status.container_id else max(0, status.restart_count - 1)
 
 
 def _raw(container_id: str) -> str:
-    """Return the runtime's id, of ``containerd://<id>``."""
+    """Return the id without the scheme of ``containerd://<id>``."""
     return container_id.rpartition("://")[2]

@@ -1,4 +1,4 @@
-"""The Temporal dev server: which program it is, and the settings that suit pods. The one place that has them."""
+"""The Temporal dev server: its program, and the settings that suit pods. Nothing else sets them."""
 
 from __future__ import annotations
 
@@ -32,35 +32,35 @@ if TYPE_CHECKING:
     from temporalio.envconfig import ClientConnectConfig
 
 HOST: Final = "127.0.0.1"
-"""Everything listens on the loopback only: the dev server asks nobody who they are."""
+"""Only the loopback: the dev server has no authentication."""
 PORT: Final = 7233
 UI_PORT: Final = 8233
 NAMESPACE: Final = "default"
 
 DYNAMIC_CONFIGURATION: Final[Mapping[str, str]] = {
-    # One history shard, whose transfer queue is read at most 20 times a second unless told otherwise: with these, one
-    # activity takes 10 ms and not 57.
+    # The one history shard reads its transfer queue at most 20 times a second by default. With these, an activity takes
+    # 10 ms instead of 57.
     "history.transferProcessorMaxPollRPS": "5000",
     "history.transferProcessorMaxPollHostRPS": "50000",
-    # A node's queue has one worker: with several partitions some would wait for tasks to be forwarded.
+    # A node's task queue has one worker: with several partitions, some tasks would wait to be forwarded.
     "matching.numTaskqueueReadPartitions": "1",
     "matching.numTaskqueueWritePartitions": "1",
 }
-"""What differs from the server as it comes."""
+"""What differs from the server's defaults."""
 
 _START_SECONDS: Final = 60.0
 _ATTEMPTS: Final = 5
 _TAKEN: Final = "address already in use"
-"""How the kernel says that a port is taken, and the server's log with it."""
+"""The kernel's error for a port that is taken; it appears in the server's log."""
 _END_SECONDS: Final = 10.0
 
 
 class NoProgram(BadInput):
-    """The ``temporal`` program is not installed beside us."""
+    """The ``temporal`` program is not installed with us."""
 
 
 def program() -> Path:
-    """Return the ``temporal`` program that came with the project's environment. Raises NoProgram."""
+    """Return the ``temporal`` program of this Python environment. Raises NoProgram."""
     beside = Path(sys.executable).with_name("temporal")
     if beside.is_file():
         return beside
@@ -74,12 +74,12 @@ def program() -> Path:
 def command(
     *, database: Path, port: int, ui_port: int, http_port: int | None = None, metrics_port: int | None = None
 ) -> list[str]:
-    """Return the command line of a dev server that survives kill -9 and a power cut with all it has acknowledged."""
+    """Return the command line of a dev server that loses nothing acknowledged, even by kill -9 or a power cut."""
     line = [str(program()), "server", "start-dev", "--ip", HOST, "--namespace", NAMESPACE, "--log-level", "warn"]
     line += ["--port", str(port), "--ui-port", str(ui_port), "--ui-disable-news-fetch"]
     line += ["--http-port", str(http_port)] if http_port else []
     line += ["--metrics-port", str(metrics_port)] if metrics_port else []
-    # Without WAL SQLite is several times slower; synchronous=FULL costs next to nothing more.
+    # Without WAL, SQLite is several times slower; with it, synchronous=FULL costs next to nothing.
     line += [
         "--db-filename",
         str(database),
@@ -94,9 +94,9 @@ def command(
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for the server: without settings that are meant for clients, credentials among them.
+    """Return the environment for the server: without the settings of clients, which include credentials.
 
-    It wants to know who its user is, which nobody can tell who is not in the machine's list: a number will do.
+    The server needs USER, which is not set for a user without an entry in passwd: then it is the user's id.
     """
     mine = {name: value for name, value in environ.items() if not name.startswith("TEMPORAL_")}
     return {"USER": str(os.geteuid())} | mine | {"TEMPORAL_CONFIG_FILE": os.devnull}
@@ -105,12 +105,12 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
 def start(
     state_dir: Path, *, port: int | None = None, ui_port: int | None = None, detached: bool = True
 ) -> tuple[ServerRecord, subprocess.Popen[bytes] | None]:
-    """Return the server of the state directory, started if it does not run, and its process where it was started here.
+    """Return the server of the state directory, started if it does not run, and its process if it was started here.
 
-    Ports that are not given are those that it had last, the usual ones, or the next that are free. Two users may start
-    servers at the same moment and find the same port free: what counts is who listens there in the end, and whoever
-    came second takes the next port. The server keeps a lock on its database for as long as it lives. Returns once it
-    serves its namespace. Raises Failure with the end of its log where it does not.
+    Ports that are not given are the last ones, the usual ones, or the next that are free. Two users may start servers
+    at the same moment and find the same port free: the one that does not get it tries the next. The server locks its
+    database as long as it lives. Returns once the server serves its namespace. Raises Failure with the end of the
+    server's log if it does not start.
     """
     prepare(state_dir)
     with exclusive(state_dir):
@@ -142,13 +142,13 @@ _CHOOSE: Final = "syncpod server --port PORT --ui-port PORT"
 
 
 class _Outrun(Exception):
-    """Another process took a port between our look at it and the server's."""
+    """Another process took a port after we had found it free."""
 
 
 def _launch(
     state_dir: Path, line: list[str], lock: int, ports: tuple[int, int], *, detached: bool
 ) -> tuple[ServerRecord, subprocess.Popen[bytes]]:
-    """Start the server, record it, and return once it serves. Raises _Outrun, and Failure; then it has ended."""
+    """Start the server, record it, and return once it serves. Raises _Outrun or Failure; by then it has ended."""
     log = server_log(state_dir)
     begin = log.stat().st_size if log.exists() else 0
     child = start_detached(line, log=log, environment=environment(os.environ), keep=(lock,), umask=0o077)
@@ -173,7 +173,7 @@ def _launch(
 
 @contextlib.contextmanager
 def _database(state_dir: Path) -> Iterator[tuple[Path, int]]:
-    """Yield the database's path and a descriptor with its lock, which the server is to inherit."""
+    """Yield the database's path and a descriptor that holds its lock, for the server to inherit."""
     directory = state_dir / "temporal"
     directory.mkdir(mode=0o700, exist_ok=True)
     lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -204,7 +204,7 @@ def _ports(record: ServerRecord) -> tuple[int, int]:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as listener:
-        # A connection that has just ended holds the port for nobody but us.
+        # Connections in TIME_WAIT do not make a port taken.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((HOST, port))
@@ -214,10 +214,10 @@ def _is_free(port: int) -> bool:
 
 
 def _serves(child: subprocess.Popen[bytes], address: str, ui: str) -> bool:
-    """Return True once the server answers for its namespace, which takes a moment longer than that it listens.
+    """Return True once the server answers for its namespace, a moment after it listens; False if it has ended.
 
-    False where it has ended. Raises _Outrun as soon as somebody else listens at one of its ports: whoever answers there
-    is no server of ours. Raises Failure where time is over.
+    Raises _Outrun as soon as another process listens at one of its ports, since its answers would not be our server's.
+    Raises Failure on a timeout.
     """
     from syncpod.temporal.plugin import NoServer, connect
 
@@ -225,7 +225,7 @@ def _serves(child: subprocess.Popen[bytes], address: str, ui: str) -> bool:
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
         listening = listens(child.pid, address), listens(child.pid, ui)
-        if child.poll() is not None:  # looked at after the ports: what has ended listens nowhere, and another may
+        if child.poll() is not None:  # only after looking at the ports: once it has ended, another may listen there
             return False
         if False in listening:
             raise _Outrun
@@ -238,7 +238,7 @@ def _serves(child: subprocess.Popen[bytes], address: str, ui: str) -> bool:
 
 
 def _since(log: Path, begin: int) -> str:
-    """Return what a log has got since it had `begin` bytes; all of it where it has been put aside meanwhile."""
+    """Return what was added to a log since it had `begin` bytes; all of it if it was rotated meanwhile."""
     with log.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(begin if begin <= size else 0)

@@ -1,4 +1,4 @@
-"""Logs of pods whose workflows do not answer: found by what their node has noted of them."""
+"""Logs of pods whose workflows do not answer, found by the records of their node."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def noted_pod(node: NodeContext, namespace: str, name: str, uid: str) -> Pod | None:
-    """Return a pod as this node has noted it last; None where it has not. Blocks. Raises BadInput.
+    """Return a pod from this node's newest record of it; None if there is none. Blocks. Raises BadInput.
 
-    Without a UID ("", the server keeps none) it is the newest of that name.
+    Without a UID ("", if the server has none), this is the newest pod of that name.
     """
     from syncpod.node.pod_records import read_pod_records
 
@@ -32,7 +32,7 @@ def noted_pod(node: NodeContext, namespace: str, name: str, uid: str) -> Pod | N
 def newest_log(node: NodeContext, pod: Pod, container: str, *, previous: bool) -> Path:
     """Return the log of a container's newest instance, or of the one before it. Blocks.
 
-    Raises Failure where there is none, and BadInput where we may not look.
+    Raises Failure if there is none, and BadInput without permission.
     """
     directory = log_directory_of(pod, node) / container
     try:

@@ -1,4 +1,4 @@
-"""Who listens at a port of the loopback: the process that we mean, or another that came first."""
+"""Whether a process listens at a port of the loopback, or another process does."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _LISTEN: Final = "0A"
 
 
 def listens(pid: int, address: str) -> bool | None:
-    """Say whether it is this process that listens at ``<IPv4 address>:<port>``; None where nobody does.
+    """Return whether this process listens at ``<IPv4 address>:<port>``; None if no process does.
 
-    The kernel's table tells the listening socket's inode, and the process's descriptors whether it holds that socket.
+    The kernel's table has the inode of the listening socket, which is then looked for among the process's descriptors.
     """
     inodes = _listeners(address)
     if not inodes:
@@ -35,7 +35,7 @@ def _listeners(address: str) -> set[str]:
 
 
 def _sockets(pid: int) -> set[str]:
-    """Return the inodes of the sockets that a process holds; none where it has ended, or is not ours to look at."""
+    """Return the inodes of a process's sockets; none if it has ended, or we have no permission."""
     found = set()
     try:
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():

@@ -1,8 +1,7 @@
-"""Names for completion, read off this node's disk: no server is asked, and no library loaded that takes time.
+"""Names for completion, read from this node's disk: no server is asked, and no slow library is loaded.
 
-A node keeps each pod that it has synced beside the pod's volumes (`syncpod.node.pod_records`), and its ConfigMaps and
-Secrets as files (`syncpod.objects.store`); here they are read as plain JSON, by whoever may read them. What cannot be
-read is passed over.
+A node keeps a record of each pod beside the pod's volumes (`syncpod.node.pod_records`), and its ConfigMaps and Secrets
+as files (`syncpod.objects.store`). Here they are read as plain JSON; what cannot be read is skipped.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ _KINDS = ("initContainers", "containers", "ephemeralContainers")
 
 
 def pods(namespace: str | None) -> list[str]:
-    """Return the names of the node's pods in a namespace (None = in any), in order: of those with a workflow."""
+    """Return the sorted names of the node's pods in a namespace (None = any) that have a workflow."""
     stray = {one["uid"] for one in _orphans()}
     there = [pod for pod in _pods() if namespace in (None, _meta(pod)["namespace"]) and _meta(pod)["uid"] not in stray]
     return sorted({_meta(pod)["name"] for pod in there})
 
 
 def orphans(namespace: str | None) -> list[str]:
-    """Return the names of the pods in a namespace (None = in any) of which the node says that nobody asks for them."""
+    """Return the sorted names of the pods in a namespace (None = any) that the node's report calls orphans."""
     return sorted({one["name"] for one in _orphans() if namespace in (None, one["namespace"])})
 
 
@@ -39,18 +38,18 @@ def containers(namespace: str, pod: str) -> list[str]:
 
 
 def namespaces() -> list[str]:
-    """Return the namespaces in which the node has pods, and the one that is meant when none is named."""
+    """Return the namespaces in which the node has pods, and ``default``."""
     return sorted({"default", *(_meta(pod)["namespace"] for pod in _pods())})
 
 
 def nodes() -> list[str]:
-    """Return the name of the node whose state this is, if there is one: of others its disk knows nothing."""
+    """Return the name of this node, if it has state; the disk has no names of others."""
     said = _read(node_settings(os.environ).state_dir / "node.json") or {}
     return [said["node"]] if isinstance(said.get("node"), str) else []
 
 
 def objects(kind: str, namespace: str) -> list[str]:
-    """Return the names of the node's ConfigMaps or Secrets in a namespace, in order."""
+    """Return the sorted names of the node's ConfigMaps or Secrets in a namespace."""
     settings = node_settings(os.environ)
     root = settings.memory_dir / "objects/secrets" if kind == "Secret" else settings.state_dir / "objects/configmaps"
     found = (_read(path) for path in (root / namespace).glob("*.json"))

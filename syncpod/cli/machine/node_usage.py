@@ -1,4 +1,4 @@
-"""How much of its processors and memory this machine uses, pods and all else."""
+"""The CPU and memory usage of this machine, pods and everything else."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _TICKS_PER_SECOND: Final = 100
 
 @dataclass(frozen=True)
 class NodeUsage:
-    """What the machine as a whole uses, and what it has."""
+    """The usage of the whole machine, and its capacity."""
 
     cpu_nano_cores: int
     """Billionths of a core."""
     cpus: int
     memory_bytes: int
-    """The working set: what is not free, and not merely cached."""
+    """The working set: memory that is neither free nor only cache."""
     total_memory_bytes: int
 
 
 def measure_node(root: Path = Path("/")) -> NodeUsage:
-    """Measure this machine, pods and all else; blocks for as long as the window. Raises OSError, ValueError.
+    """Measure this machine; blocks for a second. Raises OSError, ValueError.
 
-    The kubelet takes the root cgroup's figures from cAdvisor; here they are /proc's, which count the same.
+    The kubelet takes the root cgroup's figures from cAdvisor; these are from /proc, which counts the same.
     """
     first, begun = _busy_ticks(root), time.monotonic()
     time.sleep(_WINDOW_SECONDS)
@@ -39,7 +39,7 @@ def measure_node(root: Path = Path("/")) -> NodeUsage:
 
 
 def working_set(meminfo: Mapping[str, int]) -> int:
-    """Return the bytes in use that are not merely cached files which nothing has read for long.
+    """Return the bytes in use, without cached files that have not been read for a while.
 
     Mirrors cAdvisor's container/libcontainer/handler.go, setMemoryStats, for the root: usage less inactive files.
     """
@@ -48,7 +48,7 @@ def working_set(meminfo: Mapping[str, int]) -> int:
 
 
 def _busy_ticks(root: Path) -> int:
-    """Return how many ticks all processors together have spent on anything but idling and waiting for disks."""
+    """Return the ticks that all processors together were busy: neither idle nor waiting for disks."""
     first = (root / "proc/stat").read_text().split("\n", 1)[0].split()
     user, nice, system, _idle, _iowait, irq, softirq, steal = (int(field) for field in first[1:9])
     return user + nice + system + irq + softirq + steal

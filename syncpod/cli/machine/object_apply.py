@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def require_possible(manifests: Manifests, here: NodeSettings, *, asked: str = "") -> None:
-    """Raise BadInput, before anything is done, where ConfigMaps and Secrets cannot be applied here.
+    """Raise BadInput, before anything is done, if ConfigMaps and Secrets cannot be applied here.
 
-    That is where they, or pods that refer to them, belong to another node, or where one may not become what is wanted.
-    `asked` is the node that pods are to go to unless they name one; "" = this machine's.
+    That is, if they or pods that refer to them belong to another node, or if a change is not allowed. `asked` is the
+    node for pods that name none; "" = this machine's.
     """
     if manifests.objects:
         _require_this_node(manifests, here, asked)
@@ -32,7 +32,7 @@ def require_possible(manifests: Manifests, here: NodeSettings, *, asked: str = "
 
 @dataclass(frozen=True)
 class Expected:
-    """What applying one object would do."""
+    """The effect that applying one object would have."""
 
     ref: ObjectRef
     change: Change | None
@@ -41,7 +41,7 @@ class Expected:
 
 
 def what_would_change(manifests: Manifests, here: NodeSettings) -> list[Expected]:
-    """Return what applying each object would do now; nothing is done. Raises Failure."""
+    """Return the effect that applying each object would have now. Raises Failure."""
     from syncpod.objects import ObjectRefused, ref_of
 
     found = []
@@ -56,9 +56,9 @@ def what_would_change(manifests: Manifests, here: NodeSettings) -> list[Expected
 
 
 def keep(manifests: Manifests, here: NodeSettings) -> None:
-    """Write the ConfigMaps and Secrets that are to be applied, and say what came of each as kubectl does.
+    """Write the ConfigMaps and Secrets, and print the result of each as kubectl does.
 
-    Raises Failure where the file system does not take one.
+    Raises Failure for an error of the file system.
     """
     from syncpod.objects import ref_of
 
@@ -91,7 +91,7 @@ def _require_this_node(manifests: Manifests, here: NodeSettings, asked: str) -> 
 
 
 def _node_of(here: NodeSettings) -> str:
-    """Return the node that a state directory belongs to: the one that is or was served from it, else this machine's."""
+    """Return the node of a state directory: the one that it serves or served, else this machine's."""
     worker = serving(here.state_dir)
     if worker is not None:
         return worker.node

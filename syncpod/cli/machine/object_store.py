@@ -1,4 +1,4 @@
-"""The ConfigMaps and Secrets of this machine's node, as a command finds them: in its directories, never on a server."""
+"""The ConfigMaps and Secrets of this machine's node: opening their store, finding and deleting them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 def memory_directory_of(here: NodeSettings, *, is_named: bool) -> Path:
-    """Return where the node's Secrets are: where its worker reads them, else where they are said to be by a person.
+    """Return the directory of the node's Secrets: the one that its worker reads, else the one that the user names.
 
-    Where nobody says so (`is_named`), it is where the last worker that `up` started read them, or the usual place.
-    Raises BadInput where another place is named than the one that a worker reads.
+    If the user names none (`is_named` is False), it is that of the last worker that `up` started, or the default.
+    Raises BadInput if the user names another one than the worker reads.
     """
     worker, started = serving(here.state_dir), recorded_worker(here.state_dir)
     if worker is not None and worker.memory_dir:
@@ -44,7 +44,7 @@ def memory_directory_of(here: NodeSettings, *, is_named: bool) -> Path:
 
 
 def store_to_read(here: NodeSettings | None = None) -> ObjectStore:
-    """Return the node's objects, for looking at them; nothing is made. Raises BadInput."""
+    """Return the node's store for reading; no directory is created. Raises BadInput."""
     from syncpod.objects import ObjectStore
 
     here = here or settings()
@@ -57,7 +57,7 @@ def store_to_read(here: NodeSettings | None = None) -> ObjectStore:
 
 
 def store_to_write(here: NodeSettings | None = None) -> ObjectStore:
-    """Return the node's objects, with their directories made. Raises BadInput."""
+    """Return the node's store for writing; its directories are created. Raises BadInput."""
     from syncpod.objects import ObjectStore
 
     here = here or settings()
@@ -72,7 +72,7 @@ def store_to_write(here: NodeSettings | None = None) -> ObjectStore:
 
 @contextmanager
 def saying_what_failed() -> Iterator[None]:
-    """Make one sentence of what a store refuses, or a file system."""
+    """Turn errors of the store or the file system into a Failure or BadInput."""
     from syncpod.objects import ObjectRefused, ObjectUnreadable
 
     try:
@@ -86,14 +86,14 @@ def saying_what_failed() -> Iterator[None]:
 
 
 def not_there(kind: str, name: str, namespace: str) -> str:
-    """Say that something is not there."""
+    """Return the message that an object does not exist."""
     return f'{kind.lower()}s "{name}" not found in namespace {namespace}'
 
 
 def find(
     kind: Kind, names: Sequence[str], namespace: str | None, conditions: Selector
 ) -> tuple[list[ConfigMap | Secret], list[str]]:
-    """Return the objects named, or all that are selected; and a sentence for each that is not there. Raises Failure."""
+    """Return the named objects, or all selected ones; and a message for each that does not exist. Raises Failure."""
     from syncpod.objects import ObjectRef
 
     with saying_what_failed():
@@ -106,9 +106,9 @@ def find(
 
 
 def delete_objects(refs: Sequence[ObjectRef], *, ignore_not_found: bool, mark: str = "") -> None:
-    """Remove objects from the node; what pods were given of them before, they keep. Raises Failure.
+    """Remove objects from the node; running pods keep what they were given of them. Raises Failure.
 
-    With a `mark` it is said which would be removed, with the mark behind each, and nothing is done.
+    With a `mark`, only print what would be removed, with the mark after each.
     """
     absent = []
     with saying_what_failed():

@@ -1,4 +1,4 @@
-"""Processes that outlive the command that starts them: begun in a session of their own, ended by verified identity."""
+"""Processes that outlive the command that starts them: started in their own session, ended by verified identity."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from typing import NoReturn
 from syncpod.cli.failure import BadInput
 
 LOG_LIMIT = 16 * 1024 * 1024
-"""Bytes from which a log is put aside (as ``.old``) when its process is started anew."""
+"""Bytes from which a log is renamed to ``.old`` when its process is started again."""
 
 
 @dataclass(frozen=True)
 class ProcessIdentity:
-    """One process and no other: ids are used again, a start time within one boot of the machine is not."""
+    """Identifies one process: a pid may be reused, but not with the same start time in the same boot."""
 
     pid: int
     started: int
@@ -30,7 +30,7 @@ class ProcessIdentity:
 
 
 def identify(pid: int) -> ProcessIdentity | None:
-    """Return the identity of a live process; None where there is none, or only its remains."""
+    """Return the identity of a live process; None if there is none, or only a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -42,14 +42,14 @@ def identify(pid: int) -> ProcessIdentity | None:
 
 
 def is_running(process: ProcessIdentity) -> bool:
-    """Say whether this very process still runs."""
+    """Return whether exactly this process still runs."""
     return identify(process.pid) == process
 
 
 def end(process: ProcessIdentity, *, patience_seconds: float) -> bool:
-    """Ask a process to end, and kill it when patience ends; say whether it was still there.
+    """Send SIGTERM to a process, and SIGKILL after the patience; return whether it was still there.
 
-    A pidfd holds on to the process while its identity is verified, so that no other can be hit.
+    A pidfd is opened before its identity is verified, so that no other process can be hit.
     """
     try:
         handle = os.pidfd_open(process.pid)
@@ -73,7 +73,7 @@ def start_detached(
 ) -> subprocess.Popen[bytes]:
     """Start a process that Ctrl-C here does not reach, with its output in `log`; it inherits the descriptors `keep`.
 
-    `umask` is for the files that it makes; -1 = ours. Raises BadInput where there is no such program to run.
+    `umask` -1 = ours. Raises BadInput if the program cannot be run.
     """
     with contextlib.suppress(FileNotFoundError):
         if log.stat().st_size > LOG_LIMIT:
@@ -98,7 +98,7 @@ def start_detached(
 
 
 def run_in_place(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
-    """Run a program in place of this one. Raises BadInput where there is no such program to run."""
+    """Replace this process by a program. Raises BadInput if the program cannot be run."""
     try:
         os.execve(command[0], list(command), environment)
     except OSError as error:
@@ -106,13 +106,13 @@ def run_in_place(command: Sequence[str], environment: Mapping[str, str]) -> NoRe
 
 
 def cannot_run(path: str, error: OSError) -> BadInput:
-    """Return the failure to run a program: this Python's, whose path may lead nowhere, or one beside it."""
+    """Return the failure to run a program: this Python, or a program beside it."""
     what = f"the program {path!r}" if path else "this Python, whose own path is not known,"
     return BadInput(f"{what} cannot be run: {error.strerror}; run syncpod from a complete environment")
 
 
 def last_lines(log: Path, count: int) -> list[str]:
-    """Return the last lines of a log, for an error; none where there is no log."""
+    """Return the last lines of a log, for an error message; none if there is no log."""
     try:
         return log.read_text(errors="replace").splitlines()[-count:]
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""``down --purge``: removing a state directory and what is in memory for it, and nothing that is not ours."""
+"""``down --purge``: removing a state directory and its memory directory, and nothing that is not ours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from syncpod.settings.errors import SettingsInvalid
 
 
 def require_ours(directory: Path) -> None:
-    """Raise BadInput for a directory that was not made for syncpod alone."""
+    """Raise BadInput for a directory that was not created for syncpod alone."""
     with contextlib.suppress(PermissionError):
         mark(directory)
     if not is_marked(directory):
@@ -24,12 +24,10 @@ def require_ours(directory: Path) -> None:
 
 
 def purge(directory: Path, memory: Path, logs: Path) -> None:
-    """Remove a state directory and a memory directory that nobody uses any more; raises Failure, naming the hindrance.
+    """Remove a state directory and a memory directory that are no longer used, and the pods' logs below the former.
 
-    So are the pods' logs in `logs` where that is below the state directory.
-
-    What others have put there stays. What workers that died have left mounted for volumes is unmounted; where anything
-    else is, everything stays.
+    Other files stay. Mounts that dead workers left for volumes are unmounted; if anything else is mounted there,
+    nothing is removed. Raises Failure with the reason.
     """
     from syncpod.kernel.tree_removal import remove_tree
 
@@ -38,7 +36,7 @@ def purge(directory: Path, memory: Path, logs: Path) -> None:
     if directory in logs.parents:
         _purge_logs(directory, logs)
     with exclusive(directory):
-        names = [*sorted(OURS - {MARK}), MARK]  # the mark goes last: what was interrupted may be repeated
+        names = [*sorted(OURS - {MARK}), MARK]  # the mark goes last, so that an interrupted purge can be repeated
         drafts = sorted(path.name for path in directory.glob(".*.json.new"))
         try:
             for name in (*drafts, *names):
@@ -52,7 +50,7 @@ def purge(directory: Path, memory: Path, logs: Path) -> None:
 
 
 def _purge_logs(directory: Path, logs: Path) -> None:
-    """Remove pods' logs, and the directories above them in which nothing else is."""
+    """Remove pods' logs, and the directories above them that are empty then."""
     from syncpod.kernel.tree_removal import remove_tree
 
     try:
@@ -66,7 +64,7 @@ def _purge_logs(directory: Path, logs: Path) -> None:
 
 
 def _unmount(directory: Path, memory: Path) -> None:
-    """Take away what workers have mounted for volumes and left there. Raises Failure where anything else is mounted."""
+    """Unmount what workers left mounted for volumes. Raises Failure if anything else is mounted."""
     from syncpod.kernel.mounting import mounts_below, unmount
 
     own = directory.resolve()
@@ -83,7 +81,7 @@ def _unmount(directory: Path, memory: Path) -> None:
 
 
 def _is_of_a_volume(place: Path, state_dir: Path) -> bool:
-    """Say whether workers mount at this place: an emptyDir in memory, or a part of a volume (subPath)."""
+    """Return whether workers mount at this place: an emptyDir in memory, or a subPath of a volume."""
     match place.relative_to(state_dir).parts if place.is_relative_to(state_dir) else ():
         case ("pods", _, "volumes", "kubernetes.io~empty-dir", _) | ("pods", _, "volume-subpaths", _, _, _):
             return True
@@ -91,7 +89,7 @@ def _is_of_a_volume(place: Path, state_dir: Path) -> bool:
 
 
 def _purge_memory(memory: Path) -> None:
-    """Remove what is in memory. It bears no mark: only what workers put there goes, and then it, if nothing is left."""
+    """Remove what workers put into the memory directory, and then the directory if it is empty: it has no mark."""
     from syncpod.kernel.tree_removal import remove_tree
 
     try:

@@ -1,4 +1,4 @@
-"""On which runtime ``up`` puts pods, and why."""
+"""Which runtime ``up`` uses, and why."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _PATIENCE_SECONDS: Final = 5.0
 
 @dataclass(frozen=True)
 class Choice:
-    """The runtime that is to be used."""
+    """The runtime to use."""
 
     endpoint: str
-    """Its socket; "" = the embedded runtime, wherever that listens."""
+    """Its socket; "" = the embedded runtime."""
     simulated: bool = False
     why: str = ""
-    """A line for a person, where the embedded runtime has to be started."""
+    """A line for the user, if the embedded runtime has to be started."""
 
     @property
     def embedded(self) -> bool:
@@ -37,11 +37,11 @@ class Choice:
 
 
 def choose(here: NodeSettings, *, asked: str = "", embedded: bool = False, simulate: bool = False) -> Choice:
-    """Return the runtime that is named (`asked` by flag, else by the environment), else the one in use, else one found.
+    """Return the runtime named by the flag (`asked`) or the environment, else the one in use, else one that is found.
 
-    In use is the runtime of the worker that serves the state directory, or the embedded one that keeps its pods. What
-    is found is containerd or CRI-O, and where neither answers, the embedded runtime. Starts nothing. Raises BadInput
-    where the one that is asked for does not answer, or another is in use.
+    In use is the runtime of the worker that serves the state directory, or the embedded one that has its pods. Found is
+    containerd or CRI-O, and if neither answers, the embedded runtime. Starts nothing. Raises BadInput if the one that
+    is asked for does not answer, or another is in use.
     """
     own = embedded or simulate
     if asked and own:
@@ -68,7 +68,7 @@ def choose(here: NodeSettings, *, asked: str = "", embedded: bool = False, simul
 
 
 def _used(here: NodeSettings, workers: str) -> Choice | None:
-    """Return the runtime that the state directory's pods are on; None where there is no sign of any."""
+    """Return the runtime that has the state directory's pods; None if there is no sign of any."""
     record = recorded_runtime(here.state_dir)
     if workers and (record is None or workers != record.endpoint):
         return Choice(workers)
@@ -79,7 +79,7 @@ def _used(here: NodeSettings, workers: str) -> Choice | None:
 
 
 def _is_own(here: NodeSettings) -> bool:
-    """Say whether the runtime that is named is the state directory's embedded one."""
+    """Return whether the named runtime is the state directory's embedded one."""
     from syncpod.cri.endpoint import socket_path
 
     record = recorded_runtime(here.state_dir)
@@ -104,7 +104,7 @@ def _named(endpoint: str, *, by_flag: bool) -> Choice:
 
 
 def _found() -> Choice:
-    """Return the first of the usual runtimes that answers a CRI call, else the embedded one, with what was tried."""
+    """Return the first usual runtime that answers a CRI call, else the embedded one with a list of what was tried."""
     from syncpod.cri.endpoint import VARIABLE, NoRuntime, candidates, find_endpoint
 
     tried = []
@@ -122,7 +122,7 @@ def _found() -> Choice:
 
 
 async def _obstacle(endpoint: str) -> str | None:
-    """Say why what listens there is no runtime for us; None where it is one. Docker's often speaks no CRI."""
+    """Return why this endpoint cannot be used; None if it can. Docker's containerd often has CRI disabled."""
     from syncpod.cri.client import CriClient
     from syncpod.cri.errors import CriError
 
@@ -135,10 +135,10 @@ async def _obstacle(endpoint: str) -> str | None:
 
 
 def endpoint_of(state_dir: Path) -> str:
-    """Return the socket of the runtime that the state directory's pods are on, for a look at them.
+    """Return the socket of the runtime that has the state directory's pods.
 
-    That is the worker's, else the embedded one's where it serves, else the one that the environment names or that is
-    found. Raises BadInput.
+    That is the worker's, else the embedded one's if it runs, else the one that the environment names or that is found.
+    Raises BadInput.
     """
     from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
 

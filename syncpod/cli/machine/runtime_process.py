@@ -1,4 +1,4 @@
-"""The embedded runtime that ``up`` starts: one per state directory, found again by others, ended by ``down``."""
+"""The embedded runtime that ``up`` starts: one per state directory. Finding, starting and ending it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from syncpod.cli.machine.state_directory import (
 SOCKET_LIMIT: Final = 107
 """Bytes of a unix socket's path, by the kernel's sockaddr_un."""
 _SOCKETS: Final = "syncpod-cri-"
-"""How a directory is called that is made for a socket alone."""
+"""Prefix of directories that are created only for a socket."""
 _READY_SECONDS: Final = 30.0
 _END_SECONDS: Final = 10.0
 
@@ -48,13 +48,13 @@ def directory(state_dir: Path) -> Path:
 
 
 def serving(state_dir: Path) -> RuntimeRecord | None:
-    """Return the embedded runtime of a state directory, if it lives; whoever started it."""
+    """Return the embedded runtime of a state directory if it is alive, whoever started it."""
     record = recorded_runtime(state_dir)
     return record if record is not None and is_running(record.process) else None
 
 
 def has_pods(state_dir: Path) -> bool:
-    """Say whether the embedded runtime has sandboxes, served or not."""
+    """Return whether the embedded runtime has sandboxes, running or not."""
     try:
         return any((directory(state_dir) / "sandboxes").iterdir())
     except OSError:
@@ -62,30 +62,30 @@ def has_pods(state_dir: Path) -> bool:
 
 
 def is_kept(state_dir: Path) -> bool:
-    """Say whether the state directory's pods live in its embedded runtime, whether or not that serves just now."""
+    """Return whether the state directory's pods are in its embedded runtime, running or not."""
     record = recorded_runtime(state_dir)
     return record is not None and (record.detached or is_running(record.process) or has_pods(state_dir))
 
 
 def command(state_dir: Path, socket: Path, *, simulated: bool) -> list[str]:
-    """Return the command line that serves the state directory's embedded runtime."""
+    """Return the command line of the state directory's embedded runtime."""
     line = [sys.executable, "-P", "-m", "syncpod.runtime", "--state-dir", str(directory(state_dir))]
     return [*line, "--socket", str(socket), *(["--simulate"] if simulated else [])]
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for the runtime: without a client's credentials, and with a Python on its PATH.
+    """Return the environment for the runtime: without credentials of clients, and with our Python at the end of PATH.
 
-    A container's programs are this machine's, found on the runtime's PATH; our own Python is the last resort.
+    Containers run this machine's programs, found on the runtime's PATH.
     """
     kept = {name: value for name, value in environ.items() if not name.startswith(("TEMPORAL_", "OTEL_"))}
     return kept | {"PATH": f"{environ.get('PATH') or os.defpath}:{Path(sys.executable).parent}"}
 
 
 def choose_socket(state_dir: Path) -> Path:
-    """Return where the runtime is to listen: where it did before, else in its directory.
+    """Return the path for the runtime's socket: the last one, else one in its directory.
 
-    Where that path is too long for a socket, in a new private directory below $XDG_RUNTIME_DIR or /tmp.
+    If that path is too long for a socket, one in a new private directory below $XDG_RUNTIME_DIR or /tmp.
     """
     recorded = recorded_runtime(state_dir)
     if recorded is not None:
@@ -104,7 +104,7 @@ def choose_socket(state_dir: Path) -> Path:
 def start(state_dir: Path, *, simulated: bool, environ: Mapping[str, str]) -> tuple[RuntimeRecord, bool]:
     """Return the embedded runtime of the state directory, and whether it was started here; returns once it answers.
 
-    Raises Failure with the sentence that it ended with.
+    Raises Failure with the runtime's last words.
     """
     prepare(state_dir)
     log = runtime_log(state_dir)
@@ -130,7 +130,7 @@ def start(state_dir: Path, *, simulated: bool, environ: Mapping[str, str]) -> tu
                     return record, True
                 time.sleep(0.02)
         except BaseException:
-            if process is not None:  # Ctrl-C: nobody would know of it
+            if process is not None:  # Ctrl-C: no record would lead to it
                 end(process, patience_seconds=_END_SECONDS)
             raise
     said = next((line for line in reversed(last_lines(log, 20)) if line.strip()), "nothing")
@@ -141,7 +141,7 @@ def start(state_dir: Path, *, simulated: bool, environ: Mapping[str, str]) -> tu
 
 
 def load(state_dir: Path, files: Sequence[str], name: str, *, environ: Mapping[str, str]) -> None:
-    """Load images for the embedded runtime, served or not. Raises Failure with what the loader says of them."""
+    """Load images for the embedded runtime, running or not. Raises Failure with the loader's message."""
     prepare(state_dir)
     line = [sys.executable, "-P", "-m", "syncpod.runtime.load", "--state-dir", str(directory(state_dir))]
     line += [*(["--name", name] if name else []), "--", *files]
@@ -155,9 +155,9 @@ def load(state_dir: Path, files: Sequence[str], name: str, *, environ: Mapping[s
 
 
 def become(state_dir: Path, socket: Path | None, *, simulated: bool, environ: Mapping[str, str]) -> None:
-    """Turn this process into the embedded runtime, so that Ctrl-C reaches it and nothing stands between.
+    """Turn this process into the embedded runtime, so that Ctrl-C reaches it directly.
 
-    Raises Failure where it runs already, or its socket's path is too long.
+    Raises Failure if it runs already, and BadInput if its socket's path is too long.
     """
     if socket is not None and not _fits(socket):
         raise BadInput(f"--socket: {socket} has more than the {SOCKET_LIMIT} bytes that a socket's path may have")
@@ -178,12 +178,12 @@ def become(state_dir: Path, socket: Path | None, *, simulated: bool, environ: Ma
 
 
 def end_process(process: ProcessIdentity) -> bool:
-    """End a runtime's server; its containers run on. Say whether it was there."""
+    """End a runtime's server; its containers keep running. Return whether it was there."""
     return end(process, patience_seconds=_END_SECONDS)
 
 
 def forget(state_dir: Path) -> None:
-    """Take the record of a runtime that has ended back, and with it the directory made for its socket alone."""
+    """Remove the record of a runtime that has ended, and the directory that was created only for its socket."""
     record = recorded_runtime(state_dir)
     if record is not None:
         socket = Path(record.endpoint.removeprefix("unix://"))
@@ -209,7 +209,7 @@ def _fits(socket: Path) -> bool:
 
 
 def _is_private(path: Path) -> bool:
-    """Say whether a directory is there that nobody but us may write to: what listens there is ours."""
+    """Return whether a directory exists that only we may write to, so that what listens there is ours."""
     try:
         found = path.lstat()
     except OSError:

@@ -1,4 +1,4 @@
-"""The node's settings for a command: flags, environment, defaults, wrong ones refused in one sentence."""
+"""The node's settings for a command: from flags, the environment and defaults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from syncpod.settings.node import NodeSettings, node_settings
 def settings(
     *, node: str = "", state_dir: str = "", memory_dir: str = "", runtime_endpoint: str = "", manifests: str = ""
 ) -> NodeSettings:
-    """Return the settings of this machine's node; "" = not given. Raises BadInput."""
+    """Return the settings of this machine's node; "" = the flag is not given. Raises BadInput."""
     try:
         return node_settings(
             os.environ,

@@ -1,4 +1,4 @@
-"""What ``up`` leaves in the state directory: which processes it started, where those log, and that it is ours."""
+"""What ``up`` keeps in the state directory: records of the processes that it started, their logs, and our mark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from syncpod.cli.machine.processes import ProcessIdentity, is_running
 from syncpod.kernel.atomic_file import replace_file
 
 MARK: Final = "syncpod-state"
-"""The file by which a directory is known to have been made for syncpod alone."""
+"""The file that marks a directory as created for syncpod alone."""
 _SERVER, _WORKER, _RUNTIME, _LOCK = "server.json", "up-worker.json", "runtime.json", "up.lock"
 _OF_WORKER: Final = frozenset(
     {
@@ -25,11 +25,11 @@ _OF_WORKER: Final = frozenset(
         *("pods", "objects", "memory", "image_manager", "exits"),
     }
 )
-"""What a worker that runs by itself leaves."""
+"""The files of a worker."""
 _OF_POD: Final = re.compile(r"([a-z0-9.-]+_[a-z0-9.-]+_)?([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32})")
 """``<uid>`` and ``<namespace>_<name>_<uid>``."""
 OURS: Final = _OF_WORKER | {MARK, _SERVER, _WORKER, _RUNTIME, _LOCK, "log", "temporal", "runtime"}
-"""Everything that syncpod makes in a state directory."""
+"""All that syncpod creates in a state directory."""
 
 
 @dataclass(frozen=True)
@@ -40,24 +40,24 @@ class ServerRecord:
     address: str
     ui: str
     detached: bool
-    """Whether ``up`` started it, and so ``down`` ends it."""
+    """Whether ``up`` started it: only then ``down`` ends it."""
 
 
 @dataclass(frozen=True)
 class RuntimeRecord:
-    """The embedded runtime of a state directory. It may have died since; its pods run on."""
+    """The embedded runtime of a state directory. It may have died since; its pods keep running."""
 
     process: ProcessIdentity
     endpoint: str
     """Its socket, as ``unix:///path``."""
     simulated: bool
     detached: bool
-    """Whether ``up`` started it, and so ``down`` ends it."""
+    """Whether ``up`` started it: only then ``down`` ends it."""
 
 
 @dataclass(frozen=True)
 class StartedWorker:
-    """The worker that ``up`` has started. Its record stays until ``down`` has deleted the pods that it served."""
+    """The worker that ``up`` started. The record stays until ``down`` has deleted the worker's pods."""
 
     process: ProcessIdentity
     node: str
@@ -70,7 +70,7 @@ class StartedWorker:
     own_server: bool
     """Whether that server is the state directory's."""
     memory_dir: str = ""
-    """Where it keeps Secrets; "" = one of an earlier version, which keeps none."""
+    """Where it keeps Secrets; "" = a worker of an earlier version, without Secrets."""
     manifest_dir: str = ""
     """The directory of manifests that it follows; "" = none."""
 
@@ -96,9 +96,10 @@ def log_directory(state_dir: Path) -> Path:
 
 
 def prepare(state_dir: Path) -> None:
-    """Make the directory, and the one for logs in it, for this user alone. Raises BadInput where that cannot be.
+    """Create the directory and its log directory, for this user alone. Raises BadInput if that is impossible.
 
-    One that is new, empty or a worker's, or has but pods' logs, gets the mark by which ``down --purge`` knows it.
+    A directory that is new or empty, or has only a worker's files or pods' logs, gets the mark that ``down --purge``
+    looks for.
     """
     try:
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -116,7 +117,7 @@ def prepare(state_dir: Path) -> None:
 
 
 def mark(state_dir: Path) -> None:
-    """Mark a directory in which there is nothing that was not made by syncpod. Raises OSError."""
+    """Mark a directory that has only files of syncpod. Raises OSError."""
     names = {path.name for path in state_dir.iterdir()}
     of_worker = "node.json" in names and names <= _OF_WORKER
     if not names or of_worker or (names == {"pods"} and _only_pods(state_dir / "pods")):
@@ -126,24 +127,24 @@ def mark(state_dir: Path) -> None:
 
 
 def _only_pods(directory: Path) -> bool:
-    """Say whether a directory has only what workers put there: pods' directories and those of their logs."""
+    """Return whether a directory has only what workers put there: directories of pods and of their logs."""
     return directory.is_dir() and len(pod_directories(directory)) == sum(1 for _ in directory.iterdir())
 
 
 def pod_directories(directory: Path) -> list[Path]:
-    """Return what in a directory is named as workers name the directories of pods and of their logs."""
+    """Return the subdirectories that are named like workers' directories of pods and of their logs."""
     there = directory.iterdir() if directory.is_dir() else ()
     return [path for path in there if _OF_POD.fullmatch(path.name) and path.is_dir() and not path.is_symlink()]
 
 
 def is_marked(state_dir: Path) -> bool:
-    """Say whether the directory was made for syncpod alone."""
+    """Return whether the directory was created for syncpod alone."""
     return (state_dir / MARK).is_file()
 
 
 @contextlib.contextmanager
 def exclusive(state_dir: Path) -> Iterator[None]:
-    """Hold the directory for one starter or ender of processes at a time; others wait."""
+    """Lock the directory: only one command at a time starts or ends its processes; others wait."""
     lock = os.open(state_dir / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -158,18 +159,18 @@ def write_server(state_dir: Path, record: ServerRecord) -> None:
 
 
 def running_server(state_dir: Path) -> ServerRecord | None:
-    """Return the server that was recorded, if that very process still runs and we may read of it."""
+    """Return the recorded server if exactly that process still runs."""
     record = recorded_server(state_dir)
     return record if record is not None and is_running(record.process) else None
 
 
 def recorded_server(state_dir: Path) -> ServerRecord | None:
-    """Return the server that was recorded last, and not forgotten since."""
+    """Return the recorded server, running or not."""
     return _record(ServerRecord, state_dir / _SERVER)
 
 
 def forget_server(state_dir: Path) -> None:
-    """Take the record back."""
+    """Remove the record."""
     (state_dir / _SERVER).unlink(missing_ok=True)
 
 
@@ -179,12 +180,12 @@ def write_runtime(state_dir: Path, record: RuntimeRecord) -> None:
 
 
 def recorded_runtime(state_dir: Path) -> RuntimeRecord | None:
-    """Return the embedded runtime that was recorded last, and not forgotten since."""
+    """Return the recorded embedded runtime, running or not."""
     return _record(RuntimeRecord, state_dir / _RUNTIME)
 
 
 def forget_runtime(state_dir: Path) -> None:
-    """Take the record back."""
+    """Remove the record."""
     (state_dir / _RUNTIME).unlink(missing_ok=True)
 
 
@@ -194,18 +195,18 @@ def write_worker(state_dir: Path, record: StartedWorker) -> None:
 
 
 def recorded_worker(state_dir: Path) -> StartedWorker | None:
-    """Return the worker that ``up`` started last, if its pods have not been deleted since."""
+    """Return the worker that ``up`` started last, unless its pods have been deleted since."""
     return _record(StartedWorker, state_dir / _WORKER)
 
 
 def running_worker(state_dir: Path) -> ProcessIdentity | None:
-    """Return the worker that ``up`` started, if that very process still runs."""
+    """Return the worker that ``up`` started if exactly that process still runs."""
     record = recorded_worker(state_dir)
     return record.process if record is not None and is_running(record.process) else None
 
 
 def forget_worker(state_dir: Path) -> None:
-    """Take the record back."""
+    """Remove the record."""
     (state_dir / _WORKER).unlink(missing_ok=True)
 
 
@@ -217,7 +218,7 @@ _Record = TypeVar("_Record", ServerRecord, RuntimeRecord, StartedWorker)
 
 
 def _record(kind: type[_Record], path: Path) -> _Record | None:
-    """Read a record; None where there is none, or what is there is no such record."""
+    """Read a record; None if there is no valid one."""
     try:
         said = json.loads(path.read_text())
         return kind(**{**said, "process": ProcessIdentity(**said["process"])})

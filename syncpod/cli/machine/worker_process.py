@@ -1,4 +1,4 @@
-"""The worker that ``up`` starts: begun once per state directory, found again by others, ended by ``down``."""
+"""The worker that ``up`` starts: one per state directory. Finding it, and starting it."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ _READY_SECONDS: Final = 60.0
 
 
 def serving(state_dir: Path) -> WorkerRecord | None:
-    """Return what the worker of a state directory says of itself, if it lives; whoever started it."""
+    """Return the record of the live worker of a state directory, whoever started it; None = none lives."""
     record = read_worker_record(state_dir)
     return record if record is not None and _is_worker(record.pid) else None
 
 
 def local_node(asked: str) -> str:
-    """Return the node that pods go to unless they name another: the one asked for, else this machine's."""
+    """Return the node for pods that name none: the one asked for, else this machine's."""
     here = settings(node=asked)
     worker = None if asked else serving(here.state_dir)
     return worker.node if worker is not None else here.node
 
 
 def followed_last(state_dir: Path) -> str:
-    """Return the directory of manifests that the worker of a state directory follows, or did; "" = none.
+    """Return the directory of manifests that the worker of a state directory follows, or followed last; "" = none.
 
-    A worker that ends by itself takes its record back, and then what `up` has noted of the one that it started counts.
+    A worker that ends by itself removes its record; then the record of `up` about the worker that it started counts.
     """
     record = read_worker_record(state_dir) or recorded_worker(state_dir)
     return record.manifest_dir if record is not None else ""
@@ -56,7 +56,7 @@ def start(
 ) -> tuple[WorkerRecord, bool]:
     """Return the worker of the node, and whether it was started here; returns once it serves.
 
-    `own_server` says that the server is the state directory's. Raises Failure with the sentence that it ended with.
+    `own_server`: whether the server is the state directory's own. Raises Failure with the worker's last words.
     """
     prepare(node.state_dir)
     log = worker_log(node.state_dir)

@@ -1,1 +1,1 @@
-"""What this machine's runtime has and no workflow asks for: found, adopted, removed."""
+"""Strays: what this machine's runtime has and no workflow asks for. Finding, adopting and removing it."""

@@ -1,4 +1,4 @@
-"""Starting the workflow of a pod that runs already, from the record that its node has of it."""
+"""Adopting a pod: starting a workflow for one that runs already, from its node's record of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from syncpod.node.pod_records import PodRecord
 
 ADOPTED_SECONDS: Final = 30.0
-"""How long a node may take to say that it has adopted a pod: its worker looks at the runtime once."""
+"""How long a node may take to adopt a pod: its worker lists the runtime once."""
 _POLL_SECONDS: Final = 0.1
 
 
@@ -37,10 +37,9 @@ async def start_for(
 ) -> None:
     """Start the workflow of a recorded pod on this node, to adopt what runs of it.
 
-    `has_attributes` says whether the namespace has our search attributes.
-    With `replace`, an open workflow of that name is ended in the same moment: the pod is never without one. With
-    `delete`, the payload of that signal, it is told to end the pod before it has done anything. Raises Failure where
-    the name has an open workflow.
+    `has_attributes`: whether the namespace has our search attributes. With `replace`, an open workflow of that name is
+    terminated at the same moment, so that the pod is never without one. With `delete`, the payload of that signal, the
+    workflow is told to end the pod before it does anything else. Raises Failure if the name has an open workflow.
     """
     signal: dict[str, Any] = {} if delete is None else {"start_signal": "delete_pod", "start_signal_args": [delete]}
     conflict = WorkflowIDConflictPolicy.FAIL if delete is None else WorkflowIDConflictPolicy.USE_EXISTING
@@ -59,9 +58,9 @@ async def start_for(
 
 
 async def until_adopted(client: Client, place: Here, stray: Stray) -> None:
-    """Wait until the pod's workflow has taken over what runs.
+    """Wait until the pod's workflow has adopted what runs.
 
-    Raises Failure where it does not say so in time, and at once where no worker serves that could have it do so.
+    Raises Failure if it has not done so in time, and at once if no worker runs that could.
     """
     handle = handle_of(client, stray.pod.namespace, stray.pod.name)
     deadline = asyncio.get_running_loop().time() + ADOPTED_SECONDS

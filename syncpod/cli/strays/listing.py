@@ -1,7 +1,7 @@
-"""What this machine's runtime has of its node, and how it stands with the workflow of each pod there.
+"""The pods of this node in the runtime, and whether each has a workflow; for ``adopt`` and ``prune``.
 
-For ``adopt`` and ``prune``, which are for what no workflow asks for. Both look for themselves: what ``syncpod node``
-shows was found a minute ago, or before the Temporal server was another.
+Both list the runtime themselves: the report that ``syncpod node`` prints may be a minute old, or from before the
+Temporal server was replaced.
 """
 
 from __future__ import annotations
@@ -25,31 +25,30 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
 Standing = Literal["open", "another", "none"]
-"""Of the workflow of a pod's name: it is open, and the pod's or perhaps the pod's; it is open, and another pod's; there
-is none that is open."""
+"""The workflow with a pod's name: open, and the pod's as far as is known; open, but another pod's; none is open."""
 
 _AT_ONCE: Final = 50
 
 
 @dataclass(frozen=True)
 class Stray:
-    """A pod in the runtime, what is on disk of it, and how it stands with its workflow."""
+    """A pod in the runtime, its record on disk, and the state of its workflow."""
 
     pod: PodInRuntime
     record: PodRecord | None
-    """Of this life of the pod; None where there is none on this node."""
+    """The record of this incarnation of the pod; None = this node has none."""
     standing: Standing
 
     @property
     def called(self) -> str:
-        """What it is called in a result: ``pod/web``, its namespace and UID where they have to be said."""
+        """Its name in output: ``pod/web``, with namespace and UID if they are needed to tell it apart."""
         where = "" if self.pod.namespace == "default" else f" in namespace {self.pod.namespace}"
         which = f" (uid {self.pod.uid})" if self.standing == "another" else ""
         return f"pod/{printable(self.pod.name)}{printable(where)}{printable(which)}"
 
     @property
     def running(self) -> str:
-        """Which of its containers run, in words."""
+        """The names of its running containers."""
         from syncpod.translation.names import CONTAINER_NAME_LABEL
 
         running = [each for each in self.pod.containers if each.state == "running"]
@@ -59,22 +58,22 @@ class Stray:
 
 @dataclass(frozen=True)
 class Here:
-    """The node of this machine, as a command acts on it."""
+    """The node of this machine, and its runtime."""
 
     node: NodeContext
     endpoint: str
-    """The runtime's."""
+    """The runtime's socket."""
 
 
 def here() -> Here:
-    """Return this machine's node. Raises BadInput where there is none, or no runtime."""
+    """Return this machine's node. Raises BadInput if there is none, or no runtime."""
     from syncpod.cli.machine.runtime_choice import endpoint_of
 
     return Here(this_node(), endpoint_of(settings().state_dir))
 
 
 def this_node() -> NodeContext:
-    """Return this machine's node, its directories as its worker has them. Raises BadInput where there is none."""
+    """Return this machine's node, with the directories that its worker uses. Raises BadInput if there is none."""
     from syncpod.cli.machine.object_store import memory_directory_of
     from syncpod.cli.machine.state_directory import recorded_worker
     from syncpod.settings.variables import MEMORY_DIR
@@ -92,7 +91,7 @@ def this_node() -> NodeContext:
 
 
 async def take_stock(place: Here) -> tuple[Inventory, Mapping[str, PodRecord]]:
-    """Return what the runtime has of the node, and the records of its pods. Raises Failure."""
+    """Return the node's pods in the runtime, and its records of pods by UID. Raises Failure."""
     from syncpod.cli.machine.runtime_client import unanswered
     from syncpod.cri.client import CriClient
     from syncpod.cri.errors import CriError, TransportFault
@@ -108,7 +107,7 @@ async def take_stock(place: Here) -> tuple[Inventory, Mapping[str, PodRecord]]:
 
 
 def require_choice(names: Sequence[str], *, everything: bool) -> None:
-    """Raise BadInput unless pods are either named or all meant."""
+    """Raise BadInput unless either pods are named, or ``--all`` is given."""
     if everything == bool(names):
         raise BadInput("name pods, or say --all")
 
@@ -116,11 +115,10 @@ def require_choice(names: Sequence[str], *, everything: bool) -> None:
 async def chosen(
     client: Client, place: Here, names: Sequence[str], *, namespace: str
 ) -> tuple[list[Stray], tuple[Nameless, ...]]:
-    """Return the pods that are named, or, where none is, every one without a workflow, and then what names no pod too.
+    """Return the named pods; without names, every pod without a workflow, and also what names no pod.
 
-    A name may be that of several pods in the runtime, of which at most one has a workflow: what is meant then is the
-    others. Of every one, `namespace` chooses some. Raises Failure for those that are named and have nothing in the
-    runtime.
+    The runtime may have several pods of one name, of which at most one has a workflow: then the name means the others.
+    Without names, `namespace` selects the pods ("" = all). Raises Failure for named pods that are not in the runtime.
     """
     inventory, records = await take_stock(place)
     by_name: dict[tuple[str, str], list[PodInRuntime]] = {}
@@ -145,7 +143,7 @@ async def chosen(
     without = [each for group in groups for each in group if each.standing != "open"]
     if not names:
         return without, inventory.nameless if not namespace else ()
-    # A name of which every pod has a workflow: the caller says so of each.
+    # Pods of a name that all have a workflow: the caller refuses each.
     with_one = [each for group in groups if all(one.standing == "open" for one in group) for each in group]
     return [*without, *with_one], ()
 
@@ -162,9 +160,9 @@ def _named(
 
 
 def told_apart(namesakes: Sequence[Stray]) -> list[Stray]:
-    """Return the pods of one name as they stand beside one another: without a workflow, one of them can have the name.
+    """Return the pods of one name with their standing among each other: only one without a workflow can get the name.
 
-    That is one of which something runs, and of those the newest; to each other one the name is another pod's.
+    That is one with running containers, and of those the newest; for every other, the name is another pod's.
     """
     if not any(each.standing == "none" for each in namesakes):
         return list(namesakes)
@@ -175,18 +173,18 @@ def told_apart(namesakes: Sequence[Stray]) -> list[Stray]:
 
 
 def _claim(stray: Stray) -> tuple[bool, float, str]:
-    """Return by how much a pod is the one to have its name: whether any of it runs, since when (epoch seconds), UID."""
+    """Return a pod's claim to its name, for comparison: whether any of it runs, since when (epoch seconds), its UID."""
     made = stray.pod.made_at
     return stray.pod.running > 0, made.timestamp() if made is not None else 0.0, stray.pod.uid
 
 
 def refusal_of_open(stray: Stray) -> str:
-    """Return why a pod with a workflow is left alone."""
+    """Return why a pod with an open workflow is left alone."""
     return f'pod "{stray.pod.name}" has an open workflow, which looks after it'
 
 
 def taken(stray: Stray) -> str:
-    """Return why a pod cannot be adopted whose name is another pod's, and what can be done."""
+    """Return why a pod whose name is another pod's cannot be adopted, and what can be done."""
     pod = stray.pod
     flag = "" if pod.namespace == "default" else f" -n {pod.namespace}"
     return printable(
@@ -197,16 +195,16 @@ def taken(stray: Stray) -> str:
 
 
 def named_only(output: str) -> bool:
-    """Read ``-o`` of a command that can print names alone. Raises BadInput."""
+    """Return whether ``-o name`` is given, the only output that there is. Raises BadInput."""
     if output not in ("", "name"):
         raise BadInput(f"--output: is {output!r}, must be name")
     return output == "name"
 
 
 async def standing_of(client: Client, pod: PodInRuntime) -> Standing:
-    """Ask Temporal how a pod stands with its name's workflow; one that does not say which pod it is of may be its.
+    """Ask Temporal for the workflow with a pod's name. One that does not say whose it is may be the pod's.
 
-    What was recorded of a workflow that does not answer says nothing: it may be of the pod that this one follows.
+    The recorded UID of a workflow that does not answer proves nothing: it may be of an earlier pod of that name.
     """
     from syncpod.cli.temporal.pods import read_pod
 

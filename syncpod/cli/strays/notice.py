@@ -1,4 +1,4 @@
-"""What ``up`` says of pods that are in the runtime and have no workflow: the node's own look comes a minute later."""
+"""The note of ``up`` about pods in the runtime without a workflow; the node's own report comes a minute later."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 _SECONDS: Final = 5.0
 _AT_ONCE: Final = 50
-"""Pods whose workflows are asked about at the same time."""
+"""Workflows that are queried at the same time."""
 _NAMED: Final = 5
 
 
 def note(config: ClientConnectConfig, worker: WorkerRecord) -> str:
-    """Return a sentence that names them, and what to type; "" = there are none, or that is not known at once.
+    """Return a sentence that names them and says what to do; "" = there are none, or it cannot be found out quickly.
 
-    Nothing fails for it and nobody waits: `syncpod node` has the same within a minute.
+    This never fails: `syncpod node` reports the same within a minute.
     """
     from syncpod.cri.errors import CriError
 
@@ -44,7 +44,7 @@ def note(config: ClientConnectConfig, worker: WorkerRecord) -> str:
 
 
 def sentence(found: Sequence[str]) -> str:
-    """Return the sentence on what was found, of which the first few are named."""
+    """Return the note; it names the first few."""
     us = shlex.quote(program())
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     return (
@@ -55,7 +55,7 @@ def sentence(found: Sequence[str]) -> str:
 
 
 async def _find(client: Client, worker: WorkerRecord) -> list[str]:
-    """Return what each is called. Raises CriError, Failure, RPCError."""
+    """Return the name of each. Raises CriError, Failure, RPCError."""
     from syncpod.cli.temporal.pods import list_recorded
     from syncpod.cri.client import CriClient
     from syncpod.node.inventory import take_inventory
@@ -63,10 +63,10 @@ async def _find(client: Client, worker: WorkerRecord) -> list[str]:
     async with CriClient(worker.endpoint) as runtime:
         inventory = await take_inventory(runtime, worker.node, {})
     known = {(pod.metadata.namespace, pod.metadata.name): pod.metadata.uid for pod in await list_recorded(client, None)}
-    # Visibility may lag, and does not always say which pod it is: each that it does not account for is asked about.
+    # Visibility may lag, and may lack UIDs: ask about each pod that it does not account for.
     suspects = [pod for pod in inventory.pods.values() if known.get((pod.namespace, pod.name)) != pod.uid]
     if worker.manifest_dir:
-        suspects = [pod for pod in suspects if not _is_static(pod)]  # the node is about to apply those by itself
+        suspects = [pod for pod in suspects if not _is_static(pod)]  # the node will apply those by itself
     some = asyncio.Semaphore(_AT_ONCE)
 
     async def ask(pod: PodInRuntime) -> Standing:

@@ -1,9 +1,9 @@
 """Ending what runs on this machine without a workflow.
 
-A pod that its node has a record of is ended as every pod is: by a workflow, which is started for it together with its
-deletion, so that hooks, order and grace are as ever, and it goes on whatever dies meanwhile. Where that cannot be (no
-record, no worker, a name that is another pod's now) it is stopped and removed by bare calls, which no step races with:
-nobody has a workflow for it.
+A pod with a record on its node is ended like any other: by a workflow that is started together with its deletion, so
+that hooks, order and grace period are kept, and a crash does not stop it. If that is impossible (no record, no worker,
+or the name is another pod's), the pod is stopped and removed by bare CRI calls. No step can race with them, since no
+workflow has the pod.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 _USUAL_GRACE_SECONDS: Final = 30
 _MARGIN_SECONDS: Final = 60.0
-"""What the end of a pod may take beyond its grace before that is said."""
+"""What the end of a pod may take beyond its grace period before it counts as a failure."""
 
 
 async def prune_pod(client: Client, place: Here, stray: Stray, grace: int | None, *, has_attributes: bool) -> None:
-    """Kill a pod with `grace` seconds, None = its own, and remove all of it. Raises Failure.
+    """Kill a pod with `grace` seconds (None = its own) and remove all of it. Raises Failure.
 
-    `has_attributes` says whether the namespace has our search attributes.
+    `has_attributes`: whether the namespace has our search attributes.
     """
     pod = stray.pod
     if stray.record is None or stray.standing != "none" or serving(place.node.state_dir) is None:
@@ -60,7 +60,7 @@ async def prune_pod(client: Client, place: Here, stray: Stray, grace: int | None
 
 
 async def prune_nameless(place: Here, thing: Nameless, grace: int | None) -> None:
-    """Kill and remove a sandbox or container that names no pod, unless it holds somebody else's. Raises Failure."""
+    """Kill and remove a sandbox or container that names no pod, unless it holds another's container. Raises Failure."""
     async with _runtime(place, thing.id) as runtime:
         inside = await runtime.list_containers()
         containers = [each for each in inside if thing.id in (each.id, each.sandbox_id)]
@@ -72,7 +72,7 @@ async def prune_nameless(place: Here, thing: Nameless, grace: int | None) -> Non
 async def _by_bare_calls(
     place: Here, containers: Iterable[ContainerSummary], sandboxes: Iterable[str], grace: int | None
 ) -> None:
-    """Stop containers, each with its grace, all at once; then remove them and the sandboxes. Raises Failure."""
+    """Stop all containers at once, each with its grace period; then remove them and the sandboxes. Raises Failure."""
     found = tuple(containers)
     async with _runtime(place, ", ".join(sandboxes)) as runtime:
         await asyncio.gather(*(_gone(_stop(runtime, each, grace)) for each in found))
@@ -89,7 +89,7 @@ async def _stop(runtime: CriRuntime, container: ContainerSummary, grace: int | N
 
 
 def _grace_of(annotations: Mapping[str, str]) -> int:
-    """Return the grace that a container is annotated with (labels.go, v1.36), else the usual one."""
+    """Return the grace period in a container's annotation (labels.go, v1.36), else the default."""
     said = annotations.get(POD_TERMINATION_GRACE_PERIOD_ANNOTATION, "")
     return int(said) if said.isdecimal() else _USUAL_GRACE_SECONDS
 
@@ -106,7 +106,7 @@ def _remove_files(place: Here, stray: Stray) -> None:
 
 @contextlib.asynccontextmanager
 async def _runtime(place: Here, what: str) -> Any:
-    """Connect to the runtime for the block; what it refuses there is a Failure."""
+    """Connect to the runtime for the block. Raises Failure for its errors."""
     try:
         async with CriClient(place.endpoint) as runtime:
             yield runtime
@@ -115,6 +115,6 @@ async def _runtime(place: Here, what: str) -> Any:
 
 
 async def _gone(call: Awaitable[None]) -> None:
-    """Await the end of something; gone already is success. Raises CriError."""
+    """Await a call that removes something; NotFound is success. Raises CriError."""
     with contextlib.suppress(NotFound):
         await call

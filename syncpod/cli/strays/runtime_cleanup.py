@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def clear_runtime(here: NodeSettings, *, simulated: bool, everything: bool) -> None:
-    """End what the embedded runtime still has of this node and no workflow knows; `everything`: of anybody.
+    """End what the embedded runtime still has of this node and no workflow knows; with `everything`, all it has.
 
-    Starts the runtime for that where it has ended. Raises Failure.
+    Starts the runtime if it has ended. Raises Failure.
     """
     from syncpod.cri.errors import CriError
 
@@ -33,7 +33,7 @@ def clear_runtime(here: NodeSettings, *, simulated: bool, everything: bool) -> N
 
 
 def remove_files(here: NodeSettings, sandboxes: Iterable[SandboxSummary]) -> None:
-    """Remove cgroup, volumes, logs and directory of pods whose sandboxes are removed; say what stays, and why."""
+    """Remove cgroups, volumes, logs and directories of pods whose sandboxes are removed; warn of what cannot be."""
     from syncpod.node.cgroups import remove_pod_cgroup
     from syncpod.node.directories import remove_pod_directories
     from syncpod.translation.context import NodeContext
@@ -57,7 +57,7 @@ def remove_files(here: NodeSettings, sandboxes: Iterable[SandboxSummary]) -> Non
 
 
 async def _clear(endpoint: str, node: str, *, everything: bool) -> list[SandboxSummary]:
-    """Return those of the removed sandboxes that syncpod made for pods."""
+    """Remove the sandboxes; return those that syncpod had created for pods."""
     from syncpod.cri.client import CriClient
     from syncpod.cri.errors import NotFound
     from syncpod.translation.names import NODE_LABEL

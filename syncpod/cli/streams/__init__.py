@@ -1,1 +1,1 @@
-"""Streams between a person and a container: terminals, ports, tar archives, logs."""
+"""Streams between the user and a container: terminals, ports, tar archives, logs."""

@@ -1,7 +1,7 @@
-"""Files as a tar stream, the way ``cp`` sends them into a container and takes them out of one.
+"""Files as a tar stream, as ``cp`` sends them into a container and takes them out of one.
 
-What comes out of a container may be made to do harm. Nothing is written by name: every entry is placed from an open
-directory, beneath the destination, so that no `..`, no absolute path and no symlink, however it came there, leads out.
+An archive from a container may be malicious. Nothing is written by path: every entry is placed relative to an open
+directory beneath the destination, so that no `..`, no absolute path and no symlink, whoever made it, leads out.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from syncpod.kernel.beneath import LeadsOut, make_beneath, open_beneath, open_di
 
 _BLOCK: Final = 256 * 1024
 _KEPT_MODE: Final = 0o755
-"""Of an entry's mode: no set-uid, and no writing for others than the owner."""
+"""Mask for the mode of an entry: no set-uid, and write permission only for the owner."""
 
 _DIRECTORY_MODE: Final = 0o755
 
 _NOWHERE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-"""What is said of a path that leads nowhere, or round in a circle."""
+"""Errors of a path that leads nowhere, or into a loop."""
 
 _Identity = tuple[int, int]
 """A device and an inode on it."""
 
 Tell = Callable[[str], None]
-"""Takes a sentence about what was left out."""
+"""Takes a message about something that was left out."""
 
 
 class NotWhatWasAsked(Exception):
-    """The stream is not the archive of one file or directory that was asked for; the text says how."""
+    """The stream is not an archive of the one file or directory that was asked for; the text says why."""
 
 
 def pack(source: Path, name: str, stream: IO[bytes], tell: Tell) -> None:
-    """Write an archive of a file or a directory, as `name`; a symlink given as `source` is followed, others are kept.
+    """Write an archive of a file or a directory, as `name`; `source` may be a symlink and is followed, others are kept.
 
-    In GNU's format, which busybox reads too. Sockets, pipes and devices are left out. Raises OSError.
+    In the GNU format, which busybox reads too. Sockets, pipes and devices are left out. Raises OSError.
     """
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.GNU_FORMAT, bufsize=_BLOCK) as archive:
         _add(archive, source.resolve(strict=True), name, tell)
@@ -62,13 +62,13 @@ def _add(archive: tarfile.TarFile, path: Path, name: str, tell: Tell) -> None:
 
 
 def unpack(stream: IO[bytes], root: str, destination: Path, name: str, tell: Tell) -> None:
-    """Place what an archive has as `root`, and beneath it, at `destination`; read the stream to its end.
+    """Place the archive's entry `root`, and what is beneath it, at `destination`; read the stream to its end.
 
-    A file replaces what `destination` names, or goes into the directory that it names, as `name`. Of a directory the
-    contents go into `destination`, which is made where it is missing. Symlinks that lead out of it, and what is neither
-    file, directory nor link, are left out.
+    A file replaces the file `destination`, or goes into the directory `destination` as `name`. The contents of a
+    directory go into `destination`, which is created if it is missing. Symlinks that lead out of it, and entries that
+    are neither file, directory nor link, are left out.
 
-    Raises NotWhatWasAsked, tarfile.ReadError where the stream ends early, and OSError.
+    Raises NotWhatWasAsked, tarfile.ReadError if the stream ends early, and OSError.
     """
     with tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as archive:
         first = archive.next()
@@ -86,11 +86,11 @@ def unpack(stream: IO[bytes], root: str, destination: Path, name: str, tell: Tel
         else:
             raise NotWhatWasAsked("it is neither a file nor a directory")
     while stream.read(_BLOCK):
-        pass  # what stands behind the archive's end; its writer is not to fail
+        pass  # read what follows the archive, so that its writer does not fail
 
 
 def _write_file(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path) -> None:
-    """Write the one file that was asked for where it was asked for: that path is the person's own, and followed."""
+    """Write the one requested file to the requested path, following symlinks: that path is the user's own."""
     path.parent.mkdir(parents=True, exist_ok=True)
     written = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _mode(entry))
     _fill(archive, entry, written)
@@ -111,7 +111,7 @@ def _mode(entry: tarfile.TarInfo) -> int:
 
 
 def _beneath(name: str, root: str) -> str | None:
-    """Return the rest of an entry's name behind `root`, "" for the root itself, None for what is not beneath it."""
+    """Return an entry's name relative to `root`: "" for the root itself, None if it is not beneath it."""
     clean = posixpath.normpath(name)
     root = posixpath.normpath(root)
     if clean.startswith(("/", "../")) or clean == "..":
@@ -122,7 +122,7 @@ def _beneath(name: str, root: str) -> str | None:
 
 
 class _Placing:
-    """Places a directory's entries beneath another."""
+    """Places the entries of a directory beneath another directory."""
 
     def __init__(self, archive: tarfile.TarFile, destination: Path, tell: Tell) -> None:
         self._archive = archive
@@ -130,12 +130,12 @@ class _Placing:
         self._tell = tell
         self._top = -1
         self._symlinks: dict[tuple[str, str], _Identity] = {}
-        """The symlinks that this copy has made, by the directory that each lies in, beneath the top, and its name."""
+        """The symlinks that this copy has created, by directory relative to the top, and name."""
 
     def place_all(self, root: str) -> None:
-        """Place what comes after the first entry, which has been read.
+        """Place all entries after the first, which has been read.
 
-        However it ends, no symlink that was made is left leading out.
+        However this ends, it leaves no symlink that leads out.
         """
         with contextlib.ExitStack() as last:
             self._top = open_directory(self._destination)
@@ -178,7 +178,7 @@ class _Placing:
             self._tell(f"{relative!r}: neither a file, a directory nor a link in what was asked for; left out")
 
     def _link(self, parent: int, name: str, target: str, relative: str) -> None:
-        """Give a file that came before another name."""
+        """Create a hard link to an earlier entry."""
         directory, other = posixpath.split(target)
         try:
             holder = open_beneath(self._top, directory or ".")
@@ -198,10 +198,10 @@ class _Placing:
             os.unlink(name, dir_fd=parent)
 
     def _where(self, directory: int, relative: str) -> str:
-        """Return where an open directory lies beneath the top, "" for the top itself, with no symlink on the way.
+        """Return the path of an open directory relative to the top, "" for the top itself, without symlinks.
 
-        The names in the archive do not tell: a symlink on the way there may be replaced by another entry. Directories
-        stay where they are. Raises LeadsOut where somebody else has moved it, and OSError where it lies too deep.
+        The names in the archive do not tell: a later entry may replace a symlink on the way. Directories stay where
+        they are. Raises LeadsOut if another process has moved it, and OSError if it lies too deep.
         """
         top, path = (Path(f"/proc/self/fd/{opened}").readlink() for opened in (self._top, directory))
         if not path.is_relative_to(top):
@@ -209,13 +209,13 @@ class _Placing:
         return "" if path == top else str(path.relative_to(top))
 
     def _remember(self, parent: int, where: str, name: str) -> None:
-        """Remember what has been made, if it is a symlink, by this or by another name."""
+        """Remember the new entry if it is a symlink, or a hard link to one."""
         made = os.stat(name, dir_fd=parent, follow_symlinks=False)
         if stat.S_ISLNK(made.st_mode):
             self._symlinks[where, name] = (made.st_dev, made.st_ino)
 
     def _remove_leading_out(self) -> None:
-        """Remove the symlinks that lead out: only now it can be known, since where each leads depends on the others."""
+        """Remove the symlinks that lead out. Only now this can be known: where each leads depends on the others."""
         leading = [(where, name, how) for where, name in self._symlinks if (how := self._leads_out(where, name))]
         for where, name, how in leading:
             try:
@@ -227,7 +227,7 @@ class _Placing:
                 self._tell(f"{posixpath.join(where, name)!r}: a symlink to {target!r}, which {how}; left out")
 
     def _leads_out(self, where: str, name: str) -> str:
-        """Say that a symlink leads out, or that this cannot be known; "" where it stays, or leads nowhere."""
+        """Return that a symlink leads out, or that this cannot be known; "" if it stays inside, or leads nowhere."""
         try:
             os.close(open_beneath(self._top, posixpath.join(where, name)))
         except LeadsOut:
@@ -238,7 +238,7 @@ class _Placing:
         return ""
 
     def _remove(self, where: str, name: str) -> str | None:
-        """Remove a symlink that this copy has made, and return its target; None where it is no longer there."""
+        """Remove a symlink that this copy has created, and return its target; None if it is no longer there."""
         try:
             parent = open_beneath(self._top, where or ".")
         except FileNotFoundError:

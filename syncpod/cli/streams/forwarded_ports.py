@@ -1,7 +1,7 @@
-"""Passing connections to this machine on to ports of a pod.
+"""Forwarding connections from this machine to ports of a pod.
 
-Each connection has a URL and a SPDY session of its own, while kubectl puts all on one (portforward.go, v1.36): there
-the first connection whose other end does not read holds up all others, and one that is refused can end them.
+Each connection has its own URL and SPDY session. kubectl puts all on one session (portforward.go, v1.36), where one
+connection whose other end does not read holds up all others, and one that is refused can end them.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ _LOCALHOST: Final = ("127.0.0.1", "::1")
 
 @dataclass(frozen=True)
 class ForwardedPort:
-    """A port here, 0 for any that is free, and the pod's that it leads to."""
+    """A local port, 0 = any free one, and the pod's port that it leads to."""
 
     local: int
     remote: int
 
 
 class _PodGone(Failure):
-    """The pod has been deleted: nothing can be forwarded any more."""
+    """The pod has been deleted: nothing more can be forwarded."""
 
 
 class _Unreachable(Exception):
-    """One connection could not be passed on; the text says why."""
+    """One connection could not be forwarded; the text says why."""
 
 
 class Forwarder:
@@ -60,9 +60,9 @@ class Forwarder:
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def forward(self, addresses: Sequence[str], ports: Sequence[ForwardedPort]) -> None:
-        """Listen, and pass connections on until SIGINT or SIGTERM; say where, and each connection.
+        """Listen, and forward connections until SIGINT or SIGTERM; print the addresses and each connection.
 
-        Raises BadInput for an address that cannot be listened on, and Failure where the pod has no sandbox any more.
+        Raises BadInput for an address that cannot be listened on, and Failure once the pod has no sandbox.
         """
         await self._sandbox()
         async with contextlib.AsyncExitStack() as stack:
@@ -74,7 +74,7 @@ class Forwarder:
             await self._over
 
     async def _listen(self, addresses: Sequence[str], port: ForwardedPort) -> list[asyncio.Server]:
-        """Listen on one port at all addresses, the same at each; what was opened is closed where one fails."""
+        """Listen on the same port at all addresses; if one fails, close the others."""
         servers: list[asyncio.Server] = []
         local = port.local
         for name in addresses:
@@ -83,7 +83,7 @@ class Forwarder:
                     server = await asyncio.start_server(self._accepting(port.remote), address, local, limit=CHUNK)
                 except OSError as error:
                     if name == "localhost" and address == "::1" and error.errno != errno.EADDRINUSE:
-                        continue  # there is no IPv6 here
+                        continue  # no IPv6 on this machine
                     for opened in servers:
                         opened.close()
                     raise BadInput(f"cannot listen on {_shown(address, local)}: {_why(error)}") from None
@@ -111,7 +111,7 @@ class Forwarder:
         await asyncio.gather(*self._connections, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, remote: int) -> None:
-        """Pass one connection on, to its end; what keeps it from that is said, and breaks it."""
+        """Forward one connection until it ends; an error is printed, and resets it."""
         local = writer.get_extra_info("sockname")[1]
         say(f"Handling connection for {local}")
         try:
@@ -123,7 +123,7 @@ class Forwarder:
             if isinstance(problem, _PodGone):
                 raise
         except OSError:
-            _break_off(writer)  # whoever connected is gone, or the pod's end has broken off
+            _break_off(writer)  # one of the two ends has broken off
         finally:
             writer.close()
 
@@ -148,7 +148,7 @@ class Forwarder:
             raise _Unreachable(f"the runtime does not forward: {error}") from None
 
     async def _sandbox(self) -> str:
-        """Return the id of the pod's sandbox as it is now. Raises _PodGone, and Failure where none is ready."""
+        """Return the id of the pod's current sandbox. Raises _PodGone, and Failure if it is not ready."""
         meta = self._pod.metadata
         try:
             found = await self._runtime.list_pod_sandboxes(labels={names.POD_UID_LABEL: meta.uid})
@@ -165,10 +165,10 @@ class Forwarder:
 async def _pass(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, data: SpdyStream, errors: SpdyStream
 ) -> None:
-    """Pass bytes both ways until the runtime says that the connection has ended, and how.
+    """Copy bytes both ways until the runtime reports the end of the connection, and how it ended.
 
-    Each end may say that it has said all before the other has; containerd gives the pod a second then (socat's rule).
-    Raises _Unreachable, and OSError where our end broke.
+    Either end may close its direction first; containerd then gives the pod a second (socat's rule). Raises
+    _Unreachable, and OSError if our end broke.
     """
     sending = asyncio.create_task(_to_pod(reader, data))
     receiving = asyncio.create_task(_from_pod(data, writer))
@@ -196,7 +196,7 @@ async def _to_pod(reader: asyncio.StreamReader, data: SpdyStream) -> None:
         try:
             await data.write(chunk)
         except ConnectionError:
-            return  # the pod's end takes no more; what it has to say is still heard
+            return  # the pod takes no more input; its output is still read
     with contextlib.suppress(ConnectionError):
         await data.finish()
 
@@ -211,7 +211,7 @@ async def _from_pod(data: SpdyStream, writer: asyncio.StreamWriter) -> None:
 
 @contextlib.contextmanager
 def _until_told(over: asyncio.Future[None]) -> Iterator[None]:
-    """Have SIGINT and SIGTERM end the forwarding, which is how it ends; one that is ignored stays so.
+    """Let SIGINT and SIGTERM end the forwarding; a signal that is ignored stays ignored.
 
     (SIGINT never is: see `syncpod.cli.streams.interrupts`.)
     """
@@ -232,7 +232,7 @@ def _until_told(over: asyncio.Future[None]) -> Iterator[None]:
 
 
 def _break_off(writer: asyncio.StreamWriter) -> None:
-    """End a connection so that whoever connected takes it for no proper end: with a reset."""
+    """End a connection with a reset, so that the client does not take it for a normal end."""
     if not writer.transport.is_closing():
         connected: socket.socket = writer.get_extra_info("socket")
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -240,7 +240,7 @@ def _break_off(writer: asyncio.StreamWriter) -> None:
 
 
 def _why(error: OSError) -> str:
-    """Return why the system refuses, without the address, which asyncio puts into its text."""
+    """Return the system's error without the address that asyncio adds."""
     if error.errno is not None and error.errno > 0:
         return os.strerror(error.errno).lower()
     return error.strerror or str(error)

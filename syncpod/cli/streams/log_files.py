@@ -1,11 +1,11 @@
 """Reading a container's log: from an offset, to its end or as it grows, across rotations.
 
-Mirrors kuberuntime/logs/logs.go, v1.36, ReadLogs: a log is its growing file, in which the last lines and those since a
-time are looked for; what was rotated away is read only on request. Differences:
+Mirrors kuberuntime/logs/logs.go, v1.36, ReadLogs: the last lines, and those since a time, are looked for in the growing
+file; rotated files are read only on request. Differences:
 
-- The file that was followed is read to the end that nobody writes beyond any more, then each that was begun since, in
-  their order, compressed or not: the kubelet goes to the newest, and what stands between is lost.
-- A log that is not at its path, since it is being rotated, is read where it is.
+- On a rotation, the followed file is read until no process writes to it, then every newer file in order, compressed or
+  not. The kubelet jumps to the newest, and loses what is in between.
+- A log that is not at its path, because it is being rotated, is read from its new place.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _BLOCK: Final = 256 * 1024
 _POLL_SECONDS: Final = 0.1
 _ALIVE_SECONDS: Final = 0.5
 _SETTLED_SECONDS: Final = 2.0
-"""How long a file that was rotated away may have a writer, or may seem to, without a line: then it is at its end."""
+"""How long a rotated file with a writer may get no line before it counts as finished."""
 _DELETED: Final = " (deleted)"
 
 Runs = Callable[[], Awaitable[bool]]
-"""Says whether the container still runs."""
+"""Returns whether the container still runs."""
 
 
 async def read_log(
@@ -55,11 +55,11 @@ async def read_log(
 async def read_blocks(
     path: Path, *, tail: int | None = None, rotated: bool = False, runs: Runs | None = None
 ) -> AsyncGenerator[bytes, None]:
-    """Yield a log's bytes, in blocks of any size: those of its last `tail` lines (None = all).
+    """Yield the bytes of a log's last `tail` lines (None = all), in blocks of any size.
 
-    With `rotated`, it begins with the oldest file that is kept. With `runs`, it goes on as the log grows, until the
-    container has ended and its log is read to the end. Raises FileNotFoundError where there is no log, and nothing that
-    could make one runs.
+    With `rotated`, begins with the oldest file that is kept. With `runs`, continues as the log grows, until the
+    container has ended and its log is read to the end. Raises FileNotFoundError if there is no log, and no container
+    runs that could write one.
     """
     file = await _first(path, tail, rotated, runs)
     try:
@@ -71,16 +71,16 @@ async def read_blocks(
             if block:
                 at_end, last_read = False, loop.time()
                 yield block
-                await asyncio.sleep(0)  # whoever else is followed has a turn
+                await asyncio.sleep(0)  # give other followed logs a turn
                 continue
             if runs is None and file.was_newest:
-                break  # what has come since was not there when it was asked for
+                break  # what was written since did not exist when it was asked for
             if (following := file.following()) is not None:
                 if not at_end and file.may_grow():
                     at_end = loop.time() - last_read > _SETTLED_SECONDS
                     await asyncio.sleep(_POLL_SECONDS)
                 elif not at_end:
-                    at_end = True  # what was written before its writer left is in the file by now: read once more
+                    at_end = True  # its writer has gone, and has written all: read once more
                 elif (newer := _opened(path, following)) is not None:
                     file.close()
                     file, at_end, last_read = newer, False, loop.time()
@@ -88,7 +88,7 @@ async def read_blocks(
             if ended or runs is None:
                 break
             if loop.time() - asked > _ALIVE_SECONDS:
-                # What is written before the end is in the file by the time that the end is known: read once more.
+                # When the end is known, everything has been written: read once more.
                 asked, ended = loop.time(), not await runs()
                 continue
             await asyncio.sleep(_POLL_SECONDS)
@@ -104,7 +104,7 @@ class _LogFile:
         self._path = path
         self._opened = file
         self.was_newest = file == path
-        """It was the one that grows when it was opened."""
+        """Whether it was the growing file when it was opened."""
         self._compressed = file.name.endswith(COMPRESSED)
         self._stream: FileIO | gzip.GzipFile = gzip.GzipFile(file) if self._compressed else FileIO(file)
 
@@ -112,13 +112,13 @@ class _LogFile:
         self._stream.close()
 
     def read(self) -> bytes:
-        """Return what comes next, b"" where there is nothing more now."""
+        """Return the next block, b"" if there is none now."""
         return self._stream.read(_BLOCK) or b""
 
     def seek_last(self, lines: int, *, is_last: bool) -> int:
-        """Go to where the last lines begin; return how many fewer than these there are.
+        """Seek to the beginning of the last `lines` lines; return how many are missing.
 
-        `is_last`: there is no line after this file's, so that what it ends with is one without a line end, too.
+        `is_last`: no later file has lines, so an unfinished line at the end counts.
         """
         start = starts_of_last_lines(self._backwards(), lines, with_unfinished=is_last)
         short = 0
@@ -129,21 +129,21 @@ class _LogFile:
         return short
 
     def may_grow(self) -> bool:
-        """Say whether somebody has it open for writing."""
+        """Return whether a process has it open for writing."""
         return not self._compressed and is_being_written(self._stream.fileno())
 
     def following(self) -> Path | None:
-        """Return the file that was begun after this one, None where this is the one that grows."""
+        """Return the next newer file; None if this is the growing one."""
         name = self._name()
         if name != self._path.name:
             newer = [file for file in rotated_files(self._path) if file.name.removesuffix(COMPRESSED) > name]
             return newer[0] if newer else self._path if self._path.exists() else None
         if self._is_at_path() or not self._path.exists():
             return None
-        return self._path  # somebody has taken it away, and the runtime has made another
+        return self._path  # it was removed, and the runtime has created another
 
     def _name(self) -> str:
-        """Return the name that it has now, or had before it was removed: that it was opened by may be another's."""
+        """Return its current name, or its last one if it was removed: a rotation renames files."""
         if self._compressed:
             return self._opened.name.removesuffix(COMPRESSED)
         return Path(os.readlink(f"/proc/self/fd/{self._stream.fileno()}").removesuffix(_DELETED)).name  # noqa: PTH115
@@ -157,7 +157,7 @@ class _LogFile:
         return (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino)
 
     def _backwards(self) -> Iterator[tuple[int, bytes]]:
-        if self._compressed:  # to go back in it is to begin anew each time
+        if self._compressed:  # seeking backwards would decompress from the start each time
             self._stream.seek(0)
             yield 0, self._stream.read() or b""
             return
@@ -170,13 +170,13 @@ class _LogFile:
 
 
 async def _first(path: Path, tail: int | None, rotated: bool, runs: Runs | None) -> _LogFile:
-    """Open the file to begin with, where to begin; while the container runs there may be none for a moment."""
+    """Open the first file at the right offset; while the container runs there may be none for a moment."""
     while True:
         older = rotated_files(path)
         if rotated:
             file = _last_lines(path, [path, *reversed(older)], tail)
         else:
-            # One that is not at its path is being rotated: what is written goes to the newest.
+            # If it is not at its path, it is being rotated: the container still writes to the newest rotated file.
             file = _last_lines(path, [path], tail) or _last_lines(path, older[-1:], tail)
         if file is not None:
             return file
@@ -186,7 +186,7 @@ async def _first(path: Path, tail: int | None, rotated: bool, runs: Runs | None)
 
 
 def _last_lines(path: Path, files: Iterable[Path], tail: int | None) -> _LogFile | None:
-    """Open, of files from the newest, that in which the last lines begin, or the oldest; None where there is none."""
+    """Open the file in which the last lines begin, or the oldest; `files` are newest first. None if there is none."""
     found: _LogFile | None = None
     left = tail
     for each in files:
@@ -201,7 +201,7 @@ def _last_lines(path: Path, files: Iterable[Path], tail: int | None) -> _LogFile
 
 
 def _opened(path: Path, file: Path) -> _LogFile | None:
-    """Open one of a log's files; None where it has gone, or is compressed, since it was listed."""
+    """Open one of a log's files; None if it was removed or compressed since it was listed."""
     try:
         return _LogFile(path, file)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
 """The CRI log format: ``<RFC 3339 time> <stdout|stderr> <tag> <text>``, where the tag P marks a line's beginning.
 
-Pure: bytes in, lines out. Mirrors kuberuntime/logs/logs.go, v1.36, parseCRILog. Difference: the parts of a long line
-are joined for each stream by itself, where the kubelet writes them as they come, mixed with the other stream's.
+Pure. Mirrors kuberuntime/logs/logs.go, v1.36, parseCRILog. Difference: the parts of a long line are joined per stream;
+the kubelet writes them as they come, mixed with the other stream's.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from datetime import datetime
 from typing import Final
 
 _WHOLE: Final = re.compile(rb"^([^ \n]+ )std(?:out|err) F(?::[^ \n]*)? ", re.MULTILINE)
-"""What stands before the text of a record that is a line of its own."""
+"""The beginning of a record that is a whole line."""
 
 
 @dataclass(frozen=True)
 class LogLine:
-    """One whole line that a container wrote, without its line end; `stamp` is as the runtime wrote it."""
+    """One whole line of a container, without its line end; `stamp` is the time as the runtime wrote it."""
 
     stamp: str
     stream: str
@@ -27,7 +27,7 @@ class LogLine:
 
 @dataclass
 class LineJoiner:
-    """Makes lines of raw records, which may come in pieces of any size."""
+    """Joins raw records, which may come in pieces of any size, to lines."""
 
     _rest: bytes = b""
     _parts: dict[str, LogLine] = field(default_factory=dict)
@@ -40,13 +40,13 @@ class LineJoiner:
                 yield line
 
     def flush(self) -> Iterator[LogLine]:
-        """Yield what the container left without a line end."""
+        """Yield unfinished lines at the end of the log."""
         yield from self._parts.values()
         self._parts = {}
 
     @property
     def begun(self) -> bool:
-        """Say whether something has come that is not a whole line yet."""
+        """Return whether there is an unfinished line."""
         return bool(self._rest or self._parts)
 
     def _add(self, record: bytes) -> LogLine | None:
@@ -63,10 +63,10 @@ class LineJoiner:
 
 
 class LogText:
-    """Turns a log's bytes into what is printed of it.
+    """Turns a log's bytes into the text to print.
 
-    Where every record is a line of its own, which is nearly always, whole blocks are turned at once: line by line a
-    container that writes 50 MB/s could not be followed.
+    Nearly always every record is a whole line: then whole blocks are converted at once. Line by line, it could not keep
+    up with a container that writes 50 MB/s.
     """
 
     def __init__(
@@ -77,10 +77,10 @@ class LogText:
         since: datetime | None = None,
         limit_bytes: int | None = None,
     ) -> None:
-        """Print each line after `head`, and its time if wanted; nothing from before `since`.
+        """Print `head`, if wanted the time, and each line that is not older than `since`.
 
-        At most `limit_bytes` are printed, times and line ends included, heads not (logs.go, v1.36, logWriter; kubectl
-        adds its prefix to what it is sent).
+        At most `limit_bytes` are printed, counting times and line ends, but not heads (logs.go, v1.36, logWriter;
+        kubectl adds its prefix to what it receives).
         """
         self._joiner = LineJoiner()
         self._timestamps = timestamps
@@ -92,11 +92,11 @@ class LogText:
 
     @property
     def full(self) -> bool:
-        """Say whether as much is printed as may be."""
+        """Return whether the limit is reached."""
         return self._left is not None and self._left <= 0
 
     def feed(self, data: bytes) -> bytes:
-        """Return what is printed of the lines that `data` completes."""
+        """Return the text of the lines that `data` completes."""
         data = self._rest + data
         end = data.rfind(b"\n") + 1
         data, self._rest = data[:end], data[end:]
@@ -107,7 +107,7 @@ class LogText:
         return self._print(self._joiner.feed(data))
 
     def flush(self) -> bytes:
-        """Return what is printed of what the container left without a line end."""
+        """Return the text of unfinished lines at the end of the log."""
         return self._print((*self._joiner.feed(self._rest), *self._joiner.flush()))
 
     def _print(self, lines: Iterable[LogLine]) -> bytes:
@@ -128,7 +128,7 @@ class LogText:
 
 
 def is_new_enough(line: LogLine, since: datetime | None) -> bool:
-    """Say whether a line is not from before a moment; True for one whose time cannot be read."""
+    """Return whether a line is not older than `since`; True if its time cannot be parsed."""
     if since is None:
         return True
     try:
@@ -138,7 +138,7 @@ def is_new_enough(line: LogLine, since: datetime | None) -> bool:
 
 
 def _moment(stamp: str) -> datetime:
-    """Read the runtime's time, whose nine decimals are more than Python keeps."""
+    """Parse the runtime's time; Python keeps only six of its nine decimals."""
     whole, dot, rest = stamp.partition(".")
     if not dot:
         return datetime.fromisoformat(stamp)
@@ -147,7 +147,7 @@ def _moment(stamp: str) -> datetime:
 
 
 def parse_record(record: bytes) -> tuple[str, str, bool, bytes] | None:
-    """Return time, stream, whether more of the line follows, and text; None for what is no record (a torn write)."""
+    """Return time, stream, whether the line continues, and text; None if it is no record (a torn write)."""
     stamp, _, rest = record.partition(b" ")
     stream, _, rest = rest.partition(b" ")
     tag, _, text = rest.partition(b" ")
@@ -157,7 +157,7 @@ def parse_record(record: bytes) -> tuple[str, str, bool, bytes] | None:
 
 
 def count_lines(blocks: Iterable[bytes], *, with_unfinished: bool) -> int:
-    """Return how many lines the blocks of a log make; `with_unfinished` counts what it ends with and no line end."""
+    """Return the number of lines in the blocks of a log; `with_unfinished` also counts an unfinished last line."""
     joiner, lines = LineJoiner(), 0
     for block in blocks:
         lines += sum(1 for _ in joiner.feed(block))
@@ -167,9 +167,9 @@ def count_lines(blocks: Iterable[bytes], *, with_unfinished: bool) -> int:
 def starts_of_last_lines(blocks: Iterable[tuple[int, bytes]], count: int, *, with_unfinished: bool) -> int:
     """Return the offset in a log at which its last `count` lines begin.
 
-    `blocks` are the log's contents from its end to its beginning, each with the offset at which it starts. What a
-    stream ends with and no line end is a line of its own (kuberuntime/logs/tail.go, v1.36, findTailLineStartIndex) but
-    where it goes on in a later file, and `with_unfinished` is False. A record that is not written to its end is none.
+    `blocks` are the log's contents from its end to its beginning, each with its offset. With `with_unfinished`, a line
+    without an end counts (kuberuntime/logs/tail.go, v1.36, findTailLineStartIndex); without it, the line continues in a
+    later file. A torn record does not count.
     """
     rest, at = b"", 0
     lines = _LinesFromTheEnd(with_unfinished=with_unfinished)
@@ -177,7 +177,7 @@ def starts_of_last_lines(blocks: Iterable[tuple[int, bytes]], count: int, *, wit
         data = block + rest
         position = len(data)
         while (cut := data.rfind(b"\n", 0, max(0, position - 1))) >= 0:
-            # What stands behind the cut is one record. One that ends a line makes all behind it a line of its own.
+            # What follows the cut is one record. If it ends a line, everything after it belongs to later lines.
             if lines.add(data[cut + 1 : position]) > count:
                 return at + position
             position = cut + 1
@@ -186,15 +186,15 @@ def starts_of_last_lines(blocks: Iterable[tuple[int, bytes]], count: int, *, wit
 
 
 class _LinesFromTheEnd:
-    """Counts lines by their last records, which come first."""
+    """Counts lines by their last records; the newest record comes first."""
 
     def __init__(self, *, with_unfinished: bool) -> None:
         self._seen = 0
         self._finished: set[str] = set() if with_unfinished else {"stdout", "stderr"}
-        """Streams of which a later record is counted: another part of its line ends none."""
+        """Streams with a counted later record: a partial record of theirs ends no line."""
 
     def add(self, record: bytes) -> int:
-        """Return how many lines there are with this record, which stands before all others."""
+        """Add a record that precedes all others; return the number of lines."""
         parsed = parse_record(record.rstrip(b"\n")) if record.endswith(b"\n") else None
         if parsed is not None:
             _, stream, is_partial, _ = parsed

@@ -1,7 +1,7 @@
 """A command's streams, through the runtime's streaming endpoint, over SPDY/3.1.
 
-Of the two protocols of Kubernetes' clients this is the one in which every runtime can be told that input has ended:
-what containerd and CRI-O serve over WebSocket is too old to say so.
+Kubernetes' clients also have WebSocket, but the versions of it that containerd and CRI-O serve cannot signal the end of
+input.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from syncpod.streaming.connection import UpgradeRefused
 from syncpod.streaming.spdy import SpdyStream, StreamReset
 
 PROTOCOL: Final = "v4.channel.k8s.io"
-"""The newest over SPDY: it ends with a structured status."""
+"""The newest protocol over SPDY: it ends with a structured status."""
 
 
 class Output(Enum):
@@ -31,7 +31,7 @@ class Output(Enum):
 
 
 Write = Callable[[Output, bytes], Awaitable[None]]
-"""Takes output; nothing more is read from the runtime than it takes."""
+"""Takes output; the runtime is read no faster than this takes it."""
 
 
 class StreamBroken(Failure):
@@ -39,7 +39,7 @@ class StreamBroken(Failure):
 
 
 class NeverRan(StreamBroken):
-    """The runtime says that it could not run the command, and why; or why it could not attach."""
+    """The runtime could not run the command, or not attach; the text says why."""
 
 
 async def stream(
@@ -50,15 +50,15 @@ async def stream(
     write: Write,
     tty: bool = False,
 ) -> int:
-    """Run the command that `url` was made for, or attach; pass its streams, and return its exit code.
+    """Run the command of a streaming `url`, or attach; connect its streams, and return its exit code.
 
-    `url` stands for stdin where there is one, for stdout, and for stderr unless there is a terminal (`tty`). `sizes`
-    yields columns and rows of ours, now and whenever they change. `write` is given what comes; the end of `stdin` is
-    passed on. Raises StreamBroken.
+    `url` was requested with stdin if `stdin` is given, with stdout, and with stderr unless `tty`. `sizes` yields
+    columns and rows of our terminal, now and on each change. `write` gets the output; the end of `stdin` is passed on.
+    Raises StreamBroken.
     """
     try:
         async with session_of(url, PROTOCOL) as session:
-            # In kubectl's order; a runtime begins once it has all that the URL stands for.
+            # In kubectl's order; a runtime begins once all streams of the URL are open.
             status = await _open(session, "error")
             input = await _open(session, "stdin") if stdin is not None else None
             outputs = {Output.STDOUT: await _open(session, Output.STDOUT.value)}
@@ -82,7 +82,7 @@ async def stream(
 
 
 def _place(url: str) -> str:
-    """Return the server that a URL leads to: the rest is a secret that stands for the command."""
+    """Return scheme and host of a URL: the rest is a secret token for the command."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
 
@@ -99,9 +99,9 @@ async def _open(session: ClientSession, kind: str) -> SpdyStream:
 async def _while_sending(
     sending: list[Coroutine[Any, Any, None]], *receiving: Coroutine[Any, Any, bytes]
 ) -> list[bytes]:
-    """Return what is received, in order, once all of it is there; then nothing more is sent.
+    """Return all that is received, in order; then stop sending.
 
-    Raises what our own ends of the streams raise: a terminal that is gone, a reader that has seen enough.
+    Raises the errors of our own ends of the streams: a terminal or a reader that is gone.
     """
     senders = [asyncio.create_task(each) for each in sending]
     receivers = [asyncio.create_task(each) for each in receiving]
@@ -126,7 +126,7 @@ async def _pass_output(opened: SpdyStream, which: Output, write: Write) -> bytes
 
 
 async def _send_input(opened: SpdyStream, stdin: AsyncIterator[bytes]) -> None:
-    """Pass input on, and its end; a command that has ended, or reads no more, is no failure."""
+    """Pass input on, and its end; it is no failure if the command has ended or reads no more."""
     with contextlib.suppress(ConnectionError):
         async for data in stdin:
             await opened.write(data)
@@ -140,7 +140,7 @@ async def _send_sizes(opened: SpdyStream, sizes: AsyncIterator[tuple[int, int]])
 
 
 def exit_code(status: bytes) -> int:
-    """Return the exit code that a ``metav1.Status`` tells of. Raises NeverRan where nothing ran."""
+    """Return the exit code in a ``metav1.Status``. Raises NeverRan if nothing ran."""
     try:
         said: dict[str, Any] = json.loads(status)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Copying by running `tar` in a container: what ``cp`` does once it knows what and where."""
+"""Copying files to and from a container by running `tar` in it."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _NOT_THERE: Final = re.compile(
     r"executable file not found|no such file or directory|not found in \$PATH", re.IGNORECASE
 )
 _COMPLAINT: Final = 2000
-"""Bytes of what tar says that are kept."""
+"""Bytes of tar's error output that are kept."""
 
 _FROM_BYTE: Final = """
 exec 3>&1
 code=$( { { tar cf - -C "$1" "$2"; echo $? >&4; } | tail -c "+$3" >&3; } 4>&1 )
 exit "$code"
 """
-"""tar's output from a byte on (the first is 1), with tar's own exit code."""
+"""tar's output from a byte on (counting from 1), with tar's own exit code."""
 
 
 class Copying:
-    """Copies into one container and out of it."""
+    """Copies into and out of one container."""
 
     def __init__(self, run: Run, container: str) -> None:
         self._run = run
@@ -44,9 +44,9 @@ class Copying:
         self._left_out = 0
 
     async def into(self, source: Path, path: str, *, preserve: bool) -> None:
-        """Copy a file or a directory of this machine to `path`, or into it where that is a directory.
+        """Copy a file or a directory of this machine to `path`, or into it if that is a directory.
 
-        Raises Failure, also where something had to be left out; all else has been copied then.
+        Raises Failure, also if something was left out; everything else has been copied then.
         """
         if await self._is_directory(path):
             path = posixpath.join(path, posixpath.basename(posixpath.abspath(source)))
@@ -62,14 +62,14 @@ class Copying:
                 yield data
             try:
                 await packing
-            except OSError as error:  # and tar is not to take this for the end
+            except OSError as error:  # or tar would take this for the end
                 raise Failure(f"{error.filename or source}: {_why(error)}") from None
 
         try:
             code = await self._tar(command, packed(), tar)
         finally:
             os.close(reading)
-            # Whatever is packed and not sent by now will not be: tar has ended.
+            # tar has ended: what has not been sent by now never will be.
             await asyncio.gather(packing, return_exceptions=True)
         self._judge(code, tar, path)
 
@@ -78,9 +78,9 @@ class Copying:
             pack(source, name, stream, self._leave_out)
 
     async def out_of(self, path: str, destination: Path, *, retries: int) -> None:
-        """Copy a file or a directory of the container here, going on up to so often after a break (-1: always).
+        """Copy a file or a directory out of the container, resuming up to `retries` times after a break (-1 = always).
 
-        Raises Failure, also where something had to be left out; all else has been copied then.
+        Raises Failure, also if something was left out; everything else has been copied then.
         """
         directory, root = _parted(path)
         tar = _Said()
@@ -104,7 +104,7 @@ class Copying:
             unpack(stream, root, destination, name, self._leave_out)
 
     async def _fetch(self, directory: str, root: str, target: int, tar: _Said, retries: int) -> int:
-        """Have tar write to `target`, and return its exit code; after a break, go on with the byte that is missing."""
+        """Let tar write to `target`, and return its exit code; after a break, resume at the first missing byte."""
         fetched = 0
 
         async def write(which: Output, data: bytes) -> None:
@@ -130,7 +130,7 @@ class Copying:
                 command = ("sh", "-c", _FROM_BYTE, "sh", directory, root, str(fetched + 1))
 
     async def _is_directory(self, path: str) -> bool:
-        """Say whether a path in the container names a directory; not, where nobody there can tell (kubectl)."""
+        """Return whether a path in the container is a directory; False if it has no `test` program, as in kubectl."""
 
         async def drop(_which: Output, _data: bytes) -> None:
             pass
@@ -157,7 +157,7 @@ class Copying:
         warn(printable(sentence))
 
     def _judge(self, code: int, tar: _Said, path: str) -> None:
-        """Say what tar has said. Raises Failure where it failed, or where something was left out."""
+        """Print tar's warnings. Raises Failure if tar failed, or something was left out."""
         if code:
             said = printable("; ".join(tar.lines)) or "it does not say why"
             raise Failure(f'tar in container "{self._container}" exited {code} at {path}: {said}')
@@ -168,13 +168,13 @@ class Copying:
 
 
 class _Said:
-    """What tar says beside the archive."""
+    """tar's error output."""
 
     def __init__(self) -> None:
         self._text = bytearray()
 
     def hear(self, data: bytes) -> None:
-        """Take some of it."""
+        """Take a part of it."""
         self._text += data[: _COMPLAINT - len(self._text)]
 
     async def __call__(self, _which: Output, data: bytes) -> None:
@@ -182,12 +182,12 @@ class _Said:
 
     @property
     def lines(self) -> list[str]:
-        """Return it by lines, without the program's name."""
+        """Return its lines, without the program's name."""
         return [line.removeprefix("tar: ") for line in self._text.decode(errors="replace").splitlines() if line.strip()]
 
 
 def _parted(path: str) -> tuple[str, str]:
-    """Return a directory and what tar is to archive in it, so that no name is absolute, and none is an option."""
+    """Return a directory, and the name in it for tar: no name is absolute or looks like an option."""
     directory, name = posixpath.split(path.rstrip("/"))
     if name in ("", ".", ".."):
         return path, "."

@@ -1,4 +1,4 @@
-"""What ``exec`` and ``attach`` lend to a command: input, output, and a terminal, raw, given back as it was."""
+"""Our input, output and terminal, for ``exec`` and ``attach``; the terminal is raw meanwhile, and restored."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from syncpod.streaming.readiness import readable, writable
 
 _BLOCK: Final = 32 * 1024
 _TAKEN_WHOLE: Final = select.PIPE_BUF
-"""Bytes that a pipe which is ready takes without making the writer wait."""
+"""Bytes that a pipe which is ready takes without blocking the writer."""
 
 
 def our_input() -> int:
-    """Return the descriptor of our standard input. Raises BadInput where it is closed."""
+    """Return the descriptor of our standard input. Raises BadInput if it is closed."""
     if sys.stdin is None:
         raise BadInput("--stdin: standard input is closed")
     return sys.stdin.fileno()
@@ -33,10 +33,10 @@ _ENDS: Final = (signal.SIGTERM, signal.SIGHUP)
 
 @contextlib.contextmanager
 def raw(terminal: int) -> Iterator[None]:
-    """Have every key passed on as it is typed, Ctrl-C too, for as long as the block lasts.
+    """Pass every key on as it is typed, Ctrl-C included, during the block.
 
-    The terminal is given back also where this process is told to end (SIGTERM, SIGHUP): then the block is left, and
-    Failure raised with the exit code that a shell would show. To be used in a task.
+    The terminal is restored also on SIGTERM and SIGHUP: then the block is left, and Failure raised with the exit code
+    that a shell would show. Must run in a task.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
@@ -47,7 +47,7 @@ def raw(terminal: int) -> Iterator[None]:
         task.cancel()
 
     before = termios.tcgetattr(terminal)
-    tty.setraw(terminal, termios.TCSANOW)  # what has been typed already is kept
+    tty.setraw(terminal, termios.TCSANOW)  # keeps what has been typed already
     try:
         for number in _ENDS:
             loop.add_signal_handler(number, leave, number)
@@ -79,7 +79,7 @@ async def sizes(terminal: int) -> AsyncIterator[tuple[int, int]]:
 
 
 async def read(source: int) -> AsyncIterator[bytes]:
-    """Yield what comes from a terminal, a pipe or a file, until its end; no faster than it is taken."""
+    """Yield data from a terminal, a pipe or a file until its end, no faster than it is consumed."""
     while True:
         await readable(source)
         data = os.read(source, _BLOCK)
@@ -89,9 +89,9 @@ async def read(source: int) -> AsyncIterator[bytes]:
 
 
 async def write(target: int, data: bytes) -> None:
-    """Write all of it to a terminal, a pipe or a file, no faster than that takes it; meanwhile all else goes on.
+    """Write all data to a terminal, a pipe or a file, as fast as it takes it, without blocking the event loop.
 
-    Raises BrokenPipeError once nobody reads.
+    Raises BrokenPipeError once there is no reader.
     """
     ready = select.poll()
     ready.register(target, select.POLLOUT)

@@ -1,1 +1,1 @@
-"""Pods and nodes through Temporal: found, asked, told, waited for."""
+"""Pods and nodes through Temporal: listing, reading, signalling, updating, waiting."""

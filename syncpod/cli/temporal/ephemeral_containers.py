@@ -1,7 +1,7 @@
-"""Ephemeral containers in a manifest: what `get -o yaml` prints of a pod that `debug` has looked at is applied again.
+"""Ephemeral containers in a manifest, as `get -o yaml` prints them of a pod that was debugged.
 
-An API server takes them in an apply where they are the pod's already, since nothing changes then. No node takes them
-from a manifest, so they are compared here, and left out of what is sent.
+An API server accepts them in an apply if the pod already has them, since nothing changes. A node never takes them from
+a manifest, so they are compared here, and not sent.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _FIELD: Final = "spec.ephemeralContainers"
 
 
 async def without_known(client: Client, admissions: Sequence[Admission]) -> list[Admission]:
-    """Return the pods without the ephemeral containers that they have already.
+    """Return the pods without those ephemeral containers that they already have.
 
-    Raises BadInput with a line for each pod that is given others, and Failure where a node is away that would know.
+    Raises BadInput with a line for each pod with other ones, and Failure if the node that knows is away.
     """
     problems: list[str] = []
     for pod, _ in admissions:
@@ -34,9 +34,9 @@ async def without_known(client: Client, admissions: Sequence[Admission]) -> list
 
 
 async def _refusal(client: Client, pod: Pod) -> str:
-    """Return why a pod's ephemeral containers are refused; "" = they are those of the pod that runs.
+    """Return why a pod's ephemeral containers are refused; "" = the running pod has them.
 
-    What follows a pod that is being deleted is a new one, and has none.
+    A pod that replaces one that is being deleted is new, and has none.
     """
     running = await read_pod(client, pod.metadata.namespace, pod.metadata.name)
     if running is None or require_answer(running).pod.metadata.deletion_timestamp is not None:

@@ -1,8 +1,8 @@
-"""Reading nodes: what their workflows say of them, and whether their workers live.
+"""Reading nodes: the state that their workflows keep, and whether their workers are alive.
 
-That a worker lives is what the server hears of it (the SDK's worker heartbeats), never what a workflow remembers.
-Mirrors pkg/controller/nodelifecycle, v1.36: a node that is not heard of for 40 s is not ready, and what it said last of
-itself is not known any more.
+Whether a worker is alive is known from the server (the SDK's worker heartbeats), never from a workflow's memory.
+Mirrors pkg/controller/nodelifecycle, v1.36: a node that has not been heard from for 40 s is not ready, and its
+conditions are Unknown.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from syncpod.temporal.pod_start import ENDED
 GRACE: Final = timedelta(seconds=40)
 """The node lifecycle controller's nodeMonitorGracePeriod; a worker's heartbeats are 10 s apart."""
 _POLLED_WITHIN: Final = timedelta(seconds=70)
-"""A poll lasts a minute: by it a worker is known to live before its first heartbeat, or on a server that keeps none
+"""A poll lasts a minute. It shows that a worker is alive before its first heartbeat, and on a server without heartbeats
 (before 1.30)."""
 _RPC: Final = timedelta(seconds=5)
 
@@ -77,7 +77,7 @@ async def require_node(client: Client, name: str) -> NodeReading:
 
 
 async def is_cordoned(client: Client, name: str) -> bool:
-    """Say whether a node takes no new pods, by its memo: also while it is away. One without a workflow takes them."""
+    """Return whether a node is cordoned, by its memo, also while it is away. One without a workflow is not."""
     try:
         described = await client.get_workflow_handle(node_workflow_id(name)).describe(rpc_timeout=_RPC)
     except RPCError as error:
@@ -88,7 +88,7 @@ async def is_cordoned(client: Client, name: str) -> bool:
 
 
 async def is_silent(client: Client, name: str) -> bool:
-    """Say whether a node's workflow does not answer in time. One without a workflow has not been asked: False."""
+    """Return whether a node's workflow does not answer in time; False if it has no workflow."""
     try:
         await client.get_workflow_handle(node_workflow_id(name)).query(
             "node", reject_condition=QueryRejectCondition.NOT_OPEN, rpc_timeout=QUERY_DEADLINE
@@ -102,12 +102,12 @@ async def is_silent(client: Client, name: str) -> bool:
 
 @dataclass(frozen=True)
 class _Signs:
-    """What the server has heard of workers."""
+    """What the server has heard from workers."""
 
     beats: Mapping[str, datetime]
-    """By task queue: the last heartbeat, those of workers that said goodbye left out."""
+    """By task queue: the last heartbeat of a worker that has not shut down."""
     identities: frozenset[str]
-    """Of all workers whose heartbeats it keeps."""
+    """Identities of all workers whose heartbeats the server keeps."""
 
 
 async def _read(client: Client, execution: WorkflowExecution, signs: _Signs) -> NodeReading:
@@ -135,7 +135,7 @@ def _is_recent(at: datetime | None, grace: timedelta) -> bool:
 
 
 async def _ask(client: Client, workflow_id: str) -> NodeView | None:
-    """Return what the workflow says; None where nobody answers in time."""
+    """Return the workflow's answer; None if there is none in time."""
     try:
         answer: dict[str, Any] = await client.get_workflow_handle(workflow_id).query(
             "node", reject_condition=QueryRejectCondition.NOT_OPEN, result_type=dict, rpc_timeout=QUERY_DEADLINE
@@ -146,12 +146,12 @@ async def _ask(client: Client, workflow_id: str) -> NodeView | None:
 
 
 async def _summary(execution: WorkflowExecution) -> NodeSummary:
-    """Return what the workflow's memo has."""
+    """Return the node's summary from the workflow's memo."""
     return NodeSummary.model_validate((await execution.memo()).get(NODE_MEMO) or {})
 
 
 async def _signs(client: Client) -> _Signs:
-    """Return what the server has heard of all workers; nothing, where it keeps no heartbeats."""
+    """Return what the server has heard from all workers; nothing if it keeps no heartbeats."""
     beats: dict[str, datetime] = {}
     identities: set[str] = set()
     token = b""
@@ -178,7 +178,7 @@ _NEVER: Final = datetime.fromtimestamp(0, UTC)
 
 
 async def _polled(client: Client, name: str, signs: _Signs) -> datetime | None:
-    """Return when a worker that the server has no heartbeat of, or none yet, last asked for the node's tasks."""
+    """Return when a worker without a heartbeat, or without one yet, last polled the node's task queue."""
     request = DescribeTaskQueueRequest(namespace=client.namespace)
     request.task_queue.name = node_task_queue(name)
     described = await client.workflow_service.describe_task_queue(request, retry=True, timeout=_RPC)

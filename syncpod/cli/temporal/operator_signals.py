@@ -1,7 +1,6 @@
-"""Signals that an operator sends to a pod, and what the pod made of them.
+"""Signals that an operator sends to a pod, and the pod's reaction.
 
-A signal is kept by Temporal, whether or not the pod's node is there; whether it was accepted, the pod's own history
-says.
+Temporal keeps a signal even while the pod's node is away. The pod's own history shows whether it was accepted.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from syncpod.messages import HistoryRecord
 from syncpod.pod import Pod
 
 ACCEPT_SECONDS: Final = 5.0
-"""How long a pod may take to say what it has made of a signal."""
+"""How long a pod may take to accept or reject a signal."""
 _POLL_SECONDS: Final = 0.1
 
 
 async def pod_to_signal(client: Client, namespace: str, name: str) -> Pod:
-    """Return a pod that something can be asked of. Raises Failure where there is none, or it is being deleted."""
+    """Return a pod that can be signalled. Raises Failure if there is none, or it has ended or is being deleted."""
     pod = (await require_pod(client, namespace, name)).pod
     if pod.metadata.deletion_timestamp is not None:
         raise Failure(f'pod "{name}" is being deleted')
@@ -41,7 +40,7 @@ async def pod_to_signal(client: Client, namespace: str, name: str) -> Pod:
 async def signal(client: Client, pod: Pod, name: str, payload: dict[str, Any]) -> None:
     """Send a signal to a pod, and return when the pod has accepted it.
 
-    Raises Failure with the pod's own words where it rejects it, and where it does not answer: the signal then waits.
+    Raises Failure with the pod's reason if it rejects the signal, and if it does not answer: then the signal is kept.
     """
     meta = pod.metadata
     before = await _records(client, pod, name)
@@ -63,7 +62,7 @@ async def signal(client: Client, pod: Pod, name: str, payload: dict[str, Any]) -
 
 
 async def _records(client: Client, pod: Pod, name: str) -> Counter[HistoryRecord] | None:
-    """Return what a pod's history says of signals of this name; None where it does not answer just now."""
+    """Return the records of signals of this name in a pod's history; None if it does not answer now."""
     handle = handle_of(client, pod.metadata.namespace, pod.metadata.name)
     try:
         answer: list[Any] = await handle.query("history", result_type=list, rpc_timeout=QUERY_DEADLINE)
@@ -74,9 +73,9 @@ async def _records(client: Client, pod: Pod, name: str) -> Counter[HistoryRecord
 
 
 async def until_up(client: Client, pod: Pod, patience: timedelta | None, seen: Callable[[Pod], bool]) -> str:
-    """Wait until `seen` holds of a pod and it is Ready, or has succeeded; return which: ``ready``, ``succeeded``.
+    """Wait until `seen` is true of a pod and it is Ready or has succeeded; return which: ``ready``, ``succeeded``.
 
-    Raises Failure where it fails, goes, or time is over.
+    Raises Failure if it fails or is deleted, and on a timeout.
     """
     meta = pod.metadata
     deadline = None if patience is None else asyncio.get_running_loop().time() + patience.total_seconds()

@@ -1,4 +1,4 @@
-"""Handing a pod to its workflow: started with it where there is none, told of it where there is one."""
+"""Applying a pod: update-with-start, which starts its workflow if there is none."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from syncpod.pod import Pod, pod_to_wire
 from syncpod.temporal.pod_start import ENDED, look_at, start_operation
 
 _AGAIN: Final = AGAIN | {RPCStatusCode.NOT_FOUND}
-"""Not found: the pod ended between its look-up and the update; the next try starts it anew."""
+"""NOT_FOUND: the pod ended between the look-up and the update; the next attempt starts it afresh."""
 _SOON_SECONDS: Final = 0.2
-"""In which a node that is there mostly answers: before that nobody asks whether it is."""
+"""A node that is there usually answers within this; only then is it asked whether it is."""
 
 
 class Change(StrEnum):
-    """What an apply came to, in kubectl's words."""
+    """The result of an apply, in kubectl's words."""
 
     CREATED = "created"
     CONFIGURED = "configured"
@@ -49,9 +49,9 @@ class Applied:
     change: Change
     node: str
     node_is_away: bool = False
-    """The pod is recorded, and starts when its node's worker is back."""
+    """The workflow has the pod, and starts it when its node's worker is back."""
     follows: str = ""
-    """UID of the pod of the same name that is being deleted, and that this one follows."""
+    """UID of the pod of the same name that is being deleted and that this one replaces; "" = none."""
 
 
 class Cordoned(Failure):
@@ -59,7 +59,7 @@ class Cordoned(Failure):
 
 
 async def refuse_cordoned(client: Client, pods: Sequence[Pod], node: str) -> None:
-    """Raise Cordoned where a pod is new, and its node is cordoned: `node`, unless it names another."""
+    """Raise Cordoned if a pod is new and its node is cordoned; its node is `node` unless it names one."""
     cordoned = {name for name in {pod.spec.node_name or node for pod in pods} if await is_cordoned(client, name)}
     for pod in pods:
         there = pod.spec.node_name or node
@@ -72,11 +72,11 @@ async def refuse_cordoned(client: Client, pods: Sequence[Pod], node: str) -> Non
 async def apply_pod(
     client: Client, pod: Pod, *, node: str, has_attributes: bool, patience: timedelta | None = None
 ) -> Applied:
-    """Hand a checked pod to its workflow, on `node` unless it names another.
+    """Apply an admitted pod, on `node` unless it names another.
 
-    An answer is waited for no longer than `patience`, and as `answer_in_time` says; that to a new pod, only until its
-    node is known to be silent. Repeats are harmless: one update id covers all tries. Raises BadInput for what may not
-    be changed, and Failure where the node of an existing pod does not answer in time.
+    Waits for the answer as `answer_in_time` does, at most `patience`; for a new pod, only until its node is known not
+    to answer. Retries are harmless: all attempts share one update id. Raises BadInput for a change that is not allowed,
+    and Failure if the node of an existing pod does not answer in time.
     """
     node = pod.spec.node_name or node
     namespace, name = pod.metadata.namespace, pod.metadata.name
@@ -102,7 +102,7 @@ async def apply_pod(
 
 
 async def has_search_attributes(client: Client) -> bool:
-    """Say whether the namespace has our search attributes; a server that does not tell counts as one without."""
+    """Return whether the namespace has our search attributes; False if the server does not say."""
     try:
         answer = await client.operator_service.list_search_attributes(
             ListSearchAttributesRequest(namespace=client.namespace), timeout=timedelta(seconds=5)
@@ -125,7 +125,7 @@ def _compare(before: Reading, after: Reading | None) -> Change:
 
 
 async def _until_answered(client: Client, pod: Pod, node: str, has_attributes: bool) -> bool:
-    """Send the update until it is answered: True. Raises BadInput with the workflow's refusal."""
+    """Send the update until it is answered; return True. Raises BadInput with the workflow's refusal."""
     update_id = uuid.uuid4().hex
     while True:
         start = start_operation(pod, node, has_attributes=has_attributes)
@@ -148,9 +148,9 @@ async def _until_answered(client: Client, pod: Pod, node: str, has_attributes: b
 
 
 async def _unless_silent(client: Client, node: str, sending: Coroutine[Any, Any, bool]) -> bool:
-    """Await what sends a new pod's update; False once the node is known not to answer.
+    """Await the sending of a new pod's update; return False once the node is known not to answer.
 
-    The update has started the pod's workflow by then, with all that it needs: there is nothing to wait for.
+    By then the update has started the pod's workflow with everything it needs, so there is nothing to wait for.
     """
     sent, silent = asyncio.create_task(sending), asyncio.create_task(_is_silent(client, node))
     try:
@@ -163,7 +163,7 @@ async def _unless_silent(client: Client, node: str, sending: Coroutine[Any, Any,
 
 
 async def _is_silent(client: Client, node: str) -> bool:
-    """Say whether nobody answers for a node. One whose worker lives on this machine is busy at most."""
+    """Return whether a node does not answer. If its worker runs on this machine, it is only busy."""
     await asyncio.sleep(_SOON_SECONDS)
     worker = serving(settings().state_dir)
     return (worker is None or worker.node != node) and await is_silent(client, node)

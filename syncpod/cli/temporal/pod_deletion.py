@@ -23,11 +23,11 @@ from syncpod.lifecycle.termination import LONGEST_SECONDS
 from syncpod.messages.node import API_SOURCE, FILE_SOURCE, SOURCE_ANNOTATION
 
 _MARGIN: Final = timedelta(seconds=30)
-"""What ending a pod may take beyond its grace."""
+"""What ending a pod may take beyond its grace period."""
 _USUAL_GRACE_SECONDS: Final = 30
 _LOOK_SECONDS: Final = 0.25
 _ROUNDS: Final = 3
-"""How often the node is looked at for pods that were made meanwhile."""
+"""How often the node is listed again, for pods that were applied meanwhile."""
 
 
 async def request_deletion(client: Client, namespace: str, name: str, grace: int | None) -> Reading | None:
@@ -51,7 +51,7 @@ async def request_deletion(client: Client, namespace: str, name: str, grace: int
 
 
 def remark_on_source(reading: Reading) -> None:
-    """Remark that a pod comes back as long as its node is to have it."""
+    """Print a note about a deleted pod that its source will apply again."""
     meta = reading.pod.metadata
     source = meta.annotations.get(SOURCE_ANNOTATION, API_SOURCE)
     if source == FILE_SOURCE:
@@ -63,7 +63,7 @@ def remark_on_source(reading: Reading) -> None:
 
 
 def pods_of(config: ClientConnectConfig, node: str) -> list[Reading]:
-    """Return the node's pods. Raises Failure where the server does not tell."""
+    """Return the node's pods. Raises Failure if the server does not list them."""
 
     async def work(client: Client) -> list[Reading]:
         return await _pods(client, node)
@@ -72,9 +72,9 @@ def pods_of(config: ClientConnectConfig, node: str) -> list[Reading]:
 
 
 def delete_all(config: ClientConnectConfig, node: str, patience: timedelta | None) -> None:
-    """Delete all pods of a node, show how they end, and return when they are gone.
+    """Delete all pods of a node, showing their progress, and return when they are gone.
 
-    `patience` None: the longest grace among them and half a minute. Raises Failure naming those that have not ended.
+    `patience` None = their longest grace period and half a minute. Raises Failure naming those that have not ended.
     """
 
     async def work(client: Client) -> None:
@@ -121,7 +121,7 @@ async def _delete(client: Client, readings: list[Reading], patience: timedelta |
 
 
 def _is_under_way(reading: Reading) -> bool:
-    """Say whether the pod has not ended yet; of one that has, kubectl says how it ended until it is gone."""
+    """Return whether the pod has not ended yet: one that has keeps its phase until it is gone."""
     return reading.pod.status.phase not in ("Succeeded", "Failed")
 
 

@@ -1,4 +1,4 @@
-"""Waiting for pods: until they have settled, or until they are gone."""
+"""Waiting for pods: until they are up or have finished, or until they are gone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POLL_SECONDS: Final = 0.25
 
 
 class Settled(StrEnum):
-    """What a pod has come to, for whoever waits for it."""
+    """The state of a pod, for a command that waits for it."""
 
     READY = "ready"
     SUCCEEDED = "succeeded"
@@ -32,7 +32,7 @@ class Settled(StrEnum):
 
 
 def settled(reading: Reading | None) -> Settled:
-    """Return what a pod has come to."""
+    """Return the state of a pod."""
     if reading is None:
         return Settled.GONE
     if not reading.current:
@@ -51,7 +51,7 @@ def is_ready(pod: Pod) -> bool:
 
 
 Outcome = tuple[Applied, Reading | None, Settled]
-"""A pod, as it was read last, and what it has come to."""
+"""A pod, its last reading, and its state."""
 
 
 async def until_settled(
@@ -61,10 +61,10 @@ async def until_settled(
     timeout: timedelta | None,
     show: Callable[[Sequence[Reading]], None] = lambda readings: None,
 ) -> list[Outcome]:
-    """Wait until each pod is ready or has finished, or time is over; return what each has come to, in order.
+    """Wait until each pod is ready or has finished, or until the timeout (None = no limit); return all states in order.
 
-    With no time at all (None = as long as it takes) pods whose nodes did not answer just now are not asked again.
-    `show` is given all readings each time they were taken.
+    With a timeout of 0, pods whose nodes did not answer before are not asked again. `show` gets all readings after
+    each round.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout.total_seconds() if timeout is not None else None
@@ -82,7 +82,7 @@ async def until_settled(
 
 
 def verdicts(outcomes: Sequence[Outcome], timeout: timedelta | None) -> tuple[list[str], list[str]]:
-    """Return a sentence for each pod that has come up or succeeded, and one for each that has not."""
+    """Return a sentence for each pod that is ready or has succeeded, and one for each that is not."""
     good, bad = [], []
     for applied, reading, state in outcomes:
         name = applied.pod.metadata.name
@@ -100,7 +100,7 @@ def verdicts(outcomes: Sequence[Outcome], timeout: timedelta | None) -> tuple[li
 
 
 def _because(applied: Applied, reading: Reading | None) -> str:
-    """Say what a pod hangs on: its status, and which of its containers are not ready, and why."""
+    """Return why a pod is not ready: its status, and which of its containers are not ready and why."""
     if reading is None:
         return f": node {applied.node} is away" if applied.node_is_away else ""
     if not reading.current:
@@ -114,10 +114,10 @@ async def _read_new(client: Client, applied: Applied) -> Reading | None:
 
 
 async def _come_to(client: Client, applied: Applied, reading: Reading | None) -> Settled:
-    """Return what the pod has come to; while the one that it follows is still there, nothing.
+    """Return the state of an applied pod; NOT_YET while the pod that it follows still exists.
 
-    A pod that was up before it was changed stays Ready until the first step of the change: it has come up only when its
-    workflow has nothing left to do.
+    A pod that was Ready before a change stays Ready until the first step of the change, so it counts as ready only when
+    its workflow has nothing left to do.
     """
     if applied.follows and (reading is None or reading.pod.metadata.uid == applied.follows):
         return Settled.NOT_YET
@@ -128,9 +128,9 @@ async def _come_to(client: Client, applied: Applied, reading: Reading | None) ->
 
 
 async def _is_idle(client: Client, pod: Pod) -> bool:
-    """Say whether the pod's workflow has neither a step to take nor a wait to sit out; one that is silent has.
+    """Return whether the pod's workflow has neither steps nor back-offs left; False if it does not answer.
 
-    An ephemeral container that does not start keeps nobody waiting: it is no part of what was applied.
+    Those of ephemeral containers do not count: they are no part of what was applied.
     """
     handle = handle_of(client, pod.metadata.namespace, pod.metadata.name)
     try:
@@ -146,9 +146,9 @@ async def _is_idle(client: Client, pod: Pod) -> bool:
 async def until_seen(
     client: Client, namespace: str, name: str, seen: Callable[[Reading | None], bool], deadline: float | None
 ) -> tuple[Reading | None, bool]:
-    """Read a pod until `seen` says yes of it, or time is over; return it as it was last, and whether that was said.
+    """Read a pod until `seen` is true of it, or until the deadline; return the last reading, and whether it was.
 
-    `deadline` is by the loop's clock; None = as long as it takes. The pod is read once at least.
+    `deadline` is in the loop's time; None = no limit. The pod is read at least once.
     """
     while True:
         reading = await read_pod(client, namespace, name)
@@ -160,7 +160,7 @@ async def until_seen(
 
 
 def state_of(reading: Reading | None) -> str:
-    """Say how a pod is that has not come to what was waited for, and what it hangs on where something is said."""
+    """Return the state of a pod after a wait that timed out, and why it is so, if that is known."""
     if reading is None:
         return "it is not there"
     if not reading.current:
@@ -169,7 +169,7 @@ def state_of(reading: Reading | None) -> str:
 
 
 async def until_gone(client: Client, namespace: str, name: str, uid: str) -> None:
-    """Wait until the pod with this UID ("" = whichever there is) has ended; a successor of its name is another pod."""
+    """Wait until the pod with this UID ("" = any) has ended; a later pod of the same name is another one."""
     while True:
         handle = handle_of(client, namespace, name)
         try:

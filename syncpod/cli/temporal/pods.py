@@ -1,4 +1,4 @@
-"""Pods as a command finds them: the truth by query, else what Temporal last recorded, marked as such."""
+"""Reading pods: by a query to the workflow, else what Temporal recorded last, marked as such."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ from syncpod.pod import ObjectMeta, Pod, PodCondition, PodSpec, PodStatus
 from syncpod.temporal.pod_start import ENDED
 
 QUERY_DEADLINE: Final = timedelta(seconds=2)
-"""A query to a pod whose worker is away would take half a minute to fail by itself."""
+"""Without it, a query to a pod whose worker is away takes half a minute to fail."""
 _AT_ONCE: Final = 50
 
 
 def handle_of(client: Client, namespace: str, name: str) -> WorkflowHandle[Any, Any]:
-    """Return a handle of the pod's workflow, whichever run of it is the newest."""
+    """Return a handle of the newest run of the pod's workflow."""
     return client.get_workflow_handle(pod_workflow_id(namespace, name))
 
 
 def not_found(name: str, namespace: str) -> Failure:
-    """Return the failure that says so."""
+    """Return the failure to find a pod."""
     return Failure(f'pods "{name}" not found in namespace {namespace}')
 
 
 async def read_pod(client: Client, namespace: str, name: str) -> Reading | None:
-    """Return one pod; None where there is none, or none any more."""
+    """Return one pod; None if it does not exist, or has ended."""
     return await _read(client, pod_workflow_id(namespace, name), None)
 
 
 async def require_pod(client: Client, namespace: str, name: str) -> Reading:
-    """Return one pod as its workflow tells it. Raises Failure where there is none, or its node is away."""
+    """Return one pod as its workflow answers. Raises Failure if there is none, or its node is away."""
     reading = await read_pod(client, namespace, name)
     if reading is None:
         raise not_found(name, namespace)
@@ -54,21 +54,21 @@ async def require_pod(client: Client, namespace: str, name: str) -> Reading:
 
 
 def require_answer(reading: Reading) -> Reading:
-    """Return a reading that is the workflow's own. Raises Failure for any other: the pod's node is away."""
+    """Return the reading if the workflow answered. Raises Failure if it did not: the pod's node is away."""
     if not reading.current:
         raise does_not_answer(reading)
     return reading
 
 
 def does_not_answer(reading: Reading) -> Failure:
-    """Return the failure that says so of a pod."""
+    """Return the failure of a pod that does not answer."""
     return Failure(f'pod "{reading.pod.metadata.name}" does not answer: {away(reading.pod.spec.node_name)}')
 
 
 async def list_pods(client: Client, namespace: str | None, selector: Selector) -> list[Reading]:
-    """Return the pods of a namespace (None = of all) that the selector selects, in order of namespace and name.
+    """Return the pods of a namespace (None = all) that the selector selects, in order of namespace and name.
 
-    Which pods there are comes from visibility, which may lag behind by a moment; what they are is asked of each.
+    The list comes from visibility, which may lag by a moment; then each pod's workflow is queried.
     """
     executions = await _open_executions(client, namespace)
     some = asyncio.Semaphore(_AT_ONCE)
@@ -83,14 +83,14 @@ async def list_pods(client: Client, namespace: str | None, selector: Selector) -
 
 
 async def list_recorded(client: Client, namespace: str | None) -> list[Pod]:
-    """Return the same pods as Temporal last recorded them, which costs their nodes nothing: names, UIDs, phases."""
+    """Return the same pods as Temporal recorded them last, without asking their nodes: names, UIDs, phases."""
     executions = await _open_executions(client, namespace)
     pods = [_from_attributes(execution) for execution in executions.values()]
     return sorted(pods, key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
 
 
 async def read_recorded(client: Client, namespace: str, name: str) -> Pod:
-    """Return a pod as Temporal last recorded it, one that has ended too. Raises Failure where there never was one."""
+    """Return a pod as Temporal recorded it last, also one that has ended. Raises Failure if there never was one."""
     try:
         return _from_attributes(await handle_of(client, namespace, name).describe())
     except RPCError as error:
@@ -107,7 +107,7 @@ async def _open_executions(client: Client, namespace: str | None) -> dict[str, W
 
 
 def note_absent_nodes(readings: Iterable[Reading]) -> None:
-    """Say on standard error which pods did not answer, and why that may be."""
+    """Print a note about pods that did not answer: which nodes are away, and what to do."""
     silent = [reading for reading in readings if not reading.current]
     if silent:
         names = ", ".join(sorted({reading.pod.spec.node_name or "?" for reading in silent}))
@@ -119,7 +119,7 @@ def _count(readings: Sequence[Reading]) -> str:
 
 
 def away(node: str) -> str:
-    """Say that a node (or several, with commas) does not answer, and what helps."""
+    """Return that a node (or several, with commas) is away, and what helps."""
     return f"node {node or '?'} is away (is its worker running there? `syncpod up` or `syncpod worker` starts it)"
 
 
@@ -132,7 +132,7 @@ async def _read(client: Client, workflow_id: str, execution: WorkflowExecution |
     except WorkflowQueryRejectedError as rejected:
         if rejected.status in ENDED:
             return None
-    except (WorkflowQueryFailedError, ValueError):  # ValueError: it is in a state that the SDK has no word for
+    except (WorkflowQueryFailedError, ValueError):  # ValueError: a state that the SDK does not know
         pass
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
@@ -155,7 +155,7 @@ async def _read(client: Client, workflow_id: str, execution: WorkflowExecution |
 
 
 def _from_attributes(execution: WorkflowExecution) -> Pod:
-    """Return what the search attributes tell of a pod, and its workflow's id and task queue where there are none."""
+    """Return a pod from its search attributes; without them, from its workflow's id and task queue."""
     namespace, _, name = execution.id.removeprefix("pod/").partition("/")
     labels = dict(label.split("=", 1) for label in _attribute(execution, "PodLabels") or ())
     ready: PodCondition | None = None

@@ -24,8 +24,8 @@ _Result = TypeVar("_Result")
 def connection(state_dir: str = "") -> ClientConnectConfig:
     """Return where to connect: as configured for the ``temporal`` CLI, else to the state directory's own dev server.
 
-    Never to whoever happens to listen at the usual port: that may be another user's server, with his pods. Raises
-    BadInput where there is neither, or the configuration cannot be read.
+    Never simply to the usual port: another user's server, with other pods, may listen there. Raises BadInput if there
+    is neither, or the configuration cannot be read.
     """
     from syncpod.temporal.plugin import NoServer, connection_settings
 
@@ -77,12 +77,12 @@ async def connect(config: ClientConnectConfig) -> Client:
 
 
 def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") -> _Result:
-    """Connect, do the work and return its result; what the server refuses becomes a Failure."""
+    """Connect, do the work and return its result. Raises Failure for what the server refuses."""
     return run_on(connection(state_dir), work)
 
 
 def run_on(config: ClientConnectConfig, work: Callable[[Client], Awaitable[_Result]]) -> _Result:
-    """Do the same on a server that is known."""
+    """Do the same on the server of `config`."""
     from temporalio.client import WorkflowExecutionStatus
     from temporalio.service import RPCError
 
@@ -96,12 +96,12 @@ def run_on(config: ClientConnectConfig, work: Callable[[Client], Awaitable[_Resu
     except ValueError as error:
         if WorkflowExecutionStatus.__name__ not in str(error):
             raise
-        # The SDK knows no word for a workflow that is paused, and raises this wherever it meets one.
+        # The SDK does not know the state "paused", and raises this wherever it meets such a workflow.
         raise Failure(
             "a workflow is neither running nor ended: perhaps it is paused (`temporal workflow unpause` resumes it)"
         ) from None
 
 
 def refused(error: RPCError) -> Failure:
-    """Return what is said of a server that does not do what it is asked."""
+    """Return the failure of a call that the server refused."""
     return Failure(f"the Temporal server fails: {error.message or error.status.name}")

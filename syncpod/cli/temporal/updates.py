@@ -1,4 +1,4 @@
-"""Sending a pod's workflow an update, until it is answered or its node must be taken for away."""
+"""Sending an update to a pod's workflow until it is answered, or its node counts as away."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from syncpod.messages import node_task_queue
 from syncpod.pod import Pod
 
 PATIENCE_SECONDS: Final = 5.0
-"""How long an update may take to be answered; then the node is said to be away, if nobody serves it."""
+"""How long an update may take; after that the node is reported as away, if no worker serves it."""
 BUSY_PATIENCE_SECONDS: Final = 30.0
-"""How long it may take where somebody does: a worker that has much to do is not away."""
+"""How long it may take if a worker serves the node: a busy worker is not away."""
 PAUSE_SECONDS: Final = 0.2
-"""Between two tries."""
+"""Between two attempts."""
 AGAIN: Final = frozenset(
     {
         RPCStatusCode.UNAVAILABLE,
@@ -35,17 +35,17 @@ AGAIN: Final = frozenset(
         RPCStatusCode.DEADLINE_EXCEEDED,
     }
 )
-"""What of a server's answers is worth another try."""
+"""Errors of the server after which the call is retried."""
 _POLLED_WITHIN: Final = timedelta(seconds=70)
-"""A worker's poll for tasks lasts a minute, and the server remembers pollers for longer than they live."""
+"""A worker's poll lasts a minute, and the server remembers pollers after they have ended."""
 
 _Answer = TypeVar("_Answer")
 
 
 async def send_update(client: Client, pod: Pod, update: str, document: dict[str, Any]) -> dict[str, Any]:
-    """Send an update to a pod that is there, and return the answer. Repeats are harmless: one id covers all tries.
+    """Send an update to an existing pod, and return the answer. Retries are harmless: all attempts share one id.
 
-    Raises BadInput with the workflow's refusal, and Failure where the pod is gone, or its node does not answer in time.
+    Raises BadInput with the workflow's refusal, and Failure if the pod is gone or its node does not answer in time.
     """
     node = pod.spec.node_name
     answer = await answer_in_time(client, node, _until_answered(client, pod, update, document))
@@ -60,15 +60,15 @@ async def send_update(client: Client, pod: Pod, update: str, document: dict[str,
 async def answer_in_time(
     client: Client, node: str, sending: Coroutine[Any, Any, _Answer], patience: float = math.inf
 ) -> _Answer | None:
-    """Await what sends an update, for so many seconds at most; None = a node has not answered in time.
+    """Await the sending of an update, at most `patience` seconds; None = the node has not answered in time.
 
-    That is after PATIENCE_SECONDS, or after BUSY_PATIENCE_SECONDS where a worker serves the node.
+    That is after PATIENCE_SECONDS, or after BUSY_PATIENCE_SECONDS if a worker serves the node.
     """
     at_first = min(PATIENCE_SECONDS, patience)
     then = min(BUSY_PATIENCE_SECONDS, patience) - at_first
     task = asyncio.create_task(sending)
     try:
-        # The SDK's own timeout is one of each try, and it tries again by itself: the whole is bounded here.
+        # The SDK's timeout is for each attempt, and it retries by itself: this bounds all attempts together.
         answered, _ = await asyncio.wait({task}, timeout=at_first)
         if not answered and then > 0 and await _is_served(client, node):
             answered, _ = await asyncio.wait({task}, timeout=then)
@@ -79,12 +79,12 @@ async def answer_in_time(
 
 
 def is_gone(error: WorkflowUpdateFailedError) -> bool:
-    """Say whether the pod had ended when its workflow was given the update."""
+    """Return whether the pod had ended when its workflow got the update."""
     return isinstance(error.cause, ApplicationError) and error.cause.type == "Gone"
 
 
 def refusal(pod: Pod, error: WorkflowUpdateFailedError) -> str:
-    """Return why the workflow has refused an update, with the pod's name."""
+    """Return the pod's name, and why its workflow refused an update."""
     why = error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
     return f"pod {pod.metadata.name}: {why}"
 
@@ -111,7 +111,7 @@ async def _until_answered(client: Client, pod: Pod, update: str, document: dict[
 
 
 async def _is_served(client: Client, node: str) -> bool:
-    """Say whether a worker has lately asked for the node's tasks; a server that does not tell counts as a no."""
+    """Return whether a worker has recently polled the node's task queue; False if the server does not say."""
     request = DescribeTaskQueueRequest(
         namespace=client.namespace,
         task_queue=TaskQueue(name=node_task_queue(node)),

@@ -1,1 +1,1 @@
-"""How things look to a person: tables, descriptions, times, JSONPath. No connection is opened here."""
+"""What is printed: tables, descriptions, durations, JSONPath. Nothing here opens a connection."""

@@ -15,14 +15,14 @@ _JSONPATH: Final = "jsonpath"
 
 
 def is_of_documents(output: str) -> bool:
-    """Say whether ``-o`` asks for whole objects, which are printed together when all are there."""
+    """Return whether ``-o`` asks for whole objects, which are printed as one list."""
     return output in ("json", "yaml") or output.partition("=")[0] == _JSONPATH
 
 
 def known_output(output: str, plain: Sequence[str]) -> str:
-    """Return how to print: one of the `plain` words, or a JSONPath that can be read. Raises BadInput.
+    """Return the output format: one of the `plain` words, or a JSONPath that can be parsed. Raises BadInput.
 
-    What stands behind ``-o=`` is taken as well, as kubectl takes it.
+    Like kubectl, it also takes ``-o=yaml``.
     """
     asked = output.removeprefix("=")
     word, _, template = asked.partition("=")
@@ -39,9 +39,9 @@ def known_output(output: str, plain: Sequence[str]) -> str:
 
 
 def print_documents(documents: Sequence[dict[str, Any]], output: str, *, single: bool) -> None:
-    """Print a list of objects, or the one by itself; nothing where the one is not there.
+    """Print a v1 List of objects; if `single`, the one object by itself, or nothing if there is none.
 
-    `output` is one that `is_of_documents`.
+    `is_of_documents` is true of `output`.
     """
     if single and not documents:
         return
@@ -59,5 +59,5 @@ def print_documents(documents: Sequence[dict[str, Any]], output: str, *, single:
 
 
 def _block_text(dumper: Any, text: str) -> Any:
-    """Write text of several lines as a block, as people do."""
+    """Write text of several lines as a block scalar."""
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)

@@ -41,12 +41,12 @@ class PodEvent:
     uid: str
     node: str
     field_path: str
-    """The container that it is about, as ``spec.containers{app}``; "" = the pod as a whole, or it is not known."""
+    """The container that it is about, as ``spec.containers{app}``; "" = the whole pod, or not known."""
     record: EventRecord
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What it shares with its own repetitions."""
+        """What all repetitions of the event have in common."""
         record = self.record
         return self.namespace, self.pod, self.uid, record.type, record.reason, record.message, record.container
 
@@ -70,7 +70,7 @@ def by_time(events: Sequence[PodEvent]) -> list[PodEvent]:
 def lines(
     events: Sequence[PodEvent], now: datetime, *, wide: bool, namespaces: bool, headers: bool, table: Columns
 ) -> list[str]:
-    """Return the lines of events; `table` is the one that they go on with. A terminal shows warnings in colour."""
+    """Return the lines of events, aligned with those printed before to `table`. Warnings are coloured on a terminal."""
     rows = [[*((event.namespace,) if namespaces else ()), *_cells(event, now, wide=wide)] for event in events]
     head = [[*(("NAMESPACE",) if namespaces else ()), *(WIDE if wide else HEADER)]] if headers else []
     aligned = table.align([*head, *rows])

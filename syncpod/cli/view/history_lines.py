@@ -1,4 +1,4 @@
-"""A pod's history as lines, and as it can still be read from Temporal where no worker answers."""
+"""A pod's history as a table; and its history as read from Temporal's events if no worker answers."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def _took(milliseconds: int) -> str:
 
 
 def from_events(events: Iterable[HistoryEvent]) -> list[HistoryRecord]:
-    """Return what one run's events tell: steps with their tries, signals, updates, holds.
+    """Return what the events of one run show: steps with their attempts, signals, updates, holds.
 
-    Less than what the workflow itself remembers: exits and decisions are not events, and earlier runs are not here.
+    The workflow itself remembers more: exits and decisions are no events, and this has no earlier runs.
     """
     scheduled: dict[int, HistoryEvent] = {}
     tries: dict[int, int] = {}
@@ -71,7 +71,7 @@ def from_events(events: Iterable[HistoryEvent]) -> list[HistoryRecord]:
 
 
 def _ended(event: HistoryEvent) -> tuple[int, str] | None:
-    """Return which step has ended, by its scheduling, and how."""
+    """Return the id of the event that scheduled the step which has ended, and the outcome; None for other events."""
     if event.HasField("activity_task_completed_event_attributes"):
         return event.activity_task_completed_event_attributes.scheduled_event_id, "done"
     if event.HasField("activity_task_failed_event_attributes"):
@@ -103,6 +103,6 @@ def _record(event: HistoryEvent, kind: str, subject: str) -> HistoryRecord:
 
 
 def _summary(event: HistoryEvent) -> str:
-    """Return the summary that the workflow gave the step or timer: JSON text, by our data converter."""
+    """Return the summary of a step or timer, which our data converter writes as JSON text."""
     text = event.user_metadata.summary.data.decode(errors="replace")
     return text[1:-1].replace('\\"', '"') if text.startswith('"') else text

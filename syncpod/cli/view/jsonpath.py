@@ -1,7 +1,7 @@
 """JSONPath as kubectl takes it: ``{.status.phase}``, ``.status.conditions[?(@.type=="Ready")].status``.
 
-Mirrors client-go's util/jsonpath, v1.36, as far as it selects: fields, indices, ``[*]`` and filters. Not taken are
-``..``, slices, unions and ``range``.
+Mirrors the part of client-go's util/jsonpath, v1.36, that selects values: fields, indices, ``[*]`` and filters.
+``..``, slices, unions and ``range`` are not supported.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _Step = Callable[[Any], Iterator[Any]]
 
 @dataclass(frozen=True)
 class Path:
-    """A path that can be followed through JSON."""
+    """A parsed path."""
 
     text: str
     steps: tuple[_Step, ...]
 
     def find(self, document: Any) -> list[Any]:
-        """Return every value that the path leads to; none where it leads nowhere."""
+        """Return every value that the path leads to, if any."""
         found = [document]
         for step in self.steps:
             found = [value for each in found for value in step(each)]
@@ -47,9 +47,9 @@ class Path:
 
 
 def parse_path(text: str) -> Path:
-    """Read a path, with or without the braces and the leading dot, as kubectl does.
+    """Parse a path, with or without the braces and the leading dot, as kubectl does.
 
-    Raises ValueError with the part that cannot be read.
+    Raises ValueError with the part that cannot be parsed.
     """
     inner = text.strip()
     if inner.startswith("{") != inner.endswith("}"):
@@ -61,7 +61,7 @@ def parse_path(text: str) -> Path:
 
 
 def text_of(value: Any) -> str:
-    """Write a value that is no object and no list, as Go does: ``true``, ``3``, ``Running``."""
+    """Return a scalar as Go prints it: ``true``, ``3``, ``Running``."""
     if value is None:
         return "<nil>"
     return json.dumps(value) if isinstance(value, bool | int | float) else str(value)

@@ -1,9 +1,9 @@
-r"""What ``-o jsonpath=`` takes: text with paths in braces, ``{.metadata.name}{"\n"}``.
+r"""The templates of ``-o jsonpath=``: text with paths in braces, ``{.metadata.name}{"\n"}``.
 
-Mirrors client-go's util/jsonpath and cli-runtime's JSONPathPrinter, v1.36: the values of a path stand behind one
-another with a blank between them, objects and lists as JSON; what leads nowhere prints nothing; no line is ended that
-the template does not end. Differences: an index beyond a list leads nowhere; ``range`` and what `.jsonpath`
-leaves out are refused, and so is a template without a path, which would print itself.
+Mirrors client-go's util/jsonpath and cli-runtime's JSONPathPrinter, v1.36: the values of a path are separated by
+blanks, objects and lists are JSON, a path without a value prints nothing, and only the template itself ends lines.
+Differences: an index beyond the end of a list has no value; ``range``, what `.jsonpath` does not support, and a
+template without any path are refused.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Template:
     parts: tuple[str | Path, ...]
 
     def render(self, document: Any) -> str:
-        """Return the text with what each path leads to in its place."""
+        """Return the text with each path replaced by its values."""
         return "".join(
             part if isinstance(part, str) else " ".join(map(_printed, part.find(document))) for part in self.parts
         )

@@ -14,12 +14,12 @@ from syncpod.cli.view.layout import NONE
 
 @dataclass(frozen=True)
 class LabelColumns:
-    """Which labels have columns."""
+    """Which labels are shown as columns."""
 
     keys: tuple[str, ...] = ()
     """Those with a column of their own, in this order."""
     whole: bool = False
-    """Whether all stand in one column, the last."""
+    """Whether all labels are shown in one last column."""
 
     @property
     def header(self) -> tuple[str, ...]:
@@ -27,15 +27,15 @@ class LabelColumns:
         return (*(key.rpartition("/")[2].upper() for key in self.keys), *(("LABELS",) if self.whole else ()))
 
     def cells(self, labels: Mapping[str, str]) -> tuple[str, ...]:
-        """Return what stands in the columns of something with these labels."""
+        """Return the cells for an object with these labels."""
         listed = ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or NONE
         return (*(labels.get(key, NONE) for key in self.keys), *((listed,) if self.whole else ()))
 
 
 def read_label_columns(keys: Sequence[str], output: str, *, whole: bool) -> LabelColumns:
-    """Return the columns for labels that are asked for; keys may stand with commas between them.
+    """Return the label columns that are asked for; an entry may have several keys, separated by commas.
 
-    Raises BadInput where `output` has no columns.
+    Raises BadInput if `output` has no columns.
     """
     wanted = tuple(key for words in keys for key in (word.strip() for word in words.split(",")) if key)
     if output not in ("", "wide") and (wanted or whole):

@@ -9,7 +9,7 @@ NONE: Final = "<none>"
 
 
 def pairs(titled: Iterable[tuple[str, Sequence[str]]], *, indent: int = 0) -> Iterator[str]:
-    """Yield a line for each title and its values: all in one column, below each other; after "" indented, instead."""
+    """Yield a line for each title and value: values in one column; with "" first, the rest below the title."""
     listed = [(title, list(values)) for title, values in titled]
     width = max((len(title) for title, _ in listed), default=0) + 3
     margin = " " * indent

@@ -18,7 +18,7 @@ _HEADERS: dict[Kind, tuple[str, ...]] = {
 
 
 def row(found: ConfigMap | Secret, now: datetime, *, with_kind: bool = False) -> tuple[str, ...]:
-    """Return the cells of an object's line; DATA counts its keys (printers/internalversion/printers.go, v1.36)."""
+    """Return the cells of an object's line; DATA counts keys (printers/internalversion/printers.go, v1.36)."""
     name = f"{found.kind.lower()}/{found.metadata.name}" if with_kind else found.metadata.name
     old = age(found.metadata.creation_timestamp, now)
     if isinstance(found, ConfigMap):
@@ -36,7 +36,7 @@ def print_objects(
     with_kind: bool,
     table: Columns,
 ) -> None:
-    """Print objects of one kind as lines, or by name; `table` is the one that the lines go on with, if they do."""
+    """Print objects of one kind as lines, aligned with those printed before to `table`; or only their names."""
     if not found:
         return
     if output == "name":
@@ -57,6 +57,6 @@ def print_objects(
 
 
 def changed_since(before: Sequence[ConfigMap | Secret], now: Sequence[ConfigMap | Secret]) -> list[ConfigMap | Secret]:
-    """Return the objects that are new, or other ones than they were."""
+    """Return the objects that are new or have changed."""
     known = {ref_of(one): one for one in before}
     return [one for one in now if known.get(ref_of(one)) != one]

@@ -1,4 +1,4 @@
-"""What ``get pods`` shows of a pod: kubectl's columns, computed as the API server's printer does.
+"""The columns of ``get pods``, computed as the API server's printer does.
 
 Mirrors pkg/printers/internalversion/printers.go, v1.36, printPod.
 """
@@ -31,7 +31,7 @@ class Summary:
     status: str
     restarts: int
     last_restart: datetime | None
-    """When the container that ended last did."""
+    """When the last container that ended did so."""
 
     def restarts_cell(self, now: datetime) -> str:
         """Write the restarts as ``3 (10s ago)``."""
@@ -80,7 +80,7 @@ def row(pod: Pod, now: datetime, *, wide: bool = False) -> tuple[str, ...]:
 
 
 def uncertain_row(pod: Pod, now: datetime, *, wide: bool = False) -> tuple[str, ...]:
-    """Return the cells of a pod of which only what Temporal last recorded is known, marked as such."""
+    """Return the cells of a pod that did not answer: what Temporal recorded last, marked with ``?``."""
     phase = pod.status.phase or "Unknown"
     cells = (pod.metadata.name, "?", f"{phase}?", "?", age(pod.metadata.creation_timestamp, now))
     return (*cells, *_wide(pod)) if wide else cells
@@ -102,9 +102,9 @@ def colour_of(status: str) -> Colour:
 @dataclass(frozen=True)
 class _Initialization:
     word: str
-    """What keeps the pod initializing; "" = nothing does."""
+    """The status while the pod initializes; "" = it is initialized."""
     seen: int
-    """Index of the init container that it is at: those before it are done, or are sidecars that have started."""
+    """Index of the current init container: those before it are done, or are sidecars that have started."""
 
 
 def _initialization(pod: Pod, sidecars: frozenset[str] | set[str]) -> _Initialization:
@@ -122,7 +122,7 @@ def _initialization(pod: Pod, sidecars: frozenset[str] | set[str]) -> _Initializ
 
 
 def _of_containers(statuses: Iterable[ContainerStatus], word: str) -> tuple[str, int]:
-    """Return the word of the first container that waits or has ended, else `word`; and how many run and are ready."""
+    """Return the reason of the first container that waits or has ended, else `word`; and how many run and are ready."""
     running = 0
     for entry in reversed(tuple(statuses)):
         waiting, ended = entry.state.waiting, entry.state.terminated

@@ -1,6 +1,6 @@
 """What ``describe pod`` prints: the pod as `kubectl describe` lays it out, then what its workflow is doing.
 
-Pure: values in, lines out. Values of Secrets are never here, since a pod only refers to them.
+Pure. Values of Secrets never appear here: a pod only refers to them.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ class PendingStep:
     name: str
     attempt: int
     since: datetime | None
-    """When the try was scheduled; between two tries, when the next is due."""
+    """When the attempt was scheduled; between two attempts, when the next is due."""
     failure: str
-    """How its last try failed; "" = it has not."""
+    """How the last attempt failed; "" = none has."""
     doing: str = ""
-    """What it does or waits for, as it said last: `pulls web:1: 12.3 of 40.1 MiB, 8 s`; "" = it has not said."""
+    """What its last heartbeat says: `pulls web:1: 12.3 of 40.1 MiB, 8 s`; "" = there was none."""
 
 
 @dataclass(frozen=True)
 class Hold:
-    """Something that would be done but for a back-off."""
+    """Something that a back-off holds."""
 
     subject: str
     reason: str
     until: datetime | None
-    """None = it ends only by an operator's word."""
+    """None = until an operator ends it."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a pod's workflow, beside the pod."""
+    """What is known of a pod's workflow besides the pod."""
 
     workflow_id: str
     run_id: str
     ui: str
-    """Where its page is; "" = not known."""
+    """URL of its page; "" = not known."""
     events: tuple[EventRecord, ...] = ()
     pending: tuple[PendingStep, ...] = ()
     holds: tuple[Hold, ...] = ()
@@ -112,7 +112,7 @@ def _tail(pod: Pod) -> Iterator[tuple[str, Sequence[str]]]:
 
 
 def _restarts(settings: RestartSettings) -> Iterator[str]:
-    """Say how the pod's restarts are held back."""
+    """Yield how the pod's restarts are delayed and limited."""
     first, longest, well = (go_duration(span) for span in (settings.initial, settings.maximum, settings.reset_after))
     yield f"{first}, each {settings.factor:g} times the one before, {longest} at most; anew after {well} of running"
     if settings.exempt:
@@ -311,7 +311,7 @@ def _workflow(facts: Facts, now: datetime) -> list[str]:
 
 
 def _tried(since: datetime | None, now: datetime) -> str:
-    """Say how long a try has gone on, or when it begins."""
+    """Return how long an attempt has been running, or when it begins."""
     if since is None:
         return ""
     return f", for {short_duration(now - since)}" if since <= now else f" in {short_duration(since - now)}"

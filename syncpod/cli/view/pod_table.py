@@ -21,7 +21,7 @@ def header(*, wide: bool, namespaces: bool, labels: LabelColumns = _NO_LABELS) -
 
 
 def row_of(reading: Reading, now: datetime, *, wide: bool = False) -> tuple[str, ...]:
-    """Return the cells of a pod, those that are uncertain marked."""
+    """Return the cells of a pod; those of one that did not answer are marked with ``?``."""
     return row(reading.pod, now, wide=wide) if reading.current else uncertain_row(reading.pod, now, wide=wide)
 
 
@@ -36,10 +36,10 @@ def coloured_lines(
     stream: TextIO | None = None,
     table: Columns | None = None,
 ) -> list[str]:
-    """Return the table's lines; an empty `head` is left out. The status has a colour where `stream` wants colours.
+    """Return the table's lines; an empty `head` is left out. The status is coloured if `stream` takes colours.
 
-    `with_kind` writes ``pod/`` before each name, as beside tables of other kinds. `table` is the one that the lines go
-    on with, if they do.
+    `with_kind` writes ``pod/`` before each name, for output with several kinds. The lines are aligned with those
+    printed before to `table`.
     """
     now = datetime.now(UTC)
     rows = []

@@ -1,4 +1,4 @@
-"""Showing how pods come up: a live table on a terminal, else a line for each change. On standard error."""
+"""The progress of pods, on standard error: a live table on a terminal, else a line for each change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """Shows readings while the `with` block lasts; a terminal is left as if nothing had been shown."""
+    """Shows readings during the `with` block; on a terminal, the table is removed at its end."""
 
     def __init__(self) -> None:
         self._live: Live | None = None
@@ -58,7 +58,7 @@ class Progress:
 
 
 def hindrances(readings: Sequence[Reading]) -> list[str]:
-    """Return a line for each pod that something is said to keep from coming up."""
+    """Return a line for each pod with a message about why it does not come up."""
     now = datetime.now(UTC)
     told = [(row_of(reading, now), hindrance(reading.pod)) for reading in readings if reading.current]
     return [f"pod/{name}: {status}: {why}" for (name, _, status, *_), why in told if why]

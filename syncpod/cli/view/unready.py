@@ -1,4 +1,4 @@
-"""Why a pod is not ready: which of its containers are not, and what each of them says of itself. Pure."""
+"""Why a pod is not ready: which of its containers are not, and the state of each. Pure."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from syncpod.pod import Container, ContainerStateTerminated, ContainerStatus, Po
 
 
 def unready(pod: Pod) -> str:
-    """Return the pod's status and, behind it, what keeps it from being ready.
+    """Return the pod's status, followed by what keeps it from being ready.
 
-    That is what is said of the pod as a whole; else each container that is not ready, with its state's reason and
-    message, exit code or probe; else its readiness gates. What only waits for an init container is not named.
+    That is the message of the pod's status; else each container that is not ready, with the reason and message of its
+    state, exit code or probe; else its readiness gates. Containers that only wait for an init container are left out.
     """
     word = summarize(pod).status
     why = _one_line(pod.status.message) or "; ".join(_containers(pod, word.removeprefix("Init:"))) or _gates(pod)
@@ -20,13 +20,13 @@ def unready(pod: Pod) -> str:
 
 
 def _containers(pod: Pod, word: str) -> list[str]:
-    """Return a phrase for each container that keeps the pod from being ready; `word` has been said before them."""
+    """Return a phrase for each container that keeps the pod from being ready; `word`, the status, comes first."""
     init = list(_init_containers(pod, word))
     return [*init, *_main_containers(pod, word, behind=bool(init))]
 
 
 def _init_containers(pod: Pod, word: str) -> Iterator[str]:
-    """Return the init containers that are not done, and the sidecars that have not started, or are not ready."""
+    """Yield a phrase for each init container that is not done, and each sidecar that is not ready."""
     for container, entry in _pairs(pod.spec.init_containers, pod.status.init_container_statuses):
         ended, sidecar = entry.state.terminated, container.restart_policy == "Always"
         if _is_initializing(entry) or (entry.ready if sidecar else ended is not None and ended.exit_code == 0):
@@ -38,7 +38,7 @@ def _init_containers(pod: Pod, word: str) -> Iterator[str]:
 
 
 def _main_containers(pod: Pod, word: str, *, behind: bool) -> Iterator[str]:
-    """Return the main containers that are not ready; `behind` init containers that are named, not those that wait."""
+    """Yield a phrase for each main container that is not ready; if `behind` init containers, not those that wait."""
     for container, entry in _pairs(pod.spec.containers, pod.status.container_statuses):
         ended = entry.state.terminated
         done = pod.status.phase == "Failed" and ended is not None and ended.exit_code == 0
@@ -55,12 +55,12 @@ def _pairs(
 
 
 def _is_initializing(entry: ContainerStatus) -> bool:
-    """Say whether a container waits for init containers before it."""
+    """Return whether a container waits for init containers before it."""
     return entry.state.waiting is not None and entry.state.waiting.reason == "PodInitializing"
 
 
 def _state(container: Container, entry: ContainerStatus, word: str) -> str:
-    """Return what a container's state says, behind a colon; "" = nothing but the word that has been said before."""
+    """Return a colon and a container's state; "" if that would only repeat `word`."""
     if entry.state.terminated is not None:
         said = _ended(entry.state.terminated, word)
     elif entry.state.running is not None:
@@ -101,9 +101,9 @@ def _one_line(text: str) -> str:
 
 
 def hindrance(pod: Pod) -> str:
-    """Return what keeps a pod from coming up, in the node's or the runtime's words; "" = nothing said.
+    """Return the message of the node or the runtime about why a pod does not come up; "" = there is none.
 
-    A container that has ended as it should keeps nothing, whatever it said.
+    The message of a container that exited 0 does not count.
     """
     status = pod.status
     if status.message:
