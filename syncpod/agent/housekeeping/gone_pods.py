@@ -23,6 +23,7 @@ from typing import Final
 from temporalio.service import RPCError
 
 from syncpod.agent import metrics
+from syncpod.agent.background import cancel_all
 from syncpod.agent.housekeeping.dead_containers import Collector
 from syncpod.agent.pod_workflows import PodWorkflows, without_workflow
 from syncpod.agent.record_cache import RecordCache
@@ -75,11 +76,9 @@ class GonePods:
                 await asyncio.sleep(self._period)
                 await self.round()
         finally:
-            given_up = tuple(self._clearing.values())
+            under_way = tuple(self._clearing.values())
             self._clearing.clear()
-            for task in given_up:
-                task.cancel()
-            await asyncio.gather(*given_up, return_exceptions=True)
+            await cancel_all(under_way)
 
     async def round(self) -> int:
         """Look once; return how many pods' remains were removed since the last round.
