@@ -54,7 +54,7 @@ class GonePods:
         period: float = 60.0,
         min_age: float = 300.0,
     ) -> None:
-        """Every `period` seconds, look for pods of which nothing has been alive for `min_age` seconds."""
+        """Every `period` seconds, look for pods that have had nothing alive for `min_age` seconds."""
         self._workflows = workflows
         self._collector = collector
         self._listings = listings
@@ -123,7 +123,7 @@ class GonePods:
         return cleared
 
     def _long_dead(self, noted: dict[str, PodRef]) -> tuple[str, ...]:
-        """Return the UIDs of pods of which nothing has been alive for long enough."""
+        """Return the UIDs of pods that have had nothing alive for long enough."""
         now = time.monotonic()
         listed = {listing.uid: listing for listing in self._listings()}
         dead = [uid for uid in noted if uid not in listed or is_dead(listed[uid])]
