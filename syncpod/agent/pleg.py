@@ -24,6 +24,7 @@ from opentelemetry import trace
 from temporalio.service import RPCError
 
 from syncpod.agent import metrics
+from syncpod.agent.background import cancel_all
 from syncpod.cri.errors import CriError
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.pleg import PodLifecycleEvent, pod_lifecycle_events
@@ -201,10 +202,8 @@ class Pleg:
 
     async def close(self) -> None:
         """Cancel what is in flight."""
-        tasks = [*self._apart.values(), *(pod.flight for pod in self._pods.values() if pod.flight)]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        flights = (pod.flight for pod in self._pods.values() if pod.flight)
+        await cancel_all([*self._apart.values(), *flights])
 
     def _settle(self, uid: str, pod: _Pod) -> None:
         """Send the pod's signal if one is due and none is in flight; forget the pod if nothing is left of it."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from temporalio.api.common.v1 import WorkflowExecution as ExecutionId
 from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
@@ -21,6 +21,16 @@ from syncpod.messages import POD_WORKFLOW, PodRef, pod_workflow_id
 from syncpod.temporal.pod_start import ENDED
 
 _RPC: Final = timedelta(seconds=5)
+
+
+class OpenWorkflows(Protocol):
+    """Answers which pods have workflows: :class:`PodWorkflows`. Both methods raise RPCError."""
+
+    async def open(self) -> dict[str, str]:
+        """Return the pod UIDs of the node's open workflows, by workflow id; from visibility, which may lag."""
+
+    async def standing(self, ref: PodRef) -> Standing:
+        """Return the state of the workflow with this pod's name."""
 
 
 class PodWorkflows:

@@ -148,9 +148,9 @@ async def _head(read: _Read, data: bytes) -> tuple[int, dict[str, str], bytes]:
 
 
 def _length(fields: Mapping[str, str]) -> int | None:
-    """Return the length that the body is said to have; None: until the connection ends.
+    """Return the Content-Length; None if there is none, and the body ends with the connection.
 
-    Raises :class:`NotHttp` where it is no number, or none that Go holds (net/http, transfer.go, parseContentLength).
+    Raises :class:`NotHttp` if it is no number, or one that Go rejects (net/http, transfer.go, parseContentLength).
     """
     if (length := fields.get("content-length")) is None:
         return None

@@ -18,6 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.agent.node_workflow import manifest_files, manifest_source
 from syncpod.agent.node_workflow.manifest_files import Listing, ManifestFiles
 from syncpod.agent.node_workflow.manifest_source import ManifestSource
+from syncpod.lifecycle.orphans import Standing
 from syncpod.messages import PodRef, pod_workflow_id
 from syncpod.messages.node import KEPT_BYTES, LIST_LIMIT, SyncPods
 from syncpod.pod import LARGEST_MANIFEST
@@ -229,7 +230,7 @@ class Told:
         ids = {pod_workflow_id("default", each["metadata"]["name"]): "" for each in self.heard[-1].pods}
         return {id_: uid for id_, uid in ids.items() if id_ not in self.ended}
 
-    async def standing(self, ref: PodRef) -> str:
+    async def standing(self, ref: PodRef) -> Standing:
         return "closed" if pod_workflow_id(ref.namespace, ref.name) in self.ended else "open"
 
 

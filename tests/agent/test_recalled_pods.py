@@ -9,6 +9,7 @@ import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.agent.node_workflow.recalled_pods import RecalledPods
+from syncpod.lifecycle.orphans import Standing
 from syncpod.messages import PodRef, pod_workflow_id
 from syncpod.messages.node import DesiredPod, NodeView, RecallPods
 from syncpod.node.pod_records import PodRecord, write_pod_record
@@ -26,14 +27,14 @@ class Server:
 
     def __init__(self) -> None:
         self.listed: dict[str, str] = {}
-        self.standings: dict[str, str] = {}
+        self.standings: dict[str, Standing] = {}
         self.heard: list[tuple[str, ...]] = []
         self.away = False
 
     async def open(self) -> dict[str, str]:
         return self.listed
 
-    async def standing(self, ref: PodRef) -> str:
+    async def standing(self, ref: PodRef) -> Standing:
         return self.standings.get(ref.uid, "unknown")
 
     async def tell(self, pods: RecallPods) -> None:

@@ -151,7 +151,7 @@ async def test_what_is_not_ours_is_no_place_for_secrets(
 ) -> None:
     (tmp_path / "memory").symlink_to(tmp_path)
     with NodeProcess(tmp_path, runtime=runtime.endpoint, temporal=temporal_server.address, node=node) as worker:
-        assert "is there, and is not a directory of this user's" in await refusal(worker)
+        assert "exists, but is not a directory that this user owns" in await refusal(worker)
 
 
 async def test_a_node_name_that_kubernetes_would_not_take_is_refused(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from typing import Final, Protocol
 from temporalio.service import RPCError
 
 from syncpod.agent import metrics
+from syncpod.agent.background import cancel_all
 from syncpod.agent.eviction.observations import Measured
 from syncpod.agent.eviction.pod_usage import ActivePod, PodUsages
 from syncpod.agent.storage.image_gc import ImageGcFailed
@@ -104,7 +105,7 @@ class Evictor:
         self._observations = observations
         self._usages = usages
         self._send = send
-        self._tidy_after = wait_for_cleanup
+        self._wait_for_cleanup = wait_for_cleanup
         self._reclaim = reclaim
         self._reclaiming: dict[int, asyncio.Task[object]] = {}
         self._on_conditions = on_conditions
@@ -133,11 +134,9 @@ class Evictor:
                 await self.round()
                 await asyncio.sleep(self._period)
         finally:
-            given_up = tuple(self._reclaiming.values())
+            under_way = tuple(self._reclaiming.values())
             self._reclaiming.clear()
-            for task in given_up:
-                task.cancel()
-            await asyncio.gather(*given_up, return_exceptions=True)
+            await cancel_all(under_way)
 
     async def round(self) -> PodRef | None:
         """Measure and act once; return which pod was evicted, if any."""
@@ -239,7 +238,7 @@ class Evictor:
         log.warning("pod %s/%s is evicted: %s", ref.namespace, ref.name, message.rstrip())
         metrics.evictions.add(1, {"eviction_signal": threshold.signal})
         self._evicted.add(ref.uid)
-        if not await self._tidy_after(ref.uid, seconds=_end_seconds(grace) + CLEANUP_SECONDS):
+        if not await self._wait_for_cleanup(ref.uid, seconds=_end_seconds(grace) + CLEANUP_SECONDS):
             log.warning("pod %s/%s was evicted, and is not gone yet", ref.namespace, ref.name)
         return True
 

@@ -22,6 +22,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from syncpod.agent import metrics
+from syncpod.agent.background import cancel_all
 from syncpod.agent.record_cache import RecordCache
 from syncpod.cri.errors import CriError
 from syncpod.lifecycle.container_gc import (
@@ -102,10 +103,7 @@ class ContainerGc:
                 self._begin_after_exits()
                 await asyncio.sleep(_TICK)
         finally:
-            given_up = tuple(self._under_way.values())
-            for task in given_up:
-                task.cancel()
-            await asyncio.gather(*given_up, return_exceptions=True)
+            await cancel_all(self._under_way.values())
 
     def observe(self, listing: ObservedPod) -> None:
         """Take a new listing: a pod with more dead instances than are kept is processed shortly."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from syncpod.agent import metrics
+from syncpod.agent.background import cancel_all
 from syncpod.cri.errors import CriError
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.lifecycle.orphans import duplicates
@@ -70,10 +71,7 @@ class Duplicates:
                     self._begin(uid)
                 await asyncio.sleep(_TICK)
         finally:
-            given_up = tuple(self._under_way.values())
-            for task in given_up:
-                task.cancel()
-            await asyncio.gather(*given_up, return_exceptions=True)
+            await cancel_all(self._under_way.values())
 
     def _begin(self, uid: str) -> None:
         task = asyncio.create_task(self._process(self._listings[uid]), name=f"duplicates in {uid}")

@@ -23,6 +23,7 @@ from typing import Final
 from temporalio.service import RPCError
 
 from syncpod.agent import metrics
+from syncpod.agent.background import cancel_all
 from syncpod.agent.housekeeping.dead_containers import Collector
 from syncpod.agent.pod_workflows import PodWorkflows, without_workflow
 from syncpod.agent.record_cache import RecordCache
@@ -53,7 +54,7 @@ class GonePods:
         period: float = 60.0,
         min_age: float = 300.0,
     ) -> None:
-        """Every `period` seconds, look for pods of which nothing has been alive for `min_age` seconds."""
+        """Every `period` seconds, look for pods that have had nothing alive for `min_age` seconds."""
         self._workflows = workflows
         self._collector = collector
         self._listings = listings
@@ -75,11 +76,9 @@ class GonePods:
                 await asyncio.sleep(self._period)
                 await self.round()
         finally:
-            given_up = tuple(self._clearing.values())
+            under_way = tuple(self._clearing.values())
             self._clearing.clear()
-            for task in given_up:
-                task.cancel()
-            await asyncio.gather(*given_up, return_exceptions=True)
+            await cancel_all(under_way)
 
     async def round(self) -> int:
         """Look once; return how many pods' remains were removed since the last round.
@@ -124,7 +123,7 @@ class GonePods:
         return cleared
 
     def _long_dead(self, noted: dict[str, PodRef]) -> tuple[str, ...]:
-        """Return the UIDs of pods of which nothing has been alive for long enough."""
+        """Return the UIDs of pods that have had nothing alive for long enough."""
         now = time.monotonic()
         listed = {listing.uid: listing for listing in self._listings()}
         dead = [uid for uid in noted if uid not in listed or is_dead(listed[uid])]

@@ -19,6 +19,7 @@ from typing import Final, Protocol
 from temporalio.service import RPCError
 
 from syncpod.agent import metrics
+from syncpod.agent.background import cancel_all
 from syncpod.agent.pod_workflows import PodWorkflows, without_workflow
 from syncpod.agent.record_cache import RecordCache
 from syncpod.cri.errors import CriError
@@ -100,10 +101,7 @@ class Orphans:
                 else:
                     complaint = ""
         finally:
-            given_up = tuple(self._under_way.values())
-            for task in given_up:
-                task.cancel()
-            await asyncio.gather(*given_up, return_exceptions=True)
+            await cancel_all(self._under_way.values())
 
     async def round(self) -> tuple[Orphan, ...]:
         """Look once, and start ending what may be ended; return all orphans. Raises RPCError, CriError, OSError."""

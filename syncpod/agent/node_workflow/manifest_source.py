@@ -14,13 +14,14 @@ import contextlib
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from temporalio.service import RPCError
 from watchfiles import awatch
 
 from syncpod.agent.daemon_thread import in_daemon_thread
 from syncpod.agent.node_workflow.manifest_files import Listing, ManifestFiles
+from syncpod.agent.pod_workflows import OpenWorkflows
 from syncpod.messages import PodRef, pod_workflow_id
 from syncpod.messages.node import (
     FILE_SOURCE,
@@ -41,16 +42,6 @@ _STEP_MILLISECONDS: Final = 100
 _DEBOUNCE_MILLISECONDS: Final = 1000
 """Changes within one step are reported together, delayed for at most this long."""
 _RETRY_SECONDS: Final = 1.0
-
-
-class OpenWorkflows(Protocol):
-    """Answers which pods have workflows. Both methods raise RPCError."""
-
-    async def open(self) -> dict[str, str]:
-        """Return the open workflows of the node, by id; from visibility, which may lag."""
-
-    async def standing(self, ref: PodRef) -> str:
-        """Return the state of one: ``open``, ``closed``, ``another``, ``unknown``."""
 
 
 class ManifestSource:

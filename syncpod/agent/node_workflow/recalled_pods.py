@@ -14,8 +14,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from syncpod.agent.pod_workflows import OpenWorkflows
 from syncpod.agent.record_cache import RecordCache
 from syncpod.messages import PodRef, pod_workflow_id
 from syncpod.messages.node import (
@@ -30,16 +31,6 @@ from syncpod.messages.node import (
 from syncpod.node.pod_records import PodRecord
 from syncpod.pod.static import HASH_ANNOTATION
 from syncpod.translation.context import NodeContext
-
-
-class OpenWorkflows(Protocol):
-    """Answers which pods have workflows. Both methods raise RPCError."""
-
-    async def open(self) -> dict[str, str]:
-        """Return the pod UIDs of the node's open workflows, by workflow id; from visibility, which may lag."""
-
-    async def standing(self, ref: PodRef) -> str:
-        """Return the state of one: ``open``, ``closed``, ``another``, ``unknown``."""
 
 
 class _Made(NamedTuple):

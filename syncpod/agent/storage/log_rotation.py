@@ -28,6 +28,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from syncpod.agent.background import cancel_all
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
@@ -76,10 +77,7 @@ class LogRotation:
                 await asyncio.sleep(PERIOD_SECONDS)
                 await self._look()
         finally:
-            tasks = (*self._under_way.values(), *filter(None, [self._compressing]))
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_all([*self._under_way.values(), *filter(None, [self._compressing])])
 
     async def _look(self) -> None:
         """Start rotating what is due, unless that is under way."""
