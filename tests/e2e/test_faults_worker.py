@@ -125,7 +125,6 @@ async def test_killed_before_it_knew_of_a_start_whose_container_has_ended_and_be
 # --- after the start --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.every_runtime("what a dead worker's calls leave behind depends on the runtime")
 async def test_killed_during_a_back_off(node: FaultyNode) -> None:
     pod = await node.apply(shell("a"), shell("crashes", "exit 3"))
     await pod.until(lambda seen: waits(seen, "crashes", restarts=1))
@@ -231,7 +230,6 @@ async def test_what_exits_while_no_worker_serves_is_restarted_once_after(node: F
     await pod.delete()
 
 
-@pytest.mark.every_runtime("what a dead worker's calls leave behind depends on the runtime")
 async def test_killed_while_twenty_pods_start(node: FaultyNode) -> None:
     pods = await asyncio.gather(*(node.apply(shell("main"), name=f"crowd-{number:02}") for number in range(20)))
     await until(lambda: some_are_there(node, 8))
