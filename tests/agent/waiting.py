@@ -1,7 +1,7 @@
 """Waits for what happens elsewhere: in another task, another process, the server."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 
 async def until(condition: Callable[[], bool], *, patience: float = 60.0) -> None:
@@ -16,3 +16,11 @@ async def until_asked(question: Callable[[], Awaitable[bool]], *, patience: floa
     async with asyncio.timeout(patience):
         while not await question():  # noqa: ASYNC110  # the other end tells nobody
             await asyncio.sleep(pause)
+
+
+def pauses(first: float = 0.05, most: float = 0.3) -> Iterator[float]:
+    """Seconds to pause between two looks, ever longer up to `most`: looking costs both ends, so a long wait has few."""
+    pause = first
+    while True:
+        yield pause
+        pause = min(pause * 1.25, most)

@@ -28,6 +28,7 @@ from syncpod.messages import POD_WORKFLOW, node_task_queue, pod_workflow_id
 from syncpod.objects import ObjectStore
 from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.translation.names import NODE_LABEL, POD_NAME_LABEL
+from tests.agent.waiting import pauses
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
@@ -65,6 +66,7 @@ class LivePod:
     async def until(self, seen: Callable[[dict[str, Any]], Any], *, patience: float = PATIENCE) -> dict[str, Any]:
         """Ask until `seen` holds; fails with the pod's status, history and events, and the worker's log."""
         deadline = time.monotonic() + patience
+        pause = pauses(0.1)
         while True:
             pod = await self.get()
             if seen(pod):
@@ -73,7 +75,7 @@ class LivePod:
                 told = [json.dumps(line) for query in ("history", "events") for line in await self.handle.query(query)]
                 lines = [json.dumps(pod.get("status"), indent=1), *told, self.node.said]
                 raise AssertionError("\n".join([f"{self.name} did not come to that:", *lines]))
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(next(pause))
 
     async def running(self, **restarts: int) -> dict[str, Any]:
         """Wait until all its main containers run, each with its number of restarts (0 unless given)."""

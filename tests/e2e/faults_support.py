@@ -29,6 +29,7 @@ from syncpod.messages import POD_WORKFLOW, node_task_queue, pod_workflow_id
 from syncpod.settings.worker_record import read_worker_record
 from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.translation.names import NODE_LABEL, POD_NAME_LABEL
+from tests.agent.waiting import pauses
 from tests.agent.waiting import until as until_true
 from tests.e2e.faults_proxy import CriProxy, Stopped
 from tests.runtimes.bare import BareCri
@@ -86,6 +87,7 @@ class Pod:
     async def until(self, seen: Callable[[dict[str, Any]], bool], *, patience: float = PATIENCE) -> dict[str, Any]:
         """Ask until `seen` holds; fails with the pod's status, history and the worker's log."""
         deadline = time.monotonic() + patience
+        pause = pauses()
         while True:
             pod = await self.get()
             if pod and seen(pod):
@@ -93,7 +95,7 @@ class Pod:
             if time.monotonic() > deadline:
                 told = [await self._told(query) for query in ("history", "events")]
                 raise AssertionError(f"{self.name} did not come to that: {pod.get('status')}\n{told}\n{self.node.said}")
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(next(pause))
 
     async def running(self, *, patience: float = PATIENCE, **restarts: int) -> dict[str, Any]:
         """Wait until every container runs, each with its number of restarts (0 unless given)."""
@@ -399,13 +401,14 @@ async def until(question: Callable[[], Any], *, patience: float = PATIENCE) -> A
 
     A runtime that is away gives none.
     """
+    pause = pauses(0.02, most=0.2)
     async with asyncio.timeout(patience):
         while True:
             with contextlib.suppress(CriError):
                 answer = await question()
                 if answer:
                     return answer
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(next(pause))
 
 
 @contextlib.contextmanager

@@ -37,7 +37,6 @@ POINTS: dict[str, Any] = {
 }
 
 
-@pytest.mark.every_runtime("what a runtime remembers after its death is its own")
 @pytest.mark.parametrize("point", POINTS.values(), ids=POINTS.keys())
 async def test_the_runtime_dies_in_a_start(node: FaultyNode, point: Any) -> None:
     with held(node, point) as stop:
@@ -130,7 +129,6 @@ async def test_an_exit_while_the_runtime_is_down_is_seen_once(
     await until_true(lambda: not noted.exists())  # it goes with its container
 
 
-@pytest.mark.every_runtime("what a runtime remembers after its death is its own")
 @pytest.mark.parametrize(
     "point",
     ["runc-kill", ("StopContainer", "before"), "cni-del", ("StopPodSandbox", "after"), ("RemovePodSandbox", "before")],

@@ -156,7 +156,6 @@ async def test_killed_while_the_runtime_does_not_know_yet_that_the_process_runs(
 # --- after the start --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.every_runtime("what a dead worker's calls leave behind depends on the runtime")
 async def test_killed_during_a_back_off(node: FaultyNode) -> None:
     pod = await node.apply(shell("a"), shell("crashes", "exit 3"))
     await pod.until(lambda seen: waits(seen, "crashes", restarts=1))
@@ -262,7 +261,6 @@ async def test_what_exits_while_no_worker_serves_is_restarted_once_after(node: F
     await pod.delete()
 
 
-@pytest.mark.every_runtime("what a dead worker's calls leave behind depends on the runtime")
 async def test_killed_while_twenty_pods_start(node: FaultyNode) -> None:
     pods = await asyncio.gather(*(node.apply(shell("main"), name=f"crowd-{number:02}") for number in range(20)))
     await until(lambda: some_are_there(node, 8))

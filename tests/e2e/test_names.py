@@ -10,8 +10,6 @@ import pytest
 
 from tests.e2e.engine import Pods, shell
 
-pytestmark = pytest.mark.every_runtime("hosts file, resolver and host name are mounted and set by the runtime")
-
 
 async def test_the_hosts_file_has_the_pods_names_and_its_aliases(pods: Pods) -> None:
     pod = await pods.apply(

@@ -6,9 +6,12 @@ this also works for an instance whose owner was killed, and touches nobody else'
 
 import contextlib
 import json
+import os
 import shlex
 import shutil
+import signal
 import subprocess
+import time
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -115,12 +118,32 @@ def _remove_firewall_rules(network: str) -> None:
             subprocess.run(["iptables", "-t", "nat", *command], capture_output=True, check=True)
 
 
-def remove_cgroup(path: str) -> None:
-    """Remove a cgroup with all below it, in every hierarchy of cgroup v1 and in v2's one."""
+def remove_cgroup(path: str, *, patience: float = 60.0) -> None:
+    """End what is in a cgroup and below, and remove it, in every hierarchy of cgroup v1 and in v2's one.
+
+    Raises OSError if something is still in it after `patience` seconds.
+    """
     if not path.strip("/"):
         return
+    deadline = time.monotonic() + patience
     for hierarchy in (CGROUPS, *(entry for entry in CGROUPS.iterdir() if entry.is_dir())):
         top = hierarchy / path.strip("/")
-        if top.is_dir():
-            for cgroup in sorted((entry for entry in (top, *top.rglob("*")) if entry.is_dir()), reverse=True):
-                cgroup.rmdir()
+        while top.is_dir():
+            try:
+                for cgroup in sorted((entry for entry in (top, *top.rglob("*")) if entry.is_dir()), reverse=True):
+                    _end_members(cgroup)
+                    cgroup.rmdir()
+            except FileNotFoundError:
+                pass  # a process of the runtime's has removed it meanwhile
+            except OSError:
+                # What was killed leaves its cgroup only when it has been reaped, which takes a busy machine a while.
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+
+
+def _end_members(cgroup: Path) -> None:
+    """SIGKILL the processes of a cgroup: also those whose shim is dead, which nothing else leads to."""
+    for pid in (cgroup / "cgroup.procs").read_text().split():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)

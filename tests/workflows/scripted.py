@@ -43,6 +43,7 @@ from syncpod.messages import (
 from syncpod.messages.step_table import STEPS
 from syncpod.pod import container_hash
 from syncpod.temporal.resize_metrics import ResizeMetricsInterceptor
+from tests.agent.waiting import pauses
 from workflows.pod.workflow import PodWorkflow
 from workflows.runner import sandboxed_runner
 
@@ -292,13 +293,14 @@ async def query_pod(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
 async def until(handle: WorkflowHandle[Any, Any], seen: Callable[[dict[str, Any]], bool], patience: float = 60) -> Any:
     """Query the pod until `seen` holds; fails with the pod when patience ends."""
     deadline = asyncio.get_running_loop().time() + patience
+    pause = pauses()
     while True:
         pod = await query_pod(handle)
         if seen(pod):
             return pod
         if asyncio.get_running_loop().time() > deadline:
             raise AssertionError(f"the pod did not come to that: {pod.get('status')}")
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(next(pause))
 
 
 def phase(pod: dict[str, Any]) -> str:
