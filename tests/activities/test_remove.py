@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.messages import KillTarget, Outcome
+from syncpod.messages import KillTarget, ObservedPod, Outcome
 from tests.activities.bench import DEAF, Bench, PodOnBench, container
 from tests.activities.test_start_container import DONE_AND_GONE, created_by_another
 
@@ -131,6 +131,26 @@ async def test_called_twice_a_removed_pod_stays_removed(bench: Bench) -> None:
 
 async def test_a_pod_that_was_never_there_is_removed(bench: Bench) -> None:
     assert (await bench.pod().remove()).outcome == Outcome.DONE
+
+
+async def test_a_pod_is_not_removed_while_something_of_it_might_run(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = bench.pod()
+    await pod.create_sandbox()
+    running = (await pod.start()).id
+    read = bench.node.reader.read
+
+    async def of_unknown_state(uid: str) -> ObservedPod:
+        view = await read(uid)
+        containers = tuple(each.model_copy(update={"state": "unknown"}) for each in view.containers)
+        return view.model_copy(update={"containers": containers})
+
+    with monkeypatch.context() as lost:
+        lost.setattr(bench.node.reader, "read", of_unknown_state)
+        refused = await pod.remove()
+    assert (refused.outcome, refused.message) == (Outcome.STOPPING, "still alive: main (unknown)")
+    assert (await pod.listed(running)).state == "running"
 
 
 async def test_a_pod_is_not_removed_while_something_of_it_runs(bench: Bench) -> None:

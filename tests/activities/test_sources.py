@@ -120,9 +120,11 @@ async def test_a_file_of_variables_that_leads_out_of_its_volume_is_not_read(benc
     assert (fault, error.message) == (Fault.CREATE_CONTAINER_CONFIG_ERROR, "couldn't parse env file")
 
 
-async def test_a_secret_that_a_runtime_quotes_is_told_to_nobody(bench: Bench) -> None:
+@pytest.mark.parametrize("is_there", [True, False], ids=["there before", "comes after the sandbox"])
+async def test_a_secret_that_a_runtime_quotes_is_told_to_nobody(bench: Bench, is_there: bool) -> None:
     value = f"no-such-program-{secrets.token_hex(8)}"
-    bench.node.objects.put(secret("keys", command=value))
+    if is_there:
+        bench.node.objects.put(secret("keys", command=value))
     pod = bench.pod(
         container(
             command=["$(COMMAND)"],
@@ -130,6 +132,7 @@ async def test_a_secret_that_a_runtime_quotes_is_told_to_nobody(bench: Bench) ->
         )
     )
     await pod.create_sandbox()
+    bench.node.objects.put(secret("keys", command=value))
     fault, error, detail = await fault_of(pod.start())
     assert (fault, "***" in error.message) == (Fault.RUN_CONTAINER_ERROR, True)
     [left] = detail.status.containers

@@ -28,8 +28,6 @@ class Plant:
     """What the bug does to a user, in one sentence."""
     tests: tuple[str, ...]
     """Paths for pytest: the folders, or the files, of the usual suite that ought to find it."""
-    runtimes: str = "embedded"
-    """On which runtimes tests that need one are run, as `SYNCPOD_RUNTIMES` has it: one that is enough to find it."""
 
     def planted(self, root: Path) -> str:
         """Return the text of the file below `root` with the bug in it. Raises Rotten."""

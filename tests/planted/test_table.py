@@ -38,4 +38,4 @@ def test_a_bug_is_of_its_room_and_has_tests(plant: Plant) -> None:
 
 
 def test_each_room_has_a_bug() -> None:
-    assert set(rooms()) == {plant.room for plant in TABLE}
+    assert set(rooms()) <= {plant.room for plant in TABLE}

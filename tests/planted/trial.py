@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,24 +56,18 @@ class Nursery:
     def try_out(self, plant: Plant) -> Trial:
         """Plant a bug and run its tests, or the whole suite, until one fails. Raises Rotten."""
         with self._planted(plant):
-            run = self._run(("-x", *self._tests_of(plant)), self._runtimes_of(plant))
+            tests = ("tests", "--ignore=tests/planted") if self._whole else plant.tests
+            run = self._run("-x", *tests, seconds=self._seconds)
         return Trial(bool(run.failed), run.seconds, run.failed[0] if run.failed else run.last)
 
-    def fail_anyhow(self, found: Mapping[Plant, str]) -> frozenset[str]:
-        """Of the tests that have found bugs, return those that fail without them, too."""
-        by_runtimes: dict[str, set[str]] = {}
-        for plant, test in found.items():
-            by_runtimes.setdefault(self._runtimes_of(plant), set()).add(test)
-        runs = [self._run(sorted(tests), runtimes) for runtimes, tests in by_runtimes.items()]
-        if trouble := [run.last for run in runs if not run.is_whole]:
-            raise RuntimeError(f"it is not known whether these tests pass without the bugs: {'; '.join(trouble)}")
-        return frozenset(test for run in runs for test in run.failed)
-
-    def _tests_of(self, plant: Plant) -> tuple[str, ...]:
-        return ("tests", "--ignore=tests/planted") if self._whole else plant.tests
-
-    def _runtimes_of(self, plant: Plant) -> str:
-        return "" if self._whole else plant.runtimes
+    def fail_anyhow(self, tests: Collection[str]) -> frozenset[str]:
+        """Return those of these tests that fail without a bug, too."""
+        if not tests:
+            return frozenset()
+        run = self._run(*sorted(tests), seconds=self._seconds * len(tests))
+        if not run.is_whole:
+            raise RuntimeError(f"it is not known whether these tests pass without the bugs: {run.last}")
+        return frozenset(run.failed)
 
     @contextmanager
     def _planted(self, plant: Plant) -> Iterator[None]:
@@ -86,28 +80,26 @@ class Nursery:
         finally:
             _write(file, right)
 
-    def _run(self, arguments: Sequence[str], runtimes: str) -> _Run:
+    def _run(self, *arguments: str, seconds: float) -> _Run:
         command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-p", "no:cacheprovider", *arguments]
         if self._processes > 1:
             command += [f"--numprocesses={self._processes}", "--dist=loadgroup", "--no-loadscope-reorder"]
-        environment = (
-            os.environ | {"PYTHONPATH": str(self._tree)} | ({"SYNCPOD_RUNTIMES": runtimes} if runtimes else {})
-        )
+        environment = os.environ | {"PYTHONPATH": str(self._tree)}
         log, begun = self._directory / "log", time.monotonic()
         with log.open("w") as output:
             process = subprocess.Popen(
                 command, cwd=self._tree, env=environment, stdout=output, stderr=output, start_new_session=True
             )
-            code = _ended_within(process, self._seconds)
-        seconds = time.monotonic() - begun
+            code = _ended_within(process, seconds)
+        took = time.monotonic() - begun
         lines = log.read_text(errors="replace").splitlines()
         last = next((line.strip("= ") for line in reversed(lines) if line.strip()), "pytest has said nothing")
         failed = _failed(lines)
         if code is None:  # what has failed before counts: a bug may keep a test from ever ending
-            return _Run(failed, seconds, f"not over within {self._seconds:.0f} s", is_whole=False)
+            return _Run(failed, took, f"not over within {seconds:.0f} s", is_whole=False)
         if code not in (_ALL_PASSED, _SOME_FAILED, _INTERRUPTED):
-            return _Run(failed, seconds, f"pytest ended with {code}: {last}", is_whole=False)
-        return _Run(failed, seconds, last)
+            return _Run(failed, took, f"pytest ended with {code}: {last}", is_whole=False)
+        return _Run(failed, took, last)
 
 
 @contextmanager

@@ -13,7 +13,6 @@ BUGS = (
         after="stop(target.id, target.timeout_seconds(0))",
         harm="After its preStop hook a container has its whole grace again, and a pod takes twice its grace to end.",
         tests=("tests/activities/test_kill.py",),
-        runtimes="containerd16",
     ),
     Plant(
         name="fences-of-an-earlier-life",
@@ -23,7 +22,6 @@ BUGS = (
         after="key = (ref.uid, lane)",
         harm="A static pod that is made again has all its steps refused as stale.",
         tests=("tests/activities/test_fences.py",),
-        runtimes="containerd16",
     ),
     Plant(
         name="cancellation-cuts-a-call-off",
@@ -33,7 +31,6 @@ BUGS = (
         after="            task.cancel()",
         harm="A cancellation cuts a call to the runtime off, and leaves behind what nobody knows of.",
         tests=("tests/activities/test_kill.py", "tests/activities/test_with_temporal.py"),
-        runtimes="containerd16",
     ),
     Plant(
         name="start-mark-of-an-earlier-life",
@@ -43,7 +40,6 @@ BUGS = (
         after="mark.restart != request.restart",
         harm="A static pod that is made again takes its earlier containers for its own, and never starts.",
         tests=("tests/activities/test_start_container.py",),
-        runtimes="containerd16",
     ),
     Plant(
         name="secrets-are-not-withheld",
@@ -52,8 +48,7 @@ BUGS = (
         before="            attempt.node.cri.withhold(sources.secrets())",
         after="            sources.secrets()",
         harm="A runtime's error that quotes a Secret's value takes it into the workflow's history.",
-        tests=("tests/activities/test_given.py",),
-        runtimes="containerd16",
+        tests=("tests/activities/test_sources.py",),
     ),
     Plant(
         name="orphan-not-asked-for-again",
@@ -62,16 +57,15 @@ BUGS = (
         before="if not await is_orphan():",
         after="if not is_orphan():",
         harm="A pod that is wanted again while it is looked at is killed as an orphan.",
-        tests=("tests/activities/test_collection.py", "tests/e2e/test_orphans.py"),
+        tests=("tests/activities/test_orphans.py", "tests/activities/test_collection.py"),
     ),
     Plant(
         name="unknown-container-removed",
         room=ROOM,
-        file="activities/remove_pod.py",
+        file="activities/pods/removal.py",
         before='if each.state in ("running", "unknown")]',
         after='if each.state == "running"]',
         harm="A container in the unknown state is removed while it may run, that is killed without a grace.",
         tests=("tests/activities/test_remove.py",),
-        runtimes="containerd16",
     ),
 )

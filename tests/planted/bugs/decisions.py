@@ -73,7 +73,7 @@ BUGS = (
     Plant(
         name="id-too-long-by-one",
         room=MESSAGES,
-        file="syncpod/messages/__init__.py",
+        file="syncpod/messages/identity.py",
         before="head = whole.encode()[: WORKFLOW_ID_LIMIT - len(digest) - 1]",
         after="head = whole.encode()[: WORKFLOW_ID_LIMIT - len(digest)]",
         harm="A pod with the longest names cannot be started: the server refuses its workflow's id.",
@@ -82,7 +82,7 @@ BUGS = (
     Plant(
         name="unknown-fields-refused",
         room=MESSAGES,
-        file="syncpod/messages/__init__.py",
+        file="syncpod/messages/identity.py",
         before='extra="ignore",',
         after='extra="forbid",',
         harm="After an upgrade and the way back every signal of the newer version is refused.",

@@ -22,7 +22,7 @@ BUGS = (
         before="names = [*sorted(OURS - {MARK}), MARK]",
         after="names = [MARK, *sorted(OURS - {MARK})]",
         harm="A purge that was interrupted can never be finished: the directory is no longer known as ours.",
-        tests=("tests/cli/test_runtime.py",),
+        tests=("tests/cli/test_runtime_choice.py",),
     ),
     Plant(
         name="drained-though-not-selected",
@@ -31,7 +31,7 @@ BUGS = (
         before="pods = [one for one in chosen if not _is_static(one)]",
         after="pods = [one for one in there if not _is_static(one)]",
         harm="`syncpod drain --pod-selector` ends the pods that were not selected, too.",
-        tests=("tests/cli/test_drain.py", "tests/cli/test_nodes.py"),
+        tests=("tests/cli/test_drain.py",),
     ),
     Plant(
         name="pending-resizes-never-fall",
@@ -43,9 +43,18 @@ BUGS = (
         tests=("tests/workflows/test_resizes.py",),
     ),
     Plant(
+        name="last-part-of-a-duration",
+        room="syncpod/go_durations",
+        file="syncpod/go_durations.py",
+        before="nanoseconds + _nanoseconds(part)",
+        after="_nanoseconds(part)",
+        harm="A setting of 1h30m is taken for 30 minutes.",
+        tests=("tests/test_go_durations.py",),
+    ),
+    Plant(
         name="thresholds-may-be-equal",
-        room="syncpod/node_settings",
-        file="syncpod/node_settings.py",
+        room="syncpod/settings",
+        file="syncpod/settings/node.py",
         before="if found.low_threshold_percent >= found.high_threshold_percent:",
         after="if found.low_threshold_percent > found.high_threshold_percent:",
         harm="A node whose thresholds are equal removes and pulls images all the time.",

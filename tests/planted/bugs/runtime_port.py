@@ -53,15 +53,6 @@ BUGS = (
         tests=("tests/translation/test_mounts.py",),
     ),
     Plant(
-        name="pods-limit-for-each-container",
-        room=TRANSLATION,
-        file="syncpod/translation/resources.py",
-        before="return {**whole, **own}",
-        after="return {**own, **whole}",
-        harm="A container may use all that its pod may, whatever its own limit says.",
-        tests=("tests/translation/test_resources.py",),
-    ),
-    Plant(
         name="any-start-mark-withdrawn",
         room=NODE,
         file="syncpod/node/start_marks.py",
@@ -78,7 +69,6 @@ BUGS = (
         after="selection = dict(labels) or {names.NODE_LABEL: self._owner}",
         harm="A container that another node's agent made for the same UID is taken for the pod's own, and killed.",
         tests=("tests/node/test_reader.py",),
-        runtimes="containerd16",
     ),
     Plant(
         name="any-secret-of-that-name",
