@@ -134,7 +134,7 @@ class Entity:
             try:
                 await workflow.wait_condition(ready)
             except asyncio.CancelledError:
-                # Replay: the request is taken back and the wait goes on, or each later await would raise at once.
+                # The run goes on, so its task must not count as cancelled for what asks `Task.cancelling` later.
                 if (task := asyncio.current_task()) is not None:
                     task.uncancel()
                 self._owner.on_cancel()

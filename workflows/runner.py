@@ -1,9 +1,10 @@
-"""How the workflow is run: as it is, and in tests inside Temporal's sandbox.
+"""How workflows are run: without Temporal's sandbox by workers, and inside it by most of their tests.
 
-The sandbox loads the workflow's module afresh for every run and enters itself again for every payload: some 5 ms before
-a pod's first step, and a fifth of what the worker computes for its start. What it would catch is kept out by contract:
-the workflow calls nothing but `lifecycle`, `pod` and `messages`, which know no clock, no chance and no I/O. Its own
-tests run inside it all the same, with and without a cache, so that what a contract cannot see fails there.
+The sandbox loads the workflow's module afresh for every run and is entered again for every payload. That takes about
+5 ms before a pod's first step, and a fifth of the worker's CPU for a pod's start. Import contracts keep out what the
+sandbox would catch: workflows import nothing of ours but `lifecycle`, `pod` and `messages`, and the first two know no
+clock, no chance and no I/O. The tests run inside the sandbox, with and without a cache, to catch what an import
+contract cannot see.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ PASSED_THROUGH = (
     "workflows.pod.state",
     "workflows.pod.steps",
 )
-"""Modules that the sandbox loads once for all runs: pure by contract."""
+"""Modules that the sandbox loads once for all runs. They are pure."""
 
 
 def workflow_runner() -> WorkflowRunner:

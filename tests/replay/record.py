@@ -1,6 +1,7 @@
-"""Records one history for each kind of pod that has none yet of today's decisions: `python -m tests.replay.record`.
+"""Records a history for each kind of pod that has none yet of today's decisions: `python -m tests.replay.record`.
 
-The histories that are checked in are what earlier workers wrote, and must go on replaying: none is ever written anew.
+The histories that are checked in must go on replaying. Once a version of the decisions is released, its histories are
+never recorded again.
 """
 
 from __future__ import annotations

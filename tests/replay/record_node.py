@@ -1,7 +1,7 @@
-"""Records histories of a node's workflow, those that are not there yet: `python -m tests.replay.record_node`.
+"""Records the histories of a node's workflow that are missing: `python -m tests.replay.record_node`.
 
-As of pods': what is checked in is what an earlier worker wrote, and must go on replaying; it is never written anew.
-There is one of each story for each version of the decisions, but for stories that only later ones could live.
+As with pods, the histories that are checked in must go on replaying, and those of a released version are never recorded
+again. There is one of each story for each version of the decisions.
 """
 
 from __future__ import annotations

@@ -47,10 +47,10 @@ def decides_by_chance(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step carries something that no replay can know."""
     right, count = decide.record_step, itertools.count(1_000_000)
 
-    def begin(state: PodState, step: Step, now: datetime) -> StepInput:
+    def record_step(state: PodState, step: Step, now: datetime) -> StepInput:
         return right(state, step, now).model_copy(update={"fence": next(count)})
 
-    monkeypatch.setattr(decide, "begin", begin)
+    monkeypatch.setattr(decide, "record_step", record_step)
 
 
 def runs_again_what_is_no_longer_listed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,8 +67,7 @@ def runs_again_what_is_no_longer_listed(monkeypatch: pytest.MonkeyPatch) -> None
 
 def gives_up_what_is_to_follow(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was ended so that another follows is known for that while the runtime lists it."""
-    monkeypatch.setattr(facts, "newest_begun", lambda state, view: state.own.newest_by_name())
-    monkeypatch.setattr(facts, "remembered", lambda state: state.own)
+    monkeypatch.setattr(facts, "newest_begun", lambda state: state.own.newest_by_name())
 
 
 PLANTED = {

@@ -1,10 +1,10 @@
-"""What signals and updates say of a node, folded into its state.
+"""Signals and updates to a node, folded into its state.
 
-Handlers of the workflow only collect; here what they collected is parsed. Nothing that arrives can fail the node: what
-cannot be understood becomes a rejection, an event that ``describe node`` shows.
+The workflow's handlers only collect them; they are parsed here. No signal can fail the node: one that makes no sense
+becomes a rejection, an event that ``describe node`` shows.
 
-A document is only looked at for its name here: whether it is a pod that can run is said by the step that hands it on,
-and by the pod's own workflow, so that a version that takes less can still replay what another one took.
+Only the name of a document is read here. Whether the pod can run is checked by the step that hands it on and by the
+pod's own workflow, so a version with stricter rules can still replay the node's history.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from syncpod.pod import content_uid
 from workflows.node.state import Governed, NodeState, Source, Wanted, canonical, digest, key_of, size
 
 SOURCES_LIMIT: Final = 16
-"""Lists by how many names a node follows."""
+"""How many sources a node follows."""
 
 
 class Rejected(Exception):
@@ -43,10 +43,10 @@ class Rejected(Exception):
 
 
 def absorb(state: NodeState, name: str, args: tuple[Any, ...], now: datetime) -> None:
-    """Fold one signal into the state; one that is wrong is recorded as a rejection.
+    """Fold one signal into the state, or record its rejection. Never raises.
 
-    Broad on purpose: a signal is in the history for ever, and an exception here would fail the same workflow task again
-    and again, on every worker.
+    It catches everything on purpose: a signal stays in the history, so an exception here would fail the same workflow
+    task again and again, on every worker.
     """
     try:
         change(state, name, args, now)
@@ -77,7 +77,7 @@ def change(state: NodeState, name: str, args: tuple[Any, ...], now: datetime) ->
 
 
 def too_many(name: str, args: tuple[Any, ...]) -> str:
-    """Say in one sentence that a list has more pods than can be looked at in one go; "" = it has not."""
+    """Return the sentence that refuses a list with too many pods for one workflow task; "" if it is not too long."""
     pods = args[0].get("pods") if name == "sync_pods" and len(args) == 1 and isinstance(args[0], dict) else None
     if not isinstance(pods, list) or len(pods) <= LISTED_LIMIT:
         return ""
@@ -99,9 +99,10 @@ def sentence(wrong: Exception) -> str:
 def _sync_pods(state: NodeState, signal: SyncPods, now: datetime) -> None:
     """Take the full list of one source (config/config.go, v1.36, SET; filterInvalidPods).
 
-    Differences: what the source can no longer read, and what of its list makes no sense, stays as it was; the kubelet
-    ends a pod whose file does not parse. And a list that says what it did is a wish for its pods, of which somebody may
-    have ended some: each workflow is asked. The kubelet drops it (podStorage.merge), and has its own pods back anyway.
+    Differences: a pod that the source can no longer read, or that makes no sense, stays as it was; the kubelet ends a
+    pod whose file does not parse. And a list that is sent again asks for its pods again, since somebody may have ended
+    some of them: each pod's workflow is asked. The kubelet drops such a list (podStorage.merge), and restarts its pods
+    anyway.
     """
     if not signal.source or len(signal.source) > 63 or signal.source == API_SOURCE:
         raise Rejected(f"source: must be the name of a list, 1 to 63 characters, not {signal.source[:63]!r}")
@@ -163,7 +164,7 @@ def _mark_ended(state: NodeState, signal: SyncPods, pods: Mapping[str, Wanted], 
 
 
 def _has_room(state: NodeState, given: int, *, known: int, but: str = "") -> bool:
-    """Say whether so many pods, of `given` bytes, fit into a snapshot beside those of all sources but one."""
+    """Say whether `known` more pods, with `given` bytes of documents, fit into a snapshot; those of `but` go."""
     sources = [source for name, source in state.sources.items() if name != but]
     documents = given + sum(each.size for source in sources for each in source.pods.values())
     pods = known + sum(len(source.pods) + len(source.kept) for source in sources)
@@ -171,15 +172,15 @@ def _has_room(state: NodeState, given: int, *, known: int, but: str = "") -> boo
 
 
 def _changed(before: Mapping[str, Wanted], after: Mapping[str, Wanted]) -> list[str]:
-    """Return the pods that a list has no more, otherwise, or again, though its word to end them was not heard yet."""
+    """Return the keys of the pods that a list has added, changed or dropped."""
     other = [key for key, wanted in before.items() if key not in after or after[key].digest != wanted.digest]
     return [*other, *(key for key in after if key not in before)]
 
 
 def _spent(state: NodeState) -> str:
-    """Return the list that has been empty for longest and of whose pods none is left; "" = there is none.
+    """Return the source that has been empty for longest and has no pod left; "" if there is none.
 
-    It is followed as long as there is room: what is recalled of it later ends only by its word.
+    A source is followed as long as there is room: pods that are recalled for it later end only if it says so.
     """
     needed = {API_SOURCE, FILE_SOURCE, *(each.source for each in state.governed.values())}
     idle = [
@@ -191,7 +192,7 @@ def _spent(state: NodeState) -> str:
 
 
 def _doubt(state: NodeState, source: str, pods: Mapping[str, Wanted]) -> None:
-    """Have those of a list's pods that were handed on, as they are, looked after: whether they are still there."""
+    """Have each pod checked that the list has unchanged: it may have been ended by somebody else."""
     for key, wanted in pods.items():
         current = state.governed.get(key)
         if current is not None and (current.source, current.digest) == (source, wanted.digest):
@@ -199,7 +200,7 @@ def _doubt(state: NodeState, source: str, pods: Mapping[str, Wanted]) -> None:
 
 
 def _listed(signal: SyncPods, before: Source, now: datetime) -> tuple[dict[str, Wanted], list[str]]:
-    """Return the pods of a list by key, and what is wrong with the others. The first of a name counts."""
+    """Return the pods of a list by key, and the problems of the others. The first pod of a name counts."""
     pods: dict[str, Wanted] = {}
     problems: list[str] = []
     for index, document in enumerate(signal.pods):
@@ -220,10 +221,10 @@ def _listed(signal: SyncPods, before: Source, now: datetime) -> tuple[dict[str, 
 def _wanted(
     document: Any, now: datetime, *, source: str = "", before: Mapping[str, Wanted] | None = None
 ) -> tuple[str, Wanted]:
-    """Return a document's key and what it asks for. Raises Rejected with the path of what is wrong.
+    """Return a document's key and what it asks for. Raises Rejected with the path of the problem.
 
-    A pod of a list that has no UID gets one by what it says: another pod of its name is another pod. That is not worked
-    out again for one that says what it did `before`.
+    A pod of a list that has no UID gets one from its content, so a changed pod is another pod. It is not computed again
+    for a document that is the same as `before`.
     """
     metadata = document.get("metadata") if isinstance(document, dict) else None
     if not isinstance(metadata, dict):
@@ -245,7 +246,7 @@ def _wanted(
 
 
 def _say_duplicates(state: NodeState, source: str, new: set[str], now: datetime) -> None:
-    """Say which pods another source names too, and whose word counts."""
+    """Record an event for each new pod that another source names too, with the source that counts."""
     for key in sorted(new):
         others = [name for name in state.candidates(key) if name != source]
         if others:
@@ -256,10 +257,10 @@ def _say_duplicates(state: NodeState, source: str, new: set[str], now: datetime)
 
 
 def _recall(state: NodeState, signal: RecallPods, now: datetime) -> None:
-    """Take pods that the node's records know as made for lists' sake, where nothing newer is known of their names.
+    """Take pods that were made for lists, from the node's records, unless something newer is known of their names.
 
-    The kubelet has no need of it: what its runtime has and no source names it ends (kubelet_pods.go, v1.36,
-    HandlePodCleanups). Here a pod's workflow says whether it is desired, and goes on without the node's.
+    The kubelet does not need this: it ends what runs and what no source names (kubelet_pods.go, v1.36,
+    HandlePodCleanups). Here a pod's own workflow says whether the pod is desired, and runs without the node's workflow.
     """
     if len(signal.pods) > MADE_LIMIT:
         raise Rejected(f"pods: must be no more than {MADE_LIMIT}, there are {len(signal.pods)}")
@@ -270,14 +271,16 @@ def _recall(state: NodeState, signal: RecallPods, now: datetime) -> None:
         if not _is_right(pod) or current.digest or pod.uid in current.uids:
             continue
         state.governed[key] = current.model_copy(update={"uids": (pod.uid, *current.uids)})
-        state.backoff = backoff.forget(state.backoff, key)  # what was refused for its sake may now take its place
+        state.backoff = backoff.forget(
+            state.backoff, key
+        )  # a pod that was refused because of it may take its place now
         recalled += 1
     if recalled:
         state.event(now, "Normal", "PodsRecalled", f"{recalled} pods were made for lists before this workflow began")
 
 
 def _is_right(pod: MadePod) -> bool:
-    """Say whether a pod is named as those of lists are."""
+    """Say whether a recalled pod has the names that a list's pod has."""
     names = (pod.namespace, pod.name, pod.uid, pod.source)
     return all(text and "/" not in text and len(text) <= 253 for text in names) and pod.source != API_SOURCE
 
@@ -332,7 +335,7 @@ def _schedulable(state: NodeState, schedulable: bool, now: datetime) -> None:
 
 
 def _status(state: NodeState, signal: NodeStatus, now: datetime) -> None:
-    """Take what the agent says. Its lives are told apart, not ordered: a state directory may have been made anew."""
+    """Take the agent's report. Its boot numbers are compared for equality only: a state directory may be a new one."""
     before = {each.type: each.status for each in state.status.conditions}
     for each in signal.conditions:
         if before.get(each.type, each.status) != each.status:

@@ -1,8 +1,8 @@
-"""What a node does next about its pods: which workflows are to be told what, and what waits until when.
+"""What a node does next about its pods: which workflows it tells what, and what it retries when.
 
 Pure. Mirrors the kubelet's handlers of its sources' changes (kubelet.go, v1.36, HandlePodAdditions, HandlePodUpdates,
-HandlePodRemoves) and the part of HandlePodCleanups that ends pods no source has. Difference: what is done is the pod's
-own workflow's, which remembers; so here a pod is only named, given or ended, each once, and again until it is heard.
+HandlePodRemoves) and the part of HandlePodCleanups that ends pods no source has. Difference: the pod's own workflow
+does the work and remembers it. So a pod is only applied or deleted here: once, and again until its workflow has heard.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from syncpod.pod.static import HASH_ANNOTATION
 from workflows.node.state import Governed, NodeState, Wanted, clipped, split
 
 AT_ONCE: Final = 16
-"""Pods' workflows that are told at the same time."""
+"""How many pods' workflows are told something at the same time."""
 SERVERS_MARKS: Final = ("resourceVersion", "creationTimestamp", "managedFields")
-"""Metadata by which admission knows a document for a server's, as it does by a status, and drops its UID."""
+"""Metadata that only an API server writes. Admission drops the UID of a document that has it, or a status."""
 UIDS_KEPT: Final = 7
-"""Changes of one pod, none of them ever answered, after which its first UIDs are forgotten."""
+"""How many UIDs of one pod are kept while none of its changes is answered."""
 
 
 @dataclass(frozen=True)
 class Action:
-    """One pod's workflow that is to be told something."""
+    """Something to tell one pod's workflow."""
 
     key: str
     name: NodeStepName
@@ -44,25 +44,25 @@ class Action:
     summary: str
     """Why, as the UI shows it."""
     source: str = ""
-    """apply_pod: for whose sake."""
+    """apply_pod: the source that has the pod."""
     digest: str = ""
-    """apply_pod: of the document."""
+    """apply_pod: the document's digest."""
     uid: str = ""
     doubted: int = 0
-    """apply_pod: how often the pod's list had been sent again when the step began; 0 = it is not for that."""
+    """apply_pod: how often the pod's list had been sent again when the step began; 0 if that is not the reason."""
 
 
 class Plan(NamedTuple):
-    """What may be done now, and when something else may."""
+    """What to do now, and when to look again."""
 
     actions: tuple[Action, ...]
     retry_at: datetime | None
     waits_for: str = ""
-    """Which pod that is."""
+    """The pod that is retried then."""
 
 
 def plan(state: NodeState, now: datetime, busy: Container[str], *, room: int = AT_ONCE) -> Plan:
-    """Return what is to be done now, at most `room` of it; of the pods in `busy` a step is under way."""
+    """Return what to do now, at most `room` actions; the pods in `busy` have a step under way."""
     actions: list[Action] = []
     waiting: list[tuple[datetime, str]] = []
     for key in state.pod_keys():
@@ -81,7 +81,7 @@ def plan(state: NodeState, now: datetime, busy: Container[str], *, room: int = A
 
 
 def _action(state: NodeState, key: str) -> Action | None:
-    """Return what one pod's workflow is to be told, whenever; None = it has been told all."""
+    """Return what to tell one pod's workflow, back-offs aside; None if it knows everything."""
     pod, current, wanted = split(key), state.governed.get(key), state.wanted(key)
     if (deletion := state.deletions.get(key)) is not None:
         uids = (deletion.uid,) if deletion.uid else ()
@@ -117,12 +117,12 @@ def _end(key: str, uids: tuple[str, ...], why: str, *, grace: int | None = None)
 
 
 def _document(state: NodeState, wanted: Wanted, source: str) -> dict[str, Any]:
-    """Return the document as its workflow gets it: with the annotations that say where it is from, if from a list.
+    """Return the document for its workflow; that of a list gets annotations that say where it is from.
 
-    The kubelet's time in the second one is that of its own start (config/config.go, v1.36, updatePodsFunc); here it is
-    when the node first heard of the pod. The third has the pod's own UID, by which no copy of it is taken for the
-    list's; the kubelet's pods of files have it too. A document that bears a server's marks goes without it, since its
-    UID is dropped where it is taken.
+    The first one has the source. The second one has the time at which the node first heard of the pod; the kubelet's
+    has that of its own start (config/config.go, v1.36, updatePodsFunc). The third one has the pod's own UID, so that a
+    copy of the pod is not taken for the list's; the kubelet's pods from files have it too. A document with an API
+    server's marks does not get the third one, because admission drops its UID.
     """
     document = dict(wanted.document or {})
     if source == API_SOURCE:
@@ -140,10 +140,10 @@ def _document(state: NodeState, wanted: Wanted, source: str) -> dict[str, Any]:
 
 
 def record_step(state: NodeState, action: Action) -> None:
-    """Note that a step begins, which may have its effect whether or not that is ever heard.
+    """Record that a step begins: it may take effect even if its result is never heard.
 
-    A pod that may have ended has to be applied anew; one that may be there has to be ended when nobody wants it. One
-    that is told again stays in doubt until that is answered.
+    From now on the pod may have ended, so that it has to be applied again, or it may run, so that it has to be ended if
+    no source wants it. A pod that is only checked stays in doubt until the step has answered.
     """
     current = state.governed.get(action.key)
     if action.name == NodeStepName.DELETE_POD:
@@ -158,7 +158,7 @@ def record_step(state: NodeState, action: Action) -> None:
 
 
 def finished(state: NodeState, action: Action, result: PodWorkflowResult, now: datetime) -> None:
-    """Fold in that a pod's workflow was told, or has refused."""
+    """Record that a pod's workflow was told, or has refused."""
     if action.name == NodeStepName.DELETE_POD:
         _ended(state, action, result, now)
     elif result.refused and action.source == API_SOURCE and not result.cordoned:
@@ -170,17 +170,17 @@ def finished(state: NodeState, action: Action, result: PodWorkflowResult, now: d
 
 
 def failed(state: NodeState, action: Action, reason: str, message: str, now: datetime) -> None:
-    """Fold in that a pod's workflow could not be told; it is tried again after a back-off."""
+    """Record that a pod's workflow could not be told; it is tried again after a back-off."""
     state.backoff = backoff.record_failure(state.backoff, action.key, now=now, reason=reason, message=clipped(message))
     what = "applied" if action.name == NodeStepName.APPLY_POD else "deleted"
     state.event(now, "Warning", "FailedPodSync", f"pod {action.key} cannot be {what}: {message}")
 
 
 def _refused(state: NodeState, action: Action, why: str, now: datetime) -> None:
-    """Fold in that a single pod is not taken. It is not tried again, as little as `syncpod apply` does.
+    """Record that a single pod was refused. Like `syncpod apply`, the node does not try it again.
 
-    Nobody may want it any more by the time at which it would be taken: once the pod that it differs from has ended. A
-    list says what it wants as long as it has it.
+    It would be accepted once the pod that it differs from has ended, and nobody may want it any more by then. A list,
+    by contrast, wants a pod for as long as it names it.
     """
     state.backoff = backoff.forget(state.backoff, action.key)
     _forget_single(state, action)
@@ -188,7 +188,7 @@ def _refused(state: NodeState, action: Action, why: str, now: datetime) -> None:
 
 
 def _forget_single(state: NodeState, action: Action) -> None:
-    """Let go of a single pod's document, unless another one has come meanwhile."""
+    """Drop a single pod's document, unless another one has come in meanwhile."""
     single = state.sources[API_SOURCE]
     if (wanted := single.pods.get(action.key)) is not None and wanted.digest == action.digest:
         del single.pods[action.key]
@@ -209,7 +209,7 @@ def _applied(state: NodeState, action: Action, result: PodWorkflowResult, now: d
 
 
 def _ended(state: NodeState, action: Action, result: PodWorkflowResult, now: datetime) -> None:
-    """Fold in that a pod is ended. One of another UID has been ended by somebody else, and is none of this node's."""
+    """Record that a pod has ended; if a pod of another UID has its name, somebody else has ended it."""
     state.backoff = backoff.forget(state.backoff, action.key)
     state.governed.pop(action.key, None)
     deletion = state.deletions.get(action.key)
@@ -222,7 +222,7 @@ def _ended(state: NodeState, action: Action, result: PodWorkflowResult, now: dat
 
 
 def _is_for(action: Action, deletion: DeletePod) -> bool:
-    """Say whether a step was for this deletion, and not for one that another has followed meanwhile."""
+    """Say whether a step was for this deletion, and not for an earlier one."""
     request = action.input
     return isinstance(request, DeletePodWorkflow) and (request.uids, request.grace_period_seconds) == (
         (deletion.uid,) if deletion.uid else (),
@@ -231,7 +231,7 @@ def _is_for(action: Action, deletion: DeletePod) -> bool:
 
 
 def tidy(state: NodeState, now: datetime) -> None:
-    """Forget the back-offs of pods that nothing is to be said to any more."""
+    """Forget the back-offs of pods whose workflows know everything."""
     state.backoff = backoff.collect_garbage(state.backoff, now=now)
     for key in [key for key in state.backoff.entries if _action(state, key) is None]:
         state.backoff = backoff.forget(state.backoff, key)

@@ -35,14 +35,14 @@ def view(state: NodeState, now: datetime) -> NodeView:
 
 
 def are_sources_ready(state: NodeState) -> bool:
-    """Say whether every source that this life of the agent reads has reported in it, and all it said was taken."""
+    """Say whether every source that the agent reads has reported since its last boot, and the report was taken."""
     status = state.status
     reported = {name for name, source in state.sources.items() if source.boot == status.boot}
     return status.boot > 0 and status.sources_ready and set(status.sources) <= reported
 
 
 def desired(state: NodeState, now: datetime) -> list[DesiredPod]:
-    """Return the pods that the node is to have, and those that are not ended yet, in order of namespace and name."""
+    """Return the pods that the node should have, and those that have not ended yet, by namespace and name."""
     return [_desired(state, key, now) for key in state.pod_keys()]
 
 
@@ -68,7 +68,7 @@ def _desired(state: NodeState, key: str, now: datetime) -> DesiredPod:
 
 
 def summary(state: NodeState) -> NodeSummary:
-    """Return what is kept in the memo."""
+    """Return what the memo keeps."""
     return NodeSummary(
         name=state.name,
         since=state.since,
@@ -79,7 +79,7 @@ def summary(state: NodeState) -> NodeSummary:
 
 
 def details(state: NodeState, now: datetime) -> str:
-    """Return the node as a small page: its conditions, its sources, and the pods whose workflows are not told yet."""
+    """Return the node as a page: its conditions, its sources, and the pods whose workflows do not know everything."""
     lines = [f"**{state.name}**" + (", cordoned" if state.unschedulable else ""), ""]
     lines += [f"- {each.type}: {each.status} ({each.reason})" for each in state.status.conditions]
     lines += [f"- source {name}: {len(source.pods)} pods" for name, source in sorted(state.sources.items())]

@@ -1,8 +1,8 @@
 """What a node's workflow remembers: the snapshot that is carried from run to run.
 
-The kubelet keeps what its sources say in memory (config/config.go, v1.36, podStorage) and reads it afresh after a
-restart; here it is one pydantic model, JSON-able as it is. Functions in the neighbouring modules change it, and none of
-them knows a clock: time is always the workflow's, given as ``now``.
+The kubelet keeps the pods of its sources in memory (config/config.go, v1.36, podStorage) and reads them again after a
+restart. Here they are one pydantic model that dumps to JSON. Functions in the neighbouring modules change it. None of
+them reads a clock: they are given the workflow's time as ``now``.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from syncpod.messages import EventRecord
 from syncpod.messages.node import API_SOURCE, FILE_SOURCE, DeletePod, NodeStatus, PodKey
 
 EVENTS_KEPT: Final = 100
-"""Bound of the ring in the snapshot, which is repeated with every continue-as-new."""
+"""How many events the snapshot keeps. It is written again with every continue-as-new."""
 TEXT_LIMIT: Final = 500
-"""Characters of what somebody else says that are kept in an event, or as why a pod waits."""
+"""Characters kept of a message that comes from elsewhere."""
 
 
 class Wanted(BaseModel):
@@ -31,19 +31,19 @@ class Wanted(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     uid: str = ""
-    """As the document says; "" = its own workflow is to give it one."""
+    """The UID in the document; "" means that the pod's workflow gives it one."""
     digest: str = ""
-    """Of the document, which is not kept longer than it is needed."""
+    """Digest of the document, which itself is kept only while it is needed."""
     document: dict[str, Any] | None = None
     """None once the pod's workflow has it."""
     size: int = 0
-    """Of the document, in bytes of JSON: known with it, since it is asked for with each signal."""
+    """Size of the document in bytes of JSON. It is kept because each signal asks for it."""
     seen: datetime | None = None
     """When this node first heard of the pod with this UID."""
 
 
 class Source(BaseModel):
-    """What one source has reported last."""
+    """The last report of one source."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -52,23 +52,23 @@ class Source(BaseModel):
     pods: dict[str, Wanted] = {}
     """By key, in the order of its list."""
     kept: tuple[str, ...] = ()
-    """Keys of pods that it says are to stay as they are, and of which nothing else is known."""
+    """Keys of pods that the source can no longer read, and of which nothing else is known. They stay as they are."""
 
 
 class Governed(BaseModel):
-    """A pod that was handed to its workflow for a list's sake, and ends when no list has it any more."""
+    """A pod that a list has had applied. It ends when no list has it any more."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     uids: tuple[str, ...] = ()
-    """Of the pods that may have its name: one, but where it is not known what a workflow has heard."""
+    """UIDs of the pods that may run under this name: one, unless it is unknown what a workflow has heard."""
     source: str = ""
     digest: str = ""
-    """Of the document that its workflow has; "" while that is not known."""
+    """Digest of the document that its workflow has; "" while that is unknown."""
     ending: bool = False
-    """Its workflow is being told to end it, or somebody else has: to be there it has to be applied again."""
+    """Its workflow is being told to end it, or somebody else has ended it: it has to be applied again to run."""
     doubted: int = 0
-    """How often its list was sent again since it was last looked after: it is applied again if it has been ended."""
+    """How often its list was sent again since it was last applied. If it has ended meanwhile, it is applied again."""
 
 
 class NodeState(BaseModel):
@@ -77,32 +77,32 @@ class NodeState(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     decision_version: int = DECISION_VERSION
-    """Of the worker that took the run's first decision; see `syncpod.lifecycle.version`."""
+    """The version of the worker that took the run's first workflow task; see `syncpod.lifecycle.version`."""
     name: str = ""
     since: datetime | None = None
     """When the first run of this chain began."""
     unschedulable: bool = False
     sources: dict[str, Source] = {}
-    """By name; ``api`` has the single pods that their workflows have not been told of yet."""
+    """By name. ``api`` has the single pods whose workflows have not been told of them yet."""
     governed: dict[str, Governed] = {}
     """By key."""
     deletions: dict[str, DeletePod] = {}
-    """By key: single pods that are to end, until their workflows are told."""
+    """By key: single pods that are to end and whose workflows have not been told so yet."""
     backoff: BackoffStore = Field(default_factory=BackoffStore)
-    """By key: pods whose workflow could not be told, and for how long that is not tried again."""
+    """By key: pods whose workflow could not be told, and when that is tried again."""
     status: NodeStatus = NodeStatus()
     events: tuple[EventRecord, ...] = ()
     max_events: int = 0
-    """Length of history at which a run continues as new; 0 = only when the server suggests it."""
+    """Length of history at which a run continues as new; 0 means only when the server suggests it."""
 
-    # --- whose word counts --------------------------------------------------------------------------------------------
+    # --- which source counts ------------------------------------------------------------------------------------------
 
     def candidates(self, key: str) -> list[str]:
-        """Return the sources that name a pod, those whose word counts first."""
+        """Return the sources that name a pod, by precedence."""
         return sorted((name for name, source in self.sources.items() if key in source.pods), key=rank)
 
     def winner(self, key: str) -> str:
-        """Return the source by which a pod is desired: the one it was applied for, else the first; "" = by none."""
+        """Return the source whose document counts: the one it was applied for, else the first; "" if there is none."""
         candidates = self.candidates(key)
         current = self.governed.get(key)
         if current is not None and current.source in candidates:
@@ -110,17 +110,17 @@ class NodeState(BaseModel):
         return candidates[0] if candidates else ""
 
     def wanted(self, key: str) -> Wanted | None:
-        """Return the pod as it is desired; None where no source has it."""
+        """Return the desired pod; None if no source has it."""
         winner = self.winner(key)
         return self.sources[winner].pods[key] if winner else None
 
     def pod_keys(self) -> list[str]:
-        """Return the keys of all pods that there is anything to say of, in order."""
+        """Return the keys of all known pods, sorted."""
         listed = {key for source in self.sources.values() for key in source.pods}
         return sorted({*listed, *self.governed, *self.deletions})
 
     def is_told(self, key: str) -> bool:
-        """Say whether a pod's workflow has what is desired, for the sake of the source whose word counts."""
+        """Say whether a pod's workflow has the desired document, from the source that counts."""
         wanted, current = self.wanted(key), self.governed.get(key)
         if wanted is None or current is None:
             return False
@@ -128,7 +128,7 @@ class NodeState(BaseModel):
         return is_known and not current.ending and not current.doubted
 
     def is_unjudged(self, key: str) -> bool:
-        """Say whether a pod was made for a list that has not said since whether it has it; it stays as it is."""
+        """Say whether a pod was made for a list that has not been heard of since. Such a pod stays as it is."""
         current = self.governed.get(key)
         if current is None or current.ending:
             return False
@@ -136,21 +136,21 @@ class NodeState(BaseModel):
         return source is None or key in source.kept
 
     def forget_documents(self) -> None:
-        """Let go of the documents that nobody needs any more; what another source would have is kept for its turn."""
+        """Drop the documents that nobody needs any more; those of sources that do not count now are kept for later."""
         for name, source in self.sources.items():
             for key, wanted in source.pods.items():
                 if wanted.document is not None and self.winner(key) == name and self.is_told(key):
                     source.pods[key] = wanted.model_copy(update={"document": None, "size": 0})
 
     def uids(self, key: str) -> tuple[str, ...]:
-        """Return the UIDs of the pods that were made for a list's sake and may be there, the newest last."""
+        """Return the UIDs of the pods of this key that were made for a list and may still run, the newest last."""
         current = self.governed.get(key)
         return current.uids if current is not None else ()
 
     # --- telling ------------------------------------------------------------------------------------------------------
 
     def event(self, now: datetime, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        """Record an event; the same one again is counted."""
+        """Record an event; repeats are counted."""
         text = clipped(message)
         seen = next(
             (each for each in self.events if (each.type, each.reason, each.message) == (kind, reason, text)), None
@@ -171,7 +171,7 @@ class NodeState(BaseModel):
 
 
 def rank(source: str) -> tuple[int, str]:
-    """Return by what sources are ordered where two name one pod: the manifest directory, other lists, single pods."""
+    """Return the precedence of a source: the manifest directory, then other lists, then single pods."""
     return {FILE_SOURCE: 0, API_SOURCE: 2}.get(source, 1), source
 
 
@@ -181,26 +181,26 @@ def key_of(namespace: str, name: str) -> str:
 
 
 def split(key: str) -> PodKey:
-    """Return the pod that a key is of."""
+    """Return the pod of a key."""
     namespace, _, name = key.partition("/")
     return PodKey(namespace=namespace, name=name)
 
 
 def clipped(text: str) -> str:
-    """Return a text at a length that may be kept."""
+    """Return a message cut to :data:`TEXT_LIMIT`."""
     return text if len(text) <= TEXT_LIMIT else f"{text[: TEXT_LIMIT - 1]}…"
 
 
 def digest(text: str) -> str:
-    """Return what tells a document from another one, by its :func:`canonical` text."""
+    """Return the digest of a document's :func:`canonical` text."""
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def canonical(document: dict[str, Any]) -> str:
-    """Return a document as text that is the same whatever the order of its fields."""
+    """Return a document as text that does not depend on the order of its fields."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
 
 def size(document: Any) -> int:
-    """Return how many bytes of JSON a document is."""
+    """Return the size of a document in bytes of JSON."""
     return len(json.dumps(document, separators=(",", ":")).encode())

@@ -1,7 +1,7 @@
 """The table of a node's steps: each activity's name, timeout and priority.
 
-Temporal retries three times, quickly; then the failure comes back to the workflow, which decides a back-off that
-everybody can see, so that one pod's workflow that does not answer never keeps the others waiting.
+Temporal makes three quick tries. Then the failure comes back to the workflow, which decides on a visible back-off. So a
+pod's workflow that does not answer never holds up the others.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What signals say, folded into the pod's state.
+"""Signals to a pod, folded into its state.
 
-Handlers of the workflow only collect; here what they collected is parsed. Nothing that arrives can fail the pod: what
-cannot be understood becomes a rejection, an event that ``describe`` shows.
+The workflow's handlers only collect them; they are parsed here. No signal can fail the pod: one that makes no sense
+becomes a rejection, an event that ``describe`` shows.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from workflows.pod.outcome import heard, meet_node, observe, put_out
 from workflows.pod.state import PodState
 
 QUEUE_TOLERANCE = timedelta(milliseconds=200)
-"""How much before a back-off's end its signal may come: the node's queue and the server do not go by one clock."""
+"""How long before a back-off's end its signal may come: the node's queue and the server have different clocks."""
 
 
 def absorb(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> None:
-    """Fold one signal into the state; one that is wrong is recorded as a rejection.
+    """Fold one signal into the state, or record its rejection. Never raises.
 
-    Broad on purpose: a signal is in the history for ever, and an exception here would fail the same workflow task again
-    and again, on every worker.
+    It catches everything on purpose: a signal stays in the history, so an exception here would fail the same workflow
+    task again and again, on every worker.
     """
     try:
         if len(args) != 1:
@@ -49,7 +49,7 @@ def absorb(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> 
 
 
 def tidy(state: PodState, now: datetime) -> None:
-    """Forget back-offs that have expired; an image's or an old definition's would stay for ever."""
+    """Forget expired back-offs; those of images and of old definitions would otherwise stay for ever."""
     settings = state.restart_settings
     current = restart_policy.restart_keys(state.pod) if settings.limit is not None else ()
     state.backoff = backoff.collect_garbage(state.backoff, now=now, settings=settings, current=current)
@@ -165,10 +165,10 @@ def _is_at_limit(state: PodState, subject: str) -> bool:
 
 
 def _restart(state: PodState, payload: Any, now: datetime) -> None:
-    """Have running containers ended and started again, and whatever does not run started, without a back-off.
+    """Restart running containers, and start the others, without a back-off.
 
-    One that its policy lets rest runs once more. Nothing of a pod that ends is started, and what runs once is not run
-    again: plain init containers, ephemeral containers.
+    A container that has finished by its restart policy runs once more. Nothing is started in a pod that ends. Plain
+    init containers and ephemeral containers are never run again.
     """
     signal = Restart.model_validate(payload)
     if state.ending:
@@ -190,7 +190,7 @@ def _restart(state: PodState, payload: Any, now: datetime) -> None:
 
 
 def _set_condition(state: PodState, payload: Any, now: datetime) -> None:
-    """Take a condition that somebody else owns; Ready follows where it is one of the pod's readiness gates."""
+    """Take a condition that somebody else owns; if it is one of the pod's readiness gates, Ready depends on it."""
     signal = SetCondition.model_validate(payload)
     given = PodCondition(type=signal.type, status=signal.status, reason=signal.reason, message=signal.message)
     known = state.status.conditions

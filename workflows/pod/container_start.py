@@ -1,4 +1,4 @@
-"""A container's start: waited for, its image pulled, or begun, one step at a time.
+"""A container's start, one step at a time: wait for the back-off, pull the image, start.
 
 Mirrors kuberuntime_manager.go, v1.36, the start in SyncPod with doBackOff, and image_manager.go, EnsureImageExists.
 """
@@ -29,7 +29,7 @@ START_KINDS: dict[StepName, ContainerKind] = {
 
 
 def start_container(state: PodState, planned_step: PlannedStep, now: datetime) -> Decision:
-    """Take the next step towards a container's start: wait, pull, or start."""
+    """Return the next step towards a container's start: a hold, a pull, or the start."""
     name = planned_step.container
     container = state.container(name)
     restart = state.next_restart(name)
@@ -78,7 +78,7 @@ def start_container(state: PodState, planned_step: PlannedStep, now: datetime) -
 
 
 def _begin_anew(state: PodState, last: Round, planned_step: PlannedStep, now: datetime) -> Decision:
-    """Begin a pod anew of which all containers were removed, or wait out its back-off: one for all of them."""
+    """Return the first step of a pod whose containers were all removed, or the one hold for all of them."""
     anew = state.model_copy(update={"restart_all": last.model_copy(update={"begun": True})})
 
     def ask(store: BackoffStore, at: datetime) -> tuple[Restart, BackoffStore]:
@@ -97,7 +97,7 @@ def _begin_anew(state: PodState, last: Round, planned_step: PlannedStep, now: da
 
 
 def _held_back(subject: str, restart: int, held: Restart) -> Decision:
-    """Return the hold of a start that may not be made yet, or the verdict where it never may be."""
+    """Return the hold of a start that is not allowed yet, or the pod's failure if it never will be."""
     if held.fails:
         return Decision(failure=PodFailure(reason=held.reason, message=held.message))
     return Decision(holds=(Hold(subject, restart, held.retry_at, held.delay, held.reason, held.message),))
@@ -110,9 +110,10 @@ def _released(
     ask: Callable[[BackoffStore, datetime], tuple[Restart, BackoffStore]],
     now: datetime,
 ) -> BackoffStore:
-    """Return the back-offs as they are after a start that a signal lets pass although it is held.
+    """Return the back-offs after a start that a signal allows although it is held.
 
-    It counts as made when it would have been allowed; and where only an operator could allow it, as the first of a row.
+    The start counts as made at the time at which it would have been allowed. If only an operator could allow it, it
+    counts as the first restart of a new row.
     """
     if held.retry_at is not None:
         return ask(store, held.retry_at)[1]
@@ -120,14 +121,14 @@ def _released(
 
 
 def _pull_policies(pod: Pod, container: Container | EphemeralContainer) -> set[str]:
-    """Return by which policies a container's images are pulled: its own, and those of the image volumes it mounts."""
+    """Return the pull policies of a container's images: its own, and those of the image volumes that it mounts."""
     volumes = {volume.name: volume.image for volume in pod.spec.volumes if volume.image is not None}
     mounted = (volumes[mount.name] for mount in container.volume_mounts if mount.name in volumes)
     return {image.pull_policy or "IfNotPresent" for image in mounted} | {container.image_pull_policy or "IfNotPresent"}
 
 
 def _why_start(state: PodState, planned_step: PlannedStep, restart: int) -> str:
-    """Say why a container starts: why we ended the last one, if we did; else how it ended, as the plan says."""
+    """Return why a container starts: why the workflow killed the last instance, else the reason in the plan."""
     newest, last = facts.known(state).newest(planned_step.container), state.last_exit(planned_step.container)
     if last is not None and last.cause and (newest is None or newest.id == last.id):
         return last.cause
@@ -135,12 +136,12 @@ def _why_start(state: PodState, planned_step: PlannedStep, restart: int) -> str:
 
 
 def _sandbox(state: PodState) -> ObservedSandbox:
-    """Return the newest sandbox; a start is planned only where there is one."""
+    """Return the newest sandbox; a start is planned only if there is one."""
     return state.own.sandboxes[0]
 
 
 def _superseded(state: PodState, name: str) -> tuple[str, ...]:
-    """Return the dead instances of a container that its next start makes superfluous: all but the newest dead one.
+    """Return the dead instances of a container that its next start may remove: all but the newest dead one.
 
     Mirrors pod_container_deletor.go, v1.36, which keeps one exited instance of a name.
     """
@@ -149,10 +150,10 @@ def _superseded(state: PodState, name: str) -> tuple[str, ...]:
 
 
 def _crash_loop(state: PodState, name: str, restart: int, now: datetime) -> tuple[Restart, BackoffStore | None, str]:
-    """Ask the pod's restart policy, by the newest exited instance, or by the recorded exit where it was removed.
+    """Ask the pod's restart policy about the last recorded exit of a container.
 
-    A start that has passed it once (and is now past its pull) is not asked again for the same exit. A start released by
-    a signal passes at the moment at which it would have been allowed.
+    A start that was allowed once, and has waited for its pull since, is not asked about again for the same exit. A
+    start that a signal has released counts as made at the time at which it would have been allowed.
     """
     last = state.last_exit(name)
     free = Restart(allowed=True)

@@ -1,6 +1,6 @@
-"""What is desired of a pod, and how that may change: apply, a further ephemeral container, deletion.
+"""The desired pod and how it may change: apply, resize, another ephemeral container, deletion.
 
-Used by updates and by signals alike. Each function checks first and changes nothing of what it refuses.
+Updates and signals both use this. Each function checks first, and changes nothing if it refuses.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from workflows.pod import resizing
 from workflows.pod.state import Deletion, PodState
 
 _LONGEST_GRACE: Final = 2**63 - 1
-"""What the API has bits for."""
+"""The greatest value that the API can carry."""
 
 
 class Rejected(Exception):
-    """What came in cannot be accepted; the text says why, in one sentence."""
+    """A signal or an update cannot be accepted; the text says why, in one sentence."""
 
 
 def apply(state: PodState, document: Any, now: datetime) -> None:
-    """Take a Pod document as the desired pod; a repeat changes nothing. Raises PodInvalid naming the field.
+    """Take a Pod document as the desired pod; a repeat changes nothing. Raises PodInvalid, which names the field.
 
-    During deletion it becomes the successor, which follows when this life has ended. What may change is what the API
-    server lets change in a Pod (validation.go, v1.36, ValidatePodUpdate, ValidatePodResize).
+    During a deletion it becomes the successor, which follows when this pod has ended. A change may do what the API
+    server allows for a Pod (validation.go, v1.36, ValidatePodUpdate, ValidatePodResize).
     """
     new = admit_pod(document)
     for_another = new.metadata.name, new.metadata.namespace
@@ -58,9 +58,9 @@ def apply(state: PodState, document: Any, now: datetime) -> None:
 
 
 def resize(state: PodState, document: Any, now: datetime) -> None:
-    """Change CPU and memory of the pod, and nothing else; what is not named stays as it is.
+    """Change the pod's CPU and memory, and nothing else; what is not named stays as it is.
 
-    Raises PodInvalid naming the field, Rejected of a pod that ends.
+    Raises PodInvalid, which names the field, and Rejected if the pod is ending.
     """
     if state.ending:
         raise Rejected("the pod is being deleted or has finished: nothing of it can be resized")
@@ -68,7 +68,7 @@ def resize(state: PodState, document: Any, now: datetime) -> None:
 
 
 def _take(state: PodState, new: Pod, now: datetime, update: str) -> None:
-    """Take what `update` makes of the pod as the desired one. Raises PodInvalid."""
+    """Take the pod that results from `update` as the desired one. Raises PodInvalid."""
     problems = [*validate_update(state.pod, new), *validate_same_qos(state.pod, new)]
     if state.ending and not same_resources(resources_of(state.pod), resources_of(new)):
         problems.append(Problem("spec", "the pod has finished or failed: nothing of it can be resized"))
@@ -87,7 +87,7 @@ def _take(state: PodState, new: Pod, now: datetime, update: str) -> None:
 
 
 def _shows_what_changed(before: Pod, updated: Pod) -> bool:
-    """Say whether a volume shows labels or annotations, and they have changed."""
+    """Say whether labels or annotations have changed that a volume shows."""
     same = (before.metadata.labels, before.metadata.annotations) == (
         updated.metadata.labels,
         updated.metadata.annotations,
@@ -96,7 +96,7 @@ def _shows_what_changed(before: Pod, updated: Pod) -> bool:
 
 
 def _shows_metadata(volume: Volume) -> bool:
-    """Say whether a volume has files made from the pod's labels or annotations."""
+    """Say whether a volume has files with the pod's labels or annotations."""
     return any(
         file.field_ref is not None and file.field_ref.field_path.startswith(("metadata.labels", "metadata.annotations"))
         for file in downward_files(volume)
@@ -104,7 +104,7 @@ def _shows_metadata(volume: Volume) -> bool:
 
 
 def _forget_old_images(state: PodState, updated: Pod) -> None:
-    """Forget what was known of the images of containers that have another one now."""
+    """Forget the state of images that containers no longer use."""
     spec = updated.spec
     images = {container.name: container.image for container in (*spec.init_containers, *spec.containers)}
     changed = {name for name, image in images.items() if state.container(name).image != image}
@@ -131,7 +131,7 @@ def add_ephemeral_container(state: PodState, document: Any, now: datetime) -> Ep
 
 
 def try_ephemeral_container(state: PodState, document: Any, now: datetime) -> None:
-    """Do as `add_ephemeral_container`, and refuse one with which the pod would be too large to be carried on."""
+    """Do as `add_ephemeral_container`, but refuse a container that makes the pod too large for continue-as-new."""
     add_ephemeral_container(state, document, now)
     if problems := check_size(state.pod):
         raise PodInvalid(problems)
@@ -140,9 +140,9 @@ def try_ephemeral_container(state: PodState, document: Any, now: datetime) -> No
 def delete(state: PodState, payload: Any, now: datetime) -> None:
     """End the pod. A later request can only shorten the grace (pod_workers.go, v1.36, calculateEffectiveGracePeriod).
 
-    It ends the successor too, unless it names the UID of this life alone: whoever deletes a name after applying it
-    wants nothing of that name. One that names the successor's alone has nothing to say of this life's grace. Raises
-    Rejected when the payload names another UID, or a negative grace.
+    It drops the successor too, unless it names the UID of the pod that is ending: somebody who deletes a name after
+    applying it wants no pod of that name. A request that names the successor's UID does not change the grace of the pod
+    that is ending. Raises Rejected for another UID or a negative grace.
     """
     request = DeletePod.model_validate(payload if payload is not None else {})
     lives = (state.pod.metadata.uid, _successor_uid(state))
@@ -181,13 +181,13 @@ def delete(state: PodState, payload: Any, now: datetime) -> None:
 
 
 def _successor_uid(state: PodState) -> str:
-    """Return the UID that the successor was given by its manifest; "" where it is to get one, or there is none."""
+    """Return the UID in the successor's manifest; "" if it has none there, or if there is no successor."""
     metadata = (state.successor or {}).get("metadata", {})
     return str(metadata.get("uid", ""))
 
 
 def successor_of(state: PodState) -> dict[str, Any] | None:
-    """Return the workflow input of the run that follows, where a pod was applied during deletion."""
+    """Return the workflow input of the successor's run; None if no pod was applied during the deletion."""
     return {"pod": state.successor} if state.successor is not None else None
 
 

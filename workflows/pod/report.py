@@ -1,4 +1,4 @@
-"""What a pod's workflow tells: status, search attributes, the page in the Temporal UI, answers to queries."""
+"""What a pod's workflow shows: status, search attributes, the page in the Temporal UI, answers to queries."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _LABELS = SearchAttributeKey.for_keyword_list("PodLabels")
 
 
 def update_status(state: PodState, holds: Sequence[Hold], now: datetime) -> None:
-    """Compute the pod's status afresh from the view and from what is remembered."""
+    """Compute the pod's status from the view and the state."""
     decision = _computed(state, _waiting(state, holds), now)
     over = decision.phase in TERMINAL_PHASES and not something_to_stop(state.observed, state.stopped_sandboxes)
     if over:
-        # Perhaps all was killed before it amounted to this phase: a sidecar, once the last main container had ended.
+        # The phase may be reached only after everything was killed: a sidecar, once the last main container had ended.
         state.terminated = True
         decision = _computed(state, {}, now)  # nothing waits to run any more
     state.status, state.reached = decision.status, decision.phase
@@ -45,7 +45,7 @@ def update_status(state: PodState, holds: Sequence[Hold], now: datetime) -> None
 
 
 def _waiting(state: PodState, holds: Sequence[Hold]) -> dict[str, WaitingReason]:
-    """Return for each container that is to run why it does not, where that is known."""
+    """Return why each container that should run does not, if that is known."""
     waiting = _without_sandbox(state, holds) | state.waiting
     for hold in holds:
         if hold.subject == backoff.RESTART_ALL:
@@ -58,7 +58,7 @@ def _waiting(state: PodState, holds: Sequence[Hold]) -> dict[str, WaitingReason]
 
 
 def _without_sandbox(state: PodState, holds: Sequence[Hold]) -> dict[str, WaitingReason]:
-    """Return for each container what keeps its pod from getting a sandbox: the kubelet only has an event for it."""
+    """Return, for each container, why the pod has no sandbox. The kubelet has only an event for this."""
     held = next((hold for hold in holds if hold.subject == StepName.CREATE_SANDBOX.value), None)
     if held is None:
         return {}
@@ -93,23 +93,23 @@ def _computed(state: PodState, waiting: Mapping[str, WaitingReason], now: dateti
 
 
 def _overdue(state: PodState) -> WaitingReason | None:
-    """Return why something does not end that was to have long ago; the first such thing, where there are more."""
+    """Return why a kill takes too long; the first such kill, if there are more."""
     stuck = (entry for entry in state.backoff.entries.values() if entry.reason in STUCK_FAULTS)
     entry = next(stuck, None)
     return WaitingReason(reason=entry.reason, message=entry.message) if entry is not None else None
 
 
 def note_decision(state: PodState, plan: Sequence[str], before: Sequence[str], now: datetime) -> None:
-    """Record a decision that takes several steps, unless it only goes on with the one `before`.
+    """Record a decision that takes several steps, unless it only continues the one `before`.
 
-    A decision of one step is told by the step itself, which has its reason.
+    A decision with one step needs no record: the step has the reason.
     """
     if len(plan) > 1 and tuple(plan) != tuple(before)[-len(plan) :]:
         state.note(now, "decision", "sync", ", ".join(plan))
 
 
 def note_holds(state: PodState, holds: Sequence[Hold], now: datetime) -> None:
-    """Record holds that have just begun: an event in the kubelet's words and a line of history."""
+    """Record holds that have just begun: an event in the kubelet's words, and a line of history."""
     for hold in holds:
         for_how_long = f" {go_duration(hold.delay)}" if hold.until is not None else ""
         state.note(now, "hold", hold.subject, f"{hold.reason}{for_how_long}: {hold.message}")
@@ -135,10 +135,10 @@ def note_holds(state: PodState, holds: Sequence[Hold], now: datetime) -> None:
 
 
 def search_attribute_updates(state: PodState, has_any: bool) -> list[SearchAttributeUpdate[Any]]:
-    """Return the search attributes that differ from those last written, and remember them as written.
+    """Return the search attributes that differ from those last written, and note them as written.
 
-    None until it is known that the namespace has them (`has_any`: the run was started with some; or the node has
-    said so): writing an unknown one would fail the workflow task.
+    Returns none until it is known that the namespace has them: the run was started with some (`has_any`), or the node
+    has said so. Writing an unknown one would fail the workflow task.
     """
     if not (has_any or state.node.search_attributes):
         return []
@@ -171,7 +171,7 @@ def search_attribute_updates(state: PodState, has_any: bool) -> list[SearchAttri
 
 
 def timer_summary(holds: Sequence[Hold], deadline: datetime | None) -> str:
-    """Say what the timer waits for: `back-off web 40s`; None is the pod's own deadline."""
+    """Say what the timer waits for: `back-off web 40s`. None means the pod's own deadline."""
     if deadline is None:
         return "active deadline of the pod"
     due = next(hold for hold in holds if hold.until == deadline)
@@ -179,7 +179,7 @@ def timer_summary(holds: Sequence[Hold], deadline: datetime | None) -> str:
 
 
 def details(state: PodState, holds: Sequence[Hold]) -> str:
-    """Return the pod's state as a page of Markdown: phase, conditions, containers, what it waits for."""
+    """Return the pod's state as a page of Markdown: phase, conditions, containers, and what it waits for."""
     meta, status = state.pod.metadata, state.status
     lines = [f"**{meta.namespace}/{meta.name}** · {status.phase or 'Pending'} · uid `{meta.uid}`", ""]
     lines += ["| condition | status | reason |", "|---|---|---|"]
@@ -211,7 +211,7 @@ def _state_words(status: ContainerStatus) -> str:
 
 
 def span_attributes(state: PodState, step: Step) -> dict[str, str | int]:
-    """Return what telemetry says of one step of a sync; no environment, no arguments."""
+    """Return the span attributes of one step; no environment, no arguments."""
     ref = state.ref
     return {
         "k8s.namespace.name": ref.namespace,
@@ -227,16 +227,16 @@ def span_attributes(state: PodState, step: Step) -> dict[str, str | int]:
 
 
 def identity(state: PodState) -> dict[str, Any]:
-    """Return which pod an update has reached: `uid` and `generation`."""
+    """Return the pod that an update has reached: `uid` and `generation`."""
     return {"uid": state.pod.metadata.uid, "generation": state.pod.metadata.generation}
 
 
 def plan(state: PodState, candidate: Any, now: datetime, *, update: str = "apply") -> dict[str, Any]:
-    """Return what would be done now, or after applying `candidate`, or resizing the pod so; changes nothing.
+    """Return what would be done now, or after `candidate` was applied, or was the resize; changes nothing.
 
-    A resize is planned as if the node had the room for it: whether it has, only the node can say.
+    A resize is planned as if the node had room for it, which only the node knows.
     ``{"steps": [{"step", "container", "why"}], "holds": [{"subject", "until", "reason", "message"}]}``; with an
-    ``"error"`` as well where the candidate would be refused. `until` is null where only an operator lets go.
+    ``"error"`` as well if the candidate would be refused. `until` is null if only an operator can end the hold.
     """
     trial = state.model_copy()
     if candidate is not None:

@@ -1,12 +1,12 @@
-"""A resize on its way: desired, allocated by the node or put off, applied; and what the pod says of it meanwhile.
+"""The progress of a resize: desired, then allocated or deferred by the node, then applied; and its conditions.
 
 ::
 
     desired ──► allocate_resources ─┬─► resize_pod, or kill and start ──► as desired
-       ▲                            └─► Deferred: asked again, later or when there is room · Infeasible: not asked again
+       ▲                            └─► Deferred: asked again later, or when there is room · Infeasible: not asked again
        └── update `resize`, `apply`
 
-The kubelet keeps all this in two files on the node and in the memory of its status manager; here it is workflow state.
+The kubelet keeps this in two files on the node and in its status manager's memory. Here it is workflow state.
 Mirrors allocation_manager.go, status_manager.go and kubelet.go, v1.36.
 """
 
@@ -33,7 +33,7 @@ from workflows.pod.state import PodState, ResizeState
 
 FIRST_RETRY = timedelta(seconds=30)
 RETRY = timedelta(minutes=3)
-"""When a deferred resize is asked for again, if nothing else has made room before (allocation_manager.go)."""
+"""How long after a deferral the node is asked again, unless room is made before (allocation_manager.go)."""
 
 ALLOCATE_KEY = backoff.step_key(StepName.ALLOCATE_RESOURCES.value)
 RESIZE_KEY = backoff.step_key(StepName.RESIZE_POD.value)
@@ -43,9 +43,9 @@ RESIZE_KEY = backoff.step_key(StepName.RESIZE_POD.value)
 
 
 def desire(state: PodState, updated: Pod) -> None:
-    """Take a pod as the desired one; what was allocated stays so until the node has allocated what it asks for now.
+    """Take a pod as the desired one; the node's allocation stays until the node has allocated what is desired now.
 
-    A pod of which nothing was ever asked of its node is let in with whatever it asks for by then.
+    A pod that has not had a step yet is admitted by its node with what it asks for by then.
     """
     before, state.pod = resources_of(state.pod), updated
     if not state.fence or same_resources(before, resources_of(updated)):
@@ -58,7 +58,7 @@ def desire(state: PodState, updated: Pod) -> None:
 
 
 def is_to_be_asked(state: PodState) -> bool:
-    """Say whether the node is to be asked for what is desired: it has not said yet that it never can have it."""
+    """Say whether to ask the node for the desired resources: it has not said yet that it can never give them."""
     if state.allocated is None:
         return False
     pending = state.resize_pending
@@ -66,7 +66,7 @@ def is_to_be_asked(state: PodState) -> bool:
 
 
 def ask_again(state: PodState) -> None:
-    """Ask for what is pending again, whatever the answer was: the node may be another one than it was."""
+    """Ask for a pending resize again, whatever the answer was: the node may have changed."""
     if state.resize_pending is not None:
         state.resize_pending = state.resize_pending.model_copy(update={"final": False})
         state.backoff = backoff.forget(state.backoff, ALLOCATE_KEY)
@@ -76,7 +76,7 @@ def ask_again(state: PodState) -> None:
 
 
 def is_outdated(state: PodState, request: StepInput) -> bool:
-    """Say whether a step has asked the node for what is no longer desired, or not any more than what it has."""
+    """Say whether a step has asked the node for resources that are no longer desired, or that it has by now."""
     if not isinstance(request, AllocateResources):
         return False
     return state.allocated is None or not same_resources(resources_of(request.pod), resources_of(state.pod))
@@ -85,9 +85,9 @@ def is_outdated(state: PodState, request: StepInput) -> bool:
 def answered(
     state: PodState, request: AllocateResources, answer: Allocation, now: datetime, *, outdated: bool = False
 ) -> None:
-    """Take the node's answer to what `request` has asked for.
+    """Take the node's answer to `request`.
 
-    Where that is `outdated`, a no says nothing of what is desired now; a yes is what the node has allocated.
+    If the request is `outdated`, a refusal says nothing about what is desired now; a yes still is an allocation.
     """
     if answer.pending and outdated:
         return
@@ -119,7 +119,7 @@ def _put_off(state: PodState, asked: Pod, answer: Allocation, now: datetime) -> 
 
 
 def _allocate(state: PodState, asked: Pod, now: datetime) -> None:
-    """Take as allocated what was asked for; what differs from it has still to be applied."""
+    """Take what was asked for as allocated; what differs from it has yet to be applied."""
     before, after = state.allocated or resources_of(state.pod), resources_of(asked)
     actuated = dict(state.actuated)
     for name, resources in after.containers.items():
@@ -137,7 +137,7 @@ def _allocate(state: PodState, asked: Pod, now: datetime) -> None:
 
 
 def _shows_resources(volume: Volume) -> bool:
-    """Say whether a volume has files made from a container's requests or limits."""
+    """Say whether a volume has files with a container's requests or limits."""
     return any(file.resource_field_ref is not None for file in downward_files(volume))
 
 
@@ -145,14 +145,14 @@ def _shows_resources(volume: Volume) -> bool:
 
 
 def applied(state: PodState, request: ResizePod) -> None:
-    """Take as applied all that a step was to apply."""
+    """Take everything that a step was given as applied."""
     for update in (*request.memory, *request.cpu):
         state.actuated = {name: last for name, last in state.actuated.items() if name != update.name}
     state.cgroup_behind, state.actuated_pod = False, None
 
 
 def partly_applied(state: PodState, given: dict[str, ResourceRequirements]) -> None:
-    """Take as applied what a step that has failed had applied before."""
+    """Take as applied what a step had applied before it failed."""
     allocated = resources_of(state.allocated_pod).containers
     for name, resources in given.items():
         if name in state.actuated:
@@ -162,18 +162,18 @@ def partly_applied(state: PodState, given: dict[str, ResourceRequirements]) -> N
 
 
 def started(state: PodState, container: str) -> None:
-    """Know that a container has been started: with what is allocated, as every start is."""
+    """Note that a container has been started, and so has what is allocated."""
     if container in state.actuated:
         state.actuated = {name: last for name, last in state.actuated.items() if name != container}
 
 
 def sandbox_made(state: PodState) -> None:
-    """Know that the pod has a new sandbox, whose cgroup was made with what is allocated."""
+    """Note that the pod has a new sandbox, whose cgroup has what is allocated."""
     state.actuated, state.cgroup_behind, state.actuated_pod = {}, False, None
 
 
 def failed(state: PodState, message: str, now: datetime) -> None:
-    """Know that a resize could not be applied; it is tried again, and the pod says why it is not there yet.
+    """Note that a resize could not be applied. It is tried again, and a condition says why it has failed.
 
     Mirrors kubelet.go, v1.36, SyncPod, and status_manager.go, SetPodResizeInProgressCondition.
     """
@@ -187,10 +187,10 @@ def failed(state: PodState, message: str, now: datetime) -> None:
 
 
 def as_allocated(state: PodState) -> tuple[str, ...]:
-    """Return the containers that still count as behind though they run with all that a resize would give them.
+    """Return the containers that are listed as behind although a resize would change nothing about them.
 
-    What they were last given may be written otherwise and come to the same: a limit of their own that is the pod's.
-    Nothing can be said of that while the pod's cgroup is behind.
+    What they were last given may be spelled differently and mean the same, such as a limit that equals the pod's. This
+    cannot be judged while the pod's cgroup is behind.
     """
     if not state.actuated or state.cgroup_behind:
         return ()
@@ -206,15 +206,15 @@ def as_allocated(state: PodState) -> tuple[str, ...]:
 
 
 def take_as_applied(state: PodState, containers: Collection[str]) -> None:
-    """Know that these containers are as allocated."""
+    """Note that these containers have what is allocated."""
     state.actuated = {name: last for name, last in state.actuated.items() if name not in containers}
 
 
 def settle(state: PodState, now: datetime) -> None:
-    """Forget what no running container was given, and say when a resize is complete.
+    """Drop containers that need no resize any more, and tell when the pod's resize is complete.
 
-    A container that does not run needs no resize: it will be started with what is allocated. One that was ended for the
-    resize is part of it until it runs again. Mirrors kuberuntime_manager.go, v1.36, IsPodResizeInProgress.
+    A container that does not run needs none: it will be started with what is allocated. A container that was killed for
+    the resize is part of it until it runs again. Mirrors kuberuntime_manager.go, v1.36, IsPodResizeInProgress.
     """
     if state.actuated:
         newest = state.own.newest_by_name()
@@ -235,7 +235,7 @@ def settle(state: PodState, now: datetime) -> None:
 
 
 def conditions(state: PodState) -> tuple[PodCondition, ...]:
-    """Return the conditions that speak of a resize; none of a pod that is over.
+    """Return the conditions about a resize; none for a pod that is over.
 
     Mirrors kubelet_pods.go, v1.36, determinePodResizeStatus.
     """
@@ -257,9 +257,10 @@ def conditions(state: PodState) -> tuple[PodCondition, ...]:
 
 
 def counted(state: PodState, before: Pod) -> tuple[str, bool, tuple[tuple[str, str, str], ...]]:
-    """Return what telemetry counts: why a resize waits, or ""; whether one goes on; what is asked for since `before`.
+    """Return what telemetry counts of resizes: why one is pending, whether one is in progress, what is newly desired.
 
-    As little of a pod that is over as it says itself.
+    The reason is "" where none is pending. Changes are counted since `before`. A pod that is over has nothing pending
+    or in progress.
     """
     said = {each.type: each.reason or "" for each in conditions(state)}
     changes = () if state.pod is before else requested_changes(resources_of(before), resources_of(state.pod))
@@ -267,7 +268,7 @@ def counted(state: PodState, before: Pod) -> tuple[str, bool, tuple[tuple[str, s
 
 
 def as_if_allocated(state: PodState, now: datetime) -> PodState:
-    """Return the state that would follow if the node allocated what is desired: for plans."""
+    """Return a copy of the state in which the node has allocated what is desired; for plans."""
     trial = state.model_copy()
     _allocate(trial, trial.pod, now)
     return trial

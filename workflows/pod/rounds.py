@@ -1,7 +1,7 @@
-"""Restarts of all containers, as the pod's workflow remembers them: each is a round, and begins anew as a whole.
+"""Restarts of all containers, which the workflow calls rounds: all containers are removed, and then started again.
 
-A round is noted when its removals begin, and ends when the first container of the next is being brought up. Between
-them the condition AllContainersRestarting stays True, and one back-off holds the whole pod (see `decide`).
+A round is recorded when its removals begin. It lasts until the first container is started again. Until then the
+condition AllContainersRestarting is True, and one back-off holds the whole pod (see `container_start`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from workflows.pod.state import PodState, Round
 
 
 def reset_by(state: PodState, removal: StepInput) -> Round | None:
-    """Return the round that these removals begin; None where no exit is known that asked for it."""
+    """Return the round that these removals begin; None if no recorded exit has asked for it."""
     if not isinstance(removal, RemoveContainers):
         return None
     asked = (exit_ for exit_ in reversed(state.exits) if exit_.id in removal.ids and _asks_for_all(state.pod, exit_))
@@ -31,14 +31,14 @@ def reset_by(state: PodState, removal: StepInput) -> Round | None:
 
 
 def release(state: PodState) -> None:
-    """End the back-off of all containers, where there is one: an operator will not wait for one of them."""
+    """End the back-off of the round, if there is one: an operator has asked for one of its containers."""
     last = state.between_rounds
     if last is not None:
         state.released = {**state.released, backoff.RESTART_ALL: last.number}
 
 
 def begin_anew(state: PodState, last: Round, now: datetime) -> None:
-    """End the time between two rounds: what runs from now on is of the next."""
+    """Note that the pod's containers are started again: the round is over."""
     state.restart_all = last.model_copy(update={"begun": True})
     state.released = {name: which for name, which in state.released.items() if name != backoff.RESTART_ALL}
     known = state.status.conditions

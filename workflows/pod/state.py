@@ -1,8 +1,8 @@
 """What a pod's workflow remembers: the snapshot that is carried from run to run.
 
-Everything the kubelet keeps in memory and loses is here: back-offs, restart counts, why something was restarted, what
-a container last exited with. It is one pydantic model, JSON-able as it is; functions in the neighbouring modules change
-it, and none of them knows a clock: time is always the workflow's, given as ``now``.
+Everything that the kubelet keeps in memory and loses is here: back-offs, restart counts, why a container was restarted,
+and how it last exited. It is one pydantic model that dumps to JSON. Functions in the neighbouring modules change it.
+None of them reads a clock: they are given the workflow's time as ``now``.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from syncpod.pod.restart_settings import RestartSettings, restart_settings
 EVENTS_KEPT = 100
 HISTORY_KEPT = 200
 RESTARTS_KEPT = 100
-"""Bounds of the rings in the snapshot: older runs expire, and the snapshot is repeated with every continue-as-new."""
+"""How many records the snapshot keeps of each kind. It is written again with every continue-as-new."""
 
 
 class Deletion(BaseModel):
-    """That the pod is to end, and by when."""
+    """A request to end the pod."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -40,39 +40,70 @@ class Deletion(BaseModel):
     """Only ever shrinks (pod_workers.go, v1.36, calculateEffectiveGracePeriod)."""
 
 
+<<<<<<< HEAD
+=======
+class Exit(BaseModel):
+    """One exit of one container: a recorded fact that outlives the dead container."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    id: str = ""
+    name: str = ""
+    restart: int = 0
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    """By the node's clock, as the runtime says."""
+    at: datetime
+    """By the workflow's clock: the time at which it was seen, minus its age on the node. Back-offs start here."""
+    cause: str = ""
+    """Why the workflow ended it; "" means that it exited by itself."""
+    sandbox: str = ""
+    """The sandbox (runtime id) it ran in."""
+
+
+>>>>>>> a3498ec48bbadfcdfed4207b8fe46c410d47a049
 class ResizeState(BaseModel):
-    """How far a resize is: what the condition PodResizePending or PodResizeInProgress says."""
+    """The progress of a resize, as the condition PodResizePending or PodResizeInProgress shows it."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     reason: str = ""
-    """`Deferred`, `Infeasible`; `Error`, or "" for one in progress."""
+    """`Deferred` or `Infeasible` while it is pending; `Error` or "" while it is in progress."""
     message: str = ""
     generation: int = 0
     """The pod's generation that asked for it."""
     since: datetime
     """When the reason became this one."""
     final: bool = False
-    """It is not asked for again, until something else is desired or the node's worker has been started anew."""
+    """The node is not asked again until other resources are desired or its worker has restarted."""
 
 
 class Round(BaseModel):
-    """A restart of all containers: what there was is removed, and the pod begins anew once its back-off is over."""
+    """A restart of all containers: every instance is removed, and the pod starts again once its back-off is over."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     number: int = 1
-    """Which of the pod's life, so that a late signal ends no other's back-off."""
+    """Counted over the pod's life, so that a late signal ends the back-off of no other round."""
     cause: str = ""
     """`web exited with code 42`."""
     at: datetime
-    """When it did, by the workflow's clock."""
+    """The time of that exit, by the workflow's clock."""
     removed: tuple[str, ...] = ()
+<<<<<<< HEAD
     """The instances (runtime ids) that it removes."""
     exit_code: int = 0
     """Of the exit that asked for it."""
+=======
+    """The instances (runtime ids) that the round removes."""
+    exit_code: int | None = None
+    """The exit code that asked for the round."""
+>>>>>>> a3498ec48bbadfcdfed4207b8fe46c410d47a049
     begun: bool = False
-    """The pod has begun anew."""
+    """The pod has started again."""
 
     @property
     def exit(self) -> RecordedExit:
@@ -86,108 +117,109 @@ class PodState(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     decision_version: int = DECISION_VERSION
-    """Of the worker that took the run's first decision; see `syncpod.lifecycle.version`."""
+    """The version of the worker that took the run's first workflow task; see `syncpod.lifecycle.version`."""
     incarnation: str = ""
     adopting: bool = False
-    """What runs of the pod was made for another workflow, and is yet to be taken over: nothing is made before."""
+    """The pod's sandbox and containers were made for another workflow and are yet to be taken over. Nothing is made
+    before that."""
     pod: WirePod = Field(default_factory=Pod)
-    """What is desired: defaults filled in, with a UID. Its status is not kept here."""
+    """The desired pod, with its defaults and a UID. Its status is kept in `status`."""
     observed: ObservedPod = Field(default_factory=ObservedPod)
     """The view: everything observed, merged."""
     status: PodStatus = Field(default_factory=PodStatus)
-    """The status last computed; conditions keep their transition times through it."""
+    """The status that was computed last. Conditions get their transition times from it."""
     reached: str = "Pending"
-    """The phase the pod has come to. While something can still run, a terminal one is withheld from the status."""
+    """The phase that the pod has reached. The status does not show a terminal phase while something can still run."""
     node: NodeFacts = Field(default_factory=NodeFacts)
 
     fence: int = 0
-    """Only grows over the life of the incarnation, over continue-as-new too."""
+    """Grows with each step of the incarnation, across continue-as-new too."""
     sandbox_floor: int = 0
     """The lowest sandbox attempt not yet spent."""
     stopped_sandboxes: tuple[str, ...] = ()
-    """Sandboxes that a kill has stopped; a subset of those in the view."""
+    """Sandboxes in the view that a kill has stopped."""
     restarts: dict[str, int] = {}
     """By container: the number of its newest instance that ever ran."""
     exits: tuple[RecordedExit, ...] = ()
     """Past exits, oldest first."""
     vanished: dict[str, ObservedContainer] = {}
-    """By container: an instance that has run and is no longer listed, though nobody saw it end."""
+    """By container: an instance that has run and is no longer listed although nobody saw it end."""
     reset: dict[str, int] = {}
-    """By container: the newest instance that a restart of all containers removed; no end up to it counts any more."""
+    """By container: the newest instance that a restart of all containers removed. Exits up to it no longer count."""
     last_sandbox: ObservedSandbox | None = None
     """The newest sandbox that was ever listed."""
     disagreed: tuple[str, ...] = ()
-    """What has been said of instances of which record and runtime disagree."""
+    """The disagreements between record and runtime that events have reported."""
     killed: dict[str, str] = {}
-    """Why we killed a container, by runtime id; forgotten with the container."""
+    """By runtime id: why the workflow killed a container. Forgotten with the container."""
 
     backoff: BackoffStore = Field(default_factory=BackoffStore)
     cleared: dict[str, str] = {}
-    """By container: the exit (runtime id) that its back-off has been passed for, until the start succeeds or fails."""
+    """By container: the exit (runtime id) whose back-off is over, until the start that follows succeeds or fails."""
     released: dict[str, int] = {}
-    """By container: the restart that may start although its back-off runs (the queue's or an operator's signal)."""
+    """By container: the restart that may start during its back-off, because an operator or the agent says so."""
     over: dict[str, datetime] = {}
-    """By container or step: the time up to which its back-offs are over, as the node's queue has signalled."""
+    """By container or step: its back-offs that end by this time are over, as the node's queue has signalled."""
     replacing: dict[str, bool] = {}
-    """By runtime id: instances that are ended only so that another follows, whatever the policy; True: an operator asks
-    for it, and no crash loop holds it back. Forgotten once the other is there."""
+    """By runtime id: instances that are killed to be replaced, whatever their restart policy says. True means that an
+    operator asks for it, and that no crash loop holds it back. Forgotten once the successor is there."""
     restart_all: Round | None = None
     """The newest restart of all containers."""
     missing_images: tuple[str, ...] = ()
     pulled: dict[str, int] = {}
-    """By container with policy Always: the restart that its image has been pulled for."""
+    """By container with pull policy Always: the restart for which its image has been pulled."""
     waiting: dict[str, WaitingReason] = {}
     """By container: why its last start failed (the kubelet's reason cache)."""
 
     volumes_behind: bool = False
-    """Labels or annotations have changed, and files that show them are still to follow."""
+    """Labels or annotations have changed, and the files that show them have not been rewritten yet."""
 
     allocated: PodResources | None = None
-    """What the node has allocated, while something else is desired; None = what is desired."""
+    """What the node has allocated while something else is desired; None means that it has allocated what is desired."""
     actuated: dict[str, ResourceRequirements] = {}
-    """By container: what its running instance was last given, where that is not what is allocated."""
+    """By container: what its running instance was last given, if that is not what is allocated."""
     actuated_pod: ResourceRequirements | None = None
     """The pod-level resources last applied, where `cgroup_behind`."""
     cgroup_behind: bool = False
-    """The pod's cgroup is still to follow what is allocated."""
+    """The pod's cgroup does not have what is allocated yet."""
     resize_pending: ResizeState | None = None
     resize_in_progress: ResizeState | None = None
 
     probes: dict[str, dict[str, str]] = {}
-    """By type of probe, then by container id: what it says, where it has said anything."""
+    """By type of probe, then by container id: the newest result, if there is one."""
 
     deletion: Deletion | None = None
     failure: PodFailure | None = None
-    """A verdict on the whole pod: it was not let in, or was put out."""
+    """Why the pod as a whole has failed: rejected, evicted, past its deadline, or at its limit of restarts."""
     ends_sooner: bool = False
     """Since the last decision the pod is to end, or to end sooner: a kill that got stuck before must not delay that."""
     kill_by: datetime | None = None
-    """The durable deadline of the pod's grace, set when the kill begins."""
+    """The end of the pod's grace period, set when the kill begins. It survives the worker."""
     terminated: bool = False
-    """Everything has been stopped for good, by deletion or because the pod has finished."""
+    """All containers have been stopped for good, by deletion or because the pod has finished."""
     finished: bool = False
-    """The node has been told that the pod is over, and has its place free again."""
+    """The node has been told that the pod is over, and counts its resources as free."""
     removed: bool = False
     """Nothing of the pod is left on the node."""
     successor: dict[str, Any] | None = None
-    """A Pod applied during deletion: it follows in a run of its own."""
+    """A Pod that was applied during the deletion. It follows in a run of its own."""
 
     events: tuple[EventRecord, ...] = ()
     history: tuple[HistoryRecord, ...] = ()
     written: dict[str, Any] = {}
     """Search attributes as last written, by name."""
     max_events: int = 0
-    """Continue as new at this length of history; 0 = when the server suggests it. Tests set it."""
+    """Length of history at which the run continues as new; 0 means when the server suggests it. Tests set it."""
 
     @property
     def ref(self) -> PodRef:
-        """Which pod, and which life of it."""
+        """The pod and its incarnation."""
         meta = self.pod.metadata
         return PodRef(namespace=meta.namespace, name=meta.name, uid=meta.uid, incarnation=self.incarnation)
 
     @property
     def own(self) -> ObservedPod:
-        """The view without what an earlier incarnation left: its sandboxes count as dead, its containers as absent."""
+        """The view without earlier incarnations: their sandboxes count as dead, and their containers as absent."""
         view = self.observed
         ours = ("", self.incarnation)
         if all(s.incarnation in ours for s in view.sandboxes) and all(c.incarnation in ours for c in view.containers):
@@ -200,23 +232,23 @@ class PodState(BaseModel):
 
     @property
     def ending(self) -> bool:
-        """Whether nothing is to start any more: the pod is being deleted, or it has finished or failed as a whole."""
+        """Whether nothing may start any more: the pod is being deleted, or it has finished or failed as a whole."""
         return self.deletion is not None or self.failure is not None or self.reached in TERMINAL_PHASES
 
     @property
     def allocated_pod(self) -> Pod:
-        """The pod with the resources that the node has allocated: what every step but the asking for more is given."""
+        """The pod with the resources that the node has allocated: what all steps but a request for more are given."""
         return self.pod if self.allocated is None else with_resources(self.pod, self.allocated)
 
     @property
     def applied_resources(self) -> PodResources:
-        """What was last applied: what a resize is decided against."""
+        """The resources that were applied last. A resize is decided by comparison with them."""
         allocated = self.allocated or resources_of(self.pod)
         whole = self.actuated_pod if self.cgroup_behind else allocated.pod
         return PodResources(containers={**allocated.containers, **self.actuated}, pod=whole)
 
     def container(self, name: str) -> Container | EphemeralContainer:
-        """Return the container of any kind that the pod names so, as allocated; raises KeyError without one."""
+        """Return the container of this name, of any kind, with its allocated resources. Raises KeyError."""
         spec = self.allocated_pod.spec
         for container in (*spec.containers, *spec.init_containers, *spec.ephemeral_containers):
             if container.name == name:
@@ -225,7 +257,7 @@ class PodState(BaseModel):
 
     @property
     def between_rounds(self) -> Round | None:
-        """The restart of all containers that has removed what there was, and has not begun anew yet."""
+        """The restart of all containers that has removed every instance and has not started them again yet."""
         last = self.restart_all
         if last is None or last.begun or any(known.id in last.removed for known in self.own.containers):
             return None
@@ -233,11 +265,11 @@ class PodState(BaseModel):
 
     @property
     def restart_settings(self) -> RestartSettings:
-        """How restarts are held back: as the pod's annotations say now, or as the kubelet does."""
+        """How restarts are held back: as the pod's annotations say, else as in the kubelet."""
         return restart_settings(self.pod.metadata.annotations)
 
     def is_followed(self, container: ObservedContainer) -> bool:
-        """Say whether an instance has ended, and only so that another follows."""
+        """Say whether an instance was ended to be replaced."""
         return container.state == "exited" and container.id in self.replacing
 
     def last_exit(self, container: str) -> RecordedExit | None:
@@ -245,9 +277,9 @@ class PodState(BaseModel):
         return next((exit_ for exit_ in reversed(self.exits) if exit_.name == container), None)
 
     def next_restart(self, container: str) -> int:
-        """Return the number of a container's next instance: above every one that ever ran or that the runtime lists.
+        """Return the number of a container's next instance: one above each that ever ran or that the runtime lists.
 
-        One that was created and never ran does not count, unless another incarnation made it: its name is taken.
+        An instance that was created and never ran does not count, unless another incarnation made it and has its name.
         Difference from kuberuntime_container.go, v1.36, startContainer: the kubelet asks the runtime and the log
         directory, and counts an instance that never started.
         """
@@ -258,10 +290,15 @@ class PodState(BaseModel):
                 taken.append(listed.restart_count)
         return max(taken) + 1 if taken else 0
 
+<<<<<<< HEAD
     def record_exit(self, exit_: RecordedExit) -> None:
         """Keep an exit, in place of what was recorded of the same instance.
+=======
+    def record_exit(self, exit_: Exit) -> None:
+        """Keep an exit, in place of an earlier record of the same instance.
+>>>>>>> a3498ec48bbadfcdfed4207b8fe46c410d47a049
 
-        Of those over :data:`RESTARTS_KEPT` the oldest go, but never a container's last one.
+        Above :data:`RESTARTS_KEPT` the oldest are dropped, but never the last one of a container.
         """
         if any(known.id == exit_.id for known in self.exits):
             self.exits = tuple(exit_ if known.id == exit_.id else known for known in self.exits)
@@ -276,7 +313,7 @@ class PodState(BaseModel):
         self.exits = tuple(exits)
 
     def event(self, now: datetime, kind: str, reason: str, message: str, container: str = "") -> None:
-        """Record an event, its message clipped; one that repeats is counted, as the API server's are."""
+        """Record an event with its message clipped. Repeats are counted, as the API server does."""
         message = clipped(message)
         kept = []
         seen: EventRecord | None = None
@@ -299,7 +336,7 @@ class PodState(BaseModel):
         self.events = (*kept, record)[-EVENTS_KEPT:]
 
     def note(self, now: datetime, kind: str, subject: str, reason: str = "", **more: Any) -> None:
-        """Add a line to the pod's history, its reason clipped."""
+        """Add a line to the pod's history, with its reason clipped."""
         line = {"at": now, "kind": kind, "subject": subject, "reason": clipped(reason), **more}
         record = HistoryRecord.model_validate(line)
         self.history = (*self.history, record)[-HISTORY_KEPT:]
@@ -310,7 +347,7 @@ class PodState(BaseModel):
         return tuple(key for key, entry in self.backoff.entries.items() if entry.reason in STUCK_FAULTS)
 
     def forget_stuck_kills(self) -> None:
-        """End the back-offs of kills that took too long: something has ended after all, or is to end sooner."""
+        """End the back-offs of kills that took too long: something has ended after all, or has to end sooner."""
         if stuck := self.stuck_kills:
             kept = {key: entry for key, entry in self.backoff.entries.items() if key not in stuck}
             self.backoff = BackoffStore(entries=kept)
@@ -323,7 +360,7 @@ class PodState(BaseModel):
 
 
 LONGEST_TEXT = 1024
-"""Characters that are kept of a message, as of an event by the API server: a snapshot has a few hundred messages."""
+"""Characters kept of a message, as the API server keeps of an event: a snapshot has a few hundred messages."""
 
 
 def clipped(text: str) -> str:
@@ -332,11 +369,11 @@ def clipped(text: str) -> str:
 
 
 _OLDEST = timedelta(days=36_500)
-"""No exit is believed to be older: a time is what a listing says, and what is subtracted from now must stay a time."""
+"""The greatest age of an exit: a listing may have any time in it, and now minus the age must stay a valid time."""
 
 
 def age(observed: ObservedPod, container: ObservedContainer) -> timedelta:
-    """Return how long before the listing a container exited, by the node's clock; zero where that cannot be said."""
+    """Return how long before the listing a container exited, by the node's clock; zero if that is unknown."""
     if observed.observed_at is None or container.finished_at is None:
         return timedelta(0)
     return min(max(timedelta(0), observed.observed_at - container.finished_at), _OLDEST)

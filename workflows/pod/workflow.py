@@ -168,6 +168,7 @@ class PodWorkflow:
 
     async def take(self, step: Step) -> None:
         """Take the step that was decided: a pull beside the others, anything else to its end."""
+        # Replay: read before anything is awaited; a listing that comes in later is not older than the step.
         step = replace(step, known=self.state.observed.seq)
         if decide.expiry(self.state) is not None:
             self.arm(Decision())  # a step may take longer than the pod has; what is held is decided afresh after it
@@ -233,6 +234,7 @@ class PodWorkflow:
 
         async def run() -> None:
             await self.finish(step, activity, began, must_stop)
+            # Replay: nothing is awaited between the outcome and this, or the container could be pulled for twice.
             del self.pulls[step.container]
             self.entity.wake()
 
@@ -271,6 +273,8 @@ class PodWorkflow:
         must_stop: Callable[[], bool],
     ) -> None:
         """Wait for a step's end, cancel it as soon as `must_stop` says so, and fold its outcome in."""
+        # Replay: `must_stop` is asked whenever the run wakes, and notes that the pod's deadline has passed. It may look
+        # at nothing but the state and the workflow's time.
         await self.entity.until(lambda: activity.done() or must_stop())
         if not activity.done():
             activity.cancel()
@@ -319,8 +323,12 @@ class PodWorkflow:
         self.entity.alarm.set(deadline, summary)
 
     def arm_queue(self, decision: Decision) -> None:
-        """Have the node's queue signal each hold's end exactly then. Costs no history; again after a restart."""
+        """Have the node's queue signal the end of each hold at that moment; costs no history.
+
+        A new worker does it again.
+        """
         arm = workflow.extern_functions().get("syncpod_arm_backoff")
+        # Replay: below this line nothing may change the state or give a command: a replay does not come here.
         if workflow.unsafe.is_replaying() or arm is None:
             return
         timed = {hold.subject for hold in decision.holds if hold.until is not None}
@@ -383,14 +391,15 @@ class PodWorkflow:
         self.count_resizes()
 
     def count_resizes(self) -> None:
-        """Give telemetry how the pod's resize stands; replays count none."""
+        """Give telemetry how the pod's resize stands; a replay counts nothing."""
         count = workflow.extern_functions().get("syncpod_resizes")
+        # Replay: what telemetry has been given is kept up to date in a replay too, so that nothing is counted twice.
         before, self.counted = self.counted, self.state.pod
         if count is not None and not workflow.unsafe.is_replaying():
             count(workflow.info().workflow_id, *resizing.counted(self.state, before))
 
     def span(self, step: Step, began: datetime) -> None:
-        """Give telemetry the sync that has ended; replays make none."""
+        """Give telemetry the step that has ended; a replay records no span."""
         record = workflow.extern_functions().get("syncpod_sync_span")
         if record is None or workflow.unsafe.is_replaying():
             return
