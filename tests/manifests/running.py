@@ -56,9 +56,8 @@ class Run:
                 await asyncio.gather(*run._rows.values(), return_exceptions=True)
 
     async def row(self, case: Case) -> Row:
-        """What a manifest came to, once it has. Asked again it is run again, as a test is that is tried again."""
-        row = await (self._rows.pop(case.path, None) or self._begin(case))
-        return row
+        """What a manifest came to, once it has."""
+        return await self._rows[case.path]
 
     async def rows(self) -> dict[str, Row]:
         """What all of them came to, by their paths."""
