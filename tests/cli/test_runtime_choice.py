@@ -242,7 +242,7 @@ def test_a_purge_that_was_interrupted_can_be_repeated(tmp_path: Path, monkeypatc
 
     with monkeypatch.context() as trouble:
         trouble.setattr("syncpod.kernel.tree_removal.remove_tree", broken)
-        with pytest.raises(Failure, match="cannot be removed altogether"):
+        with pytest.raises(Failure, match="cannot be removed"):
             purging.purge(state, tmp_path / "memory", tmp_path / "logs")
     purging.require_ours(state)
     purging.purge(state, tmp_path / "memory", tmp_path / "logs")
