@@ -40,31 +40,6 @@ class Deletion(BaseModel):
     """Only ever shrinks (pod_workers.go, v1.36, calculateEffectiveGracePeriod)."""
 
 
-<<<<<<< HEAD
-=======
-class Exit(BaseModel):
-    """One exit of one container: a recorded fact that outlives the dead container."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    id: str = ""
-    name: str = ""
-    restart: int = 0
-    exit_code: int = 0
-    reason: str = ""
-    message: str = ""
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
-    """By the node's clock, as the runtime says."""
-    at: datetime
-    """By the workflow's clock: the time at which it was seen, minus its age on the node. Back-offs start here."""
-    cause: str = ""
-    """Why the workflow ended it; "" means that it exited by itself."""
-    sandbox: str = ""
-    """The sandbox (runtime id) it ran in."""
-
-
->>>>>>> a3498ec48bbadfcdfed4207b8fe46c410d47a049
 class ResizeState(BaseModel):
     """The progress of a resize, as the condition PodResizePending or PodResizeInProgress shows it."""
 
@@ -93,15 +68,9 @@ class Round(BaseModel):
     at: datetime
     """The time of that exit, by the workflow's clock."""
     removed: tuple[str, ...] = ()
-<<<<<<< HEAD
-    """The instances (runtime ids) that it removes."""
-    exit_code: int = 0
-    """Of the exit that asked for it."""
-=======
     """The instances (runtime ids) that the round removes."""
-    exit_code: int | None = None
+    exit_code: int = 0
     """The exit code that asked for the round."""
->>>>>>> a3498ec48bbadfcdfed4207b8fe46c410d47a049
     begun: bool = False
     """The pod has started again."""
 
@@ -290,13 +259,8 @@ class PodState(BaseModel):
                 taken.append(listed.restart_count)
         return max(taken) + 1 if taken else 0
 
-<<<<<<< HEAD
     def record_exit(self, exit_: RecordedExit) -> None:
-        """Keep an exit, in place of what was recorded of the same instance.
-=======
-    def record_exit(self, exit_: Exit) -> None:
         """Keep an exit, in place of an earlier record of the same instance.
->>>>>>> a3498ec48bbadfcdfed4207b8fe46c410d47a049
 
         Above :data:`RESTARTS_KEPT` the oldest are dropped, but never the last one of a container.
         """
