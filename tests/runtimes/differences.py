@@ -168,6 +168,23 @@ _CRIO = (
         "They are reachable at the machine's other addresses, but not at 127.0.0.1, which its nftables rules exclude.",
     ),
     Difference(
+        "the pause process",
+        "A sandbox has no process of its own whose end could be heard of.",
+        ("test_agent_on_a_runtime.py::test_a_killed_pause_process_is_signalled_without_a_relist",),
+    ),
+    Difference(
+        "logs",
+        "A container is made only where the directory of its log is there already.",
+        (
+            "test_agent_on_a_runtime.py::test_a_killed_container_is_signalled_without_a_relist",
+            "test_agent_on_a_runtime.py::test_a_container_that_exits_while_the_daemon_is_down_is_signalled_when_it_is_back",
+            "test_agent_on_a_runtime.py::test_an_agents_boot_tells_each_pod_what_the_runtime_has_and_what_the_worker_decides",
+            "test_log_rotation.py::test_no_line_is_lost_while_a_container_writes_as_fast_as_it_can",
+            "test_log_rotation.py::test_a_log_that_a_dead_worker_has_renamed_is_begun_anew",
+            "test_storage_limits.py::test_a_container_that_fills_its_layer_is_noticed_on_every_runtime",
+        ),
+    ),
+    Difference(
         "capabilities",
         "A privileged container is given every capability, also those that the machine withholds from the runtime "
         "itself: there it does not start.",
