@@ -1,8 +1,8 @@
-"""What a pod's workflow does next: one step, or wait until a deadline.
+"""Decides what a pod's workflow does next: take one step, or wait until a deadline.
 
-The pod's actions are decided by `compute_pod_actions` from the view; this module holds them against what the workflow
-remembers (back-offs, images, numbers already used) and returns the first step that may run now. After each step the
-view is newer and the pod is decided afresh, so nothing here plans more than one step ahead.
+`compute_pod_actions` computes the pod's actions from the view. This module checks them against what the workflow
+remembers (back-offs, images, numbers already used) and returns the first step that may run now. Each step brings a
+newer view, from which the next step is decided, so nothing here plans more than one step ahead.
 
 Pure: no clock, no I/O, no Temporal. `next_step` changes nothing; `record_step` notes that its step is being taken.
 """
@@ -43,16 +43,16 @@ from workflows.pod.decision import Decision, Hold, Step, clip, unless_held
 from workflows.pod.state import PodState
 
 OPERATOR_RESTARTS = "an operator restarts it"
-"""Why a container is ended and started again that nothing else is wrong with."""
+"""The reason for killing and restarting a container that nothing else would kill."""
 
 ALLOCATE = "the pod asks for other resources"
-"""Why a node is asked whether it has the room."""
+"""The reason for asking the node whether it has room."""
 
 
 def next_step(state: PodState, now: datetime, *, pulling: Collection[str] = ()) -> Decision:
     """Return the step to take now, or the holds to wait for.
 
-    `pulling` names the containers whose images are being pulled beside the other steps: only their own starts wait.
+    `pulling` names the containers whose images are being pulled concurrently: only their own starts wait.
     """
     if state.removed:
         return Decision()
@@ -69,7 +69,7 @@ def next_step(state: PodState, now: datetime, *, pulling: Collection[str] = ()) 
 
 
 def planned(state: PodState) -> tuple[PlannedStep, ...]:
-    """Return the steps that the pod's actions stand for, regardless of back-offs."""
+    """Return the steps that carry out the pod's actions, regardless of back-offs."""
     view = facts.known(state)
     pod = state.allocated_pod
     followed = [container.id for container in view.containers if state.is_followed(container)]
@@ -88,7 +88,7 @@ def planned(state: PodState) -> tuple[PlannedStep, ...]:
 
 
 def _asked_restarts(state: PodState, steps: Sequence[PlannedStep]) -> list[PlannedStep]:
-    """Return the kills of running containers that an operator restarts, of those that nothing else ends anyway."""
+    """Return the kills of running containers that an operator restarts, unless another step ends them anyway."""
     doomed = {id_ for step in steps for id_ in (*step.ids, *step.kill)}
     if not state.replacing or any(step.verb == StepName.KILL_POD for step in steps):
         return []
@@ -100,7 +100,7 @@ def _asked_restarts(state: PodState, steps: Sequence[PlannedStep]) -> list[Plann
 
 
 def expiry(state: PodState) -> datetime | None:
-    """Return when the pod has been active for as long as it may, None where it may for ever or is ending anyway.
+    """Return when the pod reaches its active deadline; None if it has none, has not started, or is ending anyway.
 
     Mirrors active_deadline.go, v1.36, pastActiveDeadline.
     """
@@ -133,10 +133,10 @@ def record_step(state: PodState, step: Step, now: datetime) -> StepInput:
 
 
 def _remember_kills(state: PodState, step: Step, now: datetime) -> None:
-    """Remember whom the step kills and why, so that the exits that follow are told from crashes, and tell of it.
+    """Remember what the step kills and why, which tells the exits that follow from crashes; record `Killing`.
 
-    `Killing` is told when a kill begins, before preStop and grace, which may take hours (kuberuntime_container.go,
-    v1.36, killContainer); of what is only then found to be there, by the step itself.
+    That event is recorded when a kill begins, before preStop and grace, which may take hours
+    (kuberuntime_container.go, v1.36, killContainer). For a container that only the step finds, the step records it.
     """
     match step.input:
         case KillPod(targets=targets, final=final):
@@ -156,10 +156,10 @@ def _remember_kills(state: PodState, step: Step, now: datetime) -> None:
 
 
 def _moving(state: PodState) -> list[str]:
-    """Return the main containers (runtime ids) that are ended with their sandbox, and follow in the pod's next one.
+    """Return the main containers (runtime ids) that end with their sandbox and start again in the pod's next one.
 
-    The kubelet decides what it starts there before it kills (kuberuntime_manager.go, v1.36, SyncPod): what has not
-    succeeded by then. A pod that never restarts gets no other sandbox.
+    The kubelet decides before the kill which containers it starts there: those that have not succeeded by then
+    (kuberuntime_manager.go, v1.36, SyncPod). A pod that never restarts gets no other sandbox.
     """
     if state.pod.spec.restart_policy == "Never":
         return []
@@ -172,11 +172,12 @@ def _moving(state: PodState) -> list[str]:
 
 
 def is_unfinished(state: PodState) -> bool:
-    """Say whether the pod is over, nothing of it is left to stop, and its node has not been told so yet.
+    """Say whether the pod is over and has nothing left to stop, but its node has not been told yet.
 
-    It failed before it had a sandbox (put out, past its deadline), or all that it had was ended before that amounted to
-    its end. As pod_workers.go, v1.36, has it, SyncTerminatingPod is run for every pod once; but one that was never let
-    in has nothing of its node, and one that is being deleted gives everything back when it is removed.
+    Such a pod failed before it had a sandbox (evicted, past its deadline), or everything it had was stopped before the
+    pod counted as over. The kubelet runs SyncTerminatingPod once for every pod (pod_workers.go, v1.36). Here two kinds
+    of pods do without: one that was never admitted holds nothing of its node, and one that is being deleted gives
+    everything back when it is removed.
     """
     if not state.ending or state.deletion is not None or state.finished:
         return False
@@ -200,7 +201,7 @@ def _terminate(state: PodState, now: datetime) -> Decision:
 
 
 def _kill_pod(state: PodState, why: str, now: datetime) -> Step:
-    """Build the kill of the whole pod, with what is left of its durable deadline.
+    """Build the kill of the whole pod, with the time that is left until its durable deadline.
 
     Mirrors kuberuntime_container.go, v1.36, killContainersWithSyncResult: all containers at once, sidecars after the
     main ones.
@@ -238,8 +239,9 @@ def _left(state: PodState, now: datetime) -> int:
 def _grace(state: PodState) -> int:
     """Return the grace of a kill of the whole pod, in whole seconds: at least 1 for a pod that ends.
 
-    Within a sync (its sandbox is lost, say) it is what each container would be given, and 0 leaves no time for hooks
-    and turns. Mirrors kuberuntime_manager.go, v1.36, SyncPod, which kills without a grace of its own.
+    Within a sync (after the loss of its sandbox, say) it is the grace that each container would get. A grace of 0
+    leaves no time for hooks or for an order of termination. Mirrors kuberuntime_manager.go, v1.36, SyncPod, which
+    kills without a grace of its own.
     """
     if state.ending:
         return pod_grace_seconds(state.pod)
@@ -250,7 +252,7 @@ def _grace(state: PodState) -> int:
 
 
 def _volumes(state: PodState, now: datetime) -> Decision | None:
-    """Return the rewriting of files that show the pod's labels or annotations, where they are behind."""
+    """Return the step that rewrites files with the pod's labels or annotations, if they are behind."""
     if not (state.volumes_behind and any(sandbox.ready for sandbox in state.own.sandboxes)):
         return None
     why = "labels or annotations have changed"
@@ -260,7 +262,7 @@ def _volumes(state: PodState, now: datetime) -> Decision | None:
 
 
 def _allocation(state: PodState, now: datetime) -> Decision | None:
-    """Return the question whether the node has the room for what is desired, where it has not said no for good."""
+    """Return the step that asks the node for the desired resources, unless it has said no for good."""
     if not resizing.is_to_be_asked(state):
         return None
     step = AllocateResources(ref=state.ref, pod=state.pod)
@@ -271,14 +273,14 @@ def _allocation(state: PodState, now: datetime) -> Decision | None:
 
 
 def _adopt(state: PodState) -> Step:
-    """Build the step that takes over what runs: before it nothing is known of the pod, so nothing may be made."""
+    """Build the step that takes over what runs. Nothing is known of the pod before, so nothing may be made."""
     why = "what runs of the pod is taken over"
     step = CreateSandbox(ref=state.ref, pod=state.allocated_pod, adopt=True)
     return Step(StepName.CREATE_SANDBOX, step, f"adopt pod: {why}", why, key=backoff.step_key("create_sandbox"))
 
 
 def _resize(state: PodState, planned_step: PlannedStep) -> Step:
-    """Build the step that applies what is allocated."""
+    """Build the step that applies the allocated resources."""
     memory, cpu = (
         tuple(ContainerUpdate.model_validate(asdict(each)) for each in updates)
         for updates in (planned_step.update.memory, planned_step.update.cpu)
@@ -293,7 +295,7 @@ def _resize(state: PodState, planned_step: PlannedStep) -> Step:
 def _first_allowed(state: PodState, steps: Iterable[PlannedStep], pulling: Collection[str], now: datetime) -> Decision:
     """Walk the plan as SyncPod does: some failures stop the sync, others only their own container's start.
 
-    Difference: what is pulled beside holds up its own container alone, where the kubelet's SyncPod waits for it.
+    Difference: a concurrent pull delays only its own container. The kubelet's SyncPod waits for it.
     """
     holds: list[Hold] = []
     for planned_step in steps:
@@ -370,7 +372,7 @@ def _as_step(state: PodState, planned_step: PlannedStep, now: datetime) -> Decis
 
 
 def _pre_stop(pod: Pod, name: str) -> dict[str, Any]:
-    """Return what a kill needs to know of the container's preStop hook; nothing where there is none."""
+    """Return what a kill needs to know about the container's preStop hook; empty if there is none."""
     container = _main_or_init(pod, name)
     if container is None or container.lifecycle is None or container.lifecycle.pre_stop is None:
         return {}
@@ -379,7 +381,7 @@ def _pre_stop(pod: Pod, name: str) -> dict[str, Any]:
 
 
 def _might_rest(pod: Pod, name: str) -> bool:
-    """Say whether the container's policy lets it rest after some exit."""
+    """Say whether there are exits after which the container's policy does not restart it."""
     container = _main_or_init(pod, name)
     return container is not None and restart_policy(container, pod.spec) != "Always"
 
@@ -389,6 +391,6 @@ def _main_or_init(pod: Pod, name: str) -> Container | None:
 
 
 def _foreign_attempts(state: PodState) -> int:
-    """Return the first sandbox attempt above those that other incarnations hold."""
+    """Return the lowest sandbox attempt above those of other incarnations; 0 if there are none."""
     foreign = [s.attempt for s in state.observed.sandboxes if s.incarnation not in ("", state.incarnation)]
     return max(foreign) + 1 if foreign else 0

@@ -1,4 +1,4 @@
-"""What is decided: one step, or what holds it back; and the back-off that each failure leaves behind."""
+"""The result of a decision: one step, or the holds that delay it; and the holds that earlier failures impose."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ class Step:
     why: str
     container: str = ""
     key: str = ""
-    """Under which its failures back off."""
+    """The key of the back-off of its failures."""
     store: BackoffStore | None = None
-    """The back-offs as they are once the step begins, where beginning it changes them."""
+    """The back-offs once the step has begun, if its beginning changes them."""
     cleared: str = ""
-    """The exit (runtime id) for which the container's back-off has been passed."""
+    """The exit (runtime id) whose back-off is over."""
     resets: bool = False
-    """It removes what there is of the pod's containers, so that all of them run anew."""
+    """It removes the existing containers of the pod, so that all of them run again."""
     begins_anew: bool = False
-    """It is the first step of a pod of which all containers run anew."""
+    """It is the pod's first step after a restart of all containers has removed them."""
     known: Seq = field(default_factory=Seq)
-    """The newest listing that was known when the step began: what the step lists itself is newer."""
+    """The newest listing known when the step began. Every listing of the step itself is newer."""
     outdated: bool = False
-    """What it has asked the node for is no longer what is desired."""
+    """It asked the node for something that is no longer desired."""
     replaces: str = ""
-    """The instance (runtime id) that the step ends only so that another follows, though by its policy it might rest."""
+    """The instance (runtime id) that the step kills only to replace it, even if its policy would not restart it."""
 
 
 @dataclass(frozen=True)
 class Hold:
-    """Something that would be done but for a back-off."""
+    """Something that a back-off delays."""
 
     subject: str
-    """Container name, or the step's name where no container is meant."""
+    """The container's name, or the step's name if it is about no container."""
     restart: int
     until: datetime | None
-    """None = it ends only by an operator's word."""
+    """None means that only an operator can end it."""
     delay: timedelta
     reason: str
     """`CrashLoopBackOff`, `ImagePullBackOff`, `RestartLimitReached`, or the fault's reason."""
@@ -58,23 +58,23 @@ class Hold:
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do: a step, or nothing until the earliest of the holds."""
+    """What to do: take a step, or wait until the earliest hold ends."""
 
     step: Step | None = None
     holds: tuple[Hold, ...] = ()
     plan: tuple[str, ...] = ()
-    """All that is to be done, `step` first unless it is held, as `start_container web`; for the history."""
+    """All that is to be done, such as `start_container web`, for the history. `step` is first unless it is held."""
     failure: PodFailure | None = None
-    """Instead of both: the verdict that the whole pod has failed."""
+    """The verdict that the whole pod has failed, instead of a step or holds."""
 
     @property
     def deadline(self) -> datetime | None:
-        """When the earliest hold ends; None = nothing to wait for but signals."""
+        """When the earliest hold ends; None means that there are only signals to wait for."""
         return min((hold.until for hold in self.holds if hold.until is not None), default=None)
 
 
 def unless_held(state: PodState, step: Step, now: datetime) -> Decision:
-    """Return a step as what is decided, or the hold that its earlier failures impose."""
+    """Return the decision to take `step`, or the hold that its earlier failures impose."""
     subject = step.container or step.name.value
     restart = state.next_restart(step.container) if step.container else 0
     held = failure_hold(state, step.key, subject, restart, now)
@@ -91,15 +91,16 @@ def failure_hold(state: PodState, key: str, subject: str, restart: int, now: dat
 
 
 def is_released(state: PodState, subject: str, restart: int, until: datetime | None) -> bool:
-    """Say whether a signal has ended a back-off: an operator's all of a subject, the queue's those that end by then.
+    """Say whether a signal has ended a back-off.
 
-    What is held twice, by a crash loop and by a start that has failed, is held until the later of the two is over.
+    An operator's signal ends every back-off of a subject. The node queue's signal ends those that are over by then. If
+    both a crash loop and a failed start hold a subject, it is held until the later of the two ends.
     """
     over = state.over.get(subject)
     return state.released.get(subject) == restart or (over is not None and until is not None and until <= over)
 
 
 def clip(text: str) -> str:
-    """Cut a summary at 200 bytes: the server keeps no more."""
+    """Cut a summary to 200 bytes, the most that the server keeps."""
     raw = text.encode()
     return text if len(raw) <= 200 else raw[:197].decode(errors="ignore") + "…"

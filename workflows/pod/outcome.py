@@ -1,4 +1,4 @@
-"""What has happened: listings of the runtime and results of steps, folded into the pod's state.
+"""Folds what has happened into the pod's state: listings of the runtime, and results of steps.
 
 Nothing observed is dropped: every listing is merged into the view, and every exit in it becomes a recorded fact.
 """
@@ -38,20 +38,20 @@ from workflows.pod.decision import Step
 from workflows.pod.state import HISTORY_KEPT, PodState, age, clipped
 
 _INSTANCES_KEPT = 50
-"""Instances whose probe results are kept though the view does not have them: more than a pod starts at once."""
+"""How many instances keep their probe results while the view lacks them: more than a pod starts at once."""
 
 
 # --- what the runtime has ---------------------------------------------------------------------------------------------
 
 
 def meet_node(state: PodState, node: NodeFacts) -> None:
-    """Take what a signal or a result says of the node, where it says something."""
+    """Take what a signal or a result says about the node, if it says anything."""
     if node.runtime:
         state.node = node
 
 
 def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
-    """Merge a listing into the view and record what it shows for the first time: starts and exits."""
+    """Merge a listing into the view, and record the starts and exits that it shows for the first time."""
     before, listed_before = state.own, state.observed
     state.observed = merge(state.observed, listing)
     containers = order_restarts(state.observed.containers)
@@ -63,7 +63,7 @@ def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
 
 
 def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetime) -> None:
-    """Record the newest start of each container, and each exit that is new or of which more is known."""
+    """Record the newest start of each container, and each exit that is new or better known than before."""
     recorded = {exit_.id: exit_.reason for exit_ in state.exits}
     # Oldest first, so that the exits are recorded in the order in which they happened.
     for container in reversed(state.own.containers):
@@ -74,7 +74,7 @@ def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetim
             continue
         known = recorded.get(container.id)
         if known is not None and (known != STATUS_UNKNOWN or container.reason == STATUS_UNKNOWN):
-            continue  # an unknown end is recorded anew only where more is known of it
+            continue  # an unknown end is recorded again only if more is known about it now
         cause = state.killed.get(container.id, "")
         exit_ = RecordedExit(**dict(ended), at=now - age(listing, container), cause=cause)
         state.record_exit(exit_)
@@ -83,7 +83,7 @@ def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetim
 
 
 def _forget_what_went(state: PodState) -> None:
-    """Forget what is kept of instances and sandboxes for as long as they are there."""
+    """Drop what is kept about instances and sandboxes that are gone or replaced."""
     present = {container.id for container in (*state.observed.containers, *state.vanished.values())}
     state.killed = {container_id: why for container_id, why in state.killed.items() if container_id in present}
     if state.replacing:
@@ -94,7 +94,7 @@ def _forget_what_went(state: PodState) -> None:
 
 
 def _tell_exit(state: PodState, exit_: RecordedExit, now: datetime) -> None:
-    """Say who ended, how, and if we ended it why: a line of history, and an event, which the kubelet has none for."""
+    """Record who ended, how, and why if we ended it: in the history, and as an event that the kubelet does not have."""
     state.note(now, "exit", exit_.name, exit_.cause, outcome=f"exited {exit_.how}")
     kind = "Normal" if exit_.exit_code == 0 or exit_.cause else "Warning"
     why = f": {exit_.cause}" if exit_.cause else ""
@@ -105,14 +105,14 @@ def _tell_exit(state: PodState, exit_: RecordedExit, now: datetime) -> None:
 
 
 def heard(state: PodState, change: ProbeChanged, now: datetime) -> None:
-    """Take what a probe says of an instance, which may not be in the view yet; events as prober/prober.go has them."""
+    """Take a probe's result for an instance, which may not be in the view yet; events are those of prober/prober.go."""
     what = f"{change.probe.capitalize()} probe"
-    if change.result == "unknown":  # it could not be asked, which is no result
+    if change.result == "unknown":  # the probe could not be carried out, which is no result
         text = f"{what} errored and resulted in unknown state: {change.message}"
         state.event(now, "Warning", "Unhealthy", text, change.container)
         return
     if state.ending and change.probe != "readiness" and change.result == "failure":
-        return  # the end is to be quiet (worker.go, v1.36, doProbe: set to success once deletion is asked for)
+        return  # an ending pod shows no failures (worker.go, v1.36, doProbe: success once deletion is requested)
     if change.result == "failure":
         state.event(now, "Warning", "Unhealthy", f"{what} failed: {change.message}", change.container)
     elif change.warning:
@@ -127,7 +127,7 @@ def heard(state: PodState, change: ProbeChanged, now: datetime) -> None:
 
 
 def _newest(results: dict[str, str]) -> tuple[str, ...]:
-    """Return the instances heard of last: those of a listing that is still on its way are among them."""
+    """Return the instances with the latest results. They include those of a listing that is still on its way."""
     return tuple(results)[-_INSTANCES_KEPT:]
 
 
@@ -135,7 +135,7 @@ def _newest(results: dict[str, str]) -> tuple[str, ...]:
 
 
 def put_out(state: PodState, order: Evict, now: datetime) -> None:
-    """Have the pod fail and end within the grace; one that is ending already only ends sooner.
+    """Fail the pod, and end it within the grace; a pod that is already ending only ends sooner.
 
     Mirrors eviction_manager.go, v1.36, evictPod, and pod_workers.go, killPodNow.
     """
@@ -154,7 +154,7 @@ def put_out(state: PodState, order: Evict, now: datetime) -> None:
 
 
 def _mark_disrupted(state: PodState, message: str, now: datetime) -> None:
-    """Give the pod the condition that tells an end for the node's sake (eviction_manager.go, v1.36, synchronize)."""
+    """Set the condition that marks an end for the node's sake (eviction_manager.go, v1.36, synchronize)."""
     target = PodCondition(
         type=eviction.DISRUPTION_TARGET, status="True", reason=eviction.TERMINATION_BY_KUBELET, message=message
     )
@@ -164,7 +164,7 @@ def _mark_disrupted(state: PodState, message: str, now: datetime) -> None:
 
 
 def expire(state: PodState, now: datetime) -> None:
-    """Have the pod fail that has been active for as long as it may (active_deadline.go, v1.36)."""
+    """Fail the pod if it has reached its active deadline (active_deadline.go, v1.36)."""
     due = expiry(state)
     if due is not None and due <= now:
         message = "Pod was active on the node longer than the specified deadline"
@@ -174,21 +174,21 @@ def expire(state: PodState, now: datetime) -> None:
 
 
 def unblock_end(state: PodState) -> None:
-    """Forget the back-offs of stuck kills if the pod is to end, or to end sooner, since the last decision."""
+    """Forget the back-offs of stuck kills if something since the last decision ends the pod, or ends it sooner."""
     if state.ends_sooner:
         state.forget_stuck_kills()
     state.ends_sooner = False
 
 
 def fail(state: PodState, failure: PodFailure, now: datetime) -> None:
-    """Have the pod fail because its restarts have come to the limit that it sets."""
+    """Fail the pod because its restarts have reached the limit that it sets."""
     state.failure, state.ends_sooner = failure, True
     state.event(now, "Warning", failure.reason, failure.message)
     state.note(now, "decision", "fail", f"{failure.reason}: {failure.message}")
 
 
 def _turn_away(state: PodState, rejection: Rejection, now: datetime) -> None:
-    """Have a pod fail that its node does not let in (kubelet.go, v1.36, rejectPod)."""
+    """Fail a pod that its node does not admit (kubelet.go, v1.36, rejectPod)."""
     message = f"Pod was rejected: {rejection.message}"
     state.failure = PodFailure(reason=rejection.reason, message=message, rejected=True)
     state.event(now, "Warning", rejection.reason, rejection.message)
@@ -198,7 +198,7 @@ def _turn_away(state: PodState, rejection: Rejection, now: datetime) -> None:
 
 
 def finished_step(state: PodState, step: Step, payload: Any, started: datetime, now: datetime) -> None:
-    """Fold a step's result into the state. A result that cannot be read counts as a failure of the step."""
+    """Fold a step's result into the state. An unreadable result counts as a failure of the step."""
     told, state.history = state.history, ()
     try:
         result = StepResult.model_validate(payload)
@@ -225,16 +225,16 @@ def finished_step(state: PodState, step: Step, payload: Any, started: datetime, 
         now, "step", step.name.value, step.why, outcome=result.outcome.value, attempt=result.attempt, took_ms=took,
         container=step.container,
     )  # fmt: skip
-    # What the step has brought about is told after it: a container may end before its start has answered.
+    # The step's consequences follow it in the history: a container may end before its start has returned.
     state.history = (*state.history, *seen)[-HISTORY_KEPT:]
 
 
 def _look(state: PodState, step: Step, result: StepResult, started: datetime, now: datetime) -> None:
     meet_node(state, result.node)
-    # What the step has done comes before what it has brought about: a start before the exit, a kill before it.
+    # The step's own events come before their consequences: a start before the exit, and a kill before the exit.
     said = {each.container for each in state.events if each.reason == "Killing" and each.last and each.last >= started}
     for event in result.events:
-        if event.reason != "Killing" or event.container not in said:  # said when the kill began
+        if event.reason != "Killing" or event.container not in said:  # recorded when the kill began
             state.event(now, event.type, event.reason, event.message, event.container)
     _follow_numbers(state, step, result, now)
     observe(state, result.status, now)
@@ -242,16 +242,16 @@ def _look(state: PodState, step: Step, result: StepResult, started: datetime, no
     if result.missing_images is not None:
         missing = tuple(name for name in result.missing_images if _still_wants(state, step, name))
         if step.name == StepName.PULL_IMAGE:
-            # Another pull may have brought since what this one still found missing.
+            # Another pull may since have brought an image that this one still found missing.
             missing = tuple(name for name in missing if name in state.missing_images)
         state.missing_images = missing
 
 
 def _follow_numbers(state: PodState, step: Step, result: StepResult, now: datetime) -> None:
-    """Go by the numbers that listings have now, should they have fallen behind those of an earlier life of the agent.
+    """Accept the numbers that listings have now, if they have fallen behind those of an earlier life of the agent.
 
-    By number alone nothing that the node lists from then on would count. But a step lists after it has begun, so what
-    it lists is newer than what was known then, whatever the numbers say.
+    By number alone, nothing that the node lists from then on would count. But a step lists after it has begun, so its
+    listing is newer than what was known at that time, whatever the numbers say.
     """
     listed, known = result.status, step.known
     if not listed.uid or listed.seq.boot >= known.boot:
@@ -262,13 +262,13 @@ def _follow_numbers(state: PodState, step: Step, result: StepResult, now: dateti
 
 
 def _still_behind(state: PodState, step: Step) -> bool:
-    """Say whether files that show the pod are still to follow it: it has changed since the step was given it."""
+    """Say whether files that show the pod are still behind: it has changed since it was given to the step."""
     given = getattr(step.input, "pod", None)
     return state.volumes_behind and given != state.allocated_pod
 
 
 def _done(state: PodState, step: Step) -> None:
-    """Remember what a step that succeeded has changed for the next decision."""
+    """Remember what a successful step changes for the next decision."""
     match step.name:
         case StepName.START_CONTAINER | StepName.START_INIT_CONTAINER | StepName.START_EPHEMERAL_CONTAINER:
             state.waiting = _without(state.waiting, step.container)
@@ -314,7 +314,7 @@ def _killed(state: PodState, step: Step) -> None:
 
 
 def _still_wants(state: PodState, step: Step, name: str) -> bool:
-    """Say whether a container is there and is to have the image that the step was given for it."""
+    """Say whether the pod still has the container, and still wants the image that the step was given for it."""
     asked = step.input.pod if isinstance(step.input, PullImage | CreateSandbox) else state.pod
     wanted = _images(state.pod)
     return name in wanted and wanted[name] == _images(asked).get(name, wanted[name])
@@ -329,7 +329,7 @@ def _images(pod: Pod) -> dict[str, str]:
 def failed_step(
     state: PodState, step: Step, fault: str, message: str, payload: Any, started: datetime, now: datetime
 ) -> None:
-    """Fold a step's failure into the state: what was read back, an event, and a time before which it is not retried."""
+    """Fold a step's failure into the state: what was read back, an event, and the earliest time of a retry."""
     told, message = False, clipped(message)
     took = int((now - started) / timedelta(milliseconds=1))
     if payload is not None:
@@ -372,14 +372,14 @@ def _ended_by_refusal(state: PodState, step: Step) -> bool:
 
 
 def cancelled_step(state: PodState, step: Step, started: datetime, now: datetime) -> None:
-    """Record that a step was cancelled before it had changed anything."""
+    """Record that a step was cancelled before it changed anything."""
     state.cleared = _without(state.cleared, step.container)
     took = int((now - started) / timedelta(milliseconds=1))
     state.note(now, "step", step.name.value, step.why, outcome="cancelled", took_ms=took, container=step.container)
 
 
 def _as_event(step: Step, fault: str, message: str) -> tuple[str, str]:
-    """Return reason and message for a failure that the step itself had no words for: a time-out, an unreadable result.
+    """Return the event's reason and message for a failure that the step gave none for: a timeout, an unreadable result.
 
     Mirrors events/event.go, v1.36.
     """
