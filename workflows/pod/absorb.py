@@ -31,7 +31,7 @@ from workflows.pod.outcome import heard, meet_node, observe, put_out
 from workflows.pod.state import PodState
 
 QUEUE_TOLERANCE = timedelta(milliseconds=200)
-"""How long before a back-off's end its signal may come: the node's queue and the server have different clocks."""
+"""How early a signal may report a back-off's end: the node's queue and the server have different clocks."""
 
 
 def absorb(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> None:
@@ -86,11 +86,11 @@ def _pleg(state: PodState, payload: Any, now: datetime) -> None:
 
 
 def _backoff_expired(state: PodState, payload: Any, now: datetime) -> None:
-    """End a back-off: the node's queue ends the one that is over, an operator or the agent all of a subject.
+    """End back-offs of a subject: the node's queue ends those that are over, an operator or the agent ends all.
 
-    A subject is a container, or a step of the whole pod that has failed (`create_sandbox`). The queue names the restart
-    too. The agent signals that something missing has appeared; that may cross with the end of the back-off, and is
-    passed over then.
+    A subject is a container, or a failed step of the whole pod (`create_sandbox`). The queue names the restart too. The
+    agent signals that something missing has appeared. Such a signal is ignored if the container runs already or the
+    subject is unknown by now: it may cross with the end of the back-off.
     """
     signal = BackoffExpired.model_validate(payload)
     newest = state.own.newest(signal.container)
@@ -105,9 +105,9 @@ def _backoff_expired(state: PodState, payload: Any, now: datetime) -> None:
 
 
 def _pass(state: PodState, subject: str, restart: int, subjects: tuple[str, ...], now: datetime) -> None:
-    """Note that the back-offs of a subject that end by now are over, for the node's queue.
+    """Note, for the node's queue, that those back-offs of a subject which end by now are over.
 
-    A late signal, about another restart, means nothing. A hold at the limit of restarts is ended by an operator only.
+    A late signal, about another restart, has no effect. Only an operator ends a hold at the limit of restarts.
     """
     is_held = subject in (*subjects, backoff.RESTART_ALL) and restart == _number_held(state, subject)
     if is_held and not _is_at_limit(state, subject):
@@ -167,7 +167,7 @@ def _is_at_limit(state: PodState, subject: str) -> bool:
 def _restart(state: PodState, payload: Any, now: datetime) -> None:
     """Restart running containers, and start the others, without a back-off.
 
-    A container that has finished by its restart policy runs once more. Nothing is started in a pod that ends. Plain
+    A container that its restart policy left finished runs once more. Nothing is started in a pod that ends. Plain
     init containers and ephemeral containers are never run again.
     """
     signal = Restart.model_validate(payload)

@@ -1,14 +1,15 @@
-"""Facts, not inference: the runtime's view completed by what the pod's workflow has recorded.
+"""Facts, not inference: the runtime's view, completed by what the pod's workflow has recorded.
 
-The kubelet knows of the past only what the runtime still lists, so that a container whose dead instance was removed is
-to it one that never ran. Here an end, once recorded, counts like one that is listed, and where both speak of the same
-instance the record counts. So decisions are those that would be taken had the runtime lost nothing:
+The kubelet knows only that part of the past which the runtime still lists: to the kubelet, a container whose dead
+instance was removed has never run. Here a recorded end counts like a listed one, and if both describe the same
+instance, the record counts. So decisions are the same as if the runtime had lost nothing:
 
-- a main or ephemeral container that has run, and is no longer listed, counts as ended, as it is recorded;
-- an init container too, but only in the sandbox in which it ran: a new one begins with the first again;
-- a pod that has run and of which no sandbox is listed had one, which is dead.
+- a main or ephemeral container that has run and is no longer listed counts as ended, as recorded;
+- an init container does too, but only in the sandbox in which it ran: a new sandbox begins with the first one again;
+- a pod that has run and has no listed sandbox counts as having a dead one.
 
-What runs, or might, counts as the runtime lists it, whatever is recorded: otherwise a second one could be started.
+What runs, or may run, counts as the runtime lists it, whatever is recorded: otherwise a second instance could be
+started.
 
 Pure: no clock, no I/O, no Temporal.
 """
@@ -28,11 +29,11 @@ from syncpod.lifecycle.observed import (
 from workflows.pod.state import PodState
 
 LOST = "The container is no longer listed by the runtime, and nobody saw how it ended"
-"""Message of an end whose exit code nobody knows; its reason and its code are the kubelet's for such a container."""
+"""Message of an end whose exit code nobody knows. Its reason and code are those that the kubelet uses."""
 
 
 def followed(state: PodState) -> tuple[str, ...]:
-    """Return the containers that have ended only so that another instance follows, listed or not."""
+    """Return the containers whose newest instance was ended only to be replaced, whether it is listed or not."""
     if not state.replacing:
         return ()
     newest = newest_begun(state).values()
@@ -40,9 +41,9 @@ def followed(state: PodState) -> tuple[str, ...]:
 
 
 def newest_begun(state: PodState) -> dict[str, ObservedContainer]:
-    """Return each container's newest instance by name, but not one that was created and has not been started.
+    """Return each container's newest instance by name, passing over those that were created but never started.
 
-    The instance before such a one still waits for its successor: the successor's start may have failed half-way.
+    The instance before such a one still waits for its successor, whose start may have failed half-way.
     """
     view = known(state)
     begun = tuple(container for container in view.containers if container.state != "created")
@@ -66,7 +67,7 @@ def known(state: PodState) -> ObservedPod:
 
 
 def _absent_ends(state: PodState, view: ObservedPod) -> list[RecordedExit]:
-    """Return the newest recorded end of each container of which nothing newer is listed, and nothing that may run."""
+    """Return each container's newest recorded end if no instance as new is listed and none that may run."""
     spec = state.pod.spec
     init = {container.name for container in spec.init_containers}
     every = (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)
@@ -86,7 +87,7 @@ def _absent_ends(state: PodState, view: ObservedPod) -> list[RecordedExit]:
 
 
 def _as_listed(state: PodState, end: RecordedExit) -> ObservedContainer:
-    """Return a recorded end as the runtime would list it; image and hash as the status has them, where it does."""
+    """Return a recorded end as the runtime would list it, with the image from the status if that shows this instance."""
     status = state.status
     kinds = (status.init_container_statuses, status.container_statuses, status.ephemeral_container_statuses)
     shown = next((each for kind in kinds for each in kind if each.name == end.name), None)
@@ -105,7 +106,7 @@ def _as_listed(state: PodState, end: RecordedExit) -> ObservedContainer:
 
 
 def _as_recorded(listed: ObservedContainer, recorded: RecordedExit | None) -> ObservedContainer:
-    """Return an instance that is listed as ended with the end that is recorded of it."""
+    """Return a listed instance; if it is listed as ended, with its recorded end."""
     if recorded is None or listed.state != "exited":
         return listed
     if (listed.exit_code, listed.reason) == (recorded.exit_code, recorded.reason):
@@ -114,7 +115,7 @@ def _as_recorded(listed: ObservedContainer, recorded: RecordedExit | None) -> Ob
 
 
 def _gone_sandbox(state: PodState) -> tuple[ObservedSandbox, ...]:
-    """Return the sandbox that a pod had whose main containers have run, where none is listed any more."""
+    """Return the last sandbox, as a dead one, of a pod whose main containers have run; none if they have not."""
     mains = {container.name for container in state.pod.spec.containers}
     if not any(end.name in mains and end.restart > state.reset.get(end.name, -1) for end in state.exits):
         return ()
@@ -123,7 +124,7 @@ def _gone_sandbox(state: PodState) -> tuple[ObservedSandbox, ...]:
 
 
 def gone_sandboxes(state: PodState) -> tuple[str, ...]:
-    """Return the ids of sandboxes that are only known, so that there is nothing of them to stop."""
+    """Return the ids of sandboxes that are known but not listed: there is nothing of them to stop."""
     listed = {sandbox.id for sandbox in state.own.sandboxes}
     return tuple(sandbox.id for sandbox in known(state).sandboxes if sandbox.id not in listed)
 
@@ -132,18 +133,18 @@ def gone_sandboxes(state: PodState) -> tuple[str, ...]:
 
 
 def lost(state: PodState) -> tuple[ObservedContainer, ...]:
-    """Return the instances that have run and are no longer listed though nobody saw them end.
+    """Return the instances that have run and are no longer listed, although nobody saw them end.
 
-    Not those that a restart of all containers has removed.
+    Instances that a restart of all containers removed are left out.
     """
     return tuple(each for each in state.vanished.values() if each.restart_count > state.reset.get(each.name, -1))
 
 
 def record_lost(state: PodState, now: datetime) -> None:
-    """Record the end of every instance that was lost, as unknown and at this moment; not of a pod that is ending.
+    """Record the end of every lost instance, as unknown and at this moment, unless the pod is ending.
 
-    Mirrors kubelet_pods.go, v1.36, convertToAPIContainerStatuses: 137, `ContainerStatusUnknown`. Differences: there is
-    an event for it, and it counts for the back-off.
+    Mirrors kubelet_pods.go, v1.36, convertToAPIContainerStatuses: 137, `ContainerStatusUnknown`. Differences: it
+    has an event, and it counts for the back-off.
     """
     if state.ending or state.removed:
         return
@@ -170,7 +171,7 @@ def record_lost(state: PodState, now: datetime) -> None:
 
 
 def remember_what_went(state: PodState, before: ObservedPod) -> None:
-    """Remember what a listing no longer has of the pod: its sandbox, and instances whose end nobody saw.
+    """Remember what a listing no longer shows of the pod: its sandbox, and instances whose end nobody saw.
 
     `before` is the pod's own view without that listing.
     """
@@ -190,7 +191,7 @@ def remember_what_went(state: PodState, before: ObservedPod) -> None:
 
 
 def forget_for_reset(state: PodState) -> None:
-    """Let no recorded end count that was before a restart of all containers: they run anew. Ephemeral ones stay."""
+    """Discount all ends recorded before a restart of all containers, which run again; ephemeral containers do not."""
     spec = state.pod.spec
     names = [container.name for container in (*spec.init_containers, *spec.containers)]
     state.reset = {**state.reset, **{name: state.restarts[name] for name in names if name in state.restarts}}
@@ -200,10 +201,10 @@ def forget_for_reset(state: PodState) -> None:
 
 
 def tell_disagreements(state: PodState, before: ObservedPod, listing: ObservedPod, now: datetime) -> None:
-    """Say once of each instance that the runtime's listing does not go with what is recorded; changes no decision.
+    """Record, once each, an event for every instance whose listing contradicts its record. Changes no decision.
 
-    `before` is the whole view without that listing, which says nothing unless it is newer; to be called before what it
-    shows is recorded.
+    `before` is the whole view without that listing; an older listing is passed over. Call this before the content of
+    the listing is recorded.
     """
     if not before.seq < listing.seq:
         return
@@ -235,10 +236,10 @@ def _disagreement(
     if each.state == "running":
         since = recorded.finished_at
         if recorded.is_certain and not (since and listing.observed_at and since < listing.observed_at):
-            return None  # the listing may have been begun before the end
+            return None  # the listing may have begun before the end
         return each, f"{who} runs by what the runtime lists, though it is recorded as exited with code {how}"
     if each.reason == STATUS_UNKNOWN:
-        return None  # of what is gone the node only knows that it must have ended
+        return None  # the node only knows that a container which is gone must have ended
     if each.state == "exited" and recorded.is_certain and each.exit_code != recorded.exit_code:
         return each, f"{who} exited with code {each.exit_code} by what the runtime lists; {how}, as recorded, counts"
     return None

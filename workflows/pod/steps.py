@@ -1,8 +1,8 @@
-"""How a pod's workflow has its steps watched and tried again; the table of steps is `syncpod.messages.step_table`.
+"""Heartbeat timeout and retry policy of a pod's steps; the table of steps is `syncpod.messages.step_table`.
 
-Temporal retries only transport faults, quickly at first and then every five seconds without end: the runtime comes
-back, or the pod is deleted and the step cancelled. Pod-level faults are non-retryable and come back to the workflow,
-which decides a back-off that everybody can see.
+Temporal retries only transport faults: quickly at first, then every five seconds without limit, until the runtime comes
+back or the pod's deletion cancels the step. Pod-level faults are non-retryable. They come back to the workflow, which
+decides on a visible back-off.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import timedelta
 from temporalio.common import RetryPolicy
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=3)
-"""Also bounds how soon a step hears that it is cancelled, and how long a dead worker's step is missed."""
+"""It also bounds how late a step learns of its cancellation, and how late the loss of a step's worker is noticed."""
 
 RETRY = RetryPolicy(
     initial_interval=timedelta(milliseconds=100), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=5)
