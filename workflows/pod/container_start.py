@@ -112,8 +112,8 @@ def _released(
 ) -> BackoffStore:
     """Return the back-offs after a start that a signal allows although it is held.
 
-    The start counts as made at the time at which it would have been allowed. If only an operator could allow it, it
-    counts as the first restart of a new row.
+    The start counts as made at the time when it would have been allowed. If only an operator could allow it, it counts
+    as the first restart of a new row.
     """
     if held.retry_at is not None:
         return ask(store, held.retry_at)[1]
@@ -152,8 +152,8 @@ def _superseded(state: PodState, name: str) -> tuple[str, ...]:
 def _crash_loop(state: PodState, name: str, restart: int, now: datetime) -> tuple[Restart, BackoffStore | None, str]:
     """Ask the pod's restart policy about the last recorded exit of a container.
 
-    A start that was allowed once, and has waited for its pull since, is not asked about again for the same exit. A
-    start that a signal has released counts as made at the time at which it would have been allowed.
+    A start that was allowed, and has waited for its pull since, is not checked again for the same exit. A start that a
+    signal has released counts as made at the time when it would have been allowed.
     """
     last = state.last_exit(name)
     free = Restart(allowed=True)

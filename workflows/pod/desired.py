@@ -42,7 +42,7 @@ class Rejected(Exception):
 def apply(state: PodState, document: Any, now: datetime) -> None:
     """Take a Pod document as the desired pod; a repeat changes nothing. Raises PodInvalid, which names the field.
 
-    During a deletion it becomes the successor, which follows when this pod has ended. A change may do what the API
+    During a deletion it becomes the successor, which starts when this pod has ended. A change may do what the API
     server allows for a Pod (validation.go, v1.36, ValidatePodUpdate, ValidatePodResize).
     """
     new = admit_pod(document)
@@ -140,7 +140,7 @@ def try_ephemeral_container(state: PodState, document: Any, now: datetime) -> No
 def delete(state: PodState, payload: Any, now: datetime) -> None:
     """End the pod. A later request can only shorten the grace (pod_workers.go, v1.36, calculateEffectiveGracePeriod).
 
-    It drops the successor too, unless it names the UID of the pod that is ending: somebody who deletes a name after
+    A request also drops the successor, unless it names the UID of the ending pod: somebody who deletes a name after
     applying it wants no pod of that name. A request that names the successor's UID does not change the grace of the pod
     that is ending. Raises Rejected for another UID or a negative grace.
     """

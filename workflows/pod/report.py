@@ -36,7 +36,7 @@ def update_status(state: PodState, holds: Sequence[Hold], now: datetime) -> None
     decision = _computed(state, _waiting(state, holds), now)
     over = decision.phase in TERMINAL_PHASES and not something_to_stop(state.observed, state.stopped_sandboxes)
     if over:
-        # The phase may be reached only after everything was killed: a sidecar, once the last main container had ended.
+        # The phase may be reached only after all kills: a sidecar is killed once the last main container has ended.
         state.terminated = True
         decision = _computed(state, {}, now)  # nothing waits to run any more
     state.status, state.reached = decision.status, decision.phase
@@ -232,7 +232,7 @@ def identity(state: PodState) -> dict[str, Any]:
 
 
 def plan(state: PodState, candidate: Any, now: datetime, *, update: str = "apply") -> dict[str, Any]:
-    """Return what would be done now, or after `candidate` was applied, or was the resize; changes nothing.
+    """Return what would be done now, or after `candidate` was taken by `update`; changes nothing.
 
     A resize is planned as if the node had room for it, which only the node knows.
     ``{"steps": [{"step", "container", "why"}], "holds": [{"subject", "until", "reason", "message"}]}``; with an

@@ -33,7 +33,7 @@ from workflows.pod.state import PodState, ResizeState
 
 FIRST_RETRY = timedelta(seconds=30)
 RETRY = timedelta(minutes=3)
-"""How long after a deferral the node is asked again, unless room is made before (allocation_manager.go)."""
+"""How long after a deferral the node is asked again, unless there is room earlier (allocation_manager.go)."""
 
 ALLOCATE_KEY = backoff.step_key(StepName.ALLOCATE_RESOURCES.value)
 RESIZE_KEY = backoff.step_key(StepName.RESIZE_POD.value)
@@ -45,7 +45,7 @@ RESIZE_KEY = backoff.step_key(StepName.RESIZE_POD.value)
 def desire(state: PodState, updated: Pod) -> None:
     """Take a pod as the desired one; the node's allocation stays until the node has allocated what is desired now.
 
-    A pod that has not had a step yet is admitted by its node with what it asks for by then.
+    A pod that has not taken a step yet will be admitted by its node with what it asks for at that time.
     """
     before, state.pod = resources_of(state.pod), updated
     if not state.fence or same_resources(before, resources_of(updated)):
@@ -58,7 +58,7 @@ def desire(state: PodState, updated: Pod) -> None:
 
 
 def is_to_be_asked(state: PodState) -> bool:
-    """Say whether to ask the node for the desired resources: it has not said yet that it can never give them."""
+    """Say whether to ask the node for the desired resources: not if it has allocated or for good refused them."""
     if state.allocated is None:
         return False
     pending = state.resize_pending
@@ -76,7 +76,7 @@ def ask_again(state: PodState) -> None:
 
 
 def is_outdated(state: PodState, request: StepInput) -> bool:
-    """Say whether a step has asked the node for resources that are no longer desired, or that it has by now."""
+    """Say whether a step has asked the node for resources that are no longer desired, or are allocated by now."""
     if not isinstance(request, AllocateResources):
         return False
     return state.allocated is None or not same_resources(resources_of(request.pod), resources_of(state.pod))
@@ -119,7 +119,7 @@ def _put_off(state: PodState, asked: Pod, answer: Allocation, now: datetime) -> 
 
 
 def _allocate(state: PodState, asked: Pod, now: datetime) -> None:
-    """Take what was asked for as allocated; what differs from it has yet to be applied."""
+    """Record what was asked for as allocated, and which containers have yet to be given it."""
     before, after = state.allocated or resources_of(state.pod), resources_of(asked)
     actuated = dict(state.actuated)
     for name, resources in after.containers.items():
@@ -162,13 +162,13 @@ def partly_applied(state: PodState, given: dict[str, ResourceRequirements]) -> N
 
 
 def started(state: PodState, container: str) -> None:
-    """Note that a container has been started, and so has what is allocated."""
+    """Note that a container was started, and so was given its allocated resources."""
     if container in state.actuated:
         state.actuated = {name: last for name, last in state.actuated.items() if name != container}
 
 
 def sandbox_made(state: PodState) -> None:
-    """Note that the pod has a new sandbox, whose cgroup has what is allocated."""
+    """Note that the pod has a new sandbox, whose cgroup has the allocated resources."""
     state.actuated, state.cgroup_behind, state.actuated_pod = {}, False, None
 
 
@@ -189,7 +189,7 @@ def failed(state: PodState, message: str, now: datetime) -> None:
 def as_allocated(state: PodState) -> tuple[str, ...]:
     """Return the containers that are listed as behind although a resize would change nothing about them.
 
-    What they were last given may be spelled differently and mean the same, such as a limit that equals the pod's. This
+    What they were last given may be written differently but mean the same, such as a limit that equals the pod's. This
     cannot be judged while the pod's cgroup is behind.
     """
     if not state.actuated or state.cgroup_behind:
@@ -211,7 +211,7 @@ def take_as_applied(state: PodState, containers: Collection[str]) -> None:
 
 
 def settle(state: PodState, now: datetime) -> None:
-    """Drop containers that need no resize any more, and tell when the pod's resize is complete.
+    """Drop containers that need no resize any more, and record an event once the pod's resize is complete.
 
     A container that does not run needs none: it will be started with what is allocated. A container that was killed for
     the resize is part of it until it runs again. Mirrors kuberuntime_manager.go, v1.36, IsPodResizeInProgress.

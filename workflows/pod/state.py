@@ -150,7 +150,7 @@ class PodState(BaseModel):
     actuated_pod: ResourceRequirements | None = None
     """The pod-level resources last applied, where `cgroup_behind`."""
     cgroup_behind: bool = False
-    """The pod's cgroup does not have what is allocated yet."""
+    """The pod's cgroup does not have the allocated resources yet."""
     resize_pending: ResizeState | None = None
     resize_in_progress: ResizeState | None = None
 
@@ -206,7 +206,7 @@ class PodState(BaseModel):
 
     @property
     def allocated_pod(self) -> Pod:
-        """The pod with the resources that the node has allocated: what all steps but a request for more are given."""
+        """The pod with the resources that the node has allocated: all steps get it, except a request for others."""
         return self.pod if self.allocated is None else with_resources(self.pod, self.allocated)
 
     @property
@@ -234,7 +234,7 @@ class PodState(BaseModel):
 
     @property
     def restart_settings(self) -> RestartSettings:
-        """How restarts are held back: as the pod's annotations say, else as in the kubelet."""
+        """How restarts are delayed: as the pod's annotations say, else as in the kubelet."""
         return restart_settings(self.pod.metadata.annotations)
 
     def is_followed(self, container: ObservedContainer) -> bool:
@@ -246,9 +246,10 @@ class PodState(BaseModel):
         return next((exit_ for exit_ in reversed(self.exits) if exit_.name == container), None)
 
     def next_restart(self, container: str) -> int:
-        """Return the number of a container's next instance: one above each that ever ran or that the runtime lists.
+        """Return the number of a container's next instance: one above every recorded or listed instance.
 
-        An instance that was created and never ran does not count, unless another incarnation made it and has its name.
+        An instance that was created but never ran does not count, unless another incarnation made it and so has its
+        name.
         Difference from kuberuntime_container.go, v1.36, startContainer: the kubelet asks the runtime and the log
         directory, and counts an instance that never started.
         """
@@ -324,7 +325,7 @@ class PodState(BaseModel):
 
 
 LONGEST_TEXT = 1024
-"""Characters kept of a message, as the API server keeps of an event: a snapshot has a few hundred messages."""
+"""How many characters of a message are kept, as in the API server's events: a snapshot has a few hundred messages."""
 
 
 def clipped(text: str) -> str:
