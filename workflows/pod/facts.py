@@ -87,7 +87,7 @@ def _absent_ends(state: PodState, view: ObservedPod) -> list[RecordedExit]:
 
 
 def _as_listed(state: PodState, end: RecordedExit) -> ObservedContainer:
-    """Return a recorded end as the runtime would list it, with the image from the status if that shows this instance."""
+    """Return a recorded end as the runtime would list it; the image is the status's if that shows this instance."""
     status = state.status
     kinds = (status.init_container_statuses, status.container_statuses, status.ephemeral_container_statuses)
     shown = next((each for kind in kinds for each in kind if each.name == end.name), None)
@@ -191,7 +191,7 @@ def remember_what_went(state: PodState, before: ObservedPod) -> None:
 
 
 def forget_for_reset(state: PodState) -> None:
-    """Discount all ends recorded before a restart of all containers, which run again; ephemeral containers do not."""
+    """Discount the ends recorded before a restart of all containers. Ephemeral containers are not restarted."""
     spec = state.pod.spec
     names = [container.name for container in (*spec.init_containers, *spec.containers)]
     state.reset = {**state.reset, **{name: state.restarts[name] for name in names if name in state.restarts}}
@@ -201,7 +201,7 @@ def forget_for_reset(state: PodState) -> None:
 
 
 def tell_disagreements(state: PodState, before: ObservedPod, listing: ObservedPod, now: datetime) -> None:
-    """Record, once each, an event for every instance whose listing contradicts its record. Changes no decision.
+    """Record an event, once per contradiction, if an instance's listing contradicts its record. Changes no decision.
 
     `before` is the whole view without that listing; an older listing is passed over. Call this before the content of
     the listing is recorded.

@@ -58,7 +58,7 @@ def desire(state: PodState, updated: Pod) -> None:
 
 
 def is_to_be_asked(state: PodState) -> bool:
-    """Say whether to ask the node for the desired resources: not if it has allocated or for good refused them."""
+    """Say whether to ask the node for the desired resources: it has neither allocated nor finally refused them."""
     if state.allocated is None:
         return False
     pending = state.resize_pending
@@ -119,7 +119,7 @@ def _put_off(state: PodState, asked: Pod, answer: Allocation, now: datetime) -> 
 
 
 def _allocate(state: PodState, asked: Pod, now: datetime) -> None:
-    """Record what was asked for as allocated, and which containers have yet to be given it."""
+    """Record what was asked for as allocated, and what of it has yet to be applied."""
     before, after = state.allocated or resources_of(state.pod), resources_of(asked)
     actuated = dict(state.actuated)
     for name, resources in after.containers.items():
