@@ -99,9 +99,9 @@ def sentence(wrong: Exception) -> str:
 def _sync_pods(state: NodeState, signal: SyncPods, now: datetime) -> None:
     """Take the full list of one source (config/config.go, v1.36, SET; filterInvalidPods).
 
-    Differences: a pod that the source can no longer read, or that makes no sense, stays as it was; the kubelet ends a
-    pod whose file does not parse. And a list that is sent again asks for its pods again, since somebody may have ended
-    some of them: each pod's workflow is asked. The kubelet drops such a list (podStorage.merge), and restarts its pods
+    Differences: a pod that the source can no longer read, or that makes no sense, stays as it was. The kubelet ends a
+    pod whose file does not parse. And a list that is sent again asks for its pods again: each pod's workflow is asked,
+    since somebody may have ended some of them. The kubelet drops such a list (podStorage.merge), and restarts its pods
     anyway.
     """
     if not signal.source or len(signal.source) > 63 or signal.source == API_SOURCE:
@@ -126,7 +126,7 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime) -> None:
 
 
 def _require_room(state: NodeState, signal: SyncPods) -> str:
-    """Return the list that makes room for this one, "" if none has to. Raises Rejected if there is no room."""
+    """Return the source to drop to make room for this one; "" if there is room. Raises Rejected if none can be made."""
     spent = ""
     if signal.source not in state.sources and len(state.sources) >= SOURCES_LIMIT:
         spent = _spent(state)
@@ -142,7 +142,7 @@ def _require_room(state: NodeState, signal: SyncPods) -> str:
 
 
 def _keep_unreadable(signal: SyncPods, before: Source, pods: dict[str, Wanted]) -> tuple[str, ...]:
-    """Add to `pods` those that the source can no longer read, as they were; return the keys of those never known."""
+    """Add to `pods`, unchanged, those that the source can no longer read; return the keys of those never known."""
     unknown: list[str] = []
     for key in dict.fromkeys(key_of(each.namespace, each.name) for each in signal.kept):
         if key in pods:
@@ -155,7 +155,7 @@ def _keep_unreadable(signal: SyncPods, before: Source, pods: dict[str, Wanted]) 
 
 
 def _mark_ended(state: NodeState, signal: SyncPods, pods: Mapping[str, Wanted], now: datetime) -> None:
-    """Have those pods of the list applied again that somebody else has ended."""
+    """Mark those pods of the list that somebody else has ended, so that they are applied again."""
     for each in signal.gone:
         key = key_of(each.namespace, each.name)
         if (current := state.governed.get(key)) is not None and current.source == signal.source and key in pods:
@@ -164,7 +164,7 @@ def _mark_ended(state: NodeState, signal: SyncPods, pods: Mapping[str, Wanted], 
 
 
 def _has_room(state: NodeState, given: int, *, known: int, but: str = "") -> bool:
-    """Say whether `known` more pods, with `given` bytes of documents, fit into a snapshot; those of `but` go."""
+    """Say whether `known` more pods, with `given` bytes of documents, fit into a snapshot without the source `but`."""
     sources = [source for name, source in state.sources.items() if name != but]
     documents = given + sum(each.size for source in sources for each in source.pods.values())
     pods = known + sum(len(source.pods) + len(source.kept) for source in sources)
@@ -180,7 +180,7 @@ def _changed(before: Mapping[str, Wanted], after: Mapping[str, Wanted]) -> list[
 def _spent(state: NodeState) -> str:
     """Return the source that has been empty for longest and has no pod left; "" if there is none.
 
-    A source is followed as long as there is room: pods that are recalled for it later end only if it says so.
+    A source is followed as long as there is room, because pods that are recalled for it later end only if it says so.
     """
     needed = {API_SOURCE, FILE_SOURCE, *(each.source for each in state.governed.values())}
     idle = [
@@ -192,7 +192,7 @@ def _spent(state: NodeState) -> str:
 
 
 def _doubt(state: NodeState, source: str, pods: Mapping[str, Wanted]) -> None:
-    """Have each pod checked that the list has unchanged: it may have been ended by somebody else."""
+    """Have each pod checked that the list repeats unchanged: somebody else may have ended it."""
     for key, wanted in pods.items():
         current = state.governed.get(key)
         if current is not None and (current.source, current.digest) == (source, wanted.digest):
@@ -223,8 +223,8 @@ def _wanted(
 ) -> tuple[str, Wanted]:
     """Return a document's key and what it asks for. Raises Rejected with the path of the problem.
 
-    A pod of a list that has no UID gets one from its content, so a changed pod is another pod. It is not computed again
-    for a document that is the same as `before`.
+    If a list's pod has no UID, it gets one from its content, so a changed pod is another pod. That UID is not computed
+    again for a document that is the same in `before`.
     """
     metadata = document.get("metadata") if isinstance(document, dict) else None
     if not isinstance(metadata, dict):
@@ -257,9 +257,9 @@ def _say_duplicates(state: NodeState, source: str, new: set[str], now: datetime)
 
 
 def _recall(state: NodeState, signal: RecallPods, now: datetime) -> None:
-    """Take pods that were made for lists, from the node's records, unless something newer is known of their names.
+    """Take, from the node's records, pods that were made for lists, unless something newer is known under their names.
 
-    The kubelet does not need this: it ends what runs and what no source names (kubelet_pods.go, v1.36,
+    The kubelet does not need this: it ends running pods that no source names (kubelet_pods.go, v1.36,
     HandlePodCleanups). Here a pod's own workflow says whether the pod is desired, and runs without the node's workflow.
     """
     if len(signal.pods) > MADE_LIMIT:
@@ -271,16 +271,15 @@ def _recall(state: NodeState, signal: RecallPods, now: datetime) -> None:
         if not _is_right(pod) or current.digest or pod.uid in current.uids:
             continue
         state.governed[key] = current.model_copy(update={"uids": (pod.uid, *current.uids)})
-        state.backoff = backoff.forget(
-            state.backoff, key
-        )  # a pod that was refused because of it may take its place now
+        # A pod that was refused because of this one may replace it now.
+        state.backoff = backoff.forget(state.backoff, key)
         recalled += 1
     if recalled:
         state.event(now, "Normal", "PodsRecalled", f"{recalled} pods were made for lists before this workflow began")
 
 
 def _is_right(pod: MadePod) -> bool:
-    """Say whether a recalled pod has the names that a list's pod has."""
+    """Say whether a recalled pod has valid names for a pod of a list."""
     names = (pod.namespace, pod.name, pod.uid, pod.source)
     return all(text and "/" not in text and len(text) <= 253 for text in names) and pod.source != API_SOURCE
 
@@ -318,7 +317,7 @@ def _delete(state: NodeState, signal: DeletePod) -> None:
 
 
 def _require_free(state: NodeState, key: str) -> None:
-    """Raise Rejected where a list governs the pod."""
+    """Raise Rejected if a list governs the pod."""
     lists = [name for name in state.candidates(key) if name != API_SOURCE]
     if lists:
         raise Rejected(f"pod {key} is one of the list of {lists[0]}: change it there")
@@ -335,7 +334,7 @@ def _schedulable(state: NodeState, schedulable: bool, now: datetime) -> None:
 
 
 def _status(state: NodeState, signal: NodeStatus, now: datetime) -> None:
-    """Take the agent's report. Its boot numbers are compared for equality only: a state directory may be a new one."""
+    """Take the agent's report. Boot numbers are compared for equality only: the state directory may be a new one."""
     before = {each.type: each.status for each in state.status.conditions}
     for each in signal.conditions:
         if before.get(each.type, each.status) != each.status:

@@ -1,8 +1,8 @@
-"""Signals to a node that wait to be absorbed: in the order in which they came, without those that a later one replaces.
+"""A node's signals that wait to be absorbed: in order of arrival, without those that a later one replaces.
 
 A list describes its whole source, and a status the whole node. So only the last signal about each of them is kept,
-however many others came between. Adding a signal takes constant time: up to 10,000 of them, the most that a server lets
-a run have, may be there when a worker comes back.
+however many others came between. Adding a signal takes constant time, because a returning worker may find up to 10,000
+of them, the most that a server allows for one run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from workflows.signal import Signal
 
 
 class NodeInbox:
-    """Signals in the order in which they came, those of one subject where the last of them came."""
+    """Signals in order of arrival; a signal that replaces an earlier one goes to the end."""
 
     def __init__(self) -> None:
         self._pending: dict[str | int, Signal] = {}
@@ -32,14 +32,14 @@ class NodeInbox:
         self._pending[key] = Signal(name, tuple(args))
 
     def take(self, most: int | None = None) -> list[Signal]:
-        """Remove and return what came first, at most so many; None = all."""
+        """Remove and return the first signals, no more than `most`; None means all."""
         return [self._pending.pop(key) for key in list(islice(self._pending, most))]
 
 
 def subject(name: str, args: Sequence[Any]) -> str | None:
-    """Return what a signal describes as a whole, so that it replaces an older one: a source's list, the node's status.
+    """Return what a signal describes as a whole: a source's list, or the node's status. It replaces an older such one.
 
-    None means nothing: the signal is of another kind, or makes no sense and is shown as a rejection.
+    None means that it replaces no signal: it is of another kind, or makes no sense and is shown as a rejection.
     """
     payload = args[0] if len(args) == 1 else None
     if not isinstance(payload, dict):

@@ -52,7 +52,7 @@ class Source(BaseModel):
     pods: dict[str, Wanted] = {}
     """By key, in the order of its list."""
     kept: tuple[str, ...] = ()
-    """Keys of pods that the source can no longer read, and of which nothing else is known. They stay as they are."""
+    """Keys of pods that the source can no longer read and that are otherwise unknown. They stay as they are."""
 
 
 class Governed(BaseModel):
@@ -61,7 +61,7 @@ class Governed(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     uids: tuple[str, ...] = ()
-    """UIDs of the pods that may run under this name: one, unless it is unknown what a workflow has heard."""
+    """UIDs of the pods that may run under this name: one, unless it is unknown what a workflow has received."""
     source: str = ""
     digest: str = ""
     """Digest of the document that its workflow has; "" while that is unknown."""
@@ -87,7 +87,7 @@ class NodeState(BaseModel):
     governed: dict[str, Governed] = {}
     """By key."""
     deletions: dict[str, DeletePod] = {}
-    """By key: single pods that are to end and whose workflows have not been told so yet."""
+    """By key: deletions of single pods whose workflows have not been told yet."""
     backoff: BackoffStore = Field(default_factory=BackoffStore)
     """By key: pods whose workflow could not be told, and when that is tried again."""
     status: NodeStatus = NodeStatus()
@@ -128,7 +128,7 @@ class NodeState(BaseModel):
         return is_known and not current.ending and not current.doubted
 
     def is_unjudged(self, key: str) -> bool:
-        """Say whether a pod was made for a list that has not been heard of since. Such a pod stays as it is."""
+        """Say whether the list of a pod has not reported yet, or cannot read the pod. Such a pod stays as it is."""
         current = self.governed.get(key)
         if current is None or current.ending:
             return False
