@@ -1,8 +1,9 @@
-"""What a node does next about its pods: which workflows it tells what, and what it retries when.
+"""Decides what a node does next about its pods: what it tells which workflows, and when it retries.
 
 Pure. Mirrors the kubelet's handlers of its sources' changes (kubelet.go, v1.36, HandlePodAdditions, HandlePodUpdates,
 HandlePodRemoves) and the part of HandlePodCleanups that ends pods no source has. Difference: the pod's own workflow
-does the work and remembers it. So a pod is only applied or deleted here: once, and again until its workflow has heard.
+does the work and remembers it. So this module only applies or deletes a pod, and repeats that until the pod's workflow
+has received it.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from syncpod.pod.static import HASH_ANNOTATION
 from workflows.node.state import Governed, NodeState, Wanted, clipped, split
 
 AT_ONCE: Final = 16
-"""How many pods' workflows are told something at the same time."""
+"""How many pods' workflows are told something at the same time, at most."""
 SERVERS_MARKS: Final = ("resourceVersion", "creationTimestamp", "managedFields")
-"""Metadata that only an API server writes. Admission drops the UID of a document that has it, or a status."""
+"""Metadata that only an API server writes. Admission drops the UID of a document that has any of it, or a status."""
 UIDS_KEPT: Final = 7
 """How many UIDs of one pod are kept while none of its changes is answered."""
 
@@ -58,7 +59,7 @@ class Plan(NamedTuple):
     actions: tuple[Action, ...]
     retry_at: datetime | None
     waits_for: str = ""
-    """The pod that is retried then."""
+    """The pod that is retried at that time."""
 
 
 def plan(state: NodeState, now: datetime, busy: Container[str], *, room: int = AT_ONCE) -> Plan:
@@ -81,7 +82,7 @@ def plan(state: NodeState, now: datetime, busy: Container[str], *, room: int = A
 
 
 def _action(state: NodeState, key: str) -> Action | None:
-    """Return what to tell one pod's workflow, back-offs aside; None if it knows everything."""
+    """Return what to tell one pod's workflow, regardless of back-offs; None if it is up to date."""
     pod, current, wanted = split(key), state.governed.get(key), state.wanted(key)
     if (deletion := state.deletions.get(key)) is not None:
         uids = (deletion.uid,) if deletion.uid else ()
@@ -117,12 +118,12 @@ def _end(key: str, uids: tuple[str, ...], why: str, *, grace: int | None = None)
 
 
 def _document(state: NodeState, wanted: Wanted, source: str) -> dict[str, Any]:
-    """Return the document for its workflow; that of a list gets annotations that say where it is from.
+    """Return the document for the pod's workflow; a list's document gets annotations that say where it is from.
 
-    The first one has the source. The second one has the time at which the node first heard of the pod; the kubelet's
-    has that of its own start (config/config.go, v1.36, updatePodsFunc). The third one has the pod's own UID, so that a
-    copy of the pod is not taken for the list's; the kubelet's pods from files have it too. A document with an API
-    server's marks does not get the third one, because admission drops its UID.
+    SOURCE_ANNOTATION has the source. SEEN_ANNOTATION has the time at which the node first heard of the pod; in the
+    kubelet, that time does not survive a restart (config/config.go, v1.36, updatePodsFunc). HASH_ANNOTATION has the
+    pod's own UID, so that a copy of the pod is not taken for the list's; the kubelet's pods from files have it too. A
+    document with an API server's marks gets no HASH_ANNOTATION, because admission drops its UID.
     """
     document = dict(wanted.document or {})
     if source == API_SOURCE:
@@ -142,8 +143,8 @@ def _document(state: NodeState, wanted: Wanted, source: str) -> dict[str, Any]:
 def record_step(state: NodeState, action: Action) -> None:
     """Record that a step begins: it may take effect even if its result is never heard.
 
-    From now on the pod may have ended, so that it has to be applied again, or it may run, so that it has to be ended if
-    no source wants it. A pod that is only checked stays in doubt until the step has answered.
+    From now on the pod may have ended, and then must be applied again; or it may run, and then must be ended if no
+    source wants it. A pod that is only checked stays in doubt until the step has answered.
     """
     current = state.governed.get(action.key)
     if action.name == NodeStepName.DELETE_POD:
@@ -201,7 +202,8 @@ def _applied(state: NodeState, action: Action, result: PodWorkflowResult, now: d
         _forget_single(state, action)
     else:
         current = state.governed.get(action.key)
-        doubted = current.doubted - action.doubted if current is not None else 0  # what was sent again meanwhile
+        # What is left is how often the list was sent again meanwhile.
+        doubted = current.doubted - action.doubted if current is not None else 0
         state.governed[action.key] = Governed(uids=(uid,), source=action.source, digest=action.digest, doubted=doubted)
         state.forget_documents()
     if not result.there:
@@ -231,7 +233,7 @@ def _is_for(action: Action, deletion: DeletePod) -> bool:
 
 
 def tidy(state: NodeState, now: datetime) -> None:
-    """Forget the back-offs of pods whose workflows know everything."""
+    """Forget the back-offs of pods whose workflows are up to date."""
     state.backoff = backoff.collect_garbage(state.backoff, now=now)
     for key in [key for key in state.backoff.entries if _action(state, key) is None]:
         state.backoff = backoff.forget(state.backoff, key)

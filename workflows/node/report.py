@@ -35,7 +35,7 @@ def view(state: NodeState, now: datetime) -> NodeView:
 
 
 def are_sources_ready(state: NodeState) -> bool:
-    """Say whether every source that the agent reads has reported since its last boot, and the report was taken."""
+    """Say whether every source that the agent reads has reported since its last boot, and its report was taken."""
     status = state.status
     reported = {name for name, source in state.sources.items() if source.boot == status.boot}
     return status.boot > 0 and status.sources_ready and set(status.sources) <= reported
@@ -79,7 +79,7 @@ def summary(state: NodeState) -> NodeSummary:
 
 
 def details(state: NodeState, now: datetime) -> str:
-    """Return the node as a page: its conditions, its sources, and the pods whose workflows do not know everything."""
+    """Return the node as a page: its conditions, its sources, and the pods whose workflows are not up to date."""
     lines = [f"**{state.name}**" + (", cordoned" if state.unschedulable else ""), ""]
     lines += [f"- {each.type}: {each.status} ({each.reason})" for each in state.status.conditions]
     lines += [f"- source {name}: {len(source.pods)} pods" for name, source in sorted(state.sources.items())]

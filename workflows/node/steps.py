@@ -1,7 +1,7 @@
 """The table of a node's steps: each activity's name, timeout and priority.
 
-Temporal makes three quick tries. Then the failure comes back to the workflow, which decides on a visible back-off. So a
-pod's workflow that does not answer never holds up the others.
+Temporal makes three quick tries. Then the failure comes back to the workflow, which decides on a visible back-off. So
+a pod's workflow that does not answer never holds up the others.
 """
 
 from __future__ import annotations
@@ -37,4 +37,4 @@ NODE_STEPS: dict[NodeStepName, NodeStepSpec] = {
     NodeStepName.APPLY_POD: NodeStepSpec(ApplyPodWorkflow, Priority(priority_key=3)),
     NodeStepName.DELETE_POD: NodeStepSpec(DeletePodWorkflow, Priority(priority_key=1)),
 }
-"""Every step of a node. A test holds this table and the registered activities together."""
+"""Every step of a node. A test compares this table with the registered activities."""

@@ -6,7 +6,7 @@
                                                   ▲                              │ apply or delete to `pod/…`
                                                   └──────────── outcome ◄────────┘
 
-What a pod does is decided by its own workflow; this one only tells it. Steps run beside one another, one per pod.
+Each pod's own workflow decides what the pod does; this one only tells it. Steps run concurrently, one per pod.
 Mirrors the kubelet's sync loop over its configuration (kubelet.go, v1.36, syncLoopIteration, HandlePodAdditions and its
 siblings).
 """
@@ -34,7 +34,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.node.steps import NODE_RETRY, NODE_STEPS
 
 PART = 256
-"""Signals absorbed in one workflow task: a fraction of a second, with as many pods known as there may be."""
+"""Signals absorbed per workflow task. That takes a fraction of a second, even with the most pods that can be known."""
 
 
 @workflow.defn(name=NODE_WORKFLOW)
@@ -52,7 +52,7 @@ class NodeWorkflow:
 
     @workflow.run
     async def run(self, start_input: Any = None) -> None:
-        """Keep the node to its list, for ever."""
+        """Keep the node to its list, forever."""
         if self.refusal:
             raise invalid(self.refusal)
         while True:
@@ -79,7 +79,7 @@ class NodeWorkflow:
     # --- one step -----------------------------------------------------------------------------------------------------
 
     def tell(self, action: Action) -> None:
-        """Begin to tell a pod's workflow something, beside all others."""
+        """Begin to tell a pod's workflow something, concurrently with all others."""
         decide.record_step(self.state, action)
         spec = NODE_STEPS[action.name]
         activity: workflow.ActivityHandle[Any] = workflow.start_activity(
@@ -89,7 +89,7 @@ class NodeWorkflow:
             retry_policy=NODE_RETRY,
             priority=spec.priority,
             summary=action.summary,
-            result_type=RawValue,  # a result that nobody can decode fails the step, and not the workflow task
+            result_type=RawValue,  # a result that nobody can decode must not fail the workflow task
         )
 
         async def run() -> None:
@@ -129,7 +129,7 @@ class NodeWorkflow:
     # --- telling ------------------------------------------------------------------------------------------------------
 
     def publish(self) -> None:
-        """Keep in the memo what is to be read while no worker answers, and show the node in the UI."""
+        """Write to the memo what must be readable while no worker answers, and show the node in the UI."""
         summary = report.summary(self.state)
         if self.published is None:
             self.published = recorded()
@@ -147,7 +147,7 @@ class NodeWorkflow:
 
     @workflow.signal
     def recall_pods(self, *args: Any) -> None:
-        """Take what the node's records know as made for lists, of which this run may know nothing."""
+        """Take the pods that the node's records show as made for lists; this run may not know them."""
         self.entity.put("recall_pods", args)
 
     @workflow.signal(name="apply")
@@ -167,7 +167,7 @@ class NodeWorkflow:
 
     @workflow.signal
     def renew(self, *args: Any) -> None:
-        """Continue as new at the next quiet point: what follows can be taken over by any worker, an older one too."""
+        """Continue as new at the next quiet point: any worker, even an older one, can take over the next run."""
         self.entity.renew()
 
     @workflow.signal(dynamic=True)
@@ -181,12 +181,12 @@ class NodeWorkflow:
 
     @workflow.update
     async def apply(self, *args: Any) -> dict[str, Any]:
-        """Make or change one pod; returns at once, and its workflow is told next."""
+        """Make or change one pod. Returns at once; the pod's workflow is told next."""
         return await self.change("apply", args)
 
     @apply.validator
     def check_apply(self, *args: Any) -> None:
-        """Refuse a document by the path of what is wrong."""
+        """Refuse an invalid document, with the path of what is wrong."""
         self.check("apply", args)
         try:
             admit(args[0]["pod"])
@@ -195,7 +195,7 @@ class NodeWorkflow:
 
     @workflow.update
     async def delete(self, *args: Any) -> dict[str, Any]:
-        """End one pod; returns at once, and its workflow is told next."""
+        """End one pod. Returns at once; the pod's workflow is told next."""
         return await self.change("delete", args)
 
     @delete.validator
@@ -205,7 +205,7 @@ class NodeWorkflow:
 
     @workflow.update
     async def cordon(self, *_args: Any) -> dict[str, Any]:
-        """Take no new pod but from lists; those that are there go on."""
+        """Take no new pods except from lists; existing pods go on."""
         return await self.change("cordon", ())
 
     @workflow.update
@@ -214,12 +214,12 @@ class NodeWorkflow:
         return await self.change("uncordon", ())
 
     async def change(self, name: str, args: tuple[Any, ...]) -> dict[str, Any]:
-        """Carry out an accepted update, after what came before it: that may have made it impossible."""
+        """Carry out an accepted update after the signals before it, which may have made it impossible."""
         await self.entity.change(lambda: absorb.change(self.state, name, args, workflow.now()))
         return {"name": self.state.name, "unschedulable": self.state.unschedulable}
 
     def check(self, name: str, args: tuple[Any, ...]) -> None:
-        """Try a change on a copy of the state, so that nothing is written for what is wrong."""
+        """Try a change on a copy of the state, so that a wrong one is refused before anything is written."""
         if self.refusal:
             raise invalid(self.refusal)
         self.entity.attempt(lambda: absorb.change(self.state.model_copy(deep=True), name, args, workflow.now()))
@@ -267,7 +267,7 @@ def next_input(state: NodeState) -> dict[str, Any]:
 
 
 def recorded() -> NodeSummary | None:
-    """Return what the memo has, as earlier runs have left it."""
+    """Return the summary that earlier runs left in the memo; None if there is none that can be read."""
     try:
         return NodeSummary.model_validate(workflow.memo_value(NODE_MEMO, None))
     except ValueError:
@@ -275,7 +275,7 @@ def recorded() -> NodeSummary | None:
 
 
 def answer(result: RawValue) -> PodWorkflowResult:
-    """Return what a step has returned; a result that cannot be read says nothing."""
+    """Return a step's result; an unreadable result counts as an empty one."""
     try:
         return PodWorkflowResult.model_validate(decoded(result))
     except ValueError:
