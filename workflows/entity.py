@@ -1,4 +1,4 @@
-"""What the workflows of pods and of nodes have in common: what comes in, how a run waits, and when it is left.
+"""What the workflows of pods and of nodes share: taking in signals and updates, waiting, and leaving the run.
 
 ::
 
@@ -6,7 +6,7 @@
                            ▲                                                     │
                            └─────────────────────────────────────────────────────┘
 
-A workflow has one :class:`Entity` and keeps for itself what it remembers, decides and tells.
+A workflow has one :class:`Entity`. What the workflow remembers, decides and tells is no part of it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Inbox(Protocol):
         """Add a signal."""
 
     def take(self, most: int | None = None) -> list[Signal]:
-        """Remove and return the first signals, at most so many; None means all."""
+        """Remove and return the first signals, no more than `most`; None means all."""
 
 
 class Run(Protocol):
@@ -93,7 +93,7 @@ class Entity:
         self.wake()
 
     async def take_in(self) -> None:
-        """Absorb everything that has come in, in its order; of very much, one part in each workflow task.
+        """Absorb all that has come in, in order of arrival; a large backlog is split over several workflow tasks.
 
         The SDK fails a workflow task that computes for two seconds, and would fail it again at each try.
         """
@@ -108,39 +108,39 @@ class Entity:
             self._owner.absorb(name, args)
 
     async def change(self, change: Callable[[], None]) -> None:
-        """Carry out an accepted update, after all that came before it. Raises ApplicationError, as `attempt`."""
+        """Carry out an accepted update, after all that came before it. Raises ApplicationError, like `attempt`."""
         await self.take_in()
         self.wake()
         self.attempt(change)
 
     def attempt(self, change: Callable[[], None]) -> None:
-        """Run a change; what is wrong with it becomes an ApplicationError, which refuses an update or fails it."""
+        """Run a change. Any exception becomes an ApplicationError, which refuses or fails the update."""
         try:
             change()
         except Exception as wrong:  # noqa: BLE001
-            # Replay: any other exception from an update's handler would fail the workflow task, for ever.
+            # Replay: any other exception from an update's handler would fail the workflow task, forever.
             raise invalid(self._owner.sentence(wrong)) from None
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
     async def wait(self, may_end: Callable[[], bool]) -> None:
-        """Wait until something has come in, the alarm has rung, or `may_end`: the run can be left after all."""
+        """Wait until something has come in, the alarm has rung, or `may_end` says that the run can be left."""
         await self.until(lambda: bool(self.inbox) or self._woken or self.alarm.rang or may_end())
         self.alarm.hear()
 
     async def until(self, ready: Callable[[], bool]) -> None:
-        """Wait for a condition; a cancellation of the workflow meanwhile is handed to its owner."""
+        """Wait for a condition; a cancellation of the workflow meanwhile is passed to its owner."""
         while not ready():
             try:
                 await workflow.wait_condition(ready)
             except asyncio.CancelledError:
-                # The run goes on, so its task must not count as cancelled for what asks `Task.cancelling` later.
+                # The run goes on, so code that asks `Task.cancelling` later must not find its task cancelled.
                 if (task := asyncio.current_task()) is not None:
                     task.uncancel()
                 self._owner.on_cancel()
 
     async def end_task(self, why: str) -> None:
-        """End the workflow task, and hand in what it has to; `why` is what the UI shows."""
+        """End the workflow task, which hands its commands to the server; the UI shows `why`."""
         pause = asyncio.create_task(workflow.sleep(PAUSE, summary=why))
         await self.until(pause.done)
 
@@ -151,7 +151,7 @@ class Entity:
         return not self._has_news() and self._owner.is_at_rest() and workflow.all_handlers_finished()
 
     def is_due(self) -> bool:
-        """Say whether the run should continue as new: for its length, for a newer worker's decisions, or as asked."""
+        """Say whether the run should continue as new: it is long, a newer worker decides, or somebody has asked."""
         info, limit = workflow.info(), self._state.max_events
         return (
             info.is_continue_as_new_suggested()
@@ -163,8 +163,8 @@ class Entity:
     async def is_still_quiet_in_the_next_task(self) -> bool:
         """End the workflow task, and say in the next one whether the run may still be left.
 
-        The SDK hands out a task's signals first, and its cancellation only when the code that they woke has run: a run
-        that is left in between loses the cancellation. It hands out a timer's end together with the cancellation.
+        The SDK delivers a task's signals first, and its cancellation only after the code that they woke has run: a run
+        that is left in between loses the cancellation. The SDK delivers a timer's end together with the cancellation.
         """
         if self._leaving is None or self._leaving.done():
             self._leaving = asyncio.create_task(workflow.sleep(PAUSE, summary="the workflow continues as new"))
@@ -177,19 +177,19 @@ class Entity:
 
 
 class TooOld(Exception):
-    """A history was begun by decisions that this tree does not have; the text says so, and what to do."""
+    """A history began with decisions that this tree does not have; the text says so, and what to do."""
 
 
 def decisions_taken() -> int:
-    """Return the version of this run's decisions; to be called in ``__init__`` of a workflow.
+    """Return the version of this run's decisions. Call it in ``__init__`` of a workflow.
 
-    Raises TooOld while it replays a history of decisions that this tree does not have. The workflow task fails with
-    that sentence, which the SDK logs as a warning; the pod, which belongs to its runtime, runs on. A failed run would
-    be worse: the node kills what runs for a pod whose workflow has ended.
+    Raises TooOld during the replay of a history with decisions that this tree does not have. The workflow task fails
+    with that sentence, which the SDK logs as a warning. The pod belongs to its runtime and keeps running. A failed run
+    would be worse: the node kills what runs for a pod whose workflow has ended.
     """
     info = workflow.info()
     # Replay: in ``__init__`` this is the build id of the worker that took the first task, as the history has it. Later
-    # it is that of the current task.
+    # it is the build id of the current task.
     decisions = decisions_of(info.get_current_build_id())
     if (refusal := too_old(decisions)) and workflow.unsafe.is_replaying():
         raise TooOld(
@@ -208,5 +208,5 @@ def decoded(result: RawValue) -> Any:
     """Return what a step has returned, as JSON; None if it cannot be decoded, because somebody completed it by hand."""
     try:
         return workflow.payload_converter().from_payload(result.payload)
-    except Exception:  # noqa: BLE001  # a converter may raise anything, and this result is in the history for ever
+    except Exception:  # noqa: BLE001  # a converter may raise anything, and this result stays in the history
         return None
