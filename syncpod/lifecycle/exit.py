@@ -1,4 +1,4 @@
-"""How one instance of a container ended: the one record of it, from the node that sees it to the pod's status.
+"""How one instance of a container ended: a single record, from the node that sees the end to the pod's status.
 
 A node reads it from the runtime (`syncpod.node.reader`), or hears of it from the kernel (`syncpod.node.seen_exits`). A
 view carries it as `ObservedContainer.exit`. The pod's workflow adds when and why (`RecordedExit`) and
@@ -23,10 +23,10 @@ UNKNOWN_EXIT_CODE: Final = 137
 """Reason and exit code of an end that nobody saw (kubelet_pods.go, v1.36, convertToAPIContainerStatuses)."""
 
 DOUBTFUL_EXIT_CODE: Final = 255
-"""What a runtime says of a container whose end it missed; also what a shim that was killed leaves behind."""
+"""The code that a runtime lists for a container whose end it missed, or whose shim was killed."""
 
 _UNKNOWN_TO_RUNTIME: Final = (DOUBTFUL_EXIT_CODE, "Unknown")
-"""Exit code and reason by which runtimes say that a container has ended, and that they do not know how."""
+"""Exit code and reason that runtimes list for a container that has ended they do not know how."""
 
 
 class Exit(Model):
@@ -68,7 +68,7 @@ class RecordedExit(Exit):
     """An exit as the pod's workflow keeps it: with what only the workflow knows."""
 
     at: Time
-    """When, by the workflow's clock: when it was seen, less the exit's age on the node. Back-offs run from here."""
+    """When it ended, by the workflow's clock: when it was seen, less its age on the node. Back-offs run from then."""
     cause: str = ""
     """Why we ended the container; "" = it exited by itself."""
 

@@ -34,7 +34,7 @@ _RANK: Final[dict[str, int]] = {"created": 0, "running": 1, "exited": 2}
 
 @total_ordering
 class Seq(Model):
-    """When a listing began, by the node's own counter, never by a clock: comparable within a node for ever."""
+    """When a listing began, by the node's own counter and never by a clock: always comparable within a node."""
 
     boot: int = 0
     """Number of the agent's life on its node; grows with each start."""
@@ -94,13 +94,13 @@ class ObservedContainer(Model):
     pid: int = 0
     """Process id on the node; 0 when not known or not running."""
     stop_signal: str = ""
-    """The signal by which the runtime stops it (`SIGTERM`); "" where it does not say."""
+    """The signal with which the runtime stops it (`SIGTERM`); "" if it does not say."""
 
     @property
     def has_run(self) -> bool:
-        """Whether this instance counts: it runs, was seen to start, or has ended as anything but a start cut off.
+        """Whether this instance counts: it runs, was seen to start, or has ended, unless its start was only cut off.
 
-        A start that the runtime refuses counts, as for the kubelet: EXITED 128 `StartError`, with no start time.
+        A start that the runtime refuses (EXITED 128 `StartError`, with no start time) counts, as in the kubelet.
         """
         if self.started_at is not None or self.state == "running":
             return True
@@ -113,7 +113,7 @@ class ObservedContainer(Model):
 
     @property
     def _failed_start(self) -> FailedStart | None:
-        """What a start that failed says of the process; None for everything else."""
+        """What a failed start means for the process; None for everything else."""
         if self.state != "exited" or self.started_at is not None or self.reason != START_ERROR:
             return None
         return failed_start(self.message)
@@ -206,9 +206,9 @@ def order_containers(containers: Iterable[ObservedContainer]) -> tuple[ObservedC
 def order_restarts(containers: Iterable[ObservedContainer]) -> tuple[ObservedContainer, ...]:
     """Order the instances of each container by number, newest first; the places of the containers stay as they are.
 
-    The workflow numbers an instance, but the node's clock dates it, and may have been set back since the instance
-    before. Difference: the kubelet orders by date (kuberuntime/helpers.go, v1.36, containerStatusByCreated). After such
-    a change it takes the older one for the newest, and starts another beside the one that runs.
+    The workflow numbers an instance, but the node's clock dates it, and that clock may have been set back since the
+    previous instance. Difference: the kubelet orders by date (kuberuntime/helpers.go, v1.36, containerStatusByCreated).
+    After such a change it takes the older instance for the newest, and starts another beside the one that runs.
     """
     listed = tuple(containers)
     by_name: dict[str, list[ObservedContainer]] = {}
@@ -225,10 +225,10 @@ def merge(known: ObservedPod, incoming: ObservedPod) -> ObservedPod:
     - A listing with a newer `seq` says what exists: what it lacks is gone, what it adds is there.
     - One that is older, or the same again, adds and removes nothing: it only moves known sandboxes and containers
       forward.
-    - A container goes created, running, exited, and a sandbox from ready to not ready; never back. `unknown` comes
+    - A container goes from created to running to exited, a sandbox from ready to not ready; never back. `unknown` comes
       and goes with newer listings, until the container has exited.
 
-    Merging a listing twice is merging it once. The result is ordered, with the newer `seq`.
+    Merging a listing twice gives the same view as merging it once. The result is ordered, with the newer `seq`.
     Raises ValueError when both name a pod UID and the two differ.
     """
     if known.uid and incoming.uid and known.uid != incoming.uid:
@@ -259,7 +259,7 @@ def _merge_container(newer: ObservedContainer, older: ObservedContainer | None) 
     if older is None or _progress(older) <= _progress(newer):
         return newer
     if newer.state == "unknown" and older.state != "exited":
-        # The runtime has lost sight of it since. Keep that it once ran, which is what tells it from a new one.
+        # The runtime has lost sight of it since. Keep the fact that it once ran, which distinguishes it from a new one.
         return newer if newer.started_at else newer.model_copy(update={"started_at": older.started_at})
     return older
 

@@ -1,4 +1,4 @@
-"""What a failed start says of the process: that it never began, that it may have, or that the start was only cut off.
+"""What a failed start means for the process: it never began, it may have begun, or the start was only cut off.
 
 A runtime lists a start that it could not carry out as EXITED 128 `StartError`, with no start time, and its error as the
 message. containerd does so in three cases that differ (internal/cri/server/container_start.go, 1.6 to 2.4):
@@ -18,19 +18,19 @@ from typing import Final, Literal
 from syncpod.lifecycle.exit import STATUS_UNKNOWN, UNKNOWN_EXIT_CODE, Exit
 
 START_ERROR: Final = "StartError"
-"""The reason by which runtimes list a start that could not be carried out."""
+"""The reason that runtimes list for a start that they could not carry out."""
 
 FailedStart = Literal["refused", "cut off", "unknown"]
-"""What became of the process: it never began and would not; it never began; it may have begun."""
+"""What became of the process. Refused: it never began, nor would it. Cut off: it never began. Unknown: it may have."""
 
 _BEGINNING: Final = ("failed to start containerd task", "failed to update container")
-"""How an error of containerd begins once it has asked its shim to start the process."""
+"""How containerd's error begins if it had already asked its shim to start the process."""
 
 _REFUSED_BY_THE_OCI_RUNTIME: Final = "OCI runtime start failed"
-"""What the shim says where the OCI runtime itself has refused: the process is then not let go past its beginning."""
+"""What the shim says if the OCI runtime itself has refused: no process of the container ran."""
 
 _CALLER_GONE: Final = ("context canceled", "context deadline exceeded")
-"""What an error of containerd says where it was only the caller that went away."""
+"""What containerd's error says if nothing was wrong but that the caller went away."""
 
 
 def failed_start(message: str) -> FailedStart:
@@ -42,9 +42,9 @@ def failed_start(message: str) -> FailedStart:
 
 
 def without_guess(exit_: Exit) -> Exit:
-    """Return the exit of a start that failed after it may have begun as one that nobody saw; any other as it is.
+    """Return an exit unchanged, unless its start failed when the process may have begun: then as an end nobody saw.
 
-    The runtime lists such an instance as never started. Whoever believed that would run the container a second time.
+    The runtime lists such an instance as never started. To believe that would run the container a second time.
     """
     if exit_.reason != START_ERROR or exit_.started_at is not None or failed_start(exit_.message) != "unknown":
         return exit_
