@@ -70,8 +70,9 @@ class PodReader:
     """Reads pods of `owner` (the node's name, `syncpod.dev/node`) from `runtime`. A node's process has exactly one.
 
     `boot` counts the process's starts on this node. Together with a counter that each listing takes before it begins,
-    it is the `seq` that orders listings. What lacks the owner's label is ignored. What has the label but can belong to
-    no pod is ignored after one warning: somebody else has made it. Safe to use from many tasks of one event loop.
+    it is the `seq` that orders listings. Anything without the owner's label is ignored. Anything that has the label
+    but can belong to no pod is ignored after one warning: somebody else has made it. Safe to use from many
+    tasks of one event loop.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class PodReader:
         self._containers: dict[str, ObservedContainer] = {}
         self._late: dict[str, asyncio.Task[ObservedPod]] = {}
         self._passed_over: dict[str, str] = {}
-        """By id: what has the owner's label and can belong to no pod, and why."""
+        """By id: why something that has the owner's label can belong to no pod."""
         self._attempts = asyncio.Semaphore(_ATTEMPTS_AT_ONCE)
 
     async def read(self, uid: str) -> ObservedPod:
@@ -114,9 +115,9 @@ class PodReader:
     async def read_all(self) -> Relist:
         """Read every pod of the owner: the kubelet's relist (pleg/generic.go, v1.36, Relist).
 
-        Raises CriError if the lists themselves fail. A pod whose status fails or is late is in `failures`; unlike in
-        the kubelet it delays no other pod, and while its calls hang this makes no more of them. If nothing has changed
-        since the last time this costs two calls.
+        Raises CriError if the lists themselves fail. A pod whose status fails or is late is in `failures`. Unlike in
+        the kubelet, it delays no other pod, and no more calls are made for it while earlier ones hang. If nothing has
+        changed since the last time, this costs two calls.
         """
         seq, observed_at = self._begin()
         ended = self.exits.ids() if self.exits is not None else frozenset()
@@ -144,8 +145,8 @@ class PodReader:
     async def pid_of(self, container_id: str) -> int:
         """Return the pid of a running container's main process; 0 if it does not run or is gone. Raises CriError.
 
-        PID_NOT_SAID if it runs and the runtime does not report the pid. By now the process may have ended and its pid
-        belong to another: open a pidfd, then ask again.
+        PID_NOT_SAID if it runs and the runtime does not report the pid. On return the process may have ended, and its
+        pid may belong to another: open a pidfd, then ask again.
         """
         try:
             status = await self._runtime.container_status(container_id, verbose=True)
@@ -191,7 +192,7 @@ class PodReader:
             reading.exception()
 
     def _begin(self) -> tuple[Seq, datetime]:
-        # Taken before the first call: absence counts only in a listing that began after the thing was seen.
+        # Taken before the first call: absence counts only in a listing that began after the object was seen.
         return Seq(boot=self._boot, counter=next(self._counter)), datetime.now(UTC)
 
     async def _list(self, labels: Mapping[str, str]) -> dict[str, _Listed]:
@@ -260,7 +261,7 @@ class PodReader:
         return observed
 
     def _known_container(self, listed: ContainerSummary) -> ObservedContainer | None:
-        """Return the cached status if it is still valid: an exit is final; otherwise only a new state brings news.
+        """Return the cached status if it is still valid: an exit is final, and otherwise only a new state brings news.
 
         A running container's reason may change (OOMKilled, for one of many processes); its exit will show that.
         """
@@ -281,7 +282,7 @@ class PodReader:
         return observed
 
     async def _complete_exit(self, exit_: Exit, status: RuntimeContainerStatus) -> Exit:
-        """Add to an exit what the runtime does not say of it: how it was seen, and what the container said."""
+        """Add to an exit what the runtime does not report: how the node saw it, and the termination message."""
         exit_ = without_guess(exit_)
         if self.exits is not None:
             exit_ = await self.exits.complete(exit_)

@@ -1,8 +1,9 @@
 """How containers ended, as the node itself saw it: kept for exits that the runtime does not know.
 
 A runtime that was down when a container ended may not know how: containerd 2 lists it as EXITED 255 `Unknown`, finished
-when containerd came up again. The agent has seen the end, and the kernel has told it the exit code. It is kept on disk,
-by container, as long as the runtime lists the container, since a later worker would again be told `Unknown`.
+when containerd came up again. The agent has seen the end, and the kernel has told it the exit code. That record is
+kept on disk, by container, as long as the runtime lists the container, since a later worker would again be told
+`Unknown`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from syncpod.lifecycle.exit import DOUBTFUL_EXIT_CODE, Exit, reason_of
 log = logging.getLogger(__name__)
 
 EXPECTED_SECONDS = 1.0
-"""How long the kernel's word on an exit is waited for: it has it as soon as the process is reaped."""
+"""How long to wait for the kernel's word on an exit. The kernel has it as soon as the process is reaped."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 """Ids that are safe as file names; those of all runtimes are."""
 
@@ -30,20 +31,20 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 class SeenExits:
     """The ends that were seen on one node, by container id, in files of mode 0600. Belongs to one event loop.
 
-    What is noted counts at once. Files are written and removed in a thread of its own, one after the other, because the
-    shared threads may hang with the volumes of pods. A file that cannot be written or read is logged and its content
-    lost; nothing else depends on it.
+    What is noted counts at once. Files are written and removed one after the other in a thread of their own, because
+    the shared threads may hang with the volumes of pods. A file that cannot be written or read is logged, and its
+    content is lost; nothing else depends on it.
     """
 
     def __init__(self, directory: Path) -> None:
-        """Keep them in `directory`, which is made (0700) with the first; files of earlier workers count.
+        """Keep them in `directory`, created (0700) with the first file. Files of earlier workers count.
 
         Blocks.
         """
         self._directory = directory
         self._seen: dict[str, Exit] = {}
         self._expected: dict[str, asyncio.Event] = {}
-        """Containers of which the kernel is being asked how they ended; set once there is nothing to wait for."""
+        """Containers about whose end the kernel is being asked. An event is set once there is nothing to wait for."""
         self._changed: set[str] = set()
         """Containers whose files are not up to date."""
         self._writing: asyncio.Task[None] | None = None
@@ -68,20 +69,20 @@ class SeenExits:
         return self._seen.get(container_id)
 
     def expect(self, container_id: str) -> None:
-        """Say that a container's process has ended and the kernel is asked how. `note` or `give_up` must follow."""
+        """Say that a container's process has ended and the kernel is being asked how. `note` or `give_up` must follow."""
         self._expected.setdefault(container_id, asyncio.Event())
 
     def give_up(self, container_id: str) -> None:
-        """Say that the kernel will not tell how a container has ended. Safe to repeat."""
+        """Say that the kernel will not tell how a container ended. Safe to repeat."""
         expected = self._expected.pop(container_id, None)
         if expected is not None:
             expected.set()
 
     async def complete(self, exit_: Exit) -> Exit:
-        """Return a container's exit as the node itself saw it, where the runtime's word on it is in doubt.
+        """Return a container's exit, as the node itself saw it if the runtime's word on it is in doubt.
 
-        A runtime says 255 of an end that it missed, and of a container whose shim was killed. What the kernel says of
-        the process is believed over that, and waited for, :data:`EXPECTED_SECONDS` at most, while it is being asked.
+        A runtime lists 255 for an end that it missed, and for a container whose shim was killed. The kernel's word on
+        the process counts over that. If the kernel is still being asked, this waits :data:`EXPECTED_SECONDS` at most.
         """
         if exit_.exit_code != DOUBTFUL_EXIT_CODE:
             return exit_
