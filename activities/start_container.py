@@ -37,25 +37,26 @@ _LOOK_SECONDS = 0.005
 async def start_container(attempt: Attempt, request: StartContainer) -> StepResult:
     """Create and start one container, or adopt an instance of that name and restart.
 
-    Looks at the instance of this restart and incarnation, first and after each answer that leaves things open:
+    Looks at the instance of this restart and incarnation, at first and after each inconclusive answer:
 
     - running, or exited after it had started: adopted; an exited one is returned as exited, never started again.
-    - created by this very try: started.
-    - a start that the runtime refused: the fault, once more. It is an exit like any other, with code 128.
+    - created by this try: started.
+    - a start that the runtime refused: the fault is raised again. It is an exit like any other, with code 128.
     - created by another try, or a start that was cut off before anything ran: the step waits while a start of it is
-      under way, else removes it and makes it again with the same number. (A runtime that died between create and start
-      cannot start what it finds afterwards. The kubelet counts a restart here; we count none, since nothing ran.)
-    - none, but there is a start mark: it has run, and somebody has removed it since. Adopted as ended, and never made
-      again (difference: the kubelet, which knows only what is listed, makes it again).
-    - none, but the name is reserved: somebody is still making it. The step waits until it is listed or the name free.
-    - none: made, if the image is there; else the outcome is IMAGE_ABSENT, and the workflow pulls it first.
+      under way, else removes it and creates it again with the same number. (A runtime that died between create and
+      start cannot start what it finds afterwards. The kubelet counts a restart here; we count none, since nothing ran.)
+    - none, but there is a start mark: it has run, and somebody has removed it since. It is adopted as ended, and never
+      created again (difference: the kubelet, which knows only what is listed, creates it again).
+    - none, but the name is reserved: somebody is still creating it. The step waits until the instance is listed or the
+      name is free.
+    - none: created, if the image is there; else the outcome is IMAGE_ABSENT, and the workflow pulls the image first.
 
     While it starts, dead instances named in `prune` are removed with their logs; those that cannot be removed stay for
-    later. After the start of an init container that is to end, the step waits a moment: most end at once, and the step
-    then returns the exit with the start, so that the next one follows without another signal and decision.
+    later. After the start of an init container that is not a sidecar, the step waits a moment: most end at once, and
+    the step then returns the exit with the start, so that the next one follows without another signal and decision.
 
-    Cancelled, it lets go before each call that makes something, and while it only waits; it removes what it has created
-    but not started. Mirrors kuberuntime_container.go, v1.36, startContainer, events and messages included.
+    A cancelled step stops before its next call that creates something, or while it only waits. It removes what it has
+    created but not started. Mirrors kuberuntime_container.go, v1.36, startContainer, events and messages included.
     Raises PodFault: CreateContainerConfigError, CreateContainerError, RunContainerError, and those of the image.
     """
     start = _Start(attempt, request)
@@ -124,7 +125,7 @@ class _Start:
                 self.attempt.doing = f"waits for the runtime to finish {which}: its name is reserved"
                 await polls.pause()
             except DeadlineExceeded:
-                # Made all the same, sooner or later: it is then this try's, and may be started.
+                # It may still be created, sooner or later: it is then this try's, and may be started.
                 self.sent = True
                 await polls.pause()
             else:
@@ -144,7 +145,7 @@ class _Start:
         )
 
     async def _adopt(self, instance: ObservedContainer, view: ObservedPod) -> StepResult:
-        """Take what an earlier try has started, whose events were lost and whose hook was cut off."""
+        """Adopt what an earlier try has started. That try's events were lost, and its hook was cut off."""
         self.attempt.say("Created", "Container created", self.container.name)
         self.attempt.say("Started", "Container started", self.container.name)
         self._say_if_unknown(instance)
@@ -153,12 +154,12 @@ class _Start:
         return StepResult(outcome=Outcome.ADOPTED, id=instance.id)
 
     def _say_if_unknown(self, instance: ObservedContainer) -> None:
-        """Say of an instance that ended without having been seen to start that nobody knows how it went."""
+        """Add a warning if an instance has ended and nobody saw it start: how it went is not known."""
         if instance.state == "exited" and instance.started_at is None:
             self.attempt.events.append(warning(instance.reason, instance.message, self.container.name))
 
     def _adopt_gone(self, mark: StartMark, view: ObservedPod) -> StepResult:
-        """Take an instance that has run and is gone; in the status it shows as ended."""
+        """Adopt an instance that has run and is gone; the status shows it as ended."""
         name, exits = self.container.name, self.attempt.node.reader.exits
         seen = exits.of(mark.id) if exits is not None else None
         gone = as_ended(mark, self.container, seen)
@@ -173,7 +174,7 @@ class _Start:
     # --- create -------------------------------------------------------------------------------------------------------
 
     async def _create(self, images: FoundImages, view: ObservedPod) -> str:
-        """Create the container. Raises PodFault; NameReserved, ImageAbsent and transport faults as they are."""
+        """Create the container. Raises PodFault; passes on NameReserved, ImageAbsent and transport faults."""
         config, sandbox = await self._configuration(images, view)
         self.attempt.doing = f"creates {self.container.name}, restart {self.request.restart}"
         self.attempt.checkpoint()
@@ -190,10 +191,10 @@ class _Start:
         return container_id
 
     async def _check_stop_signal(self, container_id: str) -> None:
-        """Remove the container again where the runtime has silently dropped its stop signal. Raises PodFault.
+        """Remove the container again if the runtime has silently dropped its stop signal. Raises PodFault.
 
-        A runtime that supports stop signals reports a container's (CRI-O only in a verbose status); nothing announces
-        the support before.
+        A runtime that supports stop signals reports that of a container (CRI-O only in a verbose status). Nothing
+        announces the support earlier.
         """
         lifecycle = self.container.lifecycle
         if lifecycle is None or lifecycle.stop_signal is None:
@@ -209,7 +210,7 @@ class _Start:
         raise self._failed(Fault.CREATE_CONTAINER_CONFIG_ERROR, message)
 
     async def _configuration(self, images: FoundImages, view: ObservedPod) -> tuple[ContainerConfig, SandboxConfig]:
-        """Gather what the container is given, and return what the runtime is asked for. Raises PodFault."""
+        """Prepare what the container needs, and return what the runtime is asked for. Raises PodFault."""
         request, pod, container = self.request, self.request.pod, self.container
         context = self.attempt.node.context
         home = next((each for each in view.sandboxes if each.id == request.sandbox_id), None)
@@ -241,14 +242,14 @@ class _Start:
         return config, sandbox
 
     def _target_id(self, view: ObservedPod) -> str:
-        """Return the id of the container whose processes an ephemeral container is to see; "" without one."""
+        """Return the id of the container whose processes an ephemeral container shall see; "" if there is none."""
         if not isinstance(self.container, EphemeralContainer) or not self.container.target_container_name:
             return ""
         target = view.newest(self.container.target_container_name)
         return target.id if target is not None else ""
 
     async def _refuse_stranger(self, reserved: NameReserved) -> None:
-        """Raise PodFault if a container that is not of this node and incarnation has the name: it is left alone."""
+        """Raise PodFault if a container of another node or incarnation has the name. That container is left alone."""
         identity = {POD_UID_LABEL: self.request.ref.uid, CONTAINER_NAME_LABEL: self.container.name}
         if reserved.holder_id:
             holders = await self.cri.list_containers(id=reserved.holder_id)
@@ -296,7 +297,7 @@ class _Start:
         return StepResult(id=container_id)
 
     async def _note_start(self, container_id: str) -> None:
-        """Write the start mark; where that fails, remove the container and raise PodFault.
+        """Write the start mark; if that fails, remove the container and raise PodFault.
 
         An instance that ran without a mark might run twice.
         """
@@ -307,10 +308,10 @@ class _Start:
             raise self._failed(Fault.RUN_CONTAINER_ERROR, f"its start cannot be noted on the node: {error}") from error
 
     async def _post_start(self, container_id: str, view: ObservedPod) -> None:
-        """Run the container's postStart hook, if it has one; where the hook fails, end the container again.
+        """Run the container's postStart hook, if it has one; if the hook fails, end the container.
 
-        The hook runs at least once: again where an earlier try was cut off. Raises PodFault PostStartHookError;
-        Interrupted, which leaves the container running for the step that ends it.
+        The hook runs at least once: it runs again if an earlier try was cut off. Raises PodFault PostStartHookError,
+        and Interrupted, which leaves the container running for the step that ends it.
         """
         container = self.container
         if container.lifecycle is None or container.lifecycle.post_start is None:
@@ -329,7 +330,7 @@ class _Start:
             self.attempt.events.append(warning("LifecycleHTTPFallback", told, container.name))
 
     async def _end(self, container_id: str, ports: dict[str, int]) -> None:
-        """End the container with its grace, its preStop hook included."""
+        """End the container with its grace and its preStop hook."""
         name, lifecycle = self.container.name, self.container.lifecycle
         grace = self.request.pod.spec.termination_grace_period_seconds
         target = KillTarget(
@@ -360,9 +361,9 @@ class _Start:
     async def _unless_it_runs(self, container_id: str, error: CriError) -> None:
         """Raise PodFault after a start that failed, unless the container turns out to have run.
 
-        A start that the runtime refused is an exit: the dead instance stays, and the next one gets another number. One
-        that was only cut off is removed, so that the next try may have its number. One that is gone, though the runtime
-        had it when it was started, may have run: its mark stays.
+        A start that the runtime refused is an exit: the dead instance stays, and the next one gets another number. An
+        instance whose start was only cut off is removed, so that the next try may have its number. One that is gone,
+        although the runtime had it when it was started, may have run: its mark stays.
         """
         view = await self.attempt.read()
         instance = next((each for each in view.containers if each.id == container_id), None)
@@ -378,8 +379,8 @@ class _Start:
     async def _prune(self, view: ObservedPod) -> None:
         """Remove older dead instances of this container, with their logs (pod_container_deletor.go, v1.36).
 
-        Runs beside the start without holding it up. Neither the newest dead one nor the others that the node keeps
-        (`dead_kept`) are removed.
+        Runs beside the start without delaying it. The newest dead instances stay, as many as the node keeps
+        (`dead_kept`), and so does everything that the request does not name.
         """
         dead = [each for each in view.containers if each.name == self.container.name and each.state == "exited"]
         spare = [each for each in dead[self.attempt.node.dead_kept :] if each.id in self.request.prune]
