@@ -43,14 +43,14 @@ class Inbox(Protocol):
 
 
 class Run(Protocol):
-    """What an entity has to know of a workflow's state."""
+    """The part of a workflow's state that an entity reads."""
 
     decision_version: int
     max_events: int
 
 
 class Handlers(Protocol):
-    """What an entity leaves to its workflow."""
+    """The work that an entity leaves to its workflow."""
 
     def absorb(self, name: str, args: tuple[Any, ...]) -> None:
         """Fold one signal into the state; never raises."""

@@ -26,7 +26,7 @@ DOUBTFUL_EXIT_CODE: Final = 255
 """The code that a runtime lists for a container whose end it missed, or whose shim was killed."""
 
 _UNKNOWN_TO_RUNTIME: Final = (DOUBTFUL_EXIT_CODE, "Unknown")
-"""Exit code and reason that runtimes list for a container that has ended they do not know how."""
+"""Exit code and reason that runtimes list if they know only that a container has ended."""
 
 
 class Exit(Model):

@@ -27,7 +27,7 @@ _BEGINNING: Final = ("failed to start containerd task", "failed to update contai
 """How containerd's error begins if it had already asked its shim to start the process."""
 
 _REFUSED_BY_THE_OCI_RUNTIME: Final = "OCI runtime start failed"
-"""What the shim says if the OCI runtime itself has refused: no process of the container ran."""
+"""What the shim says if the OCI runtime itself has refused: the process is then never released to run."""
 
 _CALLER_GONE: Final = ("context canceled", "context deadline exceeded")
 """What containerd's error says if nothing was wrong but that the caller went away."""

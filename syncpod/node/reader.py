@@ -37,7 +37,7 @@ PID_NOT_SAID = -1
 """Stands for the pid of a running process that the runtime does not report."""
 
 _ATTEMPTS_AT_ONCE = 64
-"""For how many pods `read_all` asks for statuses at the same time; with thousands each would delay the others."""
+"""How many pods' statuses `read_all` asks for at the same time; thousands would delay one another."""
 
 _LARGEST_NUMBER = 2**31 - 2
 """The largest attempt of a sandbox or restart of a container in a view; CRI's numbers can be larger."""

@@ -69,7 +69,7 @@ class SeenExits:
         return self._seen.get(container_id)
 
     def expect(self, container_id: str) -> None:
-        """Say that a container's process has ended and the kernel is asked how. Then `note` or `give_up` must follow."""
+        """Say that a container's process has ended and the kernel is asked how. `note` or `give_up` must follow."""
         self._expected.setdefault(container_id, asyncio.Event())
 
     def give_up(self, container_id: str) -> None:

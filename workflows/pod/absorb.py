@@ -49,7 +49,7 @@ def absorb(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> 
 
 
 def tidy(state: PodState, now: datetime) -> None:
-    """Forget expired back-offs; those of images and of old definitions would otherwise stay for ever."""
+    """Forget expired back-offs; those of images and of old definitions would otherwise stay forever."""
     settings = state.restart_settings
     current = restart_policy.restart_keys(state.pod) if settings.limit is not None else ()
     state.backoff = backoff.collect_garbage(state.backoff, now=now, settings=settings, current=current)

@@ -133,7 +133,7 @@ def record_step(state: PodState, step: Step, now: datetime) -> StepInput:
 
 
 def _remember_kills(state: PodState, step: Step, now: datetime) -> None:
-    """Remember what the step kills and why, which tells the exits that follow from crashes; record `Killing`.
+    """Remember what the step kills and why, to distinguish its exits from crashes, and record `Killing`.
 
     That event is recorded when a kill begins, before preStop and grace, which may take hours
     (kuberuntime_container.go, v1.36, killContainer). For a container that only the step finds, the step records it.

@@ -67,7 +67,7 @@ def known(state: PodState) -> ObservedPod:
 
 
 def _absent_ends(state: PodState, view: ObservedPod) -> list[RecordedExit]:
-    """Return each container's newest recorded end if no instance as new is listed and none that may run."""
+    """Return each container's newest recorded end, unless an instance is listed that is as new or may run."""
     spec = state.pod.spec
     init = {container.name for container in spec.init_containers}
     every = (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)

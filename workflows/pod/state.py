@@ -161,7 +161,7 @@ class PodState(BaseModel):
     failure: PodFailure | None = None
     """Why the pod as a whole has failed: rejected, evicted, past its deadline, or at its limit of restarts."""
     ends_sooner: bool = False
-    """Since the last decision the pod is to end, or to end sooner: a kill that got stuck before must not delay that."""
+    """Something since the last decision ends the pod, or ends it sooner: a kill that is stuck must not delay that."""
     kill_by: datetime | None = None
     """The end of the pod's grace period, set when the kill begins. It survives the worker."""
     terminated: bool = False
