@@ -151,7 +151,7 @@ class Entity:
         return not self._has_news() and self._owner.is_at_rest() and workflow.all_handlers_finished()
 
     def is_due(self) -> bool:
-        """Say whether the run should continue as new: it is long, a newer worker decides, or somebody has asked."""
+        """Say whether the run should continue as new: for its length, a worker's newer decisions, or a request."""
         info, limit = workflow.info(), self._state.max_events
         return (
             info.is_continue_as_new_suggested()

@@ -112,7 +112,7 @@ def heard(state: PodState, change: ProbeChanged, now: datetime) -> None:
         state.event(now, "Warning", "Unhealthy", text, change.container)
         return
     if state.ending and change.probe != "readiness" and change.result == "failure":
-        return  # an ending pod shows no failures (worker.go, v1.36, doProbe: success once deletion is requested)
+        return  # only readiness counts by then (worker.go, v1.36, doProbe: success once deletion is requested)
     if change.result == "failure":
         state.event(now, "Warning", "Unhealthy", f"{what} failed: {change.message}", change.container)
     elif change.warning:
