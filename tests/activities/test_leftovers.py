@@ -89,7 +89,7 @@ def killed(result: StepResult) -> list[str]:
 # --- the start that comes after ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("state", ["CREATED", "RUNNING", "STOPPED"])
+@pytest.mark.parametrize("state", ["CREATED", "RUNNING"])
 async def test_a_start_ends_what_was_left_of_one_that_was_refused(bench: Bench, state: TaskState) -> None:
     pod = bench.pod()
     left = await never_started(pod)
