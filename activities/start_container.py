@@ -9,8 +9,9 @@ from temporalio import activity
 
 from activities.attempt import Attempt, Interrupted, PodFault, Polls, warning
 from activities.containers.ending import Selection, end_containers
+from activities.containers.leftovers import end_what_was_lost
 from activities.containers.noted_starts import forget_start, note_start, noted_start
-from activities.containers.removal import remove_dead, remove_unstarted
+from activities.containers.removal import remove_dead, remove_given_up, remove_unstarted
 from activities.containers.sources import sub_paths_of, variables_of
 from activities.images.presence import FoundImages, container_of, look_at_images, needed_images, say_present
 from activities.node.hooks import carry_out_hook, hook_target
@@ -96,10 +97,15 @@ class _Start:
             view = await self.attempt.look(lambda view: self._instance(view) is None)
             instance = self._instance(view)
             if instance is not None and instance.was_refused:
+                await end_what_was_lost(self.attempt, [instance.id])
                 raise self._failed(Fault.RUN_CONTAINER_ERROR, instance.message)
+            if instance is not None and instance.was_given_up:
+                await remove_given_up(self.attempt, instance.id)
+                continue
             if instance is not None and instance.has_run:
                 return await self._adopt(instance, view)
             if instance is not None and self.sent and instance.state == "created":
+                await self._check_stop_signal(instance.id)
                 return await self._start(instance.id, view)
             if instance is not None:
                 self.attempt.doing = f"clears away {which}, which was never started"
@@ -148,14 +154,15 @@ class _Start:
         """Adopt what an earlier try has started. That try's events were lost, and its hook was cut off."""
         self.attempt.say("Created", "Container created", self.container.name)
         self.attempt.say("Started", "Container started", self.container.name)
-        self._say_if_unknown(instance)
+        await self._end_if_unknown(instance)
         if instance.state == "running":
             await self._post_start(instance.id, view)
         return StepResult(outcome=Outcome.ADOPTED, id=instance.id)
 
-    def _say_if_unknown(self, instance: ObservedContainer) -> None:
-        """Add a warning if an instance has ended and nobody saw it start: how it went is not known."""
-        if instance.state == "exited" and instance.started_at is None:
+    async def _end_if_unknown(self, instance: ObservedContainer) -> None:
+        """Report an instance whose start the runtime gave up when the process may have begun, and end that process."""
+        if instance.exit is not None and not instance.exit.is_certain:
+            await end_what_was_lost(self.attempt, [instance.id])
             self.attempt.events.append(warning(instance.reason, instance.message, self.container.name))
 
     def _adopt_gone(self, mark: StartMark, view: ObservedPod) -> StepResult:
@@ -282,15 +289,18 @@ class _Start:
         self.attempt.doing = f"starts {name}, restart {self.request.restart}"
         await self._note_start(container_id)
         prune = asyncio.create_task(self._prune(view))
+        runs = True
         try:
             await self.cri.start_container(container_id)
         except TransportFault:
             raise
         except CriError as error:
-            await self._unless_it_runs(container_id, error)
+            runs = await self._runs_all_the_same(container_id, error)
         finally:
             await prune
         self.attempt.say("Started", "Container started", name)
+        if not runs:
+            return StepResult(id=container_id)
         await self._post_start(container_id, view)
         if self.request.kind == "init_container" and self.container.restart_policy != "Always":
             await self._linger(container_id)
@@ -358,8 +368,8 @@ class _Start:
         except (Interrupted, CriError):
             return
 
-    async def _unless_it_runs(self, container_id: str, error: CriError) -> None:
-        """Raise PodFault after a start that failed, unless the container turns out to have run.
+    async def _runs_all_the_same(self, container_id: str, error: CriError) -> bool:
+        """Say whether the container runs although its start failed; raise PodFault if it neither runs nor has run.
 
         A start that the runtime refused is an exit: the dead instance stays, and the next one gets another number. An
         instance whose start was only cut off is removed, so that the next try may have its number. One that is gone,
@@ -368,9 +378,11 @@ class _Start:
         view = await self.attempt.read()
         instance = next((each for each in view.containers if each.id == container_id), None)
         if instance is not None and instance.has_run and not instance.was_refused:
-            self._say_if_unknown(instance)
-            return
-        if instance is not None and not instance.has_run:
+            await self._end_if_unknown(instance)
+            return instance.state == "running"
+        if instance is not None and instance.was_given_up:
+            await remove_given_up(self.attempt, container_id)
+        elif instance is not None and not instance.has_run:
             await remove_unstarted(self.attempt, container_id, exited=instance.state == "exited")
         elif instance is not None or isinstance(error, NotFound):
             await forget_start(self.attempt, container_id)

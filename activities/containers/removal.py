@@ -61,6 +61,15 @@ async def remove_unstarted(attempt: Attempt, container_id: str, *, exited: bool 
     return True
 
 
+async def remove_given_up(attempt: Attempt, container_id: str) -> None:
+    """Remove a container whose start the runtime gave up when its process may have begun, and end that process.
+
+    Its start mark stays, since it may have run. Gone already is success. Raises CriError.
+    """
+    await end_what_was_lost(attempt, [container_id])
+    await _remove(attempt, container_id)
+
+
 async def remove_sandbox(attempt: Attempt, sandbox: ObservedSandbox) -> None:
     """Remove a stopped sandbox, with what the runtime has left in it. Gone already is success. Raises CriError.
 

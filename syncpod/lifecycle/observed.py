@@ -109,12 +109,17 @@ class ObservedContainer(Model):
     @property
     def was_refused(self) -> bool:
         """Whether this instance is a start that the runtime would not carry out: nothing of it ever ran."""
-        return self._failed_start == "refused"
+        return self.state == "exited" and self._failed_start == "refused"
+
+    @property
+    def was_given_up(self) -> bool:
+        """Whether the runtime gave up the start of this instance and does not know whether its process runs."""
+        return self.state == "unknown" and self._failed_start == "unknown"
 
     @property
     def _failed_start(self) -> FailedStart | None:
         """What a failed start means for the process; None for everything else."""
-        if self.state != "exited" or self.started_at is not None or self.reason != START_ERROR:
+        if self.state not in ("exited", "unknown") or self.started_at is not None or self.reason != START_ERROR:
             return None
         return failed_start(self.message)
 

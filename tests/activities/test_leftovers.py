@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -16,10 +17,11 @@ import pytest_asyncio
 from temporalio.exceptions import ApplicationError
 
 from syncpod.cri.errors import CriError, Unimplemented
-from syncpod.messages import Outcome, StepName, StepResult
+from syncpod.messages import Fault, Outcome, StepResult
 from syncpod.node.cgroups import populated
+from syncpod.node.start_marks import StartMark, write_start_mark
 from syncpod.translation.names import NODE_LABEL
-from tests.activities.bench import SLEEP, Bench, PodOnBench, bench_of, container, until
+from tests.activities.bench import SLEEP, Bench, PodOnBench, bench_of, container, fault_of, until
 from tests.activities.test_start_container import configs, created_by_another
 from tests.agent.waiting import until as until_true
 from tests.runtimes.containerd import Containerd
@@ -87,20 +89,19 @@ def killed(result: StepResult) -> list[str]:
 # --- the start that comes after ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("state", ["CREATED", "RUNNING", "STOPPED"])
-async def test_a_start_ends_what_was_left_of_the_one_before_it_and_keeps_its_number(
-    bench: Bench, state: TaskState
-) -> None:
+@pytest.mark.parametrize("state", ["CREATED", "RUNNING"])
+async def test_a_start_ends_what_was_left_of_one_that_was_refused(bench: Bench, state: TaskState) -> None:
     pod = bench.pod()
     left = await never_started(pod)
     await lose(bench, left, state)
-    result = await pod.start()
+    fault, _, detail = await fault_of(pod.start())
+    assert (fault, [left in message for message in killed(detail)]) == (Fault.RUN_CONTAINER_ERROR, [True])
+    assert await asyncio.to_thread(task, bench, left) is None
+    result = await pod.start(restart=1)
     assert [(each.id, each.state, each.restart_count) for each in result.status.containers] == [
-        (result.id, "running", 0)
+        (result.id, "running", 1),
+        (left, "exited", 0),
     ]
-    assert result.id != left
-    assert [left in message for message in killed(result)] == [True]
-    await assert_gone(pod, left)
 
 
 async def test_a_start_cut_off_before_its_process_was_asked_for_is_made_again(bench: Bench) -> None:
@@ -130,20 +131,24 @@ async def test_a_start_cut_off_before_its_process_was_asked_for_is_made_again(be
     assert len(killed(result)) == (1 if bench.runtime.series == "1.6" else 0)
 
 
-async def test_what_runs_after_its_start_was_given_up_is_killed_before_it_is_started_again(bench: Bench) -> None:
-    """The runtime's own attempt to end it has failed: 1.6 lists it as exited then, 2.4 as unknown."""
+async def test_what_runs_after_its_start_was_given_up_is_killed_and_never_started_again(bench: Bench) -> None:
+    """The runtime's own attempt to end it has failed: 1.6 lists it as exited then, 2.4 as unknown. It has run."""
     pod = bench.pod()
     await pod.create_sandbox()
     left = await created_by_another(pod)
+    mark = StartMark(
+        id=left, restart=0, incarnation=pod.ref.incarnation, sandbox_id=pod.sandbox_id, at=datetime.now(UTC)
+    )
+    write_start_mark(bench.node.context, pod.uid, "main", mark)
     async with start_that_cannot_be_taken_back(bench, bench.cri.start_container(left)):
-        given_up = await pod.until_state(left, "exited" if bench.runtime.series == "1.6" else "unknown")
-    assert given_up.reason == "StartError"
+        await pod.until_state(left, "exited" if bench.runtime.series == "1.6" else "unknown")
     assert populated(bench.node.context, pod.uid, [left]) == (left,)
     result = await pod.start()
-    assert [(each.id, each.state, each.restart_count) for each in result.status.containers] == [
-        (result.id, "running", 0)
+    assert (result.outcome, result.id) == (Outcome.ADOPTED, left)
+    assert [(each.state, each.exit_code, each.reason) for each in result.status.containers] == [
+        ("exited", 137, "ContainerStatusUnknown")
     ]
-    await assert_gone(pod, left)
+    assert populated(bench.node.context, pod.uid, [left]) == ()
 
 
 @contextlib.asynccontextmanager
@@ -245,10 +250,10 @@ async def test_where_the_runtime_knows_no_such_call_the_step_says_what_it_refuse
 
         patched.setattr(bench.cri, "discard_task", unknown)
         with pytest.raises(ApplicationError) as refused:
-            await pod.step(StepName.START_CONTAINER, pod.start_request()).result()
+            await pod.remove_containers(left)
     assert (refused.value.type, refused.value.non_retryable) == ("TaskLeft", False)
     assert f"cannot delete running task {left}" in refused.value.message
-    assert (await pod.start()).outcome == Outcome.DONE
+    assert (await pod.remove_containers(left)).status.containers == ()
 
 
 # --- what no list has -------------------------------------------------------------------------------------------------
