@@ -185,8 +185,8 @@ async def test_a_start_that_another_client_has_under_way_is_waited_for_and_adopt
     assert [each.state for each in result.status.containers] == ["running"]
 
 
-async def test_a_start_whose_client_has_died_is_waited_for_and_made_again_with_the_same_number(bench: Bench) -> None:
-    """The runtime gives up such a start: CREATED for a while, then EXITED with a StartError."""
+async def test_a_start_whose_client_has_died_is_waited_for_and_is_an_exit_that_nobody_saw(bench: Bench) -> None:
+    """The runtime gives up such a start: CREATED for a while, then EXITED with a StartError. It may have run."""
     pod = bench.pod()
     await pod.create_sandbox()
     created = await created_by_another(pod)
@@ -197,11 +197,14 @@ async def test_a_start_whose_client_has_died_is_waited_for_and_made_again_with_t
         await asyncio.wait({dying})
         step = pod.step(StepName.START_CONTAINER, pod.start_request())
         await asyncio.sleep(0.3)
-        assert not step.task.done() or (await step.result()).id != created
+        assert not step.task.done() or (await step.result()).outcome == Outcome.ADOPTED
     result = await step.result()
-    assert [(each.id, each.state, each.restart_count) for each in result.status.containers] == [
-        (result.id, "running", 0)
+    assert (result.outcome, result.id) == (Outcome.ADOPTED, created)
+    assert [(each.state, each.exit_code, each.reason) for each in result.status.containers] == [
+        ("exited", 137, "ContainerStatusUnknown")
     ]
+    assert reasons(result)[-1] == "ContainerStatusUnknown"
+    assert [each.state for each in (await pod.start(restart=1)).status.containers] == ["running", "exited"]
 
 
 async def test_a_create_that_ran_into_its_deadline_is_made_all_the_same_and_then_started(
@@ -490,7 +493,8 @@ async def test_a_container_that_the_runtime_will_not_create_is_a_fault(bench: Be
     assert [each.ready for each in detail.status.sandboxes] == [False]
 
 
-async def test_a_container_that_cannot_be_started_is_a_fault_and_keeps_its_number(bench: Bench) -> None:
+async def test_a_container_that_cannot_be_started_is_a_fault_and_an_exit(bench: Bench) -> None:
+    """As for a kubelet: the dead instance stays, each try says so, and the next instance has another number."""
     pod = bench.pod(container(command=("/no/such/program",)))
     await pod.create_sandbox()
     fault, error, detail = await fault_of(pod.start())
@@ -498,9 +502,13 @@ async def test_a_container_that_cannot_be_started_is_a_fault_and_keeps_its_numbe
     assert "no such file or directory" in error.message
     assert reasons(detail) == ["Pulled", "Created", "Failed"]
     assert detail.events[-1].message == f"Error: {error.message}"
-    assert detail.status.containers == ()
+    assert [(each.state, each.exit_code, each.reason) for each in detail.status.containers] == [
+        ("exited", 128, "StartError")
+    ]
+    again, _, detail = await fault_of(pod.start(attempt=2))
+    assert (again, len(detail.status.containers)) == (Fault.RUN_CONTAINER_ERROR, 1)
     pod.pod = bench.pod(uid=pod.uid).pod
-    assert (await pod.start()).outcome == Outcome.DONE
+    assert (await pod.start(restart=1)).outcome == Outcome.DONE
 
 
 async def test_a_cancelled_step_returns_the_start_that_was_already_asked_for(bench: Bench) -> None:
