@@ -4,11 +4,12 @@ A runtime lists a start that it could not carry out as EXITED 128 `StartError`, 
 message. containerd does so in three cases that differ (internal/cri/server/container_start.go, 1.6 to 2.4):
 
 - containerd or the OCI runtime refused. No process of the container ran, and the same start would be refused again.
-- The caller went away while the task was being made. No process ran, and nothing was wrong.
+- The caller went away while the task was being made, or the sandbox had gone before. No process ran, and nothing was
+  wrong with the container.
 - The caller went away, or the shim died, while the process was being started. The process may have run: containerd then
   kills it, and lists it as if it had never run.
 
-CRI-O lists no such end, and the embedded runtime only those that it refused.
+The embedded runtime words the same three cases in its own way. CRI-O lists no such end.
 """
 
 from __future__ import annotations
@@ -26,11 +27,17 @@ FailedStart = Literal["refused", "cut off", "unknown"]
 _BEGINNING: Final = ("failed to start containerd task", "failed to update container")
 """How containerd's error begins if it had already asked its shim to start the process."""
 
+_STARTED_AND_KILLED: Final = " meanwhile"
+"""How the embedded runtime's error ends if it killed what it had started, for a caller or a sandbox that had gone."""
+
 _REFUSED_BY_THE_OCI_RUNTIME: Final = "OCI runtime start failed"
 """What the shim says if the OCI runtime itself has refused: the process is then never released to run."""
 
 _CALLER_GONE: Final = ("context canceled", "context deadline exceeded")
 """What containerd's error says if nothing was wrong but that the caller went away."""
+
+_NOTHING_TO_START_IN: Final = ("sandbox container ", "the runtime was restarted while the container was being started")
+"""How the error begins if there was no sandbox any more (containerd), or the start was withdrawn (embedded)."""
 
 
 def failed_start(message: str) -> FailedStart:
@@ -38,7 +45,9 @@ def failed_start(message: str) -> FailedStart:
     caller_gone = any(words in message for words in _CALLER_GONE)
     if message.startswith(_BEGINNING):
         return "refused" if _REFUSED_BY_THE_OCI_RUNTIME in message and not caller_gone else "unknown"
-    return "cut off" if caller_gone else "refused"
+    if message.endswith(_STARTED_AND_KILLED):
+        return "unknown"
+    return "cut off" if caller_gone or message.startswith(_NOTHING_TO_START_IN) else "refused"
 
 
 def without_guess(exit_: Exit) -> Exit:

@@ -14,7 +14,7 @@ NO_SUCH_PROGRAM = (
 )
 CASES: dict[str, tuple[str, FailedStart]] = {
     "a program that is not there": (NO_SUCH_PROGRAM, "refused"),
-    "a sandbox that has gone": ('sandbox container "5c1" is not running', "refused"),
+    "a sandbox that has gone": ('sandbox container "5c1" is not running', "cut off"),
     "runc will not start it": (
         'failed to start containerd task "ab": OCI runtime start failed: cannot start a container that has stopped',
         "refused",
@@ -37,7 +37,18 @@ CASES: dict[str, tuple[str, FailedStart]] = {
     ),
     "the shim dies while the process is started": ('failed to start containerd task "ab": ttrpc: closed', "unknown"),
     "the start cannot be written down": ('failed to update container "ab" state: no space left on device', "unknown"),
-    "the embedded runtime cannot start it": ("/bin/no: No such file or directory", "refused"),
+    "the embedded runtime cannot start it": (
+        "failed to start container process: /bin/no: No such file or directory",
+        "refused",
+    ),
+    "the embedded runtime kills what it started for a caller that has gone": (
+        "failed to start container process: context canceled meanwhile",
+        "unknown",
+    ),
+    "the embedded runtime withdraws a start": (
+        "the runtime was restarted while the container was being started",
+        "cut off",
+    ),
 }
 
 

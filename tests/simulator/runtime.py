@@ -228,7 +228,7 @@ class Runtime:
             home = self.sandboxes.get(container.sandbox)
             if boot != self._boots or home is None or not home.ready:
                 container.state, container.code, container.reason = "exited", 128, "StartError"
-                container.message = CUT_OFF if boot != self._boots else "the sandbox is not running"
+                container.message = CUT_OFF if boot != self._boots else 'sandbox container "s" is not running'
                 container.finished = self.clock.now
                 container.dated["finishedAt"] = self._date()
                 self.witness.changed()

@@ -10,10 +10,10 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from syncpod.lifecycle.start_errors import failed_start
 from syncpod.messages import Fault
 from tests.simulator.attempt import Attempt, Body, Call, Interrupted, Pause, PodFault
 from tests.simulator.runtime import (
-    CUT_OFF,
     FOREVER,
     SHORT,
     Container,
@@ -458,7 +458,9 @@ _KINDS = ("initContainers", "containers", "ephemeralContainers")
 
 def _was_refused(instance: Mapping[str, Any]) -> bool:
     """Say whether an instance is a start that the runtime could not carry out, which is an end like others."""
-    return instance["state"] == "exited" and "startedAt" not in instance and instance["message"] != CUT_OFF
+    return (
+        instance["state"] == "exited" and "startedAt" not in instance and failed_start(instance["message"]) == "refused"
+    )
 
 
 def _asked(request: Mapping[str, Any], container: Mapping[str, Any]) -> Container:
