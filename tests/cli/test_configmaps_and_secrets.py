@@ -240,7 +240,7 @@ async def test_what_another_user_put_in_the_place_of_secrets_is_not_read(alone: 
     (tmp_path / "memory").symlink_to(tmp_path / "theirs")
     for command in (("get", "secrets"), ("apply", "-f", "-")):
         refused = await alone(*command, stdin=BOTH)
-        assert refused.code == 2 and "is not a directory of this user's" in refused.err
+        assert refused.code == 2 and "is not a directory that this user owns" in refused.err
     assert not list((tmp_path / "theirs").iterdir())
 
 
