@@ -28,6 +28,7 @@ def rows(section: str) -> list[list[str]]:
     """The cells of a section's table, without its headings; the first cell is carried on where it is empty."""
     text = REFERENCE.partition(f"### {section}\n")[2].partition("\n#")[0]
     cells = [line.strip("|").split(" | ") for line in text.splitlines() if line.startswith("| ")][1:]
+    assert cells, f"no table in the section {section}"
     made: list[list[str]] = []
     for row in cells:
         row[0] = row[0].strip() or made[-1][0]
@@ -58,13 +59,13 @@ def test_an_example_is_a_pod_whose_scripts_are_of_its_containers_and_can_be_obey
     assert {key.removeprefix(PREFIX) for key in pod.metadata.annotations} <= {*names, "pod"}
 
 
-@pytest.mark.parametrize(("field", "example"), written("A container"))
+@pytest.mark.parametrize(("field", "example"), written("Container scripts"))
 def test_each_field_of_a_container_is_documented_as_it_is_read(field: str, example: Any) -> None:
     script = {field: example, **({"runTime": "1s"} if field in ("exitCode", "exitCodes", "oomKilled") else {})}
     assert read_container("web", json.dumps(script)) != read_container("web", "{}")
 
 
-@pytest.mark.parametrize(("field", "example"), [*written("The sandbox"), *written("Calls")])
+@pytest.mark.parametrize(("field", "example"), [*written("Sandbox scripts"), *written("Faults")])
 def test_each_field_of_a_sandbox_is_documented_as_it_is_read(field: str, example: Any) -> None:
     assert pod_script({f"{PREFIX}pod": json.dumps({field: example})}) != pod_script({})
 
@@ -73,6 +74,6 @@ def test_all_fields_and_all_calls_are_documented() -> None:
     with pytest.raises(ValueError, match="unknown field") as refused:
         read_container("web", '{"?": 1}')
     fields = set(str(refused.value).partition("there are ")[2].split(", "))
-    shown = {field for row in rows("A container") for field in re.findall(r"`(.+?)`", row[0])}
+    shown = {field for row in rows("Container scripts") for field in re.findall(r"`(.+?)`", row[0])}
     assert shown == fields
     assert all(f"`{call}`" in REFERENCE for call in (*CONTAINER_CALLS, *POD_CALLS))
