@@ -33,8 +33,8 @@ _STARTED_AND_KILLED: Final = " meanwhile"
 _REFUSED_BY_THE_OCI_RUNTIME: Final = "OCI runtime start failed"
 """What the shim says if the OCI runtime itself has refused: the process is then never released to run."""
 
-_CALLER_GONE: Final = ("context canceled", "context deadline exceeded")
-"""What containerd's error says if nothing was wrong but that the caller went away."""
+_CUT_OFF: Final = ("context canceled", "context deadline exceeded", "ttrpc: closed")
+"""What containerd's error says if nothing was wrong but that the caller went away, or the shim with its sandbox."""
 
 _NOTHING_TO_START_IN: Final = ("sandbox container ", "the runtime was restarted while the container was being started")
 """How the error begins if there was no sandbox any more (containerd), or the start was withdrawn (embedded)."""
@@ -42,12 +42,12 @@ _NOTHING_TO_START_IN: Final = ("sandbox container ", "the runtime was restarted 
 
 def failed_start(message: str) -> FailedStart:
     """Say what a `StartError` with this message means for the container's process."""
-    caller_gone = any(words in message for words in _CALLER_GONE)
+    cut_off = any(words in message for words in _CUT_OFF)
     if message.startswith(_BEGINNING):
-        return "refused" if _REFUSED_BY_THE_OCI_RUNTIME in message and not caller_gone else "unknown"
+        return "refused" if _REFUSED_BY_THE_OCI_RUNTIME in message and not cut_off else "unknown"
     if message.endswith(_STARTED_AND_KILLED):
         return "unknown"
-    return "cut off" if caller_gone or message.startswith(_NOTHING_TO_START_IN) else "refused"
+    return "cut off" if cut_off or message.startswith(_NOTHING_TO_START_IN) else "refused"
 
 
 def without_guess(exit_: Exit) -> Exit:

@@ -27,6 +27,10 @@ CASES: dict[str, tuple[str, FailedStart]] = {
         "failed to create containerd task: context deadline exceeded: unknown",
         "cut off",
     ),
+    "the shim dies with its sandbox while the task is made": (
+        "failed to create containerd task: failed to create shim task: ttrpc: closed",
+        "cut off",
+    ),
     "the caller goes while the process is started": (
         'failed to start containerd task "ab": context canceled',
         "unknown",
