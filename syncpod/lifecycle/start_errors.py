@@ -33,7 +33,7 @@ _STARTED_AND_KILLED: Final = " meanwhile"
 _REFUSED_BY_THE_OCI_RUNTIME: Final = "OCI runtime start failed"
 """What the shim says if the OCI runtime itself has refused: the process is then never released to run."""
 
-_CUT_OFF: Final = ("context canceled", "context deadline exceeded", "ttrpc: closed")
+_CUT_OFF: Final = ("context canceled", "context deadline exceeded", "ttrpc: closed", "failed to start shim")
 """What containerd's error says if nothing was wrong but that the caller went away, or the shim with its sandbox."""
 
 _NOTHING_TO_START_IN: Final = ("sandbox container ", "the runtime was restarted while the container was being started")

@@ -31,6 +31,10 @@ CASES: dict[str, tuple[str, FailedStart]] = {
         "failed to create containerd task: failed to create shim task: ttrpc: closed",
         "cut off",
     ),
+    "the shim has gone with its sandbox before the task is made": (
+        'failed to create containerd task: failed to start shim: failed to load sandbox task "8b": dial unix',
+        "cut off",
+    ),
     "the caller goes while the process is started": (
         'failed to start containerd task "ab": context canceled',
         "unknown",

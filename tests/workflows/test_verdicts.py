@@ -124,7 +124,7 @@ async def test_labels_that_no_file_shows_cost_no_step(client: Client, node: Scri
 
 async def test_a_pod_is_ended_when_it_has_been_active_for_as_long_as_it_may(client: Client, node: ScriptedNode) -> None:
     """Row 19: DeadlineExceeded, by a durable timer."""
-    handle = await running(client, node, manifest(activeDeadlineSeconds=2))
+    handle = await running(client, node, manifest(activeDeadlineSeconds=10))  # time enough to be seen running
     pod = await until(handle, lambda pod: phase(pod) == "Failed")
     assert (pod["status"]["reason"], pod["status"]["message"]) == (
         "DeadlineExceeded",
