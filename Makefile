@@ -21,7 +21,7 @@ PIP_FAILED = { echo "make: the packages could not be downloaded or installed; wh
 EXPORT = uv export --quiet --frozen --format requirements-txt --no-header --no-annotate --no-emit-project
 
 # Most tests wait for most of their time: there are twice as many processes as cores.
-PYTEST = $(BIN)/python -m pytest -p tests.durations --numprocesses=4 --dist=loadgroup --no-loadscope-reorder $(TESTS)
+PYTEST = $(BIN)/python -m pytest -p tests.durations -p tests.broken_runs --numprocesses=4 --dist=loadgroup --no-loadscope-reorder $(TESTS)
 
 .PHONY: help up down test test-all nightly planted lint bench protos requirements check-requirements venv
 
