@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from syncpod.lifecycle import backoff, conditions, restart_policy
+from syncpod.lifecycle import backoff, conditions, restart_pacing
 from syncpod.lifecycle.probing import probe_of
 from syncpod.lifecycle.restart import is_sidecar
 from syncpod.messages import (
@@ -51,7 +51,7 @@ def absorb(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> 
 def tidy(state: PodState, now: datetime) -> None:
     """Forget expired back-offs; those of images and of old definitions would otherwise stay forever."""
     settings = state.restart_settings
-    current = restart_policy.restart_keys(state.pod) if settings.limit is not None else ()
+    current = restart_pacing.restart_keys(state.pod) if settings.limit is not None else ()
     state.backoff = backoff.collect_garbage(state.backoff, now=now, settings=settings, current=current)
 
 
@@ -158,7 +158,7 @@ def _is_at_limit(state: PodState, subject: str) -> bool:
     """Say whether a container, or the pod as a whole, waits because it has reached its limit of restarts."""
     status = state.status
     return any(
-        known.state.waiting is not None and known.state.waiting.reason == restart_policy.LIMIT_REACHED
+        known.state.waiting is not None and known.state.waiting.reason == restart_pacing.LIMIT_REACHED
         for known in (*status.init_container_statuses, *status.container_statuses)
         if subject in (known.name, backoff.RESTART_ALL)
     )

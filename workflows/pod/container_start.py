@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
-from syncpod.lifecycle import backoff, restart_policy
+from syncpod.lifecycle import backoff, restart_pacing
 from syncpod.lifecycle.backoff import BackoffStore
 from syncpod.lifecycle.observed import ObservedSandbox
 from syncpod.lifecycle.plan import PlannedStep
-from syncpod.lifecycle.restart_policy import Restart
+from syncpod.lifecycle.restart_pacing import RestartPermission
 from syncpod.lifecycle.status import PodFailure
 from syncpod.messages import ContainerKind, PullImage, StartContainer, StepName
 from syncpod.pod import Container, EphemeralContainer, Pod
@@ -81,9 +81,9 @@ def _begin_anew(state: PodState, last: Round, planned_step: PlannedStep, now: da
     """Return the first step of a pod whose containers were all removed, or the one hold for all of them."""
     anew = state.model_copy(update={"restart_all": last.model_copy(update={"begun": True})})
 
-    def ask(store: BackoffStore, at: datetime) -> tuple[Restart, BackoffStore]:
+    def ask(store: BackoffStore, at: datetime) -> tuple[RestartPermission, BackoffStore]:
         meta = state.pod.metadata
-        return restart_policy.restart_all(store, state.restart_settings, meta, last.cause, last.exit, now=at)
+        return restart_pacing.restart_all(store, state.restart_settings, meta, last.cause, last.exit, now=at)
 
     allowed, store = ask(state.backoff, now)
     if not allowed.allowed:
@@ -96,7 +96,7 @@ def _begin_anew(state: PodState, last: Round, planned_step: PlannedStep, now: da
     return Decision(replace(first.step, store=store, begins_anew=True))
 
 
-def _held_back(subject: str, restart: int, held: Restart) -> Decision:
+def _held_back(subject: str, restart: int, held: RestartPermission) -> Decision:
     """Return the hold of a start that is not allowed yet, or the pod's failure if it never will be."""
     if held.fails:
         return Decision(failure=PodFailure(reason=held.reason, message=held.message))
@@ -106,8 +106,8 @@ def _held_back(subject: str, restart: int, held: Restart) -> Decision:
 def _released(
     store: BackoffStore,
     key: str,
-    held: Restart,
-    ask: Callable[[BackoffStore, datetime], tuple[Restart, BackoffStore]],
+    held: RestartPermission,
+    ask: Callable[[BackoffStore, datetime], tuple[RestartPermission, BackoffStore]],
     now: datetime,
 ) -> BackoffStore:
     """Return the back-offs after a start that a signal allows although it is held.
@@ -149,14 +149,16 @@ def _superseded(state: PodState, name: str) -> tuple[str, ...]:
     return tuple(dead[1:])
 
 
-def _crash_loop(state: PodState, name: str, restart: int, now: datetime) -> tuple[Restart, BackoffStore | None, str]:
+def _crash_loop(
+    state: PodState, name: str, restart: int, now: datetime
+) -> tuple[RestartPermission, BackoffStore | None, str]:
     """Ask the pod's restart policy about the last recorded exit of a container.
 
     A start that was allowed, and has waited for its pull since, is not checked again for the same exit. A start that a
     signal has released counts as made at the time when it would have been allowed.
     """
     last = state.last_exit(name)
-    free = Restart(allowed=True)
+    free = RestartPermission(allowed=True)
     if last is None or state.cleared.get(name) == last.id:
         return free, None, ""
     container = state.container(name)
@@ -168,8 +170,8 @@ def _crash_loop(state: PodState, name: str, restart: int, now: datetime) -> tupl
     if state.restart_all is not None and last.id in state.restart_all.removed:
         return free, None, ""
 
-    def ask(store: BackoffStore, at: datetime) -> tuple[Restart, BackoffStore]:
-        return restart_policy.restart_container(store, state.restart_settings, meta, container, last, now=at)
+    def ask(store: BackoffStore, at: datetime) -> tuple[RestartPermission, BackoffStore]:
+        return restart_pacing.restart_container(store, state.restart_settings, meta, container, last, now=at)
 
     allowed, store = ask(state.backoff, now)
     if allowed.allowed:

@@ -13,7 +13,7 @@ from syncpod.lifecycle.backoff import go_duration
 from syncpod.lifecycle.container_status import ProbeResults, WaitingReason
 from syncpod.lifecycle.phase import TERMINAL_PHASES
 from syncpod.lifecycle.plan import PlannedStep, something_to_stop
-from syncpod.lifecycle.restart_policy import LIMIT_REACHED
+from syncpod.lifecycle.restart_pacing import LIMIT_REACHED
 from syncpod.lifecycle.status import StatusDecision, StatusInputs, pod_status, terminated_pod_status
 from syncpod.messages import STUCK_FAULTS, StepName, labels_attribute
 from syncpod.pod import ContainerState, ContainerStatus
