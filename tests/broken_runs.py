@@ -54,14 +54,19 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def sendable(value: Any) -> Any:
-    """A copy of a report's data in which what is no UTF-8 is written as an escape (`\\udcff`)."""
+    """A copy of a report's data of which xdist can send all: text that is no UTF-8 has escapes (`\\udcff`).
+
+    What is of another type than those that xdist knows, such as an enumeration's, becomes what it is printed as.
+    """
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()
     if isinstance(value, dict):
         return {sendable(key): sendable(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(sendable(item) for item in value)
-    return value
+    if isinstance(value, list):
+        return [sendable(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple(sendable(item) for item in value)
+    return value if value is None or type(value) in (bool, int, float) else sendable(str(value))
 
 
 def last_words(errors: list[str], failed: list[str]) -> list[str]:

@@ -1,6 +1,7 @@
 """A run that breaks says why at its end, and one odd text breaks no run."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -63,6 +64,11 @@ def test_a_run_that_breaks_ends_with_the_cause_and_what_had_failed(tmp_path: Pat
 
 def test_texts_are_escaped_wherever_they_stand() -> None:
     assert sendable({"a": [("\udcff", 1)], "\udcfe": None}) == {"a": [("\\udcff", 1)], "\\udcfe": None}
+
+
+def test_what_is_of_no_plain_type_is_sent_as_text() -> None:
+    sent = sendable({"signal": signal.SIGINT, "path": Path("/a")})
+    assert sent == {"signal": str(signal.SIGINT), "path": "/a"} and type(sent["signal"]) is str
 
 
 def test_an_error_is_told_by_its_end() -> None:
