@@ -32,6 +32,7 @@ from tests.agent.waiting import pauses
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
+from tests.worker.fork_server import start_worker
 from tests.worker.node_process import NodeProcess
 
 PATIENCE = 120.0
@@ -301,7 +302,7 @@ async def engine_node(
     """A node whose worker serves, with settings from the environment; the worker ends with it, as it should."""
     name = f"n-{uuid.uuid4().hex[:8]}"
     client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
-    with NodeProcess.of(runtime, server, directory, node=name, **environment) as worker:
+    with NodeProcess.of(runtime, server, directory, node=name, start=start_worker, **environment) as worker:
         await worker.ready()
         async with CriClient(runtime.endpoint) as cri:
             yield EngineNode(name, server, runtime, client, cri, worker)
