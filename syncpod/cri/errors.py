@@ -146,6 +146,12 @@ def classify(operation: str, code: grpc.StatusCode, message: str) -> CriError:
     return _kind(operation, code, message)(operation, code.name, message)
 
 
+def go_error(error: CriError) -> str:
+    """Return the error as Go prints a gRPC error with %v: `rpc error: code = Unknown desc = ...`."""
+    code = "".join(word.capitalize() for word in error.code.split("_"))
+    return f"rpc error: code = {code} desc = {error.message}"
+
+
 def _kind(operation: str, code: grpc.StatusCode, message: str) -> type[CriError]:
     match code:
         # Our own cancellation raises CancelledError and never gets here. One by the runtime means that it shuts down.

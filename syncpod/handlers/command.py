@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from syncpod.cri.errors import CommandTimedOut, CriError
+from syncpod.cri.errors import CommandTimedOut, CriError, go_error
 from syncpod.cri.port import CriRuntime
 from syncpod.handlers.answer import BODY_LIMIT, Answer, NoAnswer, Target
 from syncpod.pod import ExecAction
@@ -19,6 +19,6 @@ async def run_command(action: ExecAction, target: Target, timeout_seconds: int, 
         words = " ".join(action.command)
         return Answer("failure", f"command timed out: {words!r} timed out after {timeout_seconds}s")
     except CriError as error:
-        raise NoAnswer(f"rpc error: {error.message}") from error
+        raise NoAnswer(go_error(error)) from error
     output = (done.stdout + done.stderr)[:BODY_LIMIT].decode(errors="replace")
     return Answer("success" if done.exit_code == 0 else "failure", output)

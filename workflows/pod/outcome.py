@@ -20,6 +20,7 @@ from syncpod.messages import (
     AllocateResources,
     CreateSandbox,
     Evict,
+    Fault,
     KillPod,
     NodeFacts,
     Outcome,
@@ -350,7 +351,7 @@ def failed_step(
                 return
         except ValueError as wrong:
             state.reject(now, step.name.value, f"the step's status cannot be read: {wrong}")
-    if not _ended_by_refusal(state, step):
+    if not _ended_by_start(state, step, fault):
         state.backoff = backoff.record_failure(state.backoff, step.key, now=now, reason=fault, message=message)
     state.cleared = _without(state.cleared, step.container)
     if step.container and step.name.value.startswith(("start_", "pull_")):
@@ -359,16 +360,22 @@ def failed_step(
         resizing.failed(state, message, now)
     elif not told:
         state.event(now, "Warning", *_as_event(step, fault, message), step.container)
-    why = f"{step.why}: {message}"
+    # What a hook has written is shown in the status alone.
+    why = step.why if fault == Fault.POST_START_HOOK_ERROR else f"{step.why}: {message}"
     state.note(now, "step", step.name.value, why, outcome=fault, took_ms=took, container=step.container)
 
 
-def _ended_by_refusal(state: PodState, step: Step) -> bool:
-    """Say whether the runtime refused a start. That is an exit of the instance: the crash-loop back-off applies."""
+def _ended_by_start(state: PodState, step: Step, fault: str) -> bool:
+    """Say whether a start that failed has ended its instance: the crash-loop back-off of that exit applies alone.
+
+    The runtime refused the start, or the container was ended since its postStart hook failed.
+    """
     if not isinstance(step.input, StartContainer):
         return False
     last = state.last_exit(step.container)
-    return last is not None and last.restart == step.input.restart and last.reason == START_ERROR
+    if last is None or last.restart != step.input.restart:
+        return False
+    return last.reason == START_ERROR or fault == Fault.POST_START_HOOK_ERROR
 
 
 def cancelled_step(state: PodState, step: Step, started: datetime, now: datetime) -> None:

@@ -15,7 +15,7 @@ from syncpod.lifecycle.phase import TERMINAL_PHASES
 from syncpod.lifecycle.plan import PlannedStep, something_to_stop
 from syncpod.lifecycle.restart_policy import LIMIT_REACHED
 from syncpod.lifecycle.status import StatusDecision, StatusInputs, pod_status, terminated_pod_status
-from syncpod.messages import STUCK_FAULTS, StepName, labels_attribute
+from syncpod.messages import NOT_PULLED, STUCK_FAULTS, StepName, labels_attribute
 from syncpod.pod import ContainerState, ContainerStatus
 from workflows.pod import decide, desired, facts, resizing
 from workflows.pod.decision import Hold, Step
@@ -52,7 +52,7 @@ def _waiting(state: PodState, holds: Sequence[Hold]) -> dict[str, WaitingReason]
             spec = state.pod.spec
             why = WaitingReason(reason=hold.reason, message=hold.message)
             waiting |= {container.name: why for container in (*spec.init_containers, *spec.containers)}
-        elif hold.reason in ("CrashLoopBackOff", "ImagePullBackOff", LIMIT_REACHED):
+        elif hold.reason in ("CrashLoopBackOff", "ImagePullBackOff", LIMIT_REACHED, *NOT_PULLED):
             waiting[hold.subject] = WaitingReason(reason=hold.reason, message=hold.message)
     return waiting
 
