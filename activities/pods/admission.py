@@ -7,6 +7,7 @@ import asyncio
 from activities.attempt import Attempt, PodFault
 from activities.node.ledger import Page, Trigger
 from activities.node.metrics import count_rejection
+from syncpod.lifecycle.node_affinity import matches_node
 from syncpod.messages import CreateSandbox, Fault, Rejection
 from syncpod.node.pod_cgroups import remove_empty_tiers, weigh_tiers
 from syncpod.node.pod_records import Mark, mark_pod_record, read_pod_record, read_pod_records
@@ -38,11 +39,12 @@ async def admit(attempt: Attempt, request: CreateSandbox) -> None:
     if (forbidden := node.sysctls.refusal(pod)) is not None:
         raise _rejected("SysctlForbidden", forbidden)
     await _check_features(attempt, pod)
+    matches = matches_node(pod, node.context.name, node.context.labels)
     async with node.ledger.open() as page:
-        refusal = page.refusal(ref, pod, node.context.capacity)
+        refusal = page.refusal(ref, pod, node.context.capacity, matches=matches)
         # A rejection is for good, so first make sure that the pods that take the room still exist.
         if refusal is not None and await strike_what_is_gone(attempt, page):
-            refusal = page.refusal(ref, pod, node.context.capacity)
+            refusal = page.refusal(ref, pod, node.context.capacity, matches=matches)
         if refusal is not None:
             raise _rejected(*refusal)
         if _needs_app_armor(pod) and not node.context.host.apparmor:
