@@ -9,7 +9,10 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
+from syncpod.lifecycle.node_affinity import matches_node
+from syncpod.pod import Pod
 from syncpod.pod.validation.syntax import label_value, qualified_name
+from syncpod.translation.context import NodeContext
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 OS: Final = "kubernetes.io/os"
@@ -47,6 +50,11 @@ def architecture() -> str:
 def node_labels(name: str, added: Mapping[str, str]) -> Mapping[str, str]:
     """Return the labels of this machine's node; an added one takes the place of the kubelet's own."""
     return {HOSTNAME: name, OS: os.uname().sysname.lower(), ARCH: architecture()} | dict(added)
+
+
+def is_asked_for(pod: Pod, node: NodeContext) -> bool:
+    """Say whether the node is one that the pod asks for, by its labels or its name."""
+    return matches_node(pod, node.name, node.labels)
 
 
 def parse_node_labels(text: str) -> Mapping[str, str]:

@@ -69,7 +69,8 @@ def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetim
     # Oldest first, so that the exits are recorded in the order in which they happened.
     for container in reversed(state.own.containers):
         if container.has_run:
-            state.restarts[container.name] = max(state.restarts.get(container.name, 0), container.restart_count)
+            newest = max(state.restarts.get(container.name, 0), container.restart_count)
+            state.restarts = {**state.restarts, container.name: newest}
         ended = container.exit
         if ended is None or not container.has_run:
             continue
@@ -199,15 +200,18 @@ def _turn_away(state: PodState, rejection: Rejection, now: datetime) -> None:
 
 
 def finished_step(state: PodState, step: Step, payload: Any, started: datetime, now: datetime) -> None:
-    """Fold a step's result into the state. An unreadable result counts as a failure of the step."""
-    told, state.history = state.history, ()
+    """Fold a step's result into the state. An unreadable result changes nothing, and counts as a failure."""
     try:
-        result = StepResult.model_validate(payload)
-        _look(state, step, result, started, now)
+        with state.all_or_nothing():
+            _fold(state, step, StepResult.model_validate(payload), started, now)
     except ValueError as wrong:
-        state.history = (*told, *state.history)
         failed_step(state, step, "UnreadableResult", f"the step's result cannot be read: {wrong}", None, started, now)
-        return
+
+
+def _fold(state: PodState, step: Step, result: StepResult, started: datetime, now: datetime) -> None:
+    """Fold in the result of a step that has not failed. Raises ValueError."""
+    told, state.history = state.history, ()
+    _look(state, step, result, started, now)
     state.backoff = backoff.forget(state.backoff, step.key)
     match result.outcome:
         case Outcome.SPENT:
@@ -336,7 +340,8 @@ def failed_step(
     if payload is not None:
         try:
             result = StepResult.model_validate(payload)
-            _look(state, step, result, started, now)
+            with state.all_or_nothing():
+                _look(state, step, result, started, now)
             told = bool(result.events)
             if result.rejection is not None:
                 _turn_away(state, result.rejection, now)

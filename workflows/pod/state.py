@@ -7,6 +7,8 @@ None of them reads a clock: they are given the workflow's time as ``now``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -276,6 +278,20 @@ class PodState(BaseModel):
                 break
             del exits[spare]
         self.exits = tuple(exits)
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Undo every change that was made within, if it raises: what comes in is folded in whole or not at all.
+
+        No value of the state is changed in place; a change replaces it.
+        """
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
 
     def event(self, now: datetime, kind: str, reason: str, message: str, container: str = "") -> None:
         """Record an event with its message clipped. Repeats are counted, as the API server does."""
