@@ -109,16 +109,20 @@ def _tell_exit(state: PodState, exit_: RecordedExit, now: datetime) -> None:
 def heard(state: PodState, change: ProbeChanged, now: datetime) -> None:
     """Take a probe's result for an instance, which may not be in the view yet; events are those of prober/prober.go."""
     what = f"{change.probe.capitalize()} probe"
-    if change.result == "unknown":  # the probe could not be carried out, which is no result
+    failures = max(change.failures, int(change.result == "failure"))
+    if change.result == "unknown" and not failures:  # the probe could not be carried out, which is no result
         text = f"{what} errored and resulted in unknown state: {change.message}"
         state.event(now, "Warning", "Unhealthy", text, change.container)
         return
-    if state.ending and change.probe != "readiness" and change.result == "failure":
+    if state.ending and change.probe != "readiness" and change.result != "success":
         return  # only readiness counts by then (worker.go, v1.36, doProbe: success once deletion is requested)
-    if change.result == "failure":
-        state.event(now, "Warning", "Unhealthy", f"{what} failed: {change.message}", change.container)
-    elif change.warning:
+    if failures:
+        text = f"{what} failed: {change.failure or change.message}"
+        state.event(now, "Warning", "Unhealthy", text, change.container, times=failures)
+    if change.warning:
         state.event(now, "Warning", "ProbeWarning", f"{what} warning: {change.message}", change.container)
+    if change.result == "unknown":
+        return
     before = state.probes.get(change.probe, {})
     if before.get(change.container_id) == change.result:
         return

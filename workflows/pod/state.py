@@ -293,8 +293,10 @@ class PodState(BaseModel):
             self.__dict__.update(before)
             raise
 
-    def event(self, now: datetime, kind: str, reason: str, message: str, container: str = "") -> None:
-        """Record an event with its message clipped. Repeats are counted, as the API server does."""
+    def event(
+        self, now: datetime, kind: str, reason: str, message: str, container: str = "", *, times: int = 1
+    ) -> None:
+        """Record an event with its message clipped. Repeats are counted, as the API server does; `times` more now."""
         message = clipped(message)
         kept = []
         seen: EventRecord | None = None
@@ -309,7 +311,7 @@ class PodState(BaseModel):
                 "reason": reason,
                 "message": message,
                 "container": container,
-                "count": seen.count + 1 if seen else 1,
+                "count": seen.count + times if seen else times,
                 "first": seen.first if seen else now,
                 "last": now,
             }
