@@ -8,8 +8,8 @@ from typing import Any
 
 from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
+from syncpod.go_durations import go_duration
 from syncpod.lifecycle import backoff, conditions
-from syncpod.lifecycle.backoff import go_duration
 from syncpod.lifecycle.container_status import ProbeResults, WaitingReason
 from syncpod.lifecycle.phase import TERMINAL_PHASES
 from syncpod.lifecycle.plan import PlannedStep, something_to_stop
