@@ -629,6 +629,7 @@ async def test_a_container_whose_post_start_hook_fails_restarts_like_one_that_ha
     node.gate["start_container"].set()
     pod = await until(handle, lambda pod: waiting(pod).get("reason") == "CrashLoopBackOff")
     assert waiting(pod)["message"].startswith("back-off 10s restarting failed container=web")
+    assert waiting(pod)["message"].endswith("): PostStartHookError: what the hook said")
     told = str(await handle.query("events")) + str(await handle.query("history"))
     assert "what the hook said" not in told
     await handle.signal("backoff_expired", {"container": "web"})
