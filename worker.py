@@ -41,6 +41,7 @@ from syncpod.agent.housekeeping.settings import housekeeping_settings
 from syncpod.agent.housekeeping.tasks import add_housekeeping_tasks
 from syncpod.agent.node_setup import (
     image_gc_policy,
+    labels,
     node_context,
     prepare_memory,
     sysctls,
@@ -213,6 +214,7 @@ def _worker_record(
         boot=life.boot,
         memory_dir=str(settings.memory_dir),
         manifest_dir=str(settings.manifest_dir or ""),
+        labels=dict(labels(settings)),
     )
 
 

@@ -11,7 +11,6 @@ from activities.attempt import Attempt, PodFault, Polls, warning
 from activities.containers.ending import Selection, end_containers
 from activities.containers.removal import remove_dead, remove_sandbox
 from activities.images.presence import missing_images
-from activities.images.wording import go_error
 from activities.node.metrics import count_failed_sandbox, count_sandbox
 from activities.node.pod_record import note_pod
 from activities.node.slots import slot
@@ -20,7 +19,7 @@ from activities.pods.cgroup import prepare_cgroup
 from activities.pods.earlier_lives import end_earlier_lives
 from activities.pods.stopping import stop_sandbox
 from syncpod.cri import SandboxConfig
-from syncpod.cri.errors import CriError, NameReserved, TransportFault
+from syncpod.cri.errors import CriError, NameReserved, TransportFault, go_error
 from syncpod.cri.port import RuntimeStatus
 from syncpod.messages import (
     CreateSandbox,

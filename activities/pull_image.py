@@ -19,7 +19,7 @@ from activities.images.presence import (
     say_present,
 )
 from activities.images.progress import watched
-from activities.images.wording import go_duration, go_error
+from activities.images.wording import go_duration
 from activities.node.metrics import count_failed_start, time_pull
 from syncpod.cri import SandboxConfig, errors
 from syncpod.cri.keyring import Credential
@@ -163,7 +163,7 @@ def _failed(needed: NeededImage, refusals: list[errors.CriError]) -> PodFault:
     Several different refusals become one text, as in the kubelet's aggregates, and have no particular reason.
     """
     # The kubelet strips the code where it is Unknown (cri-client, remote_image.go, v1.36, PullImage).
-    texts = tuple(dict.fromkeys(each.message if each.code == "UNKNOWN" else go_error(each) for each in refusals))
+    texts = tuple(dict.fromkeys(each.message if each.code == "UNKNOWN" else errors.go_error(each) for each in refusals))
     text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     told = warning("Failed", f'Failed to pull image "{needed.image}": {text}', needed.of_container)
     because = f"image pull failed for {needed.image} because"

@@ -18,7 +18,7 @@ from activities.node.hooks import carry_out_hook, hook_target
 from activities.node.metrics import count_failed_start, count_start
 from syncpod.cri import ContainerConfig, SandboxConfig
 from syncpod.cri.errors import CriError, DeadlineExceeded, ImageAbsent, NameReserved, NotFound, TransportFault
-from syncpod.handlers.hook import HookFailed
+from syncpod.handlers.hook import HookFailed, failure_message
 from syncpod.messages import Fault, KillTarget, ObservedContainer, ObservedPod, Outcome, StartContainer, StepResult
 from syncpod.node.directories import plan_container, prepare_container
 from syncpod.node.start_marks import StartMark, as_ended
@@ -335,7 +335,10 @@ class _Start:
             activity.logger.warning("the postStart hook of container %s failed: %s", container_id, failed)
             await self._end(container_id, ports)
             told_of = warning("FailedPostStartHook", "PostStartHook failed", container.name)
-            raise PodFault(Fault.POST_START_HOOK_ERROR, "PostStartHook failed", told_of) from failed
+            ref = self.request.ref
+            pod = f"{ref.name}_{ref.namespace}({ref.uid})"
+            message = failure_message(container.lifecycle.post_start, container.name, pod, failed)
+            raise PodFault(Fault.POST_START_HOOK_ERROR, message, told_of) from failed
         if told:
             self.attempt.events.append(warning("LifecycleHTTPFallback", told, container.name))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from datetime import timedelta
 
 from syncpod.cri.endpoint import listener_pid
@@ -13,6 +14,7 @@ from syncpod.lifecycle.image_gc import ImageGcPolicy
 from syncpod.node.capacity import CapacityInvalid, parse_capacity, read_capacity
 from syncpod.node.fit import Capacity
 from syncpod.node.host import read_host
+from syncpod.node.labels import NodeLabelsInvalid, node_labels, parse_node_labels
 from syncpod.node.verification import Verification, VerificationInvalid
 from syncpod.settings.directories import is_in_memory, make_memory_directory
 from syncpod.settings.errors import SettingsInvalid
@@ -23,6 +25,7 @@ from syncpod.settings.variables import (
     IMAGE_VERIFICATION_ALLOWLIST,
     IMAGE_VERIFICATION_POLICY,
     MEMORY_DIR,
+    NODE_LABELS,
 )
 from syncpod.translation.context import Host, NodeContext
 from syncpod.translation.features import recursive_read_only_handlers
@@ -66,6 +69,7 @@ async def node_context(settings: NodeSettings, cri: CriRuntime, endpoint: str, *
         cluster=cluster,
         cgroup_parent=settings.cgroup_parent,
         capacity=capacity(settings, host),
+        labels=labels(settings),
         pod_cgroups=settings.pod_cgroups,
         cgroup_driver=await cri.runtime_config(),
         recursive_read_only_handlers=recursive_read_only_handlers(await cri.status()),
@@ -90,6 +94,14 @@ def capacity(settings: NodeSettings, host: Host) -> Capacity:
         return read_capacity(host, settings.state_dir, parse_capacity(settings.capacity))
     except CapacityInvalid as wrong:
         raise SettingsInvalid(f"{wrong} (--capacity or {CAPACITY})") from wrong
+
+
+def labels(settings: NodeSettings) -> Mapping[str, str]:
+    """Return the node's labels. Raises SettingsInvalid."""
+    try:
+        return node_labels(settings.node, parse_node_labels(settings.node_labels))
+    except NodeLabelsInvalid as wrong:
+        raise SettingsInvalid(f"{wrong} (--node-labels or {NODE_LABELS})") from wrong
 
 
 def sysctls(settings: NodeSettings, release: str) -> AllowedSysctls:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from syncpod.go_durations import go_duration
 from syncpod.lifecycle import backoff
 from syncpod.lifecycle.backoff import BackoffEntry, BackoffStore, StartDecision
 from syncpod.lifecycle.exit import RecordedExit
@@ -122,7 +123,7 @@ def _paced(
     all_free = max(now, entry.last_update) if entry is not None else now
     due = all_free - (EXEMPT_AT_ONCE - 1) * every
     if now < due:
-        words = f"back-off {backoff.go_duration(every)} restarting {what}"
+        words = f"back-off {go_duration(every)} restarting {what}"
         message = f"{words}: it exits with {exit_.exit_code} too often to be restarted at once each time"
         return RestartPermission(False, every, due, CRASH_LOOP, message), store
     return RestartPermission(True), store.with_entry(key, BackoffEntry(delay=every, last_update=all_free + every))

@@ -271,5 +271,9 @@ class Fault(StrEnum):
 NOT_READY_FAULTS = (Fault.NETWORK_NOT_READY, Fault.RUNTIME_NOT_READY)
 """Faults that pass: the agent signals ``RuntimeReady`` when they have. They spend no attempt."""
 
+NOT_PULLED = (Fault.INVALID_IMAGE_NAME, Fault.IMAGE_INSPECT_ERROR, Fault.ERR_IMAGE_NEVER_PULL)
+"""Faults of an image that was not even pulled. They stay the waiting reason: only a pull that has failed becomes
+`ImagePullBackOff` (images/image_manager.go, v1.36, EnsureImageExists)."""
+
 STUCK_FAULTS = (Fault.EXCEEDED_GRACE_PERIOD, Fault.FAILED_KILL_POD)
 """Faults of a kill: the pod shows what stands in the way of its end until that is gone."""

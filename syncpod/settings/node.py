@@ -74,6 +74,8 @@ class NodeSettings:
     """The parent cgroup of all pods, its parts separated by slashes."""
     capacity: str
     """What pods may request together, where it differs from the machine's: ``cpu=8,memory=32Gi,pods=110``."""
+    node_labels: str
+    """Labels of the node besides those that every node has: ``disk=ssd,example.com/rack=7``."""
     pod_cgroups: bool
     """Give each pod a cgroup with limits, where possible (the kubelet's cgroupsPerQOS)."""
     allowed_unsafe_sysctls: tuple[str, ...]
@@ -99,6 +101,7 @@ def node_settings(
     manifest_dir: str | None = None,
     cgroup_parent: str | None = None,
     capacity: str | None = None,
+    node_labels: str | None = None,
     pod_cgroups: bool | None = None,
     allowed_unsafe_sysctls: str | None = None,
     max_parallel_image_pulls: str | None = None,
@@ -125,6 +128,7 @@ def node_settings(
         manifest_dir=absolute_path("manifest directory", manifests, Path()) if manifests else None,
         cgroup_parent=_cgroup_parent(cgroup_parent or environ.get(v.CGROUP_PARENT) or "syncpod"),
         capacity=capacity or environ.get(v.CAPACITY, ""),
+        node_labels=node_labels or environ.get(v.NODE_LABELS, ""),
         pod_cgroups=_flag(v.POD_CGROUPS, pod_cgroups, environ, default="true"),
         allowed_unsafe_sysctls=comma_separated(allowed_unsafe_sysctls or environ.get(v.ALLOWED_UNSAFE_SYSCTLS, "")),
         image_gc=_image_gc(environ),

@@ -61,6 +61,8 @@ class NodeContext:
     """The runtime's answer to RuntimeConfig: whether it makes cgroups itself or has systemd make them."""
     capacity: Mapping[str, int] = field(default_factory=dict)
     """What the node has for pods: cpu in millicores, everything else in its own unit; see :mod:`syncpod.node.fit`."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """The node's labels, which pods choose it by."""
     pod_cgroups: bool = True
     """The node makes each pod's cgroup, with limits, where it may; False = the runtime makes it, without limits."""
     recursive_read_only_handlers: tuple[str, ...] = ()

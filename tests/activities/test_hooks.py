@@ -65,6 +65,9 @@ async def test_a_post_start_hook_that_breaks_in_a_way_of_its_own_fails_the_start
     await pod.create_sandbox()
     monkeypatch.setattr(bench.cri, "exec_sync", raising(ValueError("no such thing")).exec_sync)
     fault, error, detail = await fault_of(pod.start())
-    assert (fault, error.message) == (Fault.POST_START_HOOK_ERROR, "PostStartHook failed")
-    assert "FailedPostStartHook" in [event.reason for event in detail.events]
+    named = f'for Container "main" in Pod "{pod.ref.name}_{pod.ref.namespace}({pod.ref.uid})" failed'
+    said = f'Exec lifecycle hook ([say hello]) {named} - error: ValueError: no such thing, message: ""'
+    assert (fault, error.message) == (Fault.POST_START_HOOK_ERROR, said)
+    told = [event.message for event in detail.events if event.reason == "FailedPostStartHook"]
+    assert told == ["PostStartHook failed"]
     assert [each.state for each in detail.status.containers] == ["exited"]

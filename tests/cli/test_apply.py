@@ -242,6 +242,14 @@ async def test_a_trial_on_the_server_says_what_the_pod_and_its_node_would_refuse
     refused = await syncpod("apply", "-f", "-", "--dry-run=server", *on, stdin=stream)
     assert (refused.code, refused.out) == (2, "")
     assert f"pod {there}: spec.hostNetwork: may not be changed" in refused.err
+    fitting = manifest(new, nodeName=on[1], nodeSelector={"disk": "hdd"})
+    async with silent_node(client, on[1], cordoned=False, labels={"disk": "hdd"}):
+        stream = as_json(manifest(new, nodeSelector={"disk": "ssd"}))
+        elsewhere = await syncpod("apply", "-f", "-", "--dry-run=server", *on, stdin=stream)
+        fits = await syncpod("plan", "-f", "-", stdin=as_json(fitting))
+    assert (elsewhere.code, elsewhere.out) == (2, "")
+    assert f"pod {new}: node {on[1]} would reject it: NodeAffinity: Predicate NodeAffinity failed" in elsewhere.err
+    assert (fits.code, fits.out.splitlines()[0]) == (0, f"pod/{new}: would be created")
     async with silent_node(client, on[1], cordoned=True):
         full = await syncpod("apply", "-f", "-", "--dry-run=server", *on, stdin=as_json(manifest(new)))
     assert (full.code, full.out) == (1, "") and f"node {on[1]} is cordoned, and takes no new pod" in full.err

@@ -122,6 +122,14 @@ class LivePod:
                 shown.append(f"{name} • {json.loads(event.user_metadata.summary.data)}")
         return shown
 
+    async def failures(self) -> list[str]:
+        """Why its steps have failed, as Temporal's own history has it, in that order."""
+        return [
+            event.activity_task_failed_event_attributes.failure.message
+            async for event in self.handle.fetch_history_events()
+            if event.HasField("activity_task_failed_event_attributes")
+        ]
+
     async def apply(self, document: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
         """Apply it again: `document`, or the one it has with that in its spec. Returns what the update answers."""
         self.document = document or {**self.document, "spec": {**self.document["spec"], **spec}}

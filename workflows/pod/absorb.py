@@ -43,7 +43,8 @@ def absorb(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> 
     try:
         if len(args) != 1:
             raise Rejected(f"takes one payload, got {len(args)}")
-        _SIGNALS[name](state, args[0], now)
+        with state.all_or_nothing():
+            _SIGNALS[name](state, args[0], now)
     except Exception as wrong:  # noqa: BLE001  # Replay: see above
         state.reject(now, name, f"signal {name}: {sentence(wrong)}")
 

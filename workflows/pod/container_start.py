@@ -15,7 +15,7 @@ from syncpod.lifecycle.observed import ObservedSandbox
 from syncpod.lifecycle.plan import PlannedStep
 from syncpod.lifecycle.restart_pacing import RestartPermission
 from syncpod.lifecycle.status import PodFailure
-from syncpod.messages import ContainerKind, PullImage, StartContainer, StepName
+from syncpod.messages import NOT_PULLED, ContainerKind, PullImage, StartContainer, StepName
 from syncpod.pod import Container, EphemeralContainer, Pod
 from workflows.pod import facts
 from workflows.pod.decision import Decision, Hold, Step, clip, failure_hold, is_released
@@ -50,6 +50,8 @@ def start_container(state: PodState, planned_step: PlannedStep, now: datetime) -
     if absent or ("Always" in policies and state.pulled.get(name) != restart):
         image_key = backoff.image_key(state.pod.metadata.uid, container.image)
         held = failure_hold(state, image_key, name, restart, now)
+        if held and held.reason in NOT_PULLED:
+            return Decision(holds=(held,))
         if held:
             message = backoff.image_backoff_message(container.image, f"{held.reason}: {held.message}")
             hold = Hold(name, restart, held.until, held.delay, "ImagePullBackOff", message)

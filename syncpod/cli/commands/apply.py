@@ -44,7 +44,8 @@ def apply(
     again after a reboot. Neither is ever sent to the Temporal server.
 
     With `--dry-run=client`, manifests are checked here and compared with what exists. With `--dry-run=server`, the
-    pods' workflows are also asked what they would refuse, and nodes whether they are cordoned. `plan` shows the steps.
+    pods' workflows are also asked what they would refuse, and nodes whether they are cordoned and have the labels that
+    the pods ask for. `plan` shows the steps.
     """
     from syncpod.cli.input.manifests import admitted
     from syncpod.cli.machine.object_apply import keep, require_possible

@@ -61,10 +61,10 @@ class _Printer:
 
     def print_changes(self, found: Sequence[NodeReading]) -> None:
         """Print those whose line has changed, apart from the age."""
-        from syncpod.cli.view.node_table import HEADER, WIDE, labels_of, row
+        from syncpod.cli.view.node_table import HEADER, WIDE, row
 
         wide, now = self._output == "wide", datetime.now(UTC)
-        rows = {one.name: (*row(one, now, wide=wide), *self._labels.cells(labels_of(one))) for one in found}
+        rows = {one.name: (*row(one, now, wide=wide), *self._labels.cells(one.view.labels)) for one in found}
         before, self._printed = self._printed, {name: _without_age(cells) for name, cells in rows.items()}
         changed = [cells for name, cells in rows.items() if self._printed[name] != before.get(name)]
         if not changed:

@@ -92,12 +92,13 @@ async def plan_of_manifest(client: Client, admission: Admission, node: str) -> t
     The pod would go to `node` unless it names one.
     """
     from syncpod.cli.temporal.ephemeral_containers import without_known
-    from syncpod.cli.temporal.pod_apply import Cordoned, refuse_cordoned
+    from syncpod.cli.temporal.pod_apply import Cordoned, refuse_cordoned, refuse_unmatched
 
     name = admission.pod.metadata.name
     try:
         ((pod, _),) = await without_known(client, [admission])
         await refuse_cordoned(client, [pod], node)
+        await refuse_unmatched(client, pod, node)
     except (BadInput, Cordoned) as refused:
         error = str(refused).removeprefix(f"pod {name}: ")
         planned = {"pod": name, "change": "none", "steps": [], "holds": [], "error": error}

@@ -69,6 +69,7 @@ def start(
         command += ["--runtime-endpoint", endpoint]
         command += ["--manifests", str(node.manifest_dir)] if node.manifest_dir is not None else []
         command += ["--capacity", node.capacity] if node.capacity else []
+        command += ["--node-labels", node.node_labels] if node.node_labels else []
         command += [] if node.pod_cgroups else ["--no-pod-cgroups"]
         address, namespace = config["target_host"], config["namespace"]
         child = start_detached(command, log=log, environment={**os.environ, "TEMPORAL_ADDRESS": address})

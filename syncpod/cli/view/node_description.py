@@ -11,7 +11,7 @@ from datetime import datetime
 from syncpod.cli.console import align
 from syncpod.cli.readings import NodeReading
 from syncpod.cli.view.durations import age, short_duration
-from syncpod.cli.view.layout import NONE, pairs
+from syncpod.cli.view.layout import NONE, mapping, pairs
 from syncpod.messages import EventRecord
 from syncpod.messages.node import NodeView
 from syncpod.pod import Pod
@@ -36,6 +36,7 @@ def _head(reading: NodeReading, now: datetime) -> Iterator[tuple[str, Sequence[s
     view = reading.view
     yield "Name", [reading.name]
     yield "Roles", [NONE]
+    yield "Labels", mapping(view.labels)
     yield "CreationTimestamp", [_moment(view.since)]
     yield "Unschedulable", [str(view.unschedulable).lower()]
     heard = f"heard of {age(reading.heard, now)} ago" if reading.heard is not None else "not heard of"
