@@ -126,6 +126,16 @@ def unenforced_limits(info: Mapping[str, str]) -> Mapping[str, str]:
     return {name: why for name, why in found.items() if isinstance(why, str)} if isinstance(found, dict) else {}
 
 
+def weaknesses(info: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what the embedded runtime cannot do on this machine, from its verbose Status, each in a sentence."""
+    try:
+        config = json.loads(info.get("config", "null"))
+    except ValueError:
+        return ()
+    found = config.get("weaknesses") if isinstance(config, dict) else None
+    return tuple(each for each in found if isinstance(each, str)) if isinstance(found, list) else ()
+
+
 def runtime_status(answer: api_pb2.StatusResponse) -> RuntimeStatus:
     """Read the runtime's readiness and features; a missing condition counts as false."""
     conditions = {condition.type: condition for condition in answer.status.conditions}

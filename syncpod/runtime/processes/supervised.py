@@ -77,8 +77,11 @@ class Supervised:
         self._concluding: set[asyncio.Task[None]] = set()
 
     @staticmethod
-    async def probe(directory: Path) -> Level:
-        """Find out, by trying in a child process, which level works for containers in `directory`."""
+    async def probe(directory: Path) -> tuple[Level, str]:
+        """Find out, by trying in a child process, which level works for containers in `directory`.
+
+        Also returns why mount namespaces cannot be had; "" if they can.
+        """
         trial = await asyncio.create_subprocess_exec(
             sys.executable,
             "-I",
@@ -89,7 +92,10 @@ class Supervised:
             stdout=subprocess.PIPE,
         )
         output, _ = await trial.communicate()
-        return Level(output.decode().strip()) if trial.returncode == 0 else Level.PLAIN
+        if trial.returncode != 0:
+            return Level.PLAIN, f"the trial ended with {trial.returncode}"
+        level, _, why_not = output.decode(errors="replace").strip().partition("\n")
+        return Level(level), why_not
 
     def refusal(self, mount: Mount) -> str | None:
         """Return, in a sentence, why no container could have this mount; None if one could, as things are."""
