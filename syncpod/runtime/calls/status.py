@@ -15,6 +15,7 @@ def configuration(runtime: Runtime) -> dict[str, object]:
         "cgroupControllers": runtime.cgroups.controllers,
         "cgroupsClosed": runtime.cgroups.why_not,
         "limitsUnenforced": {} if simulated else dict(runtime.cgroups.unenforced),
+        "unappliedFields": [] if simulated else ["seccompProfile"],
         "weaknesses": weaknesses(runtime),
         "sandboxes": len(runtime.sandboxes),
         "containers": len(runtime.containers),
