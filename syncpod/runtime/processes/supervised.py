@@ -279,6 +279,7 @@ class Supervised:
 
         A spawner that forks more slowly than it is asked is waited for, one request after the other.
         """
+        request = os.fsencode(directory.absolute())  # noqa: ASYNC240 - it only joins names
         async with self._asking:
             replaced = False
             while True:
@@ -286,7 +287,7 @@ class Supervised:
                     self._start_spawner()
                 assert self._requests is not None
                 try:
-                    socket.send_fds(self._requests, [os.fsencode(directory.absolute())], [line.fileno()])
+                    socket.send_fds(self._requests, [request], [line.fileno()])
                     return
                 except BlockingIOError:
                     with self._requests.dup() as waiting:  # The socket may be closed meanwhile, with its spawner.
