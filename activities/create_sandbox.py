@@ -43,7 +43,7 @@ from syncpod.pod import Pod
 from syncpod.translation.config_error import SandboxConfigError
 from syncpod.translation.context import NodeContext
 from syncpod.translation.dns import pod_dns
-from syncpod.translation.features import needs_version, refusals
+from syncpod.translation.features import needs_version, refusals, warnings
 from syncpod.translation.names import NODE_LABEL, POD_UID_LABEL
 from syncpod.translation.paths import UnsafeName
 from syncpod.translation.sandbox_config import runtime_handler, sandbox_config
@@ -236,6 +236,8 @@ async def _run(attempt: Attempt, request: CreateSandbox, config: SandboxConfig, 
         raise _failed(attempt, go_error(error)) from error
     _, dns_events = pod_dns(request.pod, context.host.resolver)
     attempt.events.extend(warning(event.reason, event.message) for event in dns_events)
+    unapplied = warnings(request.pod, applies_seccomp=context.applies_seccomp)
+    attempt.events.extend(warning("FieldNotApplied", sentence) for sentence in unapplied)
     return sandbox_id
 
 

@@ -16,6 +16,7 @@ from activities.images.presence import (
     missing_images,
     needed_images,
     reference_of,
+    said_of_machine,
     say_present,
 )
 from activities.images.progress import watched
@@ -90,9 +91,10 @@ async def _ensure(attempt: Attempt, request: PullImage, needed: NeededImage) -> 
 async def _is_enough(attempt: Attempt, request: PullImage, needed: NeededImage) -> bool:
     """Say whether the node's image can be used, and if so emit an event."""
     attempt.doing = f"looks for image {needed.image}"
-    if needed.policy == "Always" or await look_at_image(attempt, request.pod, needed) is None:
+    found = None if needed.policy == "Always" else await look_at_image(attempt, request.pod, needed)
+    if found is None:
         return False
-    say_present(attempt, needed)
+    say_present(attempt, needed, found)
     return True
 
 
@@ -124,6 +126,9 @@ async def _pull(attempt: Attempt, request: PullImage, needed: NeededImage, asked
     await asyncio.to_thread(records.pulled, needed.image, image.id if image else image_ref, used)
     size = image.size if image else 0
     time_pull(ended - asked, size)
+    if image is not None and image.stands_for_machine:
+        attempt.say("Pulled", said_of_machine(needed.image), needed.of_container)
+        return
     attempt.say(
         "Pulled",
         f'Successfully pulled image "{needed.image}" in {go_duration(ended - began)} '

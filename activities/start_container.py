@@ -18,6 +18,7 @@ from activities.node.hooks import carry_out_hook, hook_target
 from activities.node.metrics import count_failed_start, count_start
 from syncpod.cri import ContainerConfig, SandboxConfig
 from syncpod.cri.errors import CriError, DeadlineExceeded, ImageAbsent, NameReserved, NotFound, TransportFault
+from syncpod.cri.port import ImageStatus
 from syncpod.handlers.hook import HookFailed, failure_message
 from syncpod.messages import Fault, KillTarget, ObservedContainer, ObservedPod, Outcome, StartContainer, StepResult
 from syncpod.node.directories import plan_container, prepare_container
@@ -76,6 +77,8 @@ class _Start:
         self.request = request
         self.cri = attempt.node.cri
         self.container = container_of(request.pod, request.container)
+        self.image: ImageStatus | None = None
+        """The container's own, once it was looked at."""
         self.begun = False
         self.sent = False
         """A CreateContainer of this try got no answer, so an instance that appears may be the one it asked for."""
@@ -182,6 +185,7 @@ class _Start:
 
     async def _create(self, images: FoundImages, view: ObservedPod) -> str:
         """Create the container. Raises PodFault; passes on NameReserved, ImageAbsent and transport faults."""
+        self.image = images.own
         config, sandbox = await self._configuration(images, view)
         self.attempt.doing = f"creates {self.container.name}, restart {self.request.restart}"
         self.attempt.checkpoint()
@@ -284,7 +288,7 @@ class _Start:
             raise Interrupted
         for needed in needed_images(self.request.pod, self.container):
             if needed.policy != "Always" and not self.request.pulled:
-                say_present(self.attempt, needed)
+                say_present(self.attempt, needed, None if needed.volume else self.image)
         self.attempt.say("Created", "Container created", name)
         self.attempt.doing = f"starts {name}, restart {self.request.restart}"
         await self._note_start(container_id)

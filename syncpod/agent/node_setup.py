@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from syncpod.cri.endpoint import listener_pid
 from syncpod.cri.port import CriRuntime
+from syncpod.cri.records import unapplied_fields
 from syncpod.kernel.mounting import may_mount
 from syncpod.lifecycle.image_gc import ImageGcPolicy
 from syncpod.node.capacity import CapacityInvalid, parse_capacity, read_capacity
@@ -53,6 +54,7 @@ async def node_context(settings: NodeSettings, cri: CriRuntime, endpoint: str, *
     `cluster` is the Temporal cluster's id and namespace. Raises SettingsInvalid, CriError.
     """
     host = read_host()
+    status = await cri.status(verbose=True)
     runtime = await asyncio.to_thread(_listener, endpoint)
     reached = may_mount() and mounts_reach(runtime, settings.state_dir)
     if may_mount() and not reached:
@@ -72,7 +74,8 @@ async def node_context(settings: NodeSettings, cri: CriRuntime, endpoint: str, *
         labels=labels(settings),
         pod_cgroups=settings.pod_cgroups,
         cgroup_driver=await cri.runtime_config(),
-        recursive_read_only_handlers=recursive_read_only_handlers(await cri.status()),
+        recursive_read_only_handlers=recursive_read_only_handlers(status),
+        applies_seccomp="seccompProfile" not in unapplied_fields(status.info),
         may_mount=reached,
         hands_over_paths=has_no_more_rights(runtime),
         has_own_files=not shares_mounts(runtime),

@@ -67,6 +67,8 @@ class NodeContext:
     """The node makes each pod's cgroup, with limits, where it may; False = the runtime makes it, without limits."""
     recursive_read_only_handlers: tuple[str, ...] = ()
     """Runtime handlers that announce recursive read-only mounts; ``""`` is the runtime's default handler."""
+    applies_seccomp: bool = True
+    """The runtime applies seccomp profiles; the embedded one does not."""
     may_mount: bool = False
     """The worker may mount file systems, and the runtime sees its mounts below ``state_dir``."""
     hands_over_paths: bool = False

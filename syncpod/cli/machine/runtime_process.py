@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import stat
@@ -175,6 +176,23 @@ def become(state_dir: Path, socket: Path | None, *, simulated: bool, environ: Ma
         write_runtime(state_dir, RuntimeRecord(me, f"unix://{where}", simulated, detached=False))
     line = command(state_dir, where, simulated=simulated)
     run_in_place(line, environment(environ))
+
+
+def weaknesses(endpoint: str) -> tuple[str, ...]:
+    """Return what an embedded runtime cannot do on this machine, each in a sentence; () if it does not say."""
+    return asyncio.run(_weaknesses(endpoint))
+
+
+async def _weaknesses(endpoint: str) -> tuple[str, ...]:
+    from syncpod.cri import records
+    from syncpod.cri.client import CriClient
+    from syncpod.cri.errors import CriError
+
+    async with CriClient(endpoint) as runtime:
+        try:
+            return records.weaknesses((await runtime.status(verbose=True)).info)
+        except CriError:  # The worker, which is started next, says what is wrong with it.
+            return ()
 
 
 def end_process(process: ProcessIdentity) -> bool:
