@@ -21,6 +21,7 @@ from syncpod.cri.errors import CriError, DeadlineExceeded, ImageAbsent, NameRese
 from syncpod.handlers.hook import HookFailed
 from syncpod.messages import Fault, KillTarget, ObservedContainer, ObservedPod, Outcome, StartContainer, StepResult
 from syncpod.node.directories import plan_container, prepare_container
+from syncpod.node.pod_volumes import MountFailure, make_mount_points
 from syncpod.node.start_marks import StartMark, as_ended
 from syncpod.pod import EphemeralContainer
 from syncpod.translation.config_error import ContainerConfigError, SandboxConfigError
@@ -226,6 +227,8 @@ class _Start:
             variables = await variables_of(self.attempt, pod, container, request.kind, pod_ips)
             plan = plan_container(pod, container, context, pod_ips, restart_count=request.restart)
             await asyncio.to_thread(prepare_container, plan)
+            if isinstance(container, EphemeralContainer):
+                await asyncio.to_thread(make_mount_points, pod, container, context)
             sub_paths = await sub_paths_of(self.attempt, pod, container, request.kind, variables)
             config = container_config(
                 pod,
@@ -244,7 +247,7 @@ class _Start:
             sandbox = sandbox_config(
                 pod, attempt=request.sandbox_attempt, node=context, incarnation=request.ref.incarnation
             )
-        except (ContainerConfigError, SandboxConfigError, UnsafeName, OSError) as error:
+        except (ContainerConfigError, SandboxConfigError, MountFailure, UnsafeName, OSError) as error:
             raise self._failed(Fault.CREATE_CONTAINER_CONFIG_ERROR, str(error)) from error
         return config, sandbox
 

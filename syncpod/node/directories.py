@@ -21,7 +21,7 @@ from syncpod.translation.context import NodeContext
 from syncpod.translation.hosts_file import hosts_file
 from syncpod.translation.mounts import manages_etc_hosts
 from syncpod.translation.paths import (
-    EMPTY_DIR,
+    MOUNTED,
     container_log_file,
     etc_hosts_file,
     log_directory_of,
@@ -190,7 +190,8 @@ def _remove_volumes(node: NodeContext, uid: str) -> None:
     """Unmount and remove a pod's volumes and the files that mark them as complete. The caller holds the pod's lock."""
     own = pod_directory(node, uid)
     clear_sub_paths(sub_paths_directory(node, uid))
-    take_away_mounts(own / "volumes" / EMPTY_DIR)
+    for plugin in MOUNTED:
+        take_away_mounts(own / "volumes" / plugin)
     remove_tree(memory_pod_directory(node, uid))
     remove_tree(own / "plugins")
     remove_tree(own / "volumes")

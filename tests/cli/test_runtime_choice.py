@@ -326,15 +326,17 @@ def test_a_memory_directory_that_is_a_link_is_not_followed(tmp_path: Path) -> No
 def test_what_a_crash_left_mounted_for_volumes_is_unmounted_and_nothing_else(tmp_path: Path) -> None:
     state, treasure = tmp_path / "a state", tmp_path / "treasure"
     pod = state / "pods" / "0b5e7f0e-29ab-4c58-a1b5-d0b2a2b1a9a1"
-    ours = [pod / "volumes/kubernetes.io~empty-dir/v", pod / "volume-subpaths/v/app/0"]
+    in_memory = [pod / f"volumes/kubernetes.io~{plugin}/v" for plugin in ("empty-dir", "projected", "downward-api")]
+    ours = [*in_memory, pod / "volume-subpaths/v/app/0"]
     theirs = [pod / "volumes/kubernetes.io~secret/v", state / "runtime/disk"]
     prepare(state)
     for place in (treasure, *ours, *theirs):
         place.mkdir(parents=True)
     (treasure / "gold").touch()
     try:
-        mount_tmpfs(ours[0], 1 << 20, 0o777)
-        for place in (ours[1], *theirs):
+        for place in in_memory:
+            mount_tmpfs(place, 1 << 20, 0o777)
+        for place in (ours[-1], *theirs):
             bind(treasure, place)
         with pytest.raises(Failure) as refused:
             purging.purge(state, tmp_path / "memory", tmp_path / "logs")

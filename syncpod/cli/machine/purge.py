@@ -81,9 +81,13 @@ def _unmount(directory: Path, memory: Path) -> None:
 
 
 def _is_of_a_volume(place: Path, state_dir: Path) -> bool:
-    """Return whether workers mount at this place: an emptyDir in memory, or a subPath of a volume."""
+    """Return whether workers mount at this place: a volume in memory, or a subPath of a volume."""
+    from syncpod.translation.paths import MOUNTED
+
     match place.relative_to(state_dir).parts if place.is_relative_to(state_dir) else ():
-        case ("pods", _, "volumes", "kubernetes.io~empty-dir", _) | ("pods", _, "volume-subpaths", _, _, _):
+        case ("pods", _, "volumes", plugin, _):
+            return plugin in MOUNTED
+        case ("pods", _, "volume-subpaths", _, _, _):
             return True
     return False
 
