@@ -21,6 +21,7 @@ from syncpod.cri.errors import CriError, DeadlineExceeded, ImageAbsent, NameRese
 from syncpod.handlers.hook import HookFailed
 from syncpod.messages import Fault, KillTarget, ObservedContainer, ObservedPod, Outcome, StartContainer, StepResult
 from syncpod.node.directories import plan_container, prepare_container
+from syncpod.node.log_links import links_directory, make_log_link
 from syncpod.node.pod_volumes import MountFailure, make_mount_points
 from syncpod.node.start_marks import StartMark, as_ended
 from syncpod.pod import EphemeralContainer
@@ -28,7 +29,7 @@ from syncpod.translation.config_error import ContainerConfigError, SandboxConfig
 from syncpod.translation.container_config import container_config, container_path
 from syncpod.translation.context import ordered_pod_ips
 from syncpod.translation.names import CONTAINER_NAME_LABEL, INCARNATION_ANNOTATION, NODE_LABEL, POD_UID_LABEL
-from syncpod.translation.paths import UnsafeName
+from syncpod.translation.paths import UnsafeName, container_log_file, log_directory_of
 from syncpod.translation.sandbox_config import sandbox_config
 
 LINGER_SECONDS = 0.2
@@ -155,6 +156,7 @@ class _Start:
         """Adopt what an earlier try has started. That try's events were lost, and its hook was cut off."""
         self.attempt.say("Created", "Container created", self.container.name)
         self.attempt.say("Started", "Container started", self.container.name)
+        await self._link_log(instance.id)
         await self._end_if_unknown(instance)
         if instance.state == "running":
             await self._post_start(instance.id, view)
@@ -302,6 +304,7 @@ class _Start:
         finally:
             await prune
         self.attempt.say("Started", "Container started", name)
+        await self._link_log(container_id)
         if not runs:
             return StepResult(id=container_id)
         await self._post_start(container_id, view)
@@ -319,6 +322,19 @@ class _Start:
         except OSError as error:
             await remove_unstarted(self.attempt, container_id)
             raise self._failed(Fault.RUN_CONTAINER_ERROR, f"its start cannot be noted on the node: {error}") from error
+
+    async def _link_log(self, container_id: str) -> None:
+        """Make the link by which log agents find the container's log. Without it the container runs all the same."""
+        node = self.attempt.node
+        file = container_log_file(self.container.name, self.request.restart)
+        log = log_directory_of(self.request.pod, node.context) / file
+        try:
+            await asyncio.to_thread(make_log_link, node.context.log_dir, log, self.container.name, container_id)
+        except OSError as error:
+            why = f"{error.strerror}: {links_directory(node.context.log_dir)}"
+            if why != node.no_log_links:
+                activity.logger.warning("containers' logs have no links for log agents: %s", why)
+            node.no_log_links = why
 
     async def _post_start(self, container_id: str, view: ObservedPod) -> None:
         """Run the container's postStart hook, if it has one; if the hook fails, end the container.

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from syncpod.kernel.tree_removal import remove_tree
+from syncpod.node.log_links import remove_pod_links
 from syncpod.node.pod_records import RECORD_NAME
 from syncpod.node.pod_volumes import PodVolume, alone, make_volumes, pod_volumes
 from syncpod.node.termination_message import make_message_file
@@ -156,7 +157,9 @@ def prepare_container(plan: ContainerPlan, *, hosts_of_node: Path = Path("/etc/h
 
 
 def remove_pod_directories(node: NodeContext, *, namespace: str, name: str, uid: str) -> None:
-    """Remove the pod's directory with its volumes, its directory in memory, and its logs. Blocks; safe to repeat.
+    """Remove the pod's directory with its volumes, its directory in memory, its logs and the links to them.
+
+    Blocks; safe to repeat.
 
     Only for a pod without containers. What was mounted for it is unmounted first; hostPaths are not touched. The pod's
     record is removed last: after a crash halfway it tells whose the rest is. Raises
@@ -164,6 +167,7 @@ def remove_pod_directories(node: NodeContext, *, namespace: str, name: str, uid:
     """
     own, logs = pod_directory(node, uid), pod_log_directory(node, namespace, name, uid)
     in_memory = memory_pod_directory(node, uid)
+    remove_pod_links(logs, namespace, name)
     remove_tree(logs)
     try:
         with alone(own):

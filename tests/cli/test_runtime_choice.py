@@ -29,6 +29,7 @@ from syncpod.kernel.cgroupfs import whole_hierarchies
 from syncpod.kernel.mountinfo import read_mounts
 from syncpod.kernel.mounting import bind, is_mount, may_mount, mount_tmpfs, unmount
 from syncpod.kernel.tree_removal import remove_tree
+from syncpod.node.log_links import make_log_link
 from syncpod.settings.node import NodeSettings, node_settings
 from syncpod.settings.worker_record import WorkerRecord, write_worker_record
 from syncpod.translation.names import NODE_LABEL
@@ -255,6 +256,8 @@ def test_logs_below_the_state_directory_are_purged_and_what_others_put_there_sta
     logs, beside = state / "var" / "podlogs", tmp_path / "podlogs"
     for directory in (logs, beside):
         (directory / name / "app").mkdir(parents=True)
+    (logs / name / "app" / "0.log").touch()
+    make_log_link(logs, logs / name / "app" / "0.log", "app", "c1")
     (state / "var" / "notes").touch()
     with pytest.raises(Failure, match="it has files that are not syncpod's: var"):
         purging.purge(state, tmp_path / "memory", logs)

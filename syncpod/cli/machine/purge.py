@@ -50,10 +50,12 @@ def purge(directory: Path, memory: Path, logs: Path) -> None:
 
 
 def _purge_logs(directory: Path, logs: Path) -> None:
-    """Remove pods' logs, and the directories above them that are empty then."""
+    """Remove pods' logs and the links to them, and the directories above them that are empty then."""
     from syncpod.kernel.tree_removal import remove_tree
+    from syncpod.node.log_links import remove_all_links
 
     try:
+        remove_all_links(logs)
         for place in pod_directories(logs):
             remove_tree(place)
         while logs != directory and logs.is_dir() and not any(logs.iterdir()):
