@@ -22,13 +22,15 @@ from syncpod.cri.port import ImageStatus
 from syncpod.handlers.hook import HookFailed, failure_message
 from syncpod.messages import Fault, KillTarget, ObservedContainer, ObservedPod, Outcome, StartContainer, StepResult
 from syncpod.node.directories import plan_container, prepare_container
+from syncpod.node.log_links import links_directory, make_log_link
+from syncpod.node.pod_volumes import MountFailure, make_mount_points
 from syncpod.node.start_marks import StartMark, as_ended
 from syncpod.pod import EphemeralContainer
 from syncpod.translation.config_error import ContainerConfigError, SandboxConfigError
 from syncpod.translation.container_config import container_config, container_path
 from syncpod.translation.context import ordered_pod_ips
 from syncpod.translation.names import CONTAINER_NAME_LABEL, INCARNATION_ANNOTATION, NODE_LABEL, POD_UID_LABEL
-from syncpod.translation.paths import UnsafeName
+from syncpod.translation.paths import UnsafeName, container_log_file, log_directory_of
 from syncpod.translation.sandbox_config import sandbox_config
 
 LINGER_SECONDS = 0.2
@@ -157,6 +159,7 @@ class _Start:
         """Adopt what an earlier try has started. That try's events were lost, and its hook was cut off."""
         self.attempt.say("Created", "Container created", self.container.name)
         self.attempt.say("Started", "Container started", self.container.name)
+        await self._link_log(instance.id)
         await self._end_if_unknown(instance)
         if instance.state == "running":
             await self._post_start(instance.id, view)
@@ -230,6 +233,8 @@ class _Start:
             variables = await variables_of(self.attempt, pod, container, request.kind, pod_ips)
             plan = plan_container(pod, container, context, pod_ips, restart_count=request.restart)
             await asyncio.to_thread(prepare_container, plan)
+            if isinstance(container, EphemeralContainer):
+                await asyncio.to_thread(make_mount_points, pod, container, context)
             sub_paths = await sub_paths_of(self.attempt, pod, container, request.kind, variables)
             config = container_config(
                 pod,
@@ -248,7 +253,7 @@ class _Start:
             sandbox = sandbox_config(
                 pod, attempt=request.sandbox_attempt, node=context, incarnation=request.ref.incarnation
             )
-        except (ContainerConfigError, SandboxConfigError, UnsafeName, OSError) as error:
+        except (ContainerConfigError, SandboxConfigError, MountFailure, UnsafeName, OSError) as error:
             raise self._failed(Fault.CREATE_CONTAINER_CONFIG_ERROR, str(error)) from error
         return config, sandbox
 
@@ -303,6 +308,7 @@ class _Start:
         finally:
             await prune
         self.attempt.say("Started", "Container started", name)
+        await self._link_log(container_id)
         if not runs:
             return StepResult(id=container_id)
         await self._post_start(container_id, view)
@@ -320,6 +326,19 @@ class _Start:
         except OSError as error:
             await remove_unstarted(self.attempt, container_id)
             raise self._failed(Fault.RUN_CONTAINER_ERROR, f"its start cannot be noted on the node: {error}") from error
+
+    async def _link_log(self, container_id: str) -> None:
+        """Make the link by which log agents find the container's log. Without it the container runs all the same."""
+        node = self.attempt.node
+        file = container_log_file(self.container.name, self.request.restart)
+        log = log_directory_of(self.request.pod, node.context) / file
+        try:
+            await asyncio.to_thread(make_log_link, node.context.log_dir, log, self.container.name, container_id)
+        except OSError as error:
+            why = f"{error.strerror}: {links_directory(node.context.log_dir)}"
+            if why != node.no_log_links:
+                activity.logger.warning("containers' logs have no links for log agents: %s", why)
+            node.no_log_links = why
 
     async def _post_start(self, container_id: str, view: ObservedPod) -> None:
         """Run the container's postStart hook, if it has one; if the hook fails, end the container.

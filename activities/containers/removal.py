@@ -13,6 +13,7 @@ from activities.attempt import Attempt
 from activities.containers.leftovers import discard, end_what_was_lost
 from syncpod.cri.errors import NotFound, RuntimeFailure, TaskLeft
 from syncpod.messages import ObservedContainer, ObservedSandbox
+from syncpod.node.log_links import remove_log_link
 from syncpod.node.start_marks import withdraw_start_mark
 
 START_SECONDS = 30.0
@@ -28,7 +29,7 @@ async def remove_dead(attempt: Attempt, container: ObservedContainer, *, keep_lo
     if container.state != "exited":
         raise ValueError(f"container {container.id} is {container.state}: removing it would kill it without grace")
     if not keep_logs and container.log_path:
-        await asyncio.to_thread(remove_logs, attempt.node.context.log_dir, Path(container.log_path))
+        await asyncio.to_thread(_remove_logs_of, attempt.node.context.log_dir, container)
     await _remove(attempt, container.id)
 
 
@@ -94,6 +95,12 @@ async def _remove(attempt: Attempt, container_id: str) -> None:
         if not await discard(attempt, container_id):
             raise
         await _remove(attempt, container_id)
+
+
+def _remove_logs_of(log_dir: Path, container: ObservedContainer) -> None:
+    log = Path(container.log_path)
+    remove_log_link(log_dir, log, container.name, container.id)
+    remove_logs(log_dir, log)
 
 
 def remove_logs(log_dir: Path, log: Path) -> None:

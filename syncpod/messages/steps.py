@@ -128,7 +128,7 @@ class KillTarget(Message):
     after: tuple[str, ...] = ()
     """Ids in the same step that must have ended first (sidecars stop after the main ones), bounded by the grace."""
     pre_stop: LifecycleHandler | None = None
-    """The hook that runs before the container is stopped, within its grace."""
+    """The hook that runs before the container is stopped, within its grace; None also where the grace is to be 0."""
     ports: dict[str, int] = Field(default_factory=dict)
     """The container's named ports, which the hook may name."""
 

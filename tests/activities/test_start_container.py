@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from temporalio.exceptions import ApplicationError
 from syncpod.cri import ContainerConfig, SandboxConfig
 from syncpod.cri.errors import DeadlineExceeded, Unavailable
 from syncpod.messages import Fault, Outcome, StepName, StepResult
+from syncpod.node.log_links import links_directory
 from syncpod.node.seen_exits import SeenExits
 from syncpod.pod import admit_ephemeral_container
 from syncpod.translation.container_config import container_config
@@ -83,6 +85,31 @@ async def test_called_twice_it_adopts_what_it_started(bench: Bench) -> None:
     first, again = await pod.start(), await pod.start()
     assert (again.outcome, again.id) == (Outcome.ADOPTED, first.id)
     assert (len(again.status.containers), reasons(again)) == (1, ["Created", "Started"])
+
+
+async def test_a_log_agent_finds_the_log_by_its_link_also_of_what_is_adopted(bench: Bench) -> None:
+    """Row 41: `/var/log/containers`."""
+    pod = bench.pod()
+    await pod.create_sandbox()
+    id_ = (await pod.start()).id
+    await pod.until_ready()
+    links = links_directory(bench.node.context.log_dir)
+    link = links / f"{pod.pod.metadata.name}_default_main-{id_}.log"
+    assert link.read_text() == (pod.logs / "main" / "0.log").read_text() != ""
+    link.unlink()  # as if the worker had died just before it made it
+    assert (await pod.start()).outcome == Outcome.ADOPTED
+    assert list(links.iterdir()) == [link]
+
+
+async def test_a_container_runs_though_nobody_may_make_its_link(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    links = links_directory(bench.node.context.log_dir)
+    links.touch()
+    pod = bench.pod(container("a"), container("b"))
+    await pod.create_sandbox()
+    with caplog.at_level(logging.WARNING):
+        for name in "ab":
+            await pod.until_state((await pod.start(name)).id, "running")
+    assert caplog.text.count(f"containers' logs have no links for log agents: File exists: {links}") == 1
 
 
 @pytest.mark.parametrize("name", [StepName.START_INIT_CONTAINER, StepName.START_EPHEMERAL_CONTAINER])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -247,10 +248,17 @@ class EngineNode:
         return sorted(path for place in places for path in Path("/sys/fs/cgroup").glob(place))
 
     def directories(self, uid: str) -> list[Path]:
-        """What the node has of a pod: its directory, the one in memory, and its logs."""
+        """What the node has of a pod: its directory, the one in memory, its logs and the links to them."""
         home = self.worker.state_dir.parent
         places = (f"state/pods/*{uid}*", f"memory/pods/*{uid}*", f"logs/*{uid}*")
-        return sorted(path for place in places for path in home.glob(place))
+        return sorted([*(path for place in places for path in home.glob(place)), *self.log_links(uid)])
+
+    def log_links(self, uid: str) -> list[Path]:
+        """The links by which log agents find the pod's logs."""
+        links = self.worker.state_dir.parent / "containers"
+        with contextlib.suppress(FileNotFoundError):
+            return sorted(link for link in links.iterdir() if uid in os.readlink(link))  # noqa: PTH115
+        return []
 
     @property
     def objects(self) -> ObjectStore:
