@@ -26,8 +26,12 @@ Completion = Callable[[Attempt, StepResult], Awaitable[StepResult]]
 _LONGEST_MESSAGE = 1000
 """Characters of a defect's text: it may quote a whole request."""
 
-HEARTBEAT_SECONDS = 1.0
-"""How often a step heartbeats, against a heartbeat timeout of 3 s. A step learns of its cancellation by a heartbeat."""
+FIRST_BEAT_SECONDS = 1.0
+"""When a step heartbeats first: from then on the server can say what it does. Each later pause is twice as long."""
+HEARTBEAT_SECONDS = 5.0
+"""The longest pause between two heartbeats of a step, against a heartbeat timeout of 15 s. A step learns of its
+cancellation by a heartbeat; once its workflow has asked for that, the worker sends one each second
+(`syncpod.temporal.step_cancellation`)."""
 
 
 async def run_step(node: Node, body: Body[Request], request: Request, *, interruption: Interruption) -> StepResult:
@@ -39,7 +43,7 @@ async def run_step(node: Node, body: Body[Request], request: Request, *, interru
       at a time; a newer one supersedes it, and an older one fails with StaleFence. It does not read the pod, where
       others may be acting: its result and its faults carry an empty status (`seq` 0), which changes nothing in a view,
       and the pod's next step still begins with the listing of the last step in turn.
-    - It heartbeats each second, saying what it does.
+    - It heartbeats every five seconds, at first more often, saying what it does.
     - Cancelled, it ends where its body lets go, with the outcome of `interruption`; a body that was past that point
       ends as if nothing had happened. Ended by anything but the workflow's request (the worker stops, an operator
       pauses it), it counts as cancelled, and Temporal tries it again where that is due.
@@ -61,9 +65,10 @@ async def run_step(node: Node, body: Body[Request], request: Request, *, interru
     )
     # In a task of its own, so that a cancellation reaches only this loop and never cuts off a call to the runtime.
     task = asyncio.create_task(_try(attempt, body, request, interruption))
+    pause = FIRST_BEAT_SECONDS
     while not task.done():
         try:
-            await asyncio.wait({task}, timeout=HEARTBEAT_SECONDS)
+            await asyncio.wait({task}, timeout=pause)
         except asyncio.CancelledError:
             if (this := asyncio.current_task()) is not None:
                 this.uncancel()
@@ -71,6 +76,7 @@ async def run_step(node: Node, body: Body[Request], request: Request, *, interru
         else:
             if not task.done():
                 activity.heartbeat(attempt.doing)
+                pause = min(2 * pause, HEARTBEAT_SECONDS)
     return task.result()
 
 
