@@ -15,7 +15,7 @@ from activities.node.context import Node
 from activities.node.fences import Claim, StaleFence
 from syncpod.cri.errors import CriError
 from syncpod.messages import STUCK_FAULTS, Fault, StepInput, StepResult
-from syncpod.messages.step_table import Interruption
+from syncpod.messages.step_table import Interruption, Stage
 
 Request = TypeVar("Request", bound=StepInput)
 Body = Callable[[Attempt, Request], Awaitable[StepResult]]
@@ -34,10 +34,13 @@ cancellation by a heartbeat; once its workflow has asked for that, the worker se
 (`syncpod.temporal.step_cancellation`)."""
 
 
-async def run_step(node: Node, body: Body[Request], request: Request, *, interruption: Interruption) -> StepResult:
+async def run_step(
+    node: Node, body: Body[Request], request: Request, *, interruption: Interruption, stage: Stage | None = None
+) -> StepResult:
     """Run one try of a step as the activity that this is called in.
 
     - One step per pod at a time, by fence; an older one fails with StaleFence.
+    - A step with a `stage` waits in that line of the node until its pod's turn has come.
     - A step with a `lane` makes nothing in the pod, so it runs beside the pod's turn: it neither waits for the steps
       in turn nor holds them up, and its fence is not compared with theirs. Within one lane of a pod only one step runs
       at a time; a newer one supersedes it, and an older one fails with StaleFence. It does not read the pod, where
@@ -64,7 +67,7 @@ async def run_step(node: Node, body: Body[Request], request: Request, *, interru
         delay_seconds=delay_between(info.scheduled_time, info.started_time),
     )
     # In a task of its own, so that a cancellation reaches only this loop and never cuts off a call to the runtime.
-    task = asyncio.create_task(_try(attempt, body, request, interruption))
+    task = asyncio.create_task(_try(attempt, body, request, interruption, stage))
     pause = FIRST_BEAT_SECONDS
     while not task.done():
         try:
@@ -75,17 +78,19 @@ async def run_step(node: Node, body: Body[Request], request: Request, *, interru
             attempt.interrupt()
         else:
             if not task.done():
-                activity.heartbeat(attempt.doing)
+                activity.heartbeat(attempt.telling)
                 pause = min(2 * pause, HEARTBEAT_SECONDS)
     return task.result()
 
 
-async def _try(attempt: Attempt, body: Body[Request], request: Request, interruption: Interruption) -> StepResult:
+async def _try(
+    attempt: Attempt, body: Body[Request], request: Request, interruption: Interruption, stage: Stage | None
+) -> StepResult:
     """Act in the pod's turn or lane, and turn whatever comes of it into a result or an error of Temporal's."""
     complete = _without_status if request.lane else _with_status
     try:
         claim = Claim(request.fence, attempt.number, activity.info().scheduled_time)
-        async with attempt.node.fences.acting(attempt.ref, claim, attempt, lane=request.lane):
+        async with attempt.node.fences.acting(attempt.ref, claim, attempt, lane=request.lane), attempt.in_line(stage):
             try:
                 return await complete(attempt, await body(attempt, request))
             except PodFault as fault:
