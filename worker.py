@@ -71,6 +71,8 @@ from syncpod.settings.node import NodeSettings
 from syncpod.settings.worker_record import WorkerRecord, remove_worker_record, write_worker_record
 from syncpod.temporal.interceptors import NodeHooks
 from syncpod.temporal.plugin import NoServer, connect, connection_settings, syncpod_plugin
+from syncpod.temporal.step_cancellation import StepCancellation
+from syncpod.temporal.timeouts import HEARTBEAT_THROTTLE, STICKY_QUEUE
 from syncpod.translation.context import NodeContext
 from workflows.node.workflow import NodeWorkflow
 from workflows.pod.workflow import PodWorkflow
@@ -233,10 +235,9 @@ def make_worker(client: Client, node: Node, hooks: NodeHooks, *, task_queue: str
                 hooks=hooks,
             )
         ],
-        # After a worker has died its pods' next tasks wait for so long; after a clean end, or a takeover, not at all.
-        sticky_queue_schedule_to_start_timeout=timedelta(seconds=2),
-        # Cancellation is heard of with a heartbeat, and steps have 3 s for one.
-        max_heartbeat_throttle_interval=timedelta(seconds=1),
+        interceptors=[StepCancellation()],
+        sticky_queue_schedule_to_start_timeout=STICKY_QUEUE,
+        max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         graceful_shutdown_timeout=GRACE,
         max_cached_workflows=2000,
         # A kill holds its slot for the whole grace; all pods of a node may be ending at once.

@@ -13,7 +13,6 @@ from activities.containers.removal import remove_dead, remove_sandbox
 from activities.images.presence import missing_images
 from activities.node.metrics import count_failed_sandbox, count_sandbox
 from activities.node.pod_record import note_pod
-from activities.node.slots import slot
 from activities.pods.admission import admit
 from activities.pods.cgroup import prepare_cgroup
 from activities.pods.earlier_lives import end_earlier_lives
@@ -49,9 +48,6 @@ from syncpod.translation.paths import UnsafeName
 from syncpod.translation.sandbox_config import runtime_handler, sandbox_config
 
 _OWN_NAME = StepName.CREATE_SANDBOX.value
-
-SLOT_SECONDS = 5.0
-"""How long a RunPodSandbox occupies its slot: no burst makes one slower than this, but a CNI plugin that hangs does."""
 
 
 async def create_sandbox(attempt: Attempt, request: CreateSandbox) -> StepResult:
@@ -192,10 +188,8 @@ async def _make(attempt: Attempt, request: CreateSandbox) -> str:
     refs = tuple(reference.ref for reference in references(pod))
     node.cri.withhold(await asyncio.to_thread(secret_values, node.objects, refs))
     await prepare_cgroup(attempt, pod)
-    attempt.doing = "waits for other sandboxes to be made"
-    async with slot(attempt, node.sandbox_slots, at_most_seconds=SLOT_SECONDS):
-        attempt.checkpoint()
-        return await _run(attempt, request, config, context)
+    attempt.checkpoint()
+    return await _run(attempt, request, config, context)
 
 
 async def _prepare(attempt: Attempt, plan: PodPlan) -> None:

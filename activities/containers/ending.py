@@ -66,7 +66,8 @@ async def _end_in_order(attempt: Attempt, view: ObservedPod, chosen: Selection) 
         finally:
             ended[target.id].set()
 
-    outcomes = await attempt.interruptible(_all_outcomes(end(*each) for each in chosen))
+    async with attempt.aside():
+        outcomes = await attempt.interruptible(_all_outcomes(end(*each) for each in chosen))
     for outcome in outcomes:
         if outcome is not None:
             raise outcome

@@ -193,6 +193,7 @@ class Agent:
         self.pidfds.close()
         await self._exits.close()
         await cancel_all([*self._booting, *self._telling_of_room])
+        await self._takeover.close()
         await self.prober.close()
         await self.pleg.close()
         await self.backoff_queue.close()

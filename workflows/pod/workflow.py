@@ -278,6 +278,7 @@ class PodWorkflow:
         await self.entity.until(lambda: activity.done() or must_stop())
         if not activity.done():
             activity.cancel()
+            self.hasten_cancellation()
             await self.entity.until(activity.done)
         try:
             result = await activity
@@ -290,6 +291,13 @@ class PodWorkflow:
                 step = replace(step, outdated=True)
             outcome.finished_step(self.state, step, decoded(result), began, workflow.now())
         self.span(step, began)
+
+    def hasten_cancellation(self) -> None:
+        """Have the worker ask the server at once for the cancellation of a step that it runs itself."""
+        cancelled = workflow.extern_functions().get("syncpod_step_cancelled")
+        # Replay: below this line nothing may change the state or give a command: a replay does not come here.
+        if cancelled is not None and not workflow.unsafe.is_replaying():
+            cancelled(workflow.info().workflow_id)
 
     def failed(self, step: Step, error: ActivityError, began: datetime) -> None:
         """Record that a step was cancelled, has timed out, or was refused by the runtime: it is decided again later."""
