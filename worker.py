@@ -68,7 +68,6 @@ from syncpod.settings.command_line import parse_arguments
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.worker_record import WorkerRecord, remove_worker_record, write_worker_record
-from syncpod.temporal.interceptors import NodeHooks
 from syncpod.temporal.plugin import NoServer, connect, connection_settings, syncpod_plugin
 from syncpod.translation.context import NodeContext
 from workflows.node.workflow import NodeWorkflow
@@ -216,7 +215,7 @@ def _worker_record(
     )
 
 
-def make_worker(client: Client, node: Node, hooks: NodeHooks, *, task_queue: str, identity: str) -> Worker:
+def make_worker(client: Client, node: Node, agent: Agent, *, task_queue: str, identity: str) -> Worker:
     """Return the Temporal worker of a node, not yet running."""
     return Worker(
         client,
@@ -228,7 +227,8 @@ def make_worker(client: Client, node: Node, hooks: NodeHooks, *, task_queue: str
                 workflows=[PodWorkflow, NodeWorkflow],
                 activities=[*steps(node), *node_steps(client, node.facts, partial(read_pod_record, node.context))],
                 runner=workflow_runner(),
-                hooks=hooks,
+                hooks=agent,
+                watch=agent,
             )
         ],
         # After a worker has died its pods' next tasks wait for so long; after a clean end, or a takeover, not at all.

@@ -335,13 +335,13 @@ async def test_a_node_that_is_away_loses_nothing_and_is_named(
     monkeypatch.setattr(updates, "PATIENCE_SECONDS", 1.0)
     monkeypatch.setattr(pods, "QUERY_DEADLINE", timedelta(seconds=0.3))
     reads: list[str] = []
-    read = pods._read
+    read = pods._query
 
     async def counted(client: Client, workflow_id: str, execution: WorkflowExecution | None) -> Reading | None:
         reads.append(workflow_id)
         return await read(client, workflow_id, execution)
 
-    monkeypatch.setattr(pods, "_read", counted)
+    monkeypatch.setattr(pods, "_query", counted)
     name, away = fresh_name(), f"gone-{fresh_name()}"
     made = await syncpod("apply", "-f", "-", "--node", away, stdin=as_json(manifest(name)))
     assert (made.code, made.out) == (0, f"pod/{name} created\n")

@@ -68,7 +68,8 @@ def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetim
     # Oldest first, so that the exits are recorded in the order in which they happened.
     for container in reversed(state.own.containers):
         if container.has_run:
-            state.restarts[container.name] = max(state.restarts.get(container.name, 0), container.restart_count)
+            newest = max(state.restarts.get(container.name, 0), container.restart_count)
+            state.restarts = {**state.restarts, container.name: newest}
         ended = container.exit
         if ended is None or not container.has_run:
             continue
