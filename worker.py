@@ -83,6 +83,10 @@ GRACE = timedelta(seconds=5)
 """How long steps may go on after SIGTERM; then they let go where that is safe, for the next worker to go on with."""
 DIRECTORY_SECONDS = 2.0
 """How long the directory of manifests may take to say that it is one."""
+UNLIMITED_PODS = 10_000
+"""How many pods are reckoned with on a node that sets no limit."""
+SPARE_WORKFLOWS = 100
+"""Beside the pods that a node admits: its own workflow, and pods that it has turned away."""
 PATIENCE_SECONDS = 20.0
 """How long the process waits for calls that the runtime has been sent; RunPodSandbox alone may take four minutes."""
 
@@ -236,13 +240,21 @@ def make_worker(client: Client, node: Node, agent: Agent, *, task_queue: str, id
         # Cancellation is heard of with a heartbeat, and steps have 3 s for one.
         max_heartbeat_throttle_interval=timedelta(seconds=1),
         graceful_shutdown_timeout=GRACE,
-        max_cached_workflows=2000,
+        max_cached_workflows=cached_workflows(node.context.capacity),
         # A kill holds its slot for the whole grace; all pods of a node may be ending at once.
         max_concurrent_activities=1000,
         workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(10),
         activity_task_poller_behavior=PollerBehaviorSimpleMaximum(5),
         nonsticky_to_sticky_poll_ratio=0.4,
     )
+
+
+def cached_workflows(capacity: Mapping[str, int]) -> int:
+    """Return how many workflows stay in memory: all that a node of this capacity can have.
+
+    One more, and each of its tasks would replay a pod from its start. What is not there takes no memory.
+    """
+    return capacity.get("pods", UNLIMITED_PODS) + SPARE_WORKFLOWS
 
 
 async def _run(worker: Worker, agent: Agent, record: WorkerRecord, settings: NodeSettings, stop: asyncio.Event) -> None:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
-from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.common.v1 import Payloads, WorkflowExecution
 from temporalio.api.enums.v1 import EventType, WorkflowExecutionStatus
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest, DescribeWorkflowExecutionResponse
@@ -52,6 +52,8 @@ SIGNALS_BYTES: Final = 512 * 1024
 """How much of signals a start takes along; a server takes 2 MiB in one payload, and the state has its own part."""
 _REPEATED: Final = frozenset(("pleg", "probe", "renew"))
 """Signals that the agent sends the new run afresh, or that are about one run only."""
+_AS_SIGNAL: Final = {"apply": "update_pod", "delete": "delete_pod"}
+"""The signals that say the same as an update."""
 _RPC: Final = timedelta(seconds=5)
 _RETRY_SECONDS: Final = 1.0
 
@@ -233,21 +235,29 @@ class StuckWorkflows:
     ) -> list[tuple[str, list[Any]]]:
         """Return the signals to the run that are no part of the snapshot, oldest first, without those repeated anyway.
 
-        What cannot be decoded is left out, as the SDK does.
+        Accepted updates that a signal can say as well are among them. What cannot be decoded is left out, as the SDK
+        does.
         """
         found: list[tuple[str, list[Any]]] = []
         async for event in self._client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history_events():
-            if event.event_type != EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED or _is_in(event, run_id, snapshot):
-                continue
-            signal = event.workflow_execution_signaled_event_attributes
-            if signal.signal_name in _REPEATED:
+            name, input = _said(event)
+            if not name or name in _REPEATED or _is_in(event, run_id, snapshot):
                 continue
             try:
-                args = await self._client.data_converter.decode(signal.input.payloads)
+                args = await self._client.data_converter.decode(input.payloads)
             except Exception:  # noqa: BLE001  # a converter may raise anything, and the signal stays in the history
                 continue
-            found.append((signal.signal_name, args))
+            found.append((name, args))
         return found
+
+
+def _said(event: HistoryEvent) -> tuple[str, Payloads]:
+    """Return the name and the payloads of the signal in an event, or of an update as a signal; "" if it has none."""
+    if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
+        signal = event.workflow_execution_signaled_event_attributes
+        return signal.signal_name, signal.input
+    update = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
+    return _AS_SIGNAL.get(update.name, ""), update.args
 
 
 def _is_idle(known: _Failing) -> bool:

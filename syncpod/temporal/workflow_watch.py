@@ -3,6 +3,12 @@
 The SDK has no hook for a failed workflow task, so the runner is wrapped: it sees each activation and its outcome. A
 task's failure is followed by the eviction of its run, whatever was wrong: a history that cannot be replayed, an
 exception, or code that did not come back in time. So evictions are counted.
+
+It also keeps queries from spoiling a run. For a query of a run that is not cached the server sends the history as it is
+at that moment, perhaps with signals that no workflow task has taken yet. The SDK (1.35) gives these to the workflow at
+the time of the last completed task, not as a replay, and then keeps the instance for the next task: its commands become
+history, though a replay at the right time may come to others. Such an activation is refused here, so that the query
+fails and the instance is evicted (docs/stuck-workflows.md).
 """
 
 from __future__ import annotations
@@ -16,6 +22,8 @@ from temporalio.bridge.proto.workflow_completion import WorkflowActivationComple
 from temporalio.converter import SerializationContext
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 from temporalio.workflow import Info
+
+from syncpod.temporal.queries import AHEAD
 
 PUBLISH: Final = "syncpod_publish"
 """Extern function ``(run_id, published)``. A workflow, while not replaying, calls it with what is to be known of it
@@ -95,8 +103,15 @@ class _Watched(WorkflowInstance):
         self._inner, self._watch, self._staged = inner, watch, staged
         self._workflow_id, self._run_id = info.workflow_id, info.run_id
         self._failure = ""
+        self._reached = (0, 0)
+        """The time of the newest task, in nanoseconds, and its history's length."""
 
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
+        if self._runs_ahead(act):
+            self._failure = AHEAD
+            refused = WorkflowActivationCompletion(run_id=act.run_id)
+            refused.failed.failure.message = AHEAD
+            return refused
         completion = self._inner.activate(act)
         if completion.HasField("failed"):
             self._staged.pop(self._run_id, None)
@@ -110,10 +125,19 @@ class _Watched(WorkflowInstance):
                 self._failed(job.remove_from_cache)
         return completion
 
+    def _runs_ahead(self, act: WorkflowActivation) -> bool:
+        """Say whether an activation has events that belong to no task yet: more history, at the time of the last task.
+
+        Each task has a time of its own, and all its activations have the same length of history.
+        """
+        before, self._reached = self._reached, (act.timestamp.ToNanoseconds(), act.history_length)
+        is_more = before[0] == self._reached[0] != 0 and before[1] < self._reached[1]
+        return is_more and not act.is_replaying and not all(job.HasField("query_workflow") for job in act.jobs)
+
     def _failed(self, eviction: RemoveFromCache) -> None:
         self._staged.pop(self._run_id, None)
         why, self._failure = self._failure or _said(eviction), ""
-        if not why.startswith(TOO_OLD):
+        if why != AHEAD and not why.startswith(TOO_OLD):
             self._watch.task_failed(self._workflow_id, self._run_id, why)
 
     def get_serialization_context(self, command_info: Any) -> SerializationContext | None:

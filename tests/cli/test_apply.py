@@ -20,7 +20,7 @@ from syncpod.cli.failure import Failure
 from syncpod.cli.input.manifests import admitted
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.readings import Reading
-from syncpod.cli.temporal import nodes, pods, updates
+from syncpod.cli.temporal import nodes, pod_reads, pods, updates
 from syncpod.cli.temporal.pod_apply import Change, apply_pod
 from syncpod.messages import Fault, StepName
 from syncpod.pod import parse_pod
@@ -333,7 +333,7 @@ async def test_a_node_that_is_away_loses_nothing_and_is_named(
     syncpod: Command, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(updates, "PATIENCE_SECONDS", 1.0)
-    monkeypatch.setattr(pods, "QUERY_DEADLINE", timedelta(seconds=0.3))
+    monkeypatch.setattr(pod_reads, "QUERY_DEADLINE", timedelta(seconds=0.3))
     reads: list[str] = []
     read = pods._query
 

@@ -6,12 +6,14 @@ from collections.abc import Collection
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
-from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, WorkflowQueryFailedError
+from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError
 
 from syncpod.cli.failure import BadInput
 from syncpod.cli.machine.settings import settings
 from syncpod.node.read_socket import Told, ask_node
+from syncpod.temporal.queries import AHEAD
 
 QUERY_DEADLINE: Final = timedelta(seconds=2)
 """Without it, a query to a pod whose worker is away takes half a minute to fail."""
@@ -47,5 +49,22 @@ async def ask_pod(client: Client, workflow_id: str, query: str, *args: Any, resu
     told = (await told_by_this_node([workflow_id], query, *args)).get(workflow_id)
     if told is not None and isinstance(told.answer, result_type) and await is_open(handle, told.run_id):
         return told.answer
-    answer: _Answer = await handle.query(query, args=args, result_type=result_type, rpc_timeout=QUERY_DEADLINE)
+    return await query_pod(handle, query, *args, result_type=result_type)
+
+
+async def query_pod(
+    handle: WorkflowHandle[Any, Any],
+    query: str,
+    *args: Any,
+    result_type: type[_Answer],
+    reject_condition: QueryRejectCondition | None = None,
+) -> _Answer:
+    """Query a pod's workflow, once more if it asks for that. Raises as the SDK's `query`."""
+    how: dict[str, Any] = {"result_type": result_type, "rpc_timeout": QUERY_DEADLINE}
+    try:
+        answer: _Answer = await handle.query(query, args=args, reject_condition=reject_condition, **how)
+    except WorkflowQueryFailedError as failed:
+        if failed.message != AHEAD:
+            raise
+        answer = await handle.query(query, args=args, reject_condition=reject_condition, **how)
     return answer

@@ -171,18 +171,19 @@ def state_of(reading: Reading | None) -> str:
 
 
 async def until_gone(client: Client, namespace: str, name: str, uid: str) -> None:
-    """Wait until the pod with this UID ("" = any) has ended; a later pod of the same name is another one."""
+    """Wait until the pod with this UID ("" = any) has ended; a later pod of the same name is another one.
+
+    A run may end without its pod: it continues as new, or its node begins it anew because it was stuck.
+    """
     while True:
         handle = handle_of(client, namespace, name)
         try:
             run = (await handle.describe()).run_id
             await client.get_workflow_handle(handle.id, run_id=run).result(follow_runs=False)
-        except WorkflowContinuedAsNewError:
+        except (WorkflowContinuedAsNewError, WorkflowFailureError):
             reading = await read_pod(client, namespace, name)
             if reading is None or (uid and reading.current and reading.pod.metadata.uid != uid):
                 return
-        except WorkflowFailureError:
-            return
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return

@@ -21,7 +21,7 @@ from syncpod.cli.console import remark
 from syncpod.cli.failure import Failure
 from syncpod.cli.input.selector import Selector
 from syncpod.cli.readings import Reading
-from syncpod.cli.temporal.pod_reads import QUERY_DEADLINE, is_open, told_by_this_node
+from syncpod.cli.temporal.pod_reads import is_open, query_pod, told_by_this_node
 from syncpod.messages import POD_WORKFLOW, pod_workflow_id
 from syncpod.node.read_socket import Told
 from syncpod.pod import ObjectMeta, Pod, PodCondition, PodSpec, PodStatus
@@ -174,9 +174,7 @@ async def _query(client: Client, workflow_id: str, execution: WorkflowExecution 
     stuck = False
     handle = client.get_workflow_handle(workflow_id)
     try:
-        wire = await handle.query(
-            "pod", reject_condition=QueryRejectCondition.NOT_OPEN, result_type=dict, rpc_timeout=QUERY_DEADLINE
-        )
+        wire = await query_pod(handle, "pod", result_type=dict, reject_condition=QueryRejectCondition.NOT_OPEN)
     except WorkflowQueryRejectedError as rejected:
         if rejected.status in ENDED:
             return None
