@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from syncpod.cri.port import RuntimeHandler, RuntimeStatus, RuntimeVersion
-from syncpod.pod import Pod
+from syncpod.pod import Pod, PodSecurityContext, SecurityContext
 
 _IMAGE_VOLUMES = {"containerd": (2, 1), "cri-o": (1, 33)}
 """The first versions of runtimes that mount images. Nothing announces this, and older ones mount something else."""
@@ -54,7 +54,7 @@ def warnings(pod: Pod, *, applies_seccomp: bool) -> tuple[str, ...]:
     if applies_seccomp:
         return ()
     spec = pod.spec
-    contexts = [("spec", spec.security_context)]
+    contexts: list[tuple[str, PodSecurityContext | SecurityContext | None]] = [("spec", spec.security_context)]
     for group, containers in (
         ("initContainers", spec.init_containers),
         ("containers", spec.containers),

@@ -95,7 +95,7 @@ async def test_a_pod_that_was_here_long_ago_stands_behind_those_that_wait(monkey
     waiting = Step(line, "b")
     await settle()
     now = time.monotonic()
-    monkeypatch.setattr(lines.time, "monotonic", lambda: now + lines.REMEMBERED_SECONDS + 1)
+    monkeypatch.setattr(time, "monotonic", lambda: now + lines.REMEMBERED_SECONDS + 1)
     late = Step(line, "a")
     first.may_end.set()
     await settle()

@@ -20,7 +20,7 @@ from syncpod.cli.failure import Failure
 from syncpod.cli.input.manifests import admitted
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.readings import Reading
-from syncpod.cli.temporal import nodes, pods, updates
+from syncpod.cli.temporal import nodes, pod_reads, pods, updates
 from syncpod.cli.temporal.pod_apply import Change, apply_pod
 from syncpod.messages import Fault, StepName
 from syncpod.pod import parse_pod
@@ -341,15 +341,15 @@ async def test_a_node_that_is_away_loses_nothing_and_is_named(
     syncpod: Command, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(updates, "PATIENCE_SECONDS", 1.0)
-    monkeypatch.setattr(pods, "QUERY_DEADLINE", timedelta(seconds=0.3))
+    monkeypatch.setattr(pod_reads, "QUERY_DEADLINE", timedelta(seconds=0.3))
     reads: list[str] = []
-    read = pods._read
+    read = pods._query
 
     async def counted(client: Client, workflow_id: str, execution: WorkflowExecution | None) -> Reading | None:
         reads.append(workflow_id)
         return await read(client, workflow_id, execution)
 
-    monkeypatch.setattr(pods, "_read", counted)
+    monkeypatch.setattr(pods, "_query", counted)
     name, away = fresh_name(), f"gone-{fresh_name()}"
     made = await syncpod("apply", "-f", "-", "--node", away, stdin=as_json(manifest(name)))
     assert (made.code, made.out) == (0, f"pod/{name} created\n")

@@ -12,7 +12,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
-from syncpod.cli.temporal import pods
+from syncpod.cli.temporal import pod_reads
 from syncpod.cli.view.pod_description import Facts, PendingStep, describe
 from syncpod.messages import StepInput, StepName
 from syncpod.pod import admit_pod
@@ -227,7 +227,7 @@ async def test_history_outlives_the_pod_and_its_worker(
         assert (told.code, told.err) == (0, "")
         steps = [(one["subject"], one["attempt"]) for one in json.loads(told.out) if one["kind"] == "step"]
         assert steps == [("create_sandbox", 1), ("start_container", 1), ("kill_pod", 1), ("remove_pod", 1)]
-    monkeypatch.setattr(pods, "QUERY_DEADLINE", timedelta(seconds=0.3))
+    monkeypatch.setattr(pod_reads, "QUERY_DEADLINE", timedelta(seconds=0.3))
     recorded = await syncpod("history", name, "-o", "json")
     assert recorded.code == 0 and "this is what Temporal recorded of its last run" in recorded.err
     document = json.loads(recorded.out)

@@ -17,7 +17,7 @@ from temporalio.client import Client
 from syncpod.cli.commands import logs
 from syncpod.cli.failure import Failure
 from syncpod.cli.machine import containers, runtime_client
-from syncpod.cli.temporal import pods
+from syncpod.cli.temporal import pod_reads
 from syncpod.messages import POD_WORKFLOW
 from syncpod.pod import Pod, parse_pod
 from tests.cli.conftest import Command, program
@@ -139,7 +139,7 @@ async def test_logs_are_read_without_a_workflow_that_answers(
     syncpod: Command, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the newest instance's file, found by what the node has noted of its pod."""
-    monkeypatch.setattr(pods, "QUERY_DEADLINE", timedelta(seconds=0.3))
+    monkeypatch.setattr(pod_reads, "QUERY_DEADLINE", timedelta(seconds=0.3))
     monkeypatch.setenv("SYNCPOD_LOG_DIR", str(tmp_path / "pods"))
     monkeypatch.setenv("SYNCPOD_NODE", "gone")
     name = fresh_name()

@@ -101,7 +101,8 @@ def _pods(names: Sequence[str], namespace: str, conditions: Conditions) -> tuple
 
 async def _facts(client: Client, reading: Reading) -> Facts:
     """Ask the workflow for its events and holds, and Temporal for its pending steps."""
-    from syncpod.cli.temporal.pods import QUERY_DEADLINE, handle_of
+    from syncpod.cli.temporal.pod_reads import ask_pod
+    from syncpod.cli.temporal.pods import handle_of
     from syncpod.cli.view.pod_description import Facts, Hold
     from syncpod.messages import EventRecord
 
@@ -110,8 +111,8 @@ async def _facts(client: Client, reading: Reading) -> Facts:
     events: list[Any] = []
     plan: dict[str, Any] = {}
     if reading.current:
-        events = await handle.query("events", result_type=list, rpc_timeout=QUERY_DEADLINE)
-        plan = await handle.query("plan", result_type=dict, rpc_timeout=QUERY_DEADLINE)
+        events = await ask_pod(client, handle.id, "events", result_type=list)
+        plan = await ask_pod(client, handle.id, "plan", result_type=dict)
     return Facts(
         workflow_id=handle.id,
         run_id=description.run_id,

@@ -68,10 +68,11 @@ async def _held(client: Client, namespace: str, name: str) -> list[str]:
     from temporalio.client import WorkflowQueryFailedError
     from temporalio.service import RPCError
 
-    from syncpod.cli.temporal.pods import QUERY_DEADLINE, handle_of
+    from syncpod.cli.temporal.pod_reads import ask_pod
+    from syncpod.messages import pod_workflow_id
 
     try:
-        plan = await handle_of(client, namespace, name).query("plan", result_type=dict, rpc_timeout=QUERY_DEADLINE)
+        plan = await ask_pod(client, pod_workflow_id(namespace, name), "plan", result_type=dict)
     except (WorkflowQueryFailedError, RPCError):
         raise Failure(f'pod "{name}" does not answer') from None
     return [hold["subject"] for hold in plan["holds"]]

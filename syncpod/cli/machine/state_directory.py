@@ -21,7 +21,7 @@ MARK: Final = "syncpod-state"
 _SERVER, _WORKER, _RUNTIME, _LOCK = "server.json", "up-worker.json", "runtime.json", "up.lock"
 _OF_WORKER: Final = frozenset(
     {
-        *("lock", "node.json", "node-report.json", "worker.json", "manifest-pods.json"),
+        *("lock", "node.json", "node-report.json", "worker.json", "manifest-pods.json", "reads.sock"),
         *("pods", "containers", "objects", "memory", "image_manager", "exits"),
     }
 )

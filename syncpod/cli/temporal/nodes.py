@@ -26,7 +26,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import Failure
 from syncpod.cli.readings import NodeReading
-from syncpod.cli.temporal.pods import QUERY_DEADLINE
+from syncpod.cli.temporal.pod_reads import QUERY_DEADLINE
 from syncpod.messages import node_task_queue
 from syncpod.messages.node import (
     NODE_MEMO,
