@@ -45,8 +45,8 @@ from syncpod.node.reader import PodReader
 from syncpod.pod import Pod, admit_pod
 from syncpod.translation.context import NodeContext
 from syncpod.translation.names import POD_UID_LABEL
+from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import BUSYBOX
-from tests.runtimes.runtime import Runtime
 from tests.runtimes.sweep import sweep
 
 SLEEP = ("sleep", "1000")
@@ -82,7 +82,7 @@ class Running:
 class Bench:
     """A node: its runtime, its client and its steps; `returned` has each status that went to a workflow."""
 
-    runtime: Runtime
+    runtime: Containerd
     cri: CriClient
     node: Node
     returned: list[ObservedPod]
@@ -289,7 +289,7 @@ async def fault_of(step: Coroutine[Any, Any, StepResult]) -> tuple[Fault, Applic
 
 
 @contextlib.asynccontextmanager
-async def bench_of(runtime: Runtime, directory: Path) -> AsyncIterator[Bench]:
+async def bench_of(runtime: Containerd, directory: Path) -> AsyncIterator[Bench]:
     """A node on this runtime; whatever its pods have left there is ended and removed after the block."""
     async with CriClient(runtime.endpoint) as cri:
         context = NodeContext(

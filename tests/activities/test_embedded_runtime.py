@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 import pytest_asyncio
@@ -13,6 +14,7 @@ from syncpod.agent.node_setup import node_context
 from syncpod.messages import Outcome
 from syncpod.settings.node import node_settings
 from tests.activities.bench import Bench, bench_of, container
+from tests.runtimes.containerd import Containerd
 from tests.runtimes.embedded import Embedded
 
 MACHINES = (
@@ -28,7 +30,7 @@ def runtime(embedded: Embedded) -> Embedded:
 
 @pytest_asyncio.fixture
 async def bench(runtime: Embedded, tmp_path: Path) -> AsyncIterator[Bench]:
-    async with bench_of(runtime, tmp_path) as bench:
+    async with bench_of(cast(Containerd, runtime), tmp_path) as bench:  # nothing here asks it for `ctr`
         yield bench
 
 
