@@ -27,7 +27,6 @@ from tests.e2e.engine import PATIENCE, RUNS, EngineNode, LivePod, Pods, conditio
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.sweep import sweep
 from tests.runtimes.temporal import DevServer
-from tests.worker.fork_server import start_worker
 from tests.worker.node_process import NodeProcess
 
 CRASHES_ONCE = f"test -e /scratch/was-here || {{ touch /scratch/was-here; exit 3; }}; {RUNS}"
@@ -51,7 +50,6 @@ class OrphanNode(EngineNode):
             runtime=self.runtime.endpoint,
             temporal=self.server.address,
             node=self.name,
-            start=start_worker,
             SYNCPOD_ORPHANS_PERIOD="300ms",
         )
 
