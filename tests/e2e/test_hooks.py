@@ -65,15 +65,15 @@ async def test_a_failed_post_start_hook_ends_the_container_and_says_why(pods: Po
     )
     meta = ended["metadata"]
     pod = f"{meta['name']}_{meta['namespace']}({meta['uid']})"
-    assert (
-        await live.failures()
-        == [
-            f'Exec lifecycle hook ([sh -c {script}]) for Container "web" in Pod "{pod}" failed'
-            f" - error: command 'sh -c {script}' exited with 3: password\n"
-            ', message: "hello\\npassword\\n"'
-        ]
-        * 2
+    said = (
+        f'Exec lifecycle hook ([sh -c {script}]) for Container "web" in Pod "{pod}" failed'
+        f" - error: command 'sh -c {script}' exited with 3: password\n"
+        ', message: "hello\\npassword\\n"'
     )
+    assert await live.failures() == [said, said]
+    status = status_of(ended, "web")
+    assert status["state"]["waiting"]["message"].endswith(f": PostStartHookError: {said}")
+    assert status["lastState"]["terminated"]
     assert await told(live, "FailedPostStartHook") == ["PostStartHook failed"]
     assert status_of(ended, "web")["ready"] is False
     assert "password" not in str(await live.handle.query("events")) + str(await live.handle.query("history"))
