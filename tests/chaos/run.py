@@ -31,6 +31,8 @@ MOST = 12
 """Pods at once."""
 PATIENCE = 180.0
 """Seconds for which pods are given to come to rest, and to their end, once nothing is broken any more."""
+REFUSED = 2
+"""How a worker exits that finds no runtime: whoever supervises it starts it again."""
 _RPC = timedelta(seconds=5)
 
 _T = TypeVar("_T")
@@ -95,8 +97,11 @@ class Chaos:
         finally:
             for task in (changes, keeping, *(pod.watch for pod in self.pods if pod.watch is not None)):
                 task.cancel()
-        codes = [Violation("worker lives", "node", f"it ended by itself with {c}") for c in self.stack.ended_by_itself]
-        verdict.violations += codes
+        for code in self.stack.ended_by_itself:
+            if code == REFUSED:
+                verdict.figures["workers that refused to serve"] += 1
+            else:
+                verdict.violations.append(Violation("the worker lives", "node", f"it ended by itself with {code}"))
         return verdict
 
     def log(self, line: str) -> None:
@@ -183,7 +188,7 @@ class Chaos:
         while not self.is_over:
             for name in chance.choices(names, weights, k=chance.choice((1, 1, 2, 3))):
                 under_way.add(asyncio.create_task(FAULTS[name][1](self, self.chance[name]), name=name))
-            await asyncio.sleep(chance.uniform(0.5, 5))
+            await asyncio.sleep(chance.uniform(0.5, 8))
         await asyncio.gather(*under_way)
 
     def count(self, fault: str, more: str = "") -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from temporalio.client import Client
+from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig
 
 from syncpod.cri.client import CriClient
 from syncpod.temporal.plugin import DATA_CONVERTER
@@ -138,7 +139,7 @@ async def stack(runtime: str) -> AsyncIterator[Stack]:
         directory = _laid_out(Path(name))
         containerd = parts.enter_context(await asyncio.to_thread(Containerd.launch, VERSIONS[runtime], gates=False))
         server = parts.enter_context(await asyncio.to_thread(DevServer.launch))
-        client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
+        client = await Client.connect(server.address, data_converter=DATA_CONVERTER, runtime=_quiet())
         async with CriClient(containerd.endpoint) as cri:
             made = Stack(directory, server, containerd, client, cri)
             made.be_late(0)
@@ -150,6 +151,11 @@ async def stack(runtime: str) -> AsyncIterator[Stack]:
                 made.kill_worker()
                 made.go_on()
                 await asyncio.to_thread(_unmount, directory)
+
+
+def _quiet() -> Runtime:
+    """A runtime of the SDK that does not tell of each try to reach a server that was killed."""
+    return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter="off")))
 
 
 def _laid_out(directory: Path) -> Path:
