@@ -28,6 +28,8 @@ from tests.worker.node_process import NodeProcess
 
 VERSIONS = {"containerd16": "1.6", "containerd24": "2.4"}
 NODE = "chaos"
+TIDY = {"SYNCPOD_ORPHANS_PERIOD": "5s", "SYNCPOD_GONE_PODS_PERIOD": "5s", "SYNCPOD_GONE_PODS_MIN_AGE": "30s"}
+"""The node tidies up so soon that a run can wait for it."""
 
 _SLOW_RUNC = """#!{busybox} sh
 case " $* " in
@@ -74,7 +76,7 @@ class Stack:
 
     def start_worker(self) -> NodeProcess:
         """Start a worker process; it need not serve yet."""
-        self.worker = NodeProcess.of(self.runtime, self.server, self.directory, node=NODE)
+        self.worker = NodeProcess.of(self.runtime, self.server, self.directory, node=NODE, **TIDY)
         return self.worker
 
     def kill_worker(self) -> None:
