@@ -97,7 +97,7 @@ async def _terminate(chaos: Chaos, chance: random.Random) -> None:
     pod.terminated = True
     chaos.count("terminate", pod.name)
     with contextlib.suppress(RPCError):
-        await pod.handle.terminate()
+        await chaos.taken(pod.handle.terminate)
         again = {**pod.document, "metadata": {**pod.document["metadata"], "uid": uuid_of(number)}}
         await chaos.apply(again)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import random  # noqa: TID251  # a seeded order of what is done
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.messages import POD_WORKFLOW
 from syncpod.pod import Pod
@@ -134,7 +135,7 @@ class Chaos:
     async def apply(self, document: dict[str, Any]) -> None:
         """Apply a pod, and watch it to its end."""
         arguments = start_arguments(Pod.model_validate(document), NODE, has_attributes=True)
-        handle = await self._taken(
+        handle = await self.taken(
             lambda: self.stack.client.start_workflow(POD_WORKFLOW, {"pod": document}, **arguments)
         )
         pod = LivePod(document, self.stack.client.get_workflow_handle(handle.id))
@@ -145,15 +146,18 @@ class Chaos:
     async def _delete(self, pod: LivePod) -> None:
         pod.deleting = True
         self.log(f"delete {pod.name}")
-        await self._taken(lambda: pod.handle.signal("delete_pod", {}))
+        with contextlib.suppress(RPCError):  # its watch says how its workflow has ended
+            await self.taken(lambda: pod.handle.signal("delete_pod", {}))
 
-    async def _taken(self, call: Callable[[], Awaitable[_T]]) -> _T:
-        """Repeat a call until the server has taken it, as a person would."""
+    async def taken(self, call: Callable[[], Awaitable[_T]]) -> _T:
+        """Repeat a call until the server has taken it, as a person would. Raises RPCError for an ended workflow."""
         async with asyncio.timeout(PATIENCE):
             while True:
                 try:
                     return await call()
-                except RPCError:
+                except RPCError as error:
+                    if error.status == RPCStatusCode.NOT_FOUND:
+                        raise
                     await asyncio.sleep(0.3)
 
     async def _watch(self, pod: LivePod) -> PodRecord:
@@ -166,7 +170,7 @@ class Chaos:
             except WorkflowFailureError:
                 if pod.terminated:
                     return PodRecord(pod.document, terminated=True)
-                described = await self._taken(pod.handle.describe)
+                described = await self.taken(pod.handle.describe)
                 if described.status != WorkflowExecutionStatus.RUNNING:
                     raise  # a reset has another run follow
             else:
@@ -177,7 +181,7 @@ class Chaos:
         return PodRecord(pod.document, shown, tuple(history), tuple(events), reset=pod.reset)
 
     async def _asked(self, pod: LivePod, query: str) -> Any:
-        return await self._taken(lambda: pod.handle.query(query, rpc_timeout=_RPC))
+        return await self.taken(lambda: pod.handle.query(query, rpc_timeout=_RPC))
 
     # --- faults -------------------------------------------------------------------------------------------------------
 
