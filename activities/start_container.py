@@ -49,6 +49,7 @@ async def start_container(attempt: Attempt, request: StartContainer) -> StepResu
     - created by another try, or a start that was cut off before anything ran: the step waits while a start of it is
       under way, else removes it and creates it again with the same number. (A runtime that died between create and
       start cannot start what it finds afterwards. The kubelet counts a restart here; we count none, since nothing ran.)
+      If the runtime died within its start, it may have run (`containers/begun.py`): it is removed, and its mark stays.
     - none, but there is a start mark: it has run, and somebody has removed it since. It is adopted as ended, and never
       created again (difference: the kubelet, which knows only what is listed, creates it again).
     - none, but the name is reserved: somebody is still creating it. The step waits until the instance is listed or the

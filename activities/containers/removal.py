@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from activities.attempt import Attempt
+from activities.containers.begun import may_have_begun
 from activities.containers.leftovers import discard, end_what_was_lost
 from syncpod.cri.errors import NotFound, RuntimeFailure, TaskLeft
 from syncpod.messages import ObservedContainer, ObservedSandbox
@@ -34,7 +35,7 @@ async def remove_dead(attempt: Attempt, container: ObservedContainer, *, keep_lo
 
 
 async def remove_unstarted(attempt: Attempt, container_id: str, *, exited: bool = False) -> bool:
-    """Remove a container that never ran: created, or `exited` with a StartError. Say whether it is gone.
+    """Remove a container that does not run: created, or `exited` with a StartError. Say whether it is gone.
 
     It is not gone when the runtime refuses because a start of it is under way, whose client has died or is about to
     give up. Such a start ends as running or as a StartError, so the caller looks again. Until then nothing is removed:
@@ -42,12 +43,15 @@ async def remove_unstarted(attempt: Attempt, container_id: str, *, exited: bool 
     takes so long that the runtime may have been replaced meanwhile.
 
     The container's start mark is withdrawn before the removal, because its number is free then, and put back where a
-    start turns out to be under way. Raises CriError, OSError.
+    start turns out to be under way. Where the container may have run, the mark stays: the number is spent. Raises
+    CriError, OSError.
     """
     found = attempt.starting.get(container_id)
     if not exited and found is not None and time.monotonic() - found < START_SECONDS:
         return False
-    mark = await asyncio.to_thread(withdraw_start_mark, attempt.node.context, attempt.ref.uid, container_id)
+    begun = not exited and await may_have_begun(attempt, container_id)
+    context, uid = attempt.node.context, attempt.ref.uid
+    mark = None if begun else await asyncio.to_thread(withdraw_start_mark, context, uid, container_id)
     try:
         await _remove(attempt, container_id)
     except RuntimeFailure as error:
@@ -59,6 +63,8 @@ async def remove_unstarted(attempt: Attempt, container_id: str, *, exited: bool 
         return False
     if mark is not None:
         await asyncio.to_thread(mark.drop)
+    if begun:
+        await end_what_was_lost(attempt, [container_id])
     return True
 
 
