@@ -96,6 +96,7 @@ def _attributes(pod: Pod, node: str) -> TypedSearchAttributes:
     pairs: list[SearchAttributePair[Any]] = [
         SearchAttributePair(SearchAttributeKey.for_keyword(name), value) for name, value in keywords.items()
     ]
+    pairs.append(SearchAttributePair(SearchAttributeKey.for_bool("PodReady"), False))
     if labels := labels_attribute(dict(pod.metadata.labels)):
         pairs.append(SearchAttributePair(SearchAttributeKey.for_keyword_list("PodLabels"), labels))
     return TypedSearchAttributes(pairs)

@@ -185,3 +185,15 @@ def test_the_note_on_a_default_lists_main_containers_first(capsys: pytest.Captur
     with pytest.raises(Failure, match='container "nosuch" is not in pod "web"') as failed:
         containers.chosen_container(web, "nosuch")
     assert failed.value.code == 1, "as of a pod that is not there"
+
+
+def test_a_container_of_a_rejected_pod_is_said_never_to_have_run_and_why() -> None:
+    rejected = Pod.model_validate(
+        {
+            "metadata": {"name": "web"},
+            "spec": {"containers": [{"name": "app", "image": "busybox:1"}]},
+            "status": {"phase": "Failed", "reason": "OutOfmemory", "message": "Pod was rejected: no room"},
+        }
+    )
+    with pytest.raises(Failure, match="never run: the pod has failed: OutOfmemory: Pod was rejected: no room"):
+        containers.current_instance(rejected, "app")

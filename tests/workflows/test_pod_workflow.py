@@ -405,7 +405,6 @@ POISON: list[tuple[str, list[Any]]] = [
     ("pleg", []),
     ("pleg", ["not a snapshot"]),
     ("pleg", [{"status": 3}, {"status": 4}]),
-    ("pleg", [{"status": {"uid": "somebody-else"}}]),
     ("pleg", [{"status": {"containers": [{"state": "dancing"}]}}]),
     ("pleg", [{"node": {"runtime": "containerd", "hostIps": ["here"]}}]),
     ("pleg", [{"node": {"runtime": "containerd", "name": "n" * 2100, "searchAttributes": True}}]),
@@ -435,6 +434,18 @@ async def test_poison_signals_leave_the_pod_working_and_are_seen(client: Client,
     await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1)
     rejected = [event for event in await handle.query("events") if event["reason"] == "Rejected"]
     assert sum(event["count"] for event in rejected) == len(POISON)
+
+
+async def test_what_is_said_of_an_earlier_pod_of_the_name_stands_in_the_history_alone(
+    client: Client, node: ScriptedNode
+) -> None:
+    handle = await running(client, node, manifest())
+    earlier = str(uuid.uuid4())
+    await handle.signal("pleg", {"status": {"uid": earlier}})
+    await handle.signal("probe", {"uid": earlier, "container": "web", "probe": "liveness", "result": "failure"})
+    told = [line["reason"] for line in await handle.query("history") if line["kind"] == "rejected"]
+    assert len(told) == 2 and all(f"is about the pod {earlier}" in reason for reason in told)
+    assert not [event for event in await handle.query("events") if event["reason"] == "Rejected"]
 
 
 async def test_a_result_about_containers_that_the_pod_has_not_got_leaves_it_working(

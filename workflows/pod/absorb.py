@@ -34,6 +34,10 @@ QUEUE_TOLERANCE = timedelta(milliseconds=200)
 """How early a signal may report a back-off's end: the node's queue and the server have different clocks."""
 
 
+class _Late(Exception):
+    """A signal of the node's agent is about an earlier pod of this name. Nothing is wrong, so no event tells of it."""
+
+
 def absorb(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> None:
     """Fold one signal into the state, or record its rejection. Never raises.
 
@@ -45,6 +49,8 @@ def absorb(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> 
             raise Rejected(f"takes one payload, got {len(args)}")
         with state.all_or_nothing():
             _SIGNALS[name](state, args[0], now)
+    except _Late as late:
+        state.note(now, "rejected", name, f"signal {name}: {late}")
     except Exception as wrong:  # noqa: BLE001  # Replay: see above
         state.reject(now, name, f"signal {name}: {sentence(wrong)}")
 
@@ -76,7 +82,7 @@ def _pleg(state: PodState, payload: Any, now: datetime) -> None:
     signal = Pleg.model_validate(payload)
     uid = signal.status.uid
     if uid and uid != state.pod.metadata.uid:
-        raise Rejected(f"is about the pod {uid}, this is {state.pod.metadata.uid}")
+        raise _Late(f"is about the pod {uid}, this is {state.pod.metadata.uid}")
     meet_node(state, signal.node)
     if uid:
         observe(state, signal.status, now)
@@ -212,7 +218,7 @@ def _evict(state: PodState, payload: Any, now: datetime) -> None:
 def _probe(state: PodState, payload: Any, now: datetime) -> None:
     change = ProbeChanged.model_validate(payload)
     if change.uid and change.uid != state.pod.metadata.uid:
-        raise Rejected(f"is about the pod {change.uid}, this is {state.pod.metadata.uid}")
+        raise _Late(f"is about the pod {change.uid}, this is {state.pod.metadata.uid}")
     try:
         container = state.container(change.container)
     except KeyError:

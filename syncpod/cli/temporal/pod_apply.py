@@ -21,6 +21,7 @@ from syncpod.cli.machine.worker_process import serving
 from syncpod.cli.readings import Reading
 from syncpod.cli.temporal.nodes import is_cordoned, is_silent, labels_of_node
 from syncpod.cli.temporal.pods import away, handle_of, read_pod
+from syncpod.cli.temporal.unserved import never_served
 from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, answer_in_time, is_gone, refusal
 from syncpod.lifecycle.node_affinity import MESSAGE, REASON, matches_node
 from syncpod.messages import SEARCH_ATTRIBUTES
@@ -180,7 +181,9 @@ async def _is_silent(client: Client, node: str) -> bool:
     """Return whether a node does not answer. If its worker runs on this machine, it is only busy."""
     await asyncio.sleep(_SOON_SECONDS)
     worker = serving(settings().state_dir)
-    return (worker is None or worker.node != node) and await is_silent(client, node)
+    if worker is not None and worker.node == node:
+        return False
+    return bool(await never_served(client, (node,))) or await is_silent(client, node)
 
 
 async def _is_open(client: Client, namespace: str, name: str) -> bool:
