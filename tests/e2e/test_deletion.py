@@ -53,7 +53,7 @@ async def deletion_keeps_the_grace(pods: Pods, *, place: Path) -> None:
     await pod.until(lambda _: said.exists() and {"tidy", "stubborn"} <= set(said.read_text().split("\n")))
     # What is to be gone is there: in every cgroup controller (if it may be), and on disk.
     assert bool(engine.cgroups(uid)) == bool(engine.runtime.cgroup_parent)
-    assert {path.parent.name for path in engine.directories(uid)} == {"pods", "logs"}
+    assert {path.parent.name for path in engine.directories(uid)} == {"pods", "logs", "containers"}
 
     final = await pod.delete()
 
