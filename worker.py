@@ -33,6 +33,7 @@ from activities.between.orphans import OrphanKiller
 from activities.images.presence import image_id
 from activities.node.context import Node
 from activities.node.pulls import PullSettings
+from activities.pods.cgroup import limit_pods
 from activities.registry import node_steps, steps
 from syncpod import telemetry
 from syncpod.agent.agent import Agent
@@ -61,6 +62,7 @@ from syncpod.cri.port import RuntimeVersion
 from syncpod.fault_points import cri_client
 from syncpod.lifecycle import version
 from syncpod.messages import NodeFacts, node_task_queue
+from syncpod.node.pod_cgroups import remove_empty_tiers
 from syncpod.node.pod_records import read_pod_record
 from syncpod.node.reader import PodReader
 from syncpod.node.secret_values import known_secret_values
@@ -138,6 +140,8 @@ async def _serve_locked(
             client, task_queue=task_queue, life=life, cri=cri, reader=reader, context=context, facts=lambda: facts
         )
         node = _node(settings, cri, reader, context, facts, agent)
+        await limit_pods(node)
+        await asyncio.to_thread(remove_empty_tiers, context)
         cri.withhold(await asyncio.to_thread(known_secret_values, node.objects))
         await node.pulls.records.recover(lambda image: image_id(cri, image))
         _add_housekeeping(settings, client, node, agent, life)
