@@ -27,8 +27,7 @@ from syncpod.cli.failure import Failure
 from syncpod.cli.temporal.nodes import read_node
 from syncpod.cli.temporal.pod_apply import apply_pod
 from syncpod.cli.temporal.pods import read_pod
-from syncpod.messages import pod_workflow_id
-from syncpod.messages.node import node_workflow_id
+from syncpod.messages import node_task_queue
 from syncpod.pod import pod_to_wire
 from tests.runtimes.require import Missing
 
@@ -91,8 +90,8 @@ async def loaded(pods: int, minutes: float, load: int, reads: float) -> Watched:
                 (_LABEL_EVERY, _Labels(node, names, watched).send),
                 (_REPLACE_EVERY, _Replacements(node, names, watched).replace),
             )
-        for workflow_id in (*(pod_workflow_id("default", name) for name in names), node_workflow_id(NODE)):
-            history = await node.client.get_workflow_handle(workflow_id).fetch_history()
+        async for run in node.client.list_workflows(f"TaskQueue = '{node_task_queue(NODE)}'"):
+            history = await node.client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
             watched.tasks += counted(history.events)
     return watched
 
