@@ -86,6 +86,7 @@ RELIST_POD_SECONDS = 1.0
 """How long one pod may take of a relist; what takes longer is read apart, and holds up no other pod."""
 GRACE = timedelta(seconds=5)
 """How long steps may go on after SIGTERM; then they let go where that is safe, for the next worker to go on with."""
+WORKFLOW_TASKS_AT_ONCE = 10
 DIRECTORY_SECONDS = 2.0
 """How long the directory of manifests may take to say that it is one."""
 UNLIMITED_PODS = 10_000
@@ -248,9 +249,11 @@ def make_worker(client: Client, node: Node, agent: Agent, *, task_queue: str, id
         max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         graceful_shutdown_timeout=GRACE,
         max_cached_workflows=cached_workflows(node.context.capacity),
+        # Only one of them computes at a time. A crowd waits in the server's queue, where it has longer than a task has.
+        max_concurrent_workflow_tasks=WORKFLOW_TASKS_AT_ONCE,
         # A kill holds its slot for the whole grace; all pods of a node may be ending at once.
         max_concurrent_activities=1000,
-        workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(10),
+        workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(WORKFLOW_TASKS_AT_ONCE),
         activity_task_poller_behavior=PollerBehaviorSimpleMaximum(5),
         nonsticky_to_sticky_poll_ratio=0.4,
     )
