@@ -28,6 +28,7 @@ from syncpod.agent.probing.prober import Prober
 from syncpod.agent.runtime_readiness import RuntimeReadiness
 from syncpod.agent.storage.volume_refresh import VolumeRefresh
 from syncpod.agent.takeover.boot import OpenPod, Takeover
+from syncpod.agent.takeover.cluster import ClusterGuard
 from syncpod.agent.takeover.lock import NodeLife
 from syncpod.agent.takeover.rival import stop_if_outranked
 from syncpod.cri.errors import CriError
@@ -61,9 +62,11 @@ class Agent:
         reader: PodReader,
         context: NodeContext,
         facts: Callable[[], NodeFacts],
+        guard: ClusterGuard,
     ) -> None:
-        """Serve the node of `life`, configured by `context`. Every signal carries `facts`."""
+        """Serve the node of `life`, configured by `context`, on `guard`'s cluster. Every signal carries `facts`."""
         self._client = client
+        self.guard = guard
         self._task_queue = task_queue
         self._life = life
         self._reader = reader
@@ -174,12 +177,16 @@ class Agent:
             log.info("took over %d of %d pods", len(pods) - len(late), len(pods))
 
     async def run(self) -> None:
-        """Serve until cancelled. Raises NotThisNode if another worker has the node; any other exception is a defect."""
+        """Serve until cancelled.
+
+        Raises NotThisNode if another worker has the node, or another cluster answers; any other exception is a defect.
+        """
         tasks = [
             asyncio.create_task(self.pleg.run(), name="pleg"),
             asyncio.create_task(self.readiness.run(), name="readiness"),
             asyncio.create_task(self._volumes.run(), name="volumes"),
             asyncio.create_task(stop_if_outranked(self._client, self._task_queue, self._life), name="rivals"),
+            asyncio.create_task(self.guard.run(), name="cluster"),
             asyncio.create_task(self._log_health(), name="health"),
             *(asyncio.create_task(keep_running(name, run), name=name) for name, run in self._background.items()),
         ]

@@ -93,12 +93,14 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
     from syncpod.cli import parts
     from syncpod.cli.machine import runtime_process, worker_process
     from syncpod.cli.machine.runtime_choice import choose
+    from syncpod.cli.machine.settings import kept_settings
     from syncpod.cli.machine.state_directory import recorded_runtime, recorded_worker
     from syncpod.cli.strays.runtime_cleanup import clear_runtime
     from syncpod.cli.temporal.pod_deletion import delete_all, pods_of
+    from syncpod.settings.kept import write_kept_settings
 
     directory = here.state_dir
-    before = recorded_worker(directory)
+    before, kept = recorded_worker(directory), kept_settings(directory)
     try:
         if before is not None:
             here = parts.as_before(here, before)
@@ -120,6 +122,9 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
             clear_runtime(here, simulated=own is not None and own.simulated, everything=everything)
     except Failure as failure:
         raise Failure(f"{failure}\n{_how_to_keep()}", failure.code) from None
+    finally:
+        if kept.node:  # the worker that only deletes pods was started otherwise than the node's next one should be
+            write_kept_settings(directory, kept)
 
 
 def _end_follower(directory: Path) -> str:
@@ -181,7 +186,8 @@ def _end_server(directory: Path) -> int:
 
 
 def _forget(directory: Path) -> None:
-    """Remove the records of what has ended."""
+    """Remove the records of what has ended. A node without pods may become another one."""
+    from syncpod.cli.machine import worker_process
     from syncpod.cli.machine.runtime_process import forget, serving
     from syncpod.cli.machine.state_directory import (
         exclusive,
@@ -190,6 +196,8 @@ def _forget(directory: Path) -> None:
         running_server,
         running_worker,
     )
+    from syncpod.node.pods_left import has_records
+    from syncpod.settings.kept import forget_kept_settings
 
     with exclusive(directory):
         if running_server(directory) is None:
@@ -198,6 +206,8 @@ def _forget(directory: Path) -> None:
             forget_worker(directory)
         if serving(directory) is None:
             forget(directory)
+        if worker_process.serving(directory) is None and not has_records(directory):
+            forget_kept_settings(directory)
 
 
 def _what_others_run(directory: Path) -> list[str]:

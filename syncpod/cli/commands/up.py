@@ -63,6 +63,16 @@ ManifestsDir = Annotated[
         show_default=False,
     ),
 ]
+NoManifests = Annotated[
+    bool,
+    typer.Option("--no-manifests", help="Follow no directory of manifests any more; its pods stay as they are."),
+]
+AdoptCluster = Annotated[
+    bool,
+    typer.Option(
+        "--adopt-cluster", help="Use this Temporal server from now on, although another one has the node's pods."
+    ),
+]
 
 
 def up(
@@ -75,18 +85,21 @@ def up(
     simulate: Simulate = False,
     memory_dir: MemoryDir = "",
     manifests_dir: ManifestsDir = "",
+    no_manifests: NoManifests = False,
+    adopt_cluster: AdoptCluster = False,
     timeout: Timeout = "0",
 ) -> None:
     """Start server, runtime and worker, and bring pods up.
 
     It starts what is not running: a Temporal dev server, unless the environment or temporal.toml names another; the
     embedded runtime, if neither containerd nor CRI-O answers; and a worker. They and the pods keep running when this
-    command ends.
+    command ends. What the node was started with before holds until `syncpod down` has ended its pods: its name, its
+    runtime, its Temporal server, its directories and its capacity. Name and runtime cannot change while it has pods.
     """
     from syncpod.cli.input.manifests import Manifests, admitted
     from syncpod.cli.machine.object_apply import require_possible
     from syncpod.cli.machine.object_store import memory_directory_of
-    from syncpod.cli.machine.runtime_choice import choose
+    from syncpod.cli.machine.runtime_choice import choose, require_same_name
     from syncpod.cli.machine.settings import settings
 
     patience = read_timeout(timeout)
@@ -95,13 +108,15 @@ def up(
         state_dir=state_dir,
         memory_dir=memory_dir,
         runtime_endpoint=runtime_endpoint,
-        manifests=str(Path(manifests_dir).absolute()) if manifests_dir else "",
+        manifests="" if no_manifests else str(Path(manifests_dir).absolute()) if manifests_dir else None,
+        adopt_cluster=adopt_cluster,
     )
     if here.manifest_dir is not None:
         _require_directory(here.manifest_dir)
     here = replace(here, memory_dir=memory_directory_of(here, is_named=bool(memory_dir)))
     manifests = admitted(filename, namespace) if filename else Manifests([], [])
     require_possible(manifests, here)
+    require_same_name(here)
     choice = choose(here, asked=runtime_endpoint, embedded=embedded, simulate=simulate)
     server = _start(here, choice, manifests, patience)
     _tell_what_next(here, server, manifests.pods)
@@ -113,14 +128,15 @@ def _start(here: NodeSettings, choice: Choice, manifests: Manifests, patience: t
     On Ctrl-C, prints what is running by then, and exits.
     """
     from syncpod.cli import parts
-    from syncpod.cli.machine import worker_process
     from syncpod.cli.machine.object_apply import keep
+    from syncpod.cli.machine.settings import kept_settings
     from syncpod.cli.strays import notice
+    from syncpod.settings.variables import MANIFEST_DIR
 
     admissions = manifests.pods
     begun = False
     try:
-        followed = worker_process.followed_last(here.state_dir)
+        followed = kept_settings(here.state_dir).variables.get(MANIFEST_DIR, "")
         server = parts.start_server(here)
         running = parts.start_node(here, choice, server)
         if not (server.started or running.started):

@@ -16,7 +16,6 @@ from syncpod.cli.machine.state_directory import (
     StartedWorker,
     exclusive,
     prepare,
-    recorded_worker,
     worker_log,
     write_worker,
 )
@@ -42,15 +41,6 @@ def local_node(asked: str) -> str:
     return worker.node if worker is not None else here.node
 
 
-def followed_last(state_dir: Path) -> str:
-    """Return the directory of manifests that the worker of a state directory follows, or followed last; "" = none.
-
-    A worker that ends by itself removes its record; then the record of `up` about the worker that it started counts.
-    """
-    record = read_worker_record(state_dir) or recorded_worker(state_dir)
-    return record.manifest_dir if record is not None else ""
-
-
 def start(
     node: NodeSettings, endpoint: str, config: ClientConnectConfig, *, own_server: bool
 ) -> tuple[WorkerRecord, bool]:
@@ -67,7 +57,8 @@ def start(
         command = [sys.executable, str(worker_program()), "--node", node.node, "--state-dir", str(node.state_dir)]
         command += ["--memory-dir", str(node.memory_dir), "--log-dir", str(node.log_dir)]
         command += ["--runtime-endpoint", endpoint]
-        command += ["--manifests", str(node.manifest_dir)] if node.manifest_dir is not None else []
+        command += ["--manifests", str(node.manifest_dir)] if node.manifest_dir is not None else ["--no-manifests"]
+        command += ["--adopt-cluster"] if node.adopt_cluster else []
         command += ["--capacity", node.capacity] if node.capacity else []
         command += [] if node.pod_cgroups else ["--no-pod-cgroups"]
         address, namespace = config["target_host"], config["namespace"]
