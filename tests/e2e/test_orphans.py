@@ -40,13 +40,14 @@ READY = {"exec": {"command": ["true"]}, "periodSeconds": 3600}
 class OrphanNode(EngineNode):
     """A node that looks for orphans often, and a server whose database can be lost."""
 
-    def start(self, directory: Path) -> None:
+    def start(self, directory: Path, *more: str) -> None:
         settings = ("--cgroup-parent", self.runtime.cgroup_parent) if self.runtime.cgroup_parent else ()
         self.worker = NodeProcess(
             directory,
             *settings,
             "--manifests",
             str(self.manifests),
+            *more,
             runtime=self.runtime.endpoint,
             temporal=self.server.address,
             node=self.name,
@@ -66,7 +67,7 @@ class OrphanNode(EngineNode):
             path.unlink()
         await asyncio.to_thread(self.server.start)
         self.client = await Client.connect(self.server.address, data_converter=DATA_CONVERTER)
-        self.start(self.worker.state_dir.parent)
+        self.start(self.worker.state_dir.parent, "--adopt-cluster")
         await self.worker.ready()
 
     @property

@@ -359,7 +359,16 @@ def test_what_a_node_was_started_with_holds_where_nothing_else_is_said(tmp_path:
         "--log-dir",
         "/logs",
     ]
-    flags += ["--log-dir", "/logs", "--cgroup-parent", "pods", "--registry-auth-file", auth, "--runtime-endpoint", "unix:///run/a.sock"]
+    flags += [
+        "--log-dir",
+        "/logs",
+        "--cgroup-parent",
+        "pods",
+        "--registry-auth-file",
+        auth,
+        "--runtime-endpoint",
+        "unix:///run/a.sock",
+    ]
     flags += ["--memory-dir", "/memory", "--allowed-unsafe-sysctls", "net.*", "--max-parallel-image-pulls", "3"]
     given = parse_arguments(flags)[1](environ)
     write_kept_settings(tmp_path, KeptSettings(given.given, "containerd", "c/n", "127.0.0.1:1", "default"))
