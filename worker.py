@@ -48,6 +48,7 @@ from syncpod.agent.node_setup import (
 )
 from syncpod.agent.node_workflow.tasks import add_node_workflow_tasks
 from syncpod.agent.runtime_version import FollowedVersion
+from syncpod.agent.server_outage import ServerOutage
 from syncpod.agent.storage.image_gc import ImageGc
 from syncpod.agent.storage.log_rotation import LogRotation
 from syncpod.agent.takeover import foreign_kubelet
@@ -62,7 +63,8 @@ from syncpod.cri.port import RuntimeVersion
 from syncpod.fault_points import cri_client
 from syncpod.lifecycle import version
 from syncpod.messages import NodeFacts, node_task_queue
-from syncpod.node.pod_records import read_pod_record
+from syncpod.node.deleted_pods import tidy_deleted
+from syncpod.node.pod_lives import pod_life
 from syncpod.node.pods_left import has_pods, has_records
 from syncpod.node.reader import PodReader
 from syncpod.node.secret_values import known_secret_values
@@ -91,6 +93,8 @@ from workflows.runner import workflow_runner
 from workflows.source_digest import source_digest
 
 log = logging.getLogger("syncpod.worker")
+outage = ServerOutage()
+"""What this process's log says while the Temporal server is away."""
 
 RELIST_POD_SECONDS = 1.0
 """How long one pod may take of a relist; what takes longer is read apart, and holds up no other pod."""
@@ -155,10 +159,11 @@ async def _serve_locked(
             reader=reader,
             context=context,
             facts=lambda: facts,
-            guard=ClusterGuard(client, cluster, node=settings.node, address=address),
+            guard=ClusterGuard(client, cluster, node=settings.node, address=address, answered=outage.over),
         )
         node = _node(settings, cri, reader, context, facts, agent)
         cri.withhold(await asyncio.to_thread(known_secret_values, node.objects))
+        await asyncio.to_thread(tidy_deleted, context)
         await node.pulls.records.recover(lambda image: image_id(cri, image))
         _add_housekeeping(settings, client, node, agent, life)
         record = _worker_record(settings, client, address, endpoint, runtime, life)
@@ -199,6 +204,7 @@ def _node(
         has_room=agent.room_freed,
         waiting_for=agent.waiting_for,
         adopted=agent.pod_adopted,
+        was_deleted=agent.pod_was_deleted,
         sysctls=sysctls(settings, os.uname().release),
         pull_settings=PullSettings(pulls.at_once, verification(pulls), pulls.registry_auth_file),
     )
@@ -255,7 +261,7 @@ def make_worker(client: Client, node: Node, hooks: NodeHooks, *, task_queue: str
         plugins=[
             syncpod_plugin(
                 workflows=[PodWorkflow, NodeWorkflow],
-                activities=[*steps(node), *node_steps(client, node.facts, partial(read_pod_record, node.context))],
+                activities=[*steps(node), *node_steps(client, node.facts, partial(pod_life, node.context, node.cri))],
                 runner=workflow_runner(),
                 hooks=hooks,
             )
@@ -431,6 +437,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the worker as a process; return its exit code."""
     log_level, read_settings = parse_arguments(arguments)
     logging.basicConfig(stream=sys.stderr, level=log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(outage)
     for chatty in ("grpc", "asyncio", "watchfiles"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     _spare_the_collector()

@@ -91,7 +91,7 @@ class Agent:
         self._background: dict[str, Callable[[], Awaitable[None]]] = {}
         self._watchers: list[Callable[[ObservedPod], None]] = [self.pidfds.watch, self.prober.observe]
         self._booting: list[asyncio.Task[None]] = []
-        self._telling_of_room: set[asyncio.Task[None]] = set()
+        self._telling: set[asyncio.Task[None]] = set()
 
     def add_background_task(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         """Have `run` run as long as the agent does. A failure of it is logged, and it is started again."""
@@ -126,8 +126,8 @@ class Agent:
         """
         if waiting:
             task = asyncio.create_task(self._tell_of_room(waiting), name="room on the node")
-            self._telling_of_room.add(task)
-            task.add_done_callback(self._telling_of_room.discard)
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
 
     async def _tell_of_room(self, waiting: tuple[PodRef, ...]) -> None:
         for ref in waiting:
@@ -137,6 +137,24 @@ class Agent:
                 )
             except RPCError as error:
                 log.warning("pod %s/%s cannot be told that there is room: %s", ref.namespace, ref.name, error)
+
+    def pod_was_deleted(self, ref: PodRef) -> None:
+        """Have the workflow end of a pod that was deleted, and that a restored database has brought back.
+
+        If it cannot be told now, the next worker tells it: the pod stays Failed, with the reason.
+        """
+        task = asyncio.create_task(self._delete(ref), name=f"delete {ref.namespace}/{ref.name}")
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    async def _delete(self, ref: PodRef) -> None:
+        log.warning(
+            "pod %s/%s (uid %s) was deleted, and its workflow is back: it is ended", ref.namespace, ref.name, ref.uid
+        )
+        try:
+            await self.signals.delete(ref)
+        except RPCError as error:
+            log.warning("pod %s/%s cannot be told that it was deleted: %s", ref.namespace, ref.name, error)
 
     def pod_adopted(self, ref: PodRef) -> None:
         """Send all probe results again: a new workflow has taken over the pod's containers, and has no results yet."""
@@ -199,7 +217,7 @@ class Agent:
         """Abandon what is under way; the workflows' own timers and the next worker's takeover make up for it."""
         self.pidfds.close()
         await self._exits.close()
-        await cancel_all([*self._booting, *self._telling_of_room])
+        await cancel_all([*self._booting, *self._telling])
         await self.prober.close()
         await self.pleg.close()
         await self.backoff_queue.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from temporalio.client import Client
@@ -26,12 +27,18 @@ LOOK_SECONDS: Final = 5.0
 class ClusterGuard:
     """Tells whether the client still reaches the cluster that the node belongs to."""
 
-    def __init__(self, client: Client, identity: str, *, node: str, address: str) -> None:
-        """Guard the node against other clusters than that of `identity` at its server's `address`."""
+    def __init__(
+        self, client: Client, identity: str, *, node: str, address: str, answered: Callable[[], None] = lambda: None
+    ) -> None:
+        """Guard the node against other clusters than that of `identity` at its server's `address`.
+
+        `answered` is called with each answer of the server.
+        """
         self._client = client
         self._identity = identity
         self._node = node
         self._address = address
+        self._answered = answered
 
     async def require(self) -> None:
         """Raise RPCError if another cluster answers, or none: what is to be sent must not go there."""
@@ -47,6 +54,7 @@ class ClusterGuard:
             except RPCError as error:
                 log.debug("the Temporal server does not say which one it is: %s", error)
                 continue
+            self._answered()
             if found != self._identity:
                 raise another_cluster(self._node, self._address)
 

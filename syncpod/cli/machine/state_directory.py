@@ -23,7 +23,7 @@ _SERVER, _WORKER, _RUNTIME, _LOCK = "server.json", "up-worker.json", "runtime.js
 _OF_WORKER: Final = frozenset(
     {
         *("lock", "node.json", KEPT_SETTINGS, "node-report.json", "worker.json", "manifest-pods.json"),
-        *("pods", "objects", "memory", "image_manager", "exits"),
+        *("pods", "deleted", "objects", "memory", "image_manager", "exits"),
     }
 )
 """The files of a worker."""
