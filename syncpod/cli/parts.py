@@ -55,7 +55,11 @@ class Node:
     started: bool
 
 
-def start_server(here: NodeSettings) -> Server:
+Ports = tuple[int | None, int | None]
+"""The ports that are asked for our own server, and for its UI; None = any."""
+
+
+def start_server(here: NodeSettings, ports: Ports = (None, None)) -> Server:
     """Return how to connect: to the configured server, else the node's, else our own, started if it does not run.
 
     The node's is the one that another command than `up` runs, and that the node was started with last. Raises Failure,
@@ -71,14 +75,21 @@ def start_server(here: NodeSettings) -> Server:
     own = running_server(here.state_dir)
     if config["target_host"] and (own is None or own.address != config["target_host"]):
         _require_workers(here, config["target_host"], config["namespace"])
+        _require_no_ports(ports, config["target_host"])
         return Server(config, None)
     if (other := _server_of_others(here)) is not None:
         config["target_host"], config["namespace"] = other
         _require_workers(here, *other)
+        _require_no_ports(ports, config["target_host"])
         return Server(config, None)
     if own is None:
-        _require_workers(here, dev_server.next_address(here.state_dir), config["namespace"])
-    return _start_own_server(here)
+        _require_workers(here, dev_server.next_address(here.state_dir, ports[0]), config["namespace"])
+    return _start_own_server(here, ports)
+
+
+def _require_no_ports(ports: Ports, address: str) -> None:
+    if any(ports):
+        raise BadInput(f"--port and --ui-port: are for a server of `syncpod up`, and the one at {address} is used")
 
 
 def _server_of_others(here: NodeSettings) -> tuple[str, str] | None:
@@ -106,19 +117,32 @@ def start_server_of(here: NodeSettings, before: StartedWorker) -> Server:
     return Server(config, None)
 
 
-def _start_own_server(here: NodeSettings) -> Server:
+def _start_own_server(here: NodeSettings, ports: Ports = (None, None)) -> Server:
     from syncpod.cli.machine import dev_server
     from syncpod.temporal.plugin import NoServer, connection_settings
 
     try:
-        server, child = dev_server.start(here.state_dir)
-        if child is not None:
+        server, child = dev_server.start(here.state_dir, port=ports[0], ui_port=ports[1])
+        if child is None:
+            _require_ports(server, ports)
+        else:
             remark(paint(f"Temporal server started (pid {child.pid})", "dim"))
         config = connection_settings(default_address=server.address)
         config["target_host"] = server.address
         return Server(config, server, child is not None)
     except NoServer as error:
         raise BadInput(str(error)) from None
+
+
+def _require_ports(server: ServerRecord, ports: Ports) -> None:
+    """Raise BadInput if our server runs already, at other ports than those that are asked for."""
+    asked = [port for port in ports if port is not None]
+    running = [int(each.rpartition(":")[2]) for each in (server.address, server.ui)]
+    if any(wanted not in (None, there) for wanted, there in zip(ports, running, strict=True)):
+        raise BadInput(
+            f"port {asked[0]}: the Temporal server runs already, at {server.address} with its UI at {server.ui}: "
+            f"end it first with `{program()} down --keep-pods`"
+        )
 
 
 def start_node(here: NodeSettings, choice: Choice, server: Server) -> Node:

@@ -197,6 +197,25 @@ def test_the_node_of_a_configured_server_comes_back_to_it(tmp_path: Path, tempor
     assert running_server(tmp_path) is None
 
 
+def test_the_ports_of_our_server_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = settings(state_dir=str(tmp_path))
+    port, ui_port = free_port(), free_port()
+    server = parts.start_server(here, (port, ui_port)).own
+    assert server is not None
+    try:
+        assert (server.address, server.ui) == (f"127.0.0.1:{port}", f"http://127.0.0.1:{ui_port}")
+        assert parts.start_server(here, (port, None)).own == server == parts.start_server(here).own
+        with pytest.raises(
+            BadInput, match=f"port 1: the Temporal server runs already, at {server.address} with its UI"
+        ):
+            parts.start_server(here, (1, None))
+    finally:
+        end(server.process, patience_seconds=10)
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    with pytest.raises(BadInput, match=r"--port and --ui-port: .* the one at 127\.0\.0\.1:1 is used"):
+        parts.start_server(here, (None, ui_port))
+
+
 def test_a_server_that_was_killed_is_not_looked_for_at_its_port(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,7 +267,7 @@ def test_no_server_is_started_beside_a_worker_that_serves_another(tmp_path: Path
 def test_ctrl_c_in_the_first_moments_claims_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(here: NodeSettings) -> parts.Server:
+    def interrupted(here: NodeSettings, *_: object) -> parts.Server:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(parts, "start_server", interrupted)

@@ -144,13 +144,27 @@ def test_pods_without_a_workflow_are_named_with_what_to_type(syncpod: Run, envir
     assert "without a workflow" not in syncpod("up").err
 
 
-def test_down_says_why_it_starts_a_worker(syncpod: Run, manifests: Path) -> None:
+def test_down_says_why_it_starts_a_worker_and_what_it_waits_for(
+    syncpod: Run, environ: dict[str, str], manifests: Path
+) -> None:
+    stubborn = (
+        pod("stubborn").replace("trap exit TERM", "trap '' TERM").replace('PeriodSeconds": 1', 'PeriodSeconds": 600')
+    )
     assert syncpod("down", "--keep-pods").code == 0
-    assert syncpod("up", "--manifests", str(manifests)).code == 0
+    assert syncpod("up", "--manifests", str(manifests), "-f", "-", stdin=stubborn).code == 0
+    late = syncpod("down", "--timeout", "1s")
+    assert late.code == 1 and "nothing" not in late.err
+    assert 'pod "stubborn" did not end within 1s, and is being ended further: still running: app' in late.err
+    assert "are still running; `" in late.err and " down --keep-pods` ends what serves the pods" in late.err
+    assert json.loads((state_of(environ) / "node-settings.json").read_text())["variables"][
+        "SYNCPOD_MANIFEST_DIR"
+    ] == str(manifests), "the worker that only deletes pods does not change what the node is"
+    assert syncpod("delete", "pod", "stubborn", "--now").code == 0
     ended = syncpod("down")
     assert ended.code == 0, ended.err
     said = f"The worker followed {manifests}: another one, which does not, is started to delete the pods\n"
-    assert said in ended.err and 'pod "cat" deleted\n' in ended.out and "No worker runs" not in ended.err
+    assert said in late.err and "No worker runs" not in late.err
+    assert not (state_of(environ) / "node-settings.json").exists(), "it may become another node now"
 
 
 def test_of_very_many_a_few_are_named() -> None:

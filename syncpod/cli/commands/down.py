@@ -121,7 +121,7 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
         if runtime_process.has_pods(directory) and (everything or (own is not None and own.detached)):
             clear_runtime(here, simulated=own is not None and own.simulated, everything=everything)
     except Failure as failure:
-        raise Failure(f"{failure}\n{_how_to_keep()}", failure.code) from None
+        raise Failure(f"{failure}\n{_how_to_go_on(directory)}", failure.code) from None
     finally:
         if kept.node:  # the worker that only deletes pods was started otherwise than the node's next one should be
             write_kept_settings(directory, kept)
@@ -140,9 +140,25 @@ def _end_follower(directory: Path) -> str:
     return worker.manifest_dir
 
 
-def _how_to_keep() -> str:
+def _how_to_go_on(directory: Path) -> str:
+    """Return what still runs, whatever has been ended by now, and how to go on."""
+    from syncpod.cli.machine import runtime_process, worker_process
+    from syncpod.cli.machine.state_directory import running_server
+
+    server, runtime, worker = (
+        running_server(directory),
+        runtime_process.serving(directory),
+        worker_process.serving(directory),
+    )
+    running = [f"the Temporal server (pid {server.process.pid})"] if server else []
+    running += [f"the embedded runtime (pid {runtime.process.pid})"] if runtime else []
+    running += [f"the worker (pid {worker.pid})"] if worker else []
+    us = program()
+    if not running:
+        return f"nothing of this node's is running any more; `{us} down` tries again"
+    what = f"{', '.join(running)} {'is' if len(running) == 1 else 'are'} still running"
     return (
-        f"nothing has been ended; `{program()} down --keep-pods` ends what serves the pods, and leaves the pods running"
+        f"{what}; `{us} down` goes on, `{us} down --keep-pods` ends what serves the pods, and leaves the pods running"
     )
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from syncpod.cli import parts
     from syncpod.cli.input.manifests import Manifests
     from syncpod.cli.machine.runtime_choice import Choice
-    from syncpod.pod import Admission
+    from syncpod.pod import Admission, Pod
     from syncpod.settings.node import NodeSettings
 
 
@@ -73,6 +73,28 @@ AdoptCluster = Annotated[
         "--adopt-cluster", help="Use this Temporal server from now on, although another one has the node's pods."
     ),
 ]
+Port = Annotated[
+    int | None,
+    typer.Option(
+        "--port",
+        metavar="PORT",
+        min=1,
+        max=65535,
+        help="The port of the Temporal server.",
+        show_default="its last one, 7233, or the next free",
+    ),
+]
+UiPort = Annotated[
+    int | None,
+    typer.Option(
+        "--ui-port",
+        metavar="PORT",
+        min=1,
+        max=65535,
+        help="The port of its UI.",
+        show_default="its last one, 8233, or the next free",
+    ),
+]
 
 
 def up(
@@ -87,6 +109,8 @@ def up(
     manifests_dir: ManifestsDir = "",
     no_manifests: NoManifests = False,
     adopt_cluster: AdoptCluster = False,
+    port: Port = None,
+    ui_port: UiPort = None,
     timeout: Timeout = "0",
 ) -> None:
     """Start server, runtime and worker, and bring pods up.
@@ -95,6 +119,9 @@ def up(
     embedded runtime, if neither containerd nor CRI-O answers; and a worker. They and the pods keep running when this
     command ends. What the node was started with before holds until `syncpod down` has ended its pods: its name, its
     runtime, its Temporal server, its directories and its capacity. Name and runtime cannot change while it has pods.
+
+    It returns when the pods are ready or have finished. Without --timeout it does not wait for an image that cannot be
+    had: it ends with exit code 1 and the reason, and the node goes on trying.
     """
     from syncpod.cli.input.manifests import Manifests, admitted
     from syncpod.cli.machine.object_apply import require_possible
@@ -118,11 +145,17 @@ def up(
     require_possible(manifests, here)
     require_same_name(here)
     choice = choose(here, asked=runtime_endpoint, embedded=embedded, simulate=simulate)
-    server = _start(here, choice, manifests, patience)
+    server = _start(here, choice, manifests, patience, (port, ui_port))
     _tell_what_next(here, server, manifests.pods)
 
 
-def _start(here: NodeSettings, choice: Choice, manifests: Manifests, patience: timedelta | None) -> parts.Server:
+def _start(
+    here: NodeSettings,
+    choice: Choice,
+    manifests: Manifests,
+    patience: timedelta | None,
+    ports: tuple[int | None, int | None],
+) -> parts.Server:
     """Start what does not run, and apply the manifests; return the server. Raises Failure.
 
     On Ctrl-C, prints what is running by then, and exits.
@@ -137,7 +170,7 @@ def _start(here: NodeSettings, choice: Choice, manifests: Manifests, patience: t
     begun = False
     try:
         followed = kept_settings(here.state_dir).variables.get(MANIFEST_DIR, "")
-        server = parts.start_server(here)
+        server = parts.start_server(here, ports)
         running = parts.start_node(here, choice, server)
         if not (server.started or running.started):
             remark("Everything runs already")
@@ -178,7 +211,7 @@ async def _bring_up(
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.ephemeral_containers import without_known
     from syncpod.cli.temporal.pod_apply import refuse_cordoned
-    from syncpod.cli.temporal.pod_waits import until_settled, verdicts
+    from syncpod.cli.temporal.pod_waits import lacks_image, until_settled, verdicts
     from syncpod.cli.view.pod_columns import HEADER
     from syncpod.cli.view.pod_table import coloured_lines
     from syncpod.cli.view.progress import Progress
@@ -191,11 +224,22 @@ async def _bring_up(
     await refuse_cordoned(client, [admission.pod for admission in pods], node)
     keep(manifests, here)
     applied = await apply_all(client, pods, node)
+
+    def gives_up(pod: Pod) -> bool:
+        return patience is None and lacks_image(pod)
+
     with Progress() as progress:
-        outcomes = await until_settled(client, applied, timeout=patience, show=progress.show)
+        outcomes = await until_settled(client, applied, timeout=patience, show=progress.show, gives_up=gives_up)
     say()
     say("\n".join(coloured_lines(HEADER, [reading for _, reading, _ in outcomes if reading is not None])))
     _, bad = verdicts(outcomes, patience)
+    given_up = [reading.pod.metadata.name for _, reading, _ in outcomes if reading and gives_up(reading.pod)]
+    if given_up:
+        remark(
+            "The node goes on trying to get the images: "
+            f"`{shlex.quote(program())} wait pod {' '.join(given_up)} --for condition=Ready` waits for that, "
+            "as does --timeout; a corrected manifest can be applied over this one"
+        )
     if bad:
         raise Failure("\n".join(bad))
 
