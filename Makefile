@@ -21,9 +21,9 @@ PIP_FAILED = { echo "make: the packages could not be downloaded or installed; wh
 EXPORT = uv export --quiet --frozen --format requirements-txt --no-header --no-annotate --no-emit-project
 
 # Most tests wait for most of their time: there are twice as many processes as cores.
-PYTEST = $(BIN)/python -m pytest -p tests.durations --numprocesses=4 --dist=loadgroup --no-loadscope-reorder $(TESTS)
+PYTEST = $(BIN)/python -m pytest -p tests.durations -p tests.broken_runs --numprocesses=4 --dist=loadgroup --no-loadscope-reorder $(TESTS)
 
-.PHONY: help up down test test-all nightly planted lint bench protos requirements check-requirements venv
+.PHONY: help up down test test-all nightly planted chaos lint bench protos requirements check-requirements venv
 
 help: ## list the targets
 	@sed -nE "s/^([a-z-]+):.*## (.*)/  \1|\2/p" Makefile | awk -F"|" '{ printf "%-16s%s\n", $$1, $$2 }'
@@ -48,6 +48,9 @@ test test-all nightly: export PYTHONDONTWRITEBYTECODE =
 
 planted: $(INSTALLED) ## sixty planted bugs, an hour: does the suite find each? BUGS=names for some of them
 	@$(BIN)/python -m tests.planted $(BUGS)
+
+chaos: $(INSTALLED) ## ten minutes of faults, judged by what containers note; CHAOS="--runtime containerd16 --seed 7"
+	@$(BIN)/python -m tests.chaos --minutes 10 $(CHAOS)
 
 lint: $(INSTALLED) check-requirements ## style, types, who imports whom, generated files
 	@$(BIN)/ruff check

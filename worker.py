@@ -41,6 +41,7 @@ from syncpod.agent.housekeeping.settings import housekeeping_settings
 from syncpod.agent.housekeeping.tasks import add_housekeeping_tasks
 from syncpod.agent.node_setup import (
     image_gc_policy,
+    labels,
     node_context,
     prepare_memory,
     sysctls,
@@ -84,8 +85,9 @@ from syncpod.settings.node import NodeSettings
 from syncpod.settings.variables import NODE, RUNTIME_ENDPOINT
 from syncpod.settings.worker_record import WorkerRecord, remove_worker_record, write_worker_record
 from syncpod.temporal.cluster import cluster_identity
-from syncpod.temporal.interceptors import NodeHooks
 from syncpod.temporal.plugin import NoServer, connect, connection_settings, syncpod_plugin
+from syncpod.temporal.step_cancellation import StepCancellation
+from syncpod.temporal.timeouts import HEARTBEAT_THROTTLE, STICKY_QUEUE
 from syncpod.translation.context import NodeContext
 from workflows.node.workflow import NodeWorkflow
 from workflows.pod.workflow import PodWorkflow
@@ -102,6 +104,10 @@ GRACE = timedelta(seconds=5)
 """How long steps may go on after SIGTERM; then they let go where that is safe, for the next worker to go on with."""
 DIRECTORY_SECONDS = 2.0
 """How long the directory of manifests may take to say that it is one."""
+UNLIMITED_PODS = 10_000
+"""How many pods are reckoned with on a node that sets no limit."""
+SPARE_WORKFLOWS = 100
+"""Beside the pods that a node admits: its own workflow, and pods that it has turned away."""
 PATIENCE_SECONDS = 20.0
 """How long the process waits for calls that the runtime has been sent; RunPodSandbox alone may take four minutes."""
 
@@ -248,10 +254,11 @@ def _worker_record(
         boot=life.boot,
         memory_dir=str(settings.memory_dir),
         manifest_dir=str(settings.manifest_dir or ""),
+        labels=dict(labels(settings)),
     )
 
 
-def make_worker(client: Client, node: Node, hooks: NodeHooks, *, task_queue: str, identity: str) -> Worker:
+def make_worker(client: Client, node: Node, agent: Agent, *, task_queue: str, identity: str) -> Worker:
     """Return the Temporal worker of a node, not yet running."""
     return Worker(
         client,
@@ -263,21 +270,29 @@ def make_worker(client: Client, node: Node, hooks: NodeHooks, *, task_queue: str
                 workflows=[PodWorkflow, NodeWorkflow],
                 activities=[*steps(node), *node_steps(client, node.facts, partial(pod_life, node.context, node.cri))],
                 runner=workflow_runner(),
-                hooks=hooks,
+                hooks=agent,
+                watch=agent,
             )
         ],
-        # After a worker has died its pods' next tasks wait for so long; after a clean end, or a takeover, not at all.
-        sticky_queue_schedule_to_start_timeout=timedelta(seconds=2),
-        # Cancellation is heard of with a heartbeat, and steps have 3 s for one.
-        max_heartbeat_throttle_interval=timedelta(seconds=1),
+        interceptors=[StepCancellation()],
+        sticky_queue_schedule_to_start_timeout=STICKY_QUEUE,
+        max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         graceful_shutdown_timeout=GRACE,
-        max_cached_workflows=2000,
+        max_cached_workflows=cached_workflows(node.context.capacity),
         # A kill holds its slot for the whole grace; all pods of a node may be ending at once.
         max_concurrent_activities=1000,
         workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(10),
         activity_task_poller_behavior=PollerBehaviorSimpleMaximum(5),
         nonsticky_to_sticky_poll_ratio=0.4,
     )
+
+
+def cached_workflows(capacity: Mapping[str, int]) -> int:
+    """Return how many workflows stay in memory: all that a node of this capacity can have.
+
+    One more, and each of its tasks would replay a pod from its start. What is not there takes no memory.
+    """
+    return capacity.get("pods", UNLIMITED_PODS) + SPARE_WORKFLOWS
 
 
 async def _run(worker: Worker, agent: Agent, record: WorkerRecord, settings: NodeSettings, stop: asyncio.Event) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, TypeVar
 
 from activities.node.context import Node
+from activities.node.lines import Place
 from syncpod.messages import Fault, ObservedPod, PodRef, Rejection, StepEvent, StepInput
+from syncpod.messages.step_table import Stage
 from syncpod.pod import ResourceRequirements
 
 T = TypeVar("T")
@@ -64,7 +67,7 @@ class Attempt:
         self.number = number
         """Temporal's count of tries, from 1."""
         self.doing = "waits for its turn"
-        """What it does or waits for, in one phrase: the detail of its heartbeats, which operators see."""
+        """What it does or waits for, in one phrase, once its turn has come."""
         self.events: list[StepEvent] = []
         self.starting: dict[str, float] = {}
         """Containers that somebody else is starting: by id, the monotonic time at which the step noticed."""
@@ -78,6 +81,8 @@ class Attempt:
         self._delay_seconds = delay_seconds
         self._began = time.monotonic()
         self._interruption = asyncio.Event()
+        self._place: Place | None = None
+        self._stage: Stage | None = None
         self._known = node.views.before(request.ref, request.fence, number)
 
     # --- letting go ---------------------------------------------------------------------------------------------------
@@ -138,6 +143,36 @@ class Attempt:
         """Sleep, unless the step has to let go."""
         await self.interruptible(asyncio.sleep(seconds))
 
+    # --- the node's lines ---------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def in_line(self, stage: Stage | None) -> AsyncIterator[None]:
+        """Wait in the node's line for pods of this stage, and hold a place for the block. Raises Interrupted."""
+        if stage is None:
+            yield
+            return
+        self._stage, self._place = stage, Place(self.node.lines[stage], self, self.ref.uid)
+        async with self._place.held():
+            yield
+
+    @asynccontextmanager
+    async def aside(self) -> AsyncIterator[None]:
+        """Let other pods go first during a block that only waits for something to end. Raises Interrupted."""
+        if self._place is None:
+            yield
+            return
+        async with self._place.aside():
+            yield
+
+    @property
+    def telling(self) -> str:
+        """What the step does or waits for, in one phrase: the detail of its heartbeats, which operators see."""
+        ahead = self._place.ahead if self._place is not None else None
+        if ahead is None or self._stage is None:
+            return self.doing
+        others = f"{ahead} other pods come" if ahead != 1 else "1 other pod comes"
+        return f"waits for its turn to {self._stage.value}: {others} first"
+
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def restart_clock(self) -> None:
@@ -146,8 +181,12 @@ class Attempt:
 
     @property
     def waited_seconds(self) -> float:
-        """Seconds since the step was scheduled: between tries by the server's clock, within one by a monotonic one."""
-        return self._delay_seconds + time.monotonic() - self._began
+        """Seconds since the step was scheduled: between tries by the server's clock, within one by a monotonic one.
+
+        The time in the node's line does not count: no container loses any of its grace by it.
+        """
+        in_line = self._place.waited_seconds if self._place is not None else 0.0
+        return self._delay_seconds + time.monotonic() - self._began - in_line
 
     # --- reporting ----------------------------------------------------------------------------------------------------
 

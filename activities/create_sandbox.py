@@ -11,16 +11,14 @@ from activities.attempt import Attempt, PodFault, Polls, warning
 from activities.containers.ending import Selection, end_containers
 from activities.containers.removal import remove_dead, remove_sandbox
 from activities.images.presence import missing_images
-from activities.images.wording import go_error
 from activities.node.metrics import count_failed_sandbox, count_sandbox
 from activities.node.pod_record import note_pod
-from activities.node.slots import slot
 from activities.pods.admission import admit
 from activities.pods.cgroup import prepare_cgroup
 from activities.pods.earlier_lives import end_earlier_lives
 from activities.pods.stopping import stop_sandbox
 from syncpod.cri import SandboxConfig
-from syncpod.cri.errors import CriError, NameReserved, TransportFault
+from syncpod.cri.errors import CriError, NameReserved, TransportFault, go_error
 from syncpod.cri.port import RuntimeStatus
 from syncpod.messages import (
     CreateSandbox,
@@ -46,15 +44,12 @@ from syncpod.pod import Pod
 from syncpod.translation.config_error import SandboxConfigError
 from syncpod.translation.context import NodeContext
 from syncpod.translation.dns import pod_dns
-from syncpod.translation.features import needs_version, refusals
+from syncpod.translation.features import needs_version, refusals, warnings
 from syncpod.translation.names import NODE_LABEL, POD_UID_LABEL
 from syncpod.translation.paths import UnsafeName
 from syncpod.translation.sandbox_config import runtime_handler, sandbox_config
 
 _OWN_NAME = StepName.CREATE_SANDBOX.value
-
-SLOT_SECONDS = 5.0
-"""How long a RunPodSandbox occupies its slot: no burst makes one slower than this, but a CNI plugin that hangs does."""
 
 
 async def create_sandbox(attempt: Attempt, request: CreateSandbox) -> StepResult:
@@ -213,10 +208,8 @@ async def _make(attempt: Attempt, request: CreateSandbox) -> str:
     refs = tuple(reference.ref for reference in references(pod))
     node.cri.withhold(await asyncio.to_thread(secret_values, node.objects, refs))
     await prepare_cgroup(attempt, pod)
-    attempt.doing = "waits for other sandboxes to be made"
-    async with slot(attempt, node.sandbox_slots, at_most_seconds=SLOT_SECONDS):
-        attempt.checkpoint()
-        return await _run(attempt, request, config, context)
+    attempt.checkpoint()
+    return await _run(attempt, request, config, context)
 
 
 async def _prepare(attempt: Attempt, plan: PodPlan) -> None:
@@ -257,6 +250,8 @@ async def _run(attempt: Attempt, request: CreateSandbox, config: SandboxConfig, 
         raise _failed(attempt, go_error(error)) from error
     _, dns_events = pod_dns(request.pod, context.host.resolver)
     attempt.events.extend(warning(event.reason, event.message) for event in dns_events)
+    unapplied = warnings(request.pod, applies_seccomp=context.applies_seccomp)
+    attempt.events.extend(warning("FieldNotApplied", sentence) for sentence in unapplied)
     return sandbox_id
 
 

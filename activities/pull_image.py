@@ -16,10 +16,11 @@ from activities.images.presence import (
     missing_images,
     needed_images,
     reference_of,
+    said_of_machine,
     say_present,
 )
 from activities.images.progress import watched
-from activities.images.wording import go_duration, go_error
+from activities.images.wording import go_duration
 from activities.node.metrics import count_failed_start, time_pull
 from syncpod.cri import SandboxConfig, errors
 from syncpod.cri.keyring import Credential
@@ -90,9 +91,10 @@ async def _ensure(attempt: Attempt, request: PullImage, needed: NeededImage) -> 
 async def _is_enough(attempt: Attempt, request: PullImage, needed: NeededImage) -> bool:
     """Say whether the node's image can be used, and if so emit an event."""
     attempt.doing = f"looks for image {needed.image}"
-    if needed.policy == "Always" or await look_at_image(attempt, request.pod, needed) is None:
+    found = None if needed.policy == "Always" else await look_at_image(attempt, request.pod, needed)
+    if found is None:
         return False
-    say_present(attempt, needed)
+    say_present(attempt, needed, found)
     return True
 
 
@@ -124,6 +126,9 @@ async def _pull(attempt: Attempt, request: PullImage, needed: NeededImage, asked
     await asyncio.to_thread(records.pulled, needed.image, image.id if image else image_ref, used)
     size = image.size if image else 0
     time_pull(ended - asked, size)
+    if image is not None and image.stands_for_machine:
+        attempt.say("Pulled", said_of_machine(needed.image), needed.of_container)
+        return
     attempt.say(
         "Pulled",
         f'Successfully pulled image "{needed.image}" in {go_duration(ended - began)} '
@@ -163,7 +168,7 @@ def _failed(needed: NeededImage, refusals: list[errors.CriError]) -> PodFault:
     Several different refusals become one text, as in the kubelet's aggregates, and have no particular reason.
     """
     # The kubelet strips the code where it is Unknown (cri-client, remote_image.go, v1.36, PullImage).
-    texts = tuple(dict.fromkeys(each.message if each.code == "UNKNOWN" else go_error(each) for each in refusals))
+    texts = tuple(dict.fromkeys(each.message if each.code == "UNKNOWN" else errors.go_error(each) for each in refusals))
     text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     told = warning("Failed", f'Failed to pull image "{needed.image}": {text}', needed.of_container)
     because = f"image pull failed for {needed.image} because"

@@ -27,7 +27,7 @@ def step_activity(node: Node, name: StepName) -> Callable[..., Any]:
     spec, body = STEPS[name], step_body(name)
 
     async def run(request: StepInput) -> StepResult:
-        return await run_step(node, body, request, interruption=spec.interruption)
+        return await run_step(node, body, request, interruption=spec.interruption, stage=spec.stage)
 
     # Temporal decodes the request into what is annotated.
     run.__annotations__ = {"request": spec.input, "return": StepResult}

@@ -18,16 +18,19 @@ from activities.node.hooks import carry_out_hook, hook_target
 from activities.node.metrics import count_failed_start, count_start
 from syncpod.cri import ContainerConfig, SandboxConfig
 from syncpod.cri.errors import CriError, DeadlineExceeded, ImageAbsent, NameReserved, NotFound, TransportFault
-from syncpod.handlers.hook import HookFailed
+from syncpod.cri.port import ImageStatus
+from syncpod.handlers.hook import HookFailed, failure_message
 from syncpod.messages import Fault, KillTarget, ObservedContainer, ObservedPod, Outcome, StartContainer, StepResult
 from syncpod.node.directories import plan_container, prepare_container
+from syncpod.node.log_links import links_directory, make_log_link
+from syncpod.node.pod_volumes import MountFailure, make_mount_points
 from syncpod.node.start_marks import StartMark, as_ended
 from syncpod.pod import EphemeralContainer
 from syncpod.translation.config_error import ContainerConfigError, SandboxConfigError
 from syncpod.translation.container_config import container_config, container_path
 from syncpod.translation.context import ordered_pod_ips
 from syncpod.translation.names import CONTAINER_NAME_LABEL, INCARNATION_ANNOTATION, NODE_LABEL, POD_UID_LABEL
-from syncpod.translation.paths import UnsafeName
+from syncpod.translation.paths import UnsafeName, container_log_file, log_directory_of
 from syncpod.translation.sandbox_config import sandbox_config
 
 LINGER_SECONDS = 0.2
@@ -46,6 +49,7 @@ async def start_container(attempt: Attempt, request: StartContainer) -> StepResu
     - created by another try, or a start that was cut off before anything ran: the step waits while a start of it is
       under way, else removes it and creates it again with the same number. (A runtime that died between create and
       start cannot start what it finds afterwards. The kubelet counts a restart here; we count none, since nothing ran.)
+      If the runtime died within its start, it may have run (`containers/begun.py`): it is removed, and its mark stays.
     - none, but there is a start mark: it has run, and somebody has removed it since. It is adopted as ended, and never
       created again (difference: the kubelet, which knows only what is listed, creates it again).
     - none, but the name is reserved: somebody is still creating it. The step waits until the instance is listed or the
@@ -76,6 +80,8 @@ class _Start:
         self.request = request
         self.cri = attempt.node.cri
         self.container = container_of(request.pod, request.container)
+        self.image: ImageStatus | None = None
+        """The container's own, once it was looked at."""
         self.begun = False
         self.sent = False
         """A CreateContainer of this try got no answer, so an instance that appears may be the one it asked for."""
@@ -154,6 +160,7 @@ class _Start:
         """Adopt what an earlier try has started. That try's events were lost, and its hook was cut off."""
         self.attempt.say("Created", "Container created", self.container.name)
         self.attempt.say("Started", "Container started", self.container.name)
+        await self._link_log(instance.id)
         await self._end_if_unknown(instance)
         if instance.state == "running":
             await self._post_start(instance.id, view)
@@ -182,6 +189,7 @@ class _Start:
 
     async def _create(self, images: FoundImages, view: ObservedPod) -> str:
         """Create the container. Raises PodFault; passes on NameReserved, ImageAbsent and transport faults."""
+        self.image = images.own
         config, sandbox = await self._configuration(images, view)
         self.attempt.doing = f"creates {self.container.name}, restart {self.request.restart}"
         self.attempt.checkpoint()
@@ -226,6 +234,8 @@ class _Start:
             variables = await variables_of(self.attempt, pod, container, request.kind, pod_ips)
             plan = plan_container(pod, container, context, pod_ips, restart_count=request.restart)
             await asyncio.to_thread(prepare_container, plan)
+            if isinstance(container, EphemeralContainer):
+                await asyncio.to_thread(make_mount_points, pod, container, context)
             sub_paths = await sub_paths_of(self.attempt, pod, container, request.kind, variables)
             config = container_config(
                 pod,
@@ -244,7 +254,7 @@ class _Start:
             sandbox = sandbox_config(
                 pod, attempt=request.sandbox_attempt, node=context, incarnation=request.ref.incarnation
             )
-        except (ContainerConfigError, SandboxConfigError, UnsafeName, OSError) as error:
+        except (ContainerConfigError, SandboxConfigError, MountFailure, UnsafeName, OSError) as error:
             raise self._failed(Fault.CREATE_CONTAINER_CONFIG_ERROR, str(error)) from error
         return config, sandbox
 
@@ -284,7 +294,7 @@ class _Start:
             raise Interrupted
         for needed in needed_images(self.request.pod, self.container):
             if needed.policy != "Always" and not self.request.pulled:
-                say_present(self.attempt, needed)
+                say_present(self.attempt, needed, None if needed.volume else self.image)
         self.attempt.say("Created", "Container created", name)
         self.attempt.doing = f"starts {name}, restart {self.request.restart}"
         await self._note_start(container_id)
@@ -299,6 +309,7 @@ class _Start:
         finally:
             await prune
         self.attempt.say("Started", "Container started", name)
+        await self._link_log(container_id)
         if not runs:
             return StepResult(id=container_id)
         await self._post_start(container_id, view)
@@ -316,6 +327,19 @@ class _Start:
         except OSError as error:
             await remove_unstarted(self.attempt, container_id)
             raise self._failed(Fault.RUN_CONTAINER_ERROR, f"its start cannot be noted on the node: {error}") from error
+
+    async def _link_log(self, container_id: str) -> None:
+        """Make the link by which log agents find the container's log. Without it the container runs all the same."""
+        node = self.attempt.node
+        file = container_log_file(self.container.name, self.request.restart)
+        log = log_directory_of(self.request.pod, node.context) / file
+        try:
+            await asyncio.to_thread(make_log_link, node.context.log_dir, log, self.container.name, container_id)
+        except OSError as error:
+            why = f"{error.strerror}: {links_directory(node.context.log_dir)}"
+            if why != node.no_log_links:
+                activity.logger.warning("containers' logs have no links for log agents: %s", why)
+            node.no_log_links = why
 
     async def _post_start(self, container_id: str, view: ObservedPod) -> None:
         """Run the container's postStart hook, if it has one; if the hook fails, end the container.
@@ -335,7 +359,10 @@ class _Start:
             activity.logger.warning("the postStart hook of container %s failed: %s", container_id, failed)
             await self._end(container_id, ports)
             told_of = warning("FailedPostStartHook", "PostStartHook failed", container.name)
-            raise PodFault(Fault.POST_START_HOOK_ERROR, "PostStartHook failed", told_of) from failed
+            ref = self.request.ref
+            pod = f"{ref.name}_{ref.namespace}({ref.uid})"
+            message = failure_message(container.lifecycle.post_start, container.name, pod, failed)
+            raise PodFault(Fault.POST_START_HOOK_ERROR, message, told_of) from failed
         if told:
             self.attempt.events.append(warning("LifecycleHTTPFallback", told, container.name))
 

@@ -15,7 +15,7 @@ from activities.node.context import Node
 from activities.node.fences import Claim, StaleFence
 from syncpod.cri.errors import CriError
 from syncpod.messages import STUCK_FAULTS, Fault, StepInput, StepResult
-from syncpod.messages.step_table import Interruption
+from syncpod.messages.step_table import Interruption, Stage
 
 Request = TypeVar("Request", bound=StepInput)
 Body = Callable[[Attempt, Request], Awaitable[StepResult]]
@@ -26,20 +26,27 @@ Completion = Callable[[Attempt, StepResult], Awaitable[StepResult]]
 _LONGEST_MESSAGE = 1000
 """Characters of a defect's text: it may quote a whole request."""
 
-HEARTBEAT_SECONDS = 1.0
-"""How often a step heartbeats, against a heartbeat timeout of 3 s. A step learns of its cancellation by a heartbeat."""
+FIRST_BEAT_SECONDS = 1.0
+"""When a step heartbeats first: from then on the server can say what it does. Each later pause is twice as long."""
+HEARTBEAT_SECONDS = 5.0
+"""The longest pause between two heartbeats of a step, against a heartbeat timeout of 15 s. A step learns of its
+cancellation by a heartbeat; once its workflow has asked for that, the worker sends one each second
+(`syncpod.temporal.step_cancellation`)."""
 
 
-async def run_step(node: Node, body: Body[Request], request: Request, *, interruption: Interruption) -> StepResult:
+async def run_step(
+    node: Node, body: Body[Request], request: Request, *, interruption: Interruption, stage: Stage | None = None
+) -> StepResult:
     """Run one try of a step as the activity that this is called in.
 
     - One step per pod at a time, by fence; an older one fails with StaleFence.
+    - A step with a `stage` waits in that line of the node until its pod's turn has come.
     - A step with a `lane` makes nothing in the pod, so it runs beside the pod's turn: it neither waits for the steps
       in turn nor holds them up, and its fence is not compared with theirs. Within one lane of a pod only one step runs
       at a time; a newer one supersedes it, and an older one fails with StaleFence. It does not read the pod, where
       others may be acting: its result and its faults carry an empty status (`seq` 0), which changes nothing in a view,
       and the pod's next step still begins with the listing of the last step in turn.
-    - It heartbeats each second, saying what it does.
+    - It heartbeats every five seconds, at first more often, saying what it does.
     - Cancelled, it ends where its body lets go, with the outcome of `interruption`; a body that was past that point
       ends as if nothing had happened. Ended by anything but the workflow's request (the worker stops, an operator
       pauses it), it counts as cancelled, and Temporal tries it again where that is due.
@@ -60,26 +67,30 @@ async def run_step(node: Node, body: Body[Request], request: Request, *, interru
         delay_seconds=delay_between(info.scheduled_time, info.started_time),
     )
     # In a task of its own, so that a cancellation reaches only this loop and never cuts off a call to the runtime.
-    task = asyncio.create_task(_try(attempt, body, request, interruption))
+    task = asyncio.create_task(_try(attempt, body, request, interruption, stage))
+    pause = FIRST_BEAT_SECONDS
     while not task.done():
         try:
-            await asyncio.wait({task}, timeout=HEARTBEAT_SECONDS)
+            await asyncio.wait({task}, timeout=pause)
         except asyncio.CancelledError:
             if (this := asyncio.current_task()) is not None:
                 this.uncancel()
             attempt.interrupt()
         else:
             if not task.done():
-                activity.heartbeat(attempt.doing)
+                activity.heartbeat(attempt.telling)
+                pause = min(2 * pause, HEARTBEAT_SECONDS)
     return task.result()
 
 
-async def _try(attempt: Attempt, body: Body[Request], request: Request, interruption: Interruption) -> StepResult:
+async def _try(
+    attempt: Attempt, body: Body[Request], request: Request, interruption: Interruption, stage: Stage | None
+) -> StepResult:
     """Act in the pod's turn or lane, and turn whatever comes of it into a result or an error of Temporal's."""
     complete = _without_status if request.lane else _with_status
     try:
         claim = Claim(request.fence, attempt.number, activity.info().scheduled_time)
-        async with attempt.node.fences.acting(attempt.ref, claim, attempt, lane=request.lane):
+        async with attempt.node.fences.acting(attempt.ref, claim, attempt, lane=request.lane), attempt.in_line(stage):
             try:
                 return await complete(attempt, await body(attempt, request))
             except PodFault as fault:

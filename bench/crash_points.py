@@ -25,7 +25,6 @@ from syncpod.fault_points import VARIABLE, Boundary, read_boundaries
 from tests.e2e.faults_census import Census, Count, census
 from tests.e2e.faults_support import FaultyNode, Pod, open_to_all, shell, until
 from tests.runtimes.images import BUSYBOX_2
-from tests.worker.fork_server import ForkServer
 from tests.workflows.scripted import container
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "crash-points.md"
@@ -170,13 +169,10 @@ async def run(node: FaultyNode, place: Path, lives: Sequence[Life] = LIVES) -> l
     """
     await asyncio.to_thread(place.mkdir)
     node.worker.kill()
-    with ForkServer() as forks:
-        node.start = forks.start
-        try:
-            return await _killed(node, place, lives)
-        finally:
-            node.worker.kill()
-            node.start = subprocess.Popen
+    try:
+        return await _killed(node, place, lives)
+    finally:
+        node.worker.kill()
 
 
 async def _killed(node: FaultyNode, place: Path, lives: Sequence[Life]) -> list[Row]:

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from temporalio.client import Client
 
@@ -25,6 +26,8 @@ AT_ONCE = 8
 """How many pods are applied or deleted at the same time. More would only make each one wait longer."""
 _LOOKS_EVERY = 0.5
 _PATIENCE_SECONDS = 1800.0
+
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True)
@@ -45,10 +48,14 @@ class SimulatedNode:
         """Wait until `count` of the node's pods meet the condition, according to Temporal's visibility."""
 
         async def are() -> bool:
-            query = f"NodeName = '{NODE}' AND ExecutionStatus = 'Running' AND {condition}"
-            return (await self.client.count_workflows(query)).count == count
+            return await self.visible(condition) == count
 
         await until(are)
+
+    async def visible(self, condition: str = "") -> int:
+        """Return how many of the node's pods meet the condition, according to Temporal's visibility."""
+        query = f"NodeName = '{NODE}' AND ExecutionStatus = 'Running'{condition and f' AND {condition}'}"
+        return (await self.client.count_workflows(query)).count
 
 
 @contextlib.asynccontextmanager
@@ -78,15 +85,15 @@ async def simulated_node() -> AsyncIterator[SimulatedNode]:
         yield SimulatedNode(client, cri, Engine(client, NODE), pids)
 
 
-async def each(names: Iterable[str], work: Callable[[str], Awaitable[object]]) -> None:
-    """Call `work` for each name, a few at a time; raises the first error."""
-    waiting = iter(names)
+async def each(items: Iterable[_Item], work: Callable[[_Item], Awaitable[object]], *, at_once: int = AT_ONCE) -> None:
+    """Call `work` for each item, so many at a time; raises the first error."""
+    waiting = iter(items)
 
     async def one_after_another() -> None:
-        for name in waiting:
-            await work(name)
+        for item in waiting:
+            await work(item)
 
-    await asyncio.gather(*(one_after_another() for _ in range(AT_ONCE)))
+    await asyncio.gather(*(one_after_another() for _ in range(at_once)))
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:

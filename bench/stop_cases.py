@@ -232,6 +232,11 @@ The grace period, {GRACE} s here, covers the whole stop: the preStop hook (its w
 that a sidecar waits for the main containers, and the time between SIGTERM and SIGKILL, which is at least 2 s. So a pod
 can take 2 s longer than its grace period, but no more, as long as its runtime answers.
 
+The grace period goes on while the runtime or the worker is away. When they are back, a preStop hook runs within what is
+left of it. If nothing is left, it does not run, and the event `FailedPreStopHook` says so: `PreStopHook was not run`,
+or `PreStopHook may not have run` if the worker cannot know, because an earlier worker began the kill or the runtime
+went while the hook ran.
+
 A kill that does not finish is never forgotten. After 10 s, or one and a half times the grace period if that is longer,
 its step gives up with the event `ExceededGracePeriod` (`FailedKillPod` if the runtime refuses), and the pod gets the
 condition `syncpod.dev/KillOverdue`. The kill is retried after a back-off of 10 s that doubles up to 300 s, or earlier

@@ -6,6 +6,7 @@ Mirrors Go 1.24, time.ParseDuration. Difference: a sign is refused, since nothin
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Final
 
 _SECOND: Final = 10**9
@@ -55,3 +56,28 @@ def _nanoseconds(part: re.Match[str]) -> int:
             break
         value, scale = longer, scale * 10
     return int(whole or "0") * unit + int(value * (unit / scale))
+
+
+def go_duration(duration: timedelta) -> str:
+    """Write a duration as Go's time.Duration does: `10s`, `1m20s`, `5m0s`, `1h0m0s`, `1.5s`, `250ms`, `0s`."""
+    microseconds = abs(duration) // timedelta(microseconds=1)
+    sign = "-" if duration < timedelta(0) else ""
+    if microseconds == 0:
+        return "0s"
+    if microseconds < 1_000:
+        return f"{sign}{microseconds}µs"
+    if microseconds < 1_000_000:
+        return f"{sign}{_decimal(microseconds, 1_000)}ms"
+    minutes, rest = divmod(microseconds, 60_000_000)
+    hours, minutes = divmod(minutes, 60)
+    text = f"{_decimal(rest, 1_000_000)}s"
+    if hours:
+        return f"{sign}{hours}h{minutes}m{text}"
+    return f"{sign}{minutes}m{text}" if minutes else f"{sign}{text}"
+
+
+def _decimal(value: int, unit: int) -> str:
+    """Write `value`/`unit` without trailing zeros, exactly."""
+    whole, part = divmod(value, unit)
+    digits = str(unit + part)[1:].rstrip("0")
+    return f"{whole}.{digits}" if digits else str(whole)

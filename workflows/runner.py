@@ -18,6 +18,7 @@ PASSED_THROUGH = (
     "workflows.pod.decide",
     "workflows.pod.desired",
     "workflows.pod.outcome",
+    "workflows.pod.published",
     "workflows.pod.report",
     "workflows.pod.start",
     "workflows.pod.state",

@@ -184,7 +184,7 @@ def _targets(
                 id=container.id,
                 name=container.name,
                 grace_seconds=grace_seconds,
-                pre_stop=lifecycle.pre_stop if lifecycle is not None else None,
+                pre_stop=lifecycle.pre_stop if lifecycle is not None and grace_seconds > 0 else None,
                 ports={port.name: port.container_port for port in ports if port.name},
             )
         )

@@ -39,7 +39,7 @@ async def end_containers(attempt: Attempt, select: Callable[[ObservedPod], Selec
 async def _end_in_order(attempt: Attempt, view: ObservedPod, chosen: Selection) -> None:
     """End all at once, but each only after those it has to follow, or when waiting for them has used up its grace.
 
-    Each begins with its preStop hook, if it has any grace left for one.
+    Each begins with its preStop hook; where it has no grace left for one, an event says so.
 
     The rest of a grace is counted from when the step was scheduled, over all its tries, with the kubelet's floor of 2 s
     (kuberuntime_container.go, v1.36, killContainer; kuberuntime_termination_order.go).
@@ -52,10 +52,10 @@ async def _end_in_order(attempt: Attempt, view: ObservedPod, chosen: Selection) 
                 await remove_unstarted(attempt, container.id)
                 attempt.unended.remove(container.name)
                 return
-            left = target.grace_seconds - attempt.waited_seconds
-            if left > 0 and container.state == "running":
-                told = await attempt.node.pre_stops.carry_out(view, target, left)
-                attempt.events.extend((told,) if told is not None else ())
+            waited = attempt.waited_seconds
+            told = await attempt.node.pre_stops.carry_out(view, container, target, waited_seconds=waited)
+            if told is not None and told not in attempt.events:
+                attempt.events.append(told)
             turn = [ended[other].wait() for other in target.after if other in ended and other != target.id]
             await _within(target.grace_seconds - attempt.waited_seconds, turn)
             call = attempt.node.stops.stop(target.id, target.timeout_seconds(attempt.waited_seconds))
@@ -66,7 +66,8 @@ async def _end_in_order(attempt: Attempt, view: ObservedPod, chosen: Selection) 
         finally:
             ended[target.id].set()
 
-    outcomes = await attempt.interruptible(_all_outcomes(end(*each) for each in chosen))
+    async with attempt.aside():
+        outcomes = await attempt.interruptible(_all_outcomes(end(*each) for each in chosen))
     for outcome in outcomes:
         if outcome is not None:
             raise outcome

@@ -10,9 +10,11 @@ import time
 from pathlib import Path
 
 from activities.attempt import Attempt
+from activities.containers.begun import may_have_begun
 from activities.containers.leftovers import discard, end_what_was_lost
 from syncpod.cri.errors import NotFound, RuntimeFailure, TaskLeft
 from syncpod.messages import ObservedContainer, ObservedSandbox
+from syncpod.node.log_links import remove_log_link
 from syncpod.node.start_marks import withdraw_start_mark
 
 START_SECONDS = 30.0
@@ -28,12 +30,12 @@ async def remove_dead(attempt: Attempt, container: ObservedContainer, *, keep_lo
     if container.state != "exited":
         raise ValueError(f"container {container.id} is {container.state}: removing it would kill it without grace")
     if not keep_logs and container.log_path:
-        await asyncio.to_thread(remove_logs, attempt.node.context.log_dir, Path(container.log_path))
+        await asyncio.to_thread(_remove_logs_of, attempt.node.context.log_dir, container)
     await _remove(attempt, container.id)
 
 
 async def remove_unstarted(attempt: Attempt, container_id: str, *, exited: bool = False) -> bool:
-    """Remove a container that never ran: created, or `exited` with a StartError. Say whether it is gone.
+    """Remove a container that does not run: created, or `exited` with a StartError. Say whether it is gone.
 
     It is not gone when the runtime refuses because a start of it is under way, whose client has died or is about to
     give up. Such a start ends as running or as a StartError, so the caller looks again. Until then nothing is removed:
@@ -41,12 +43,15 @@ async def remove_unstarted(attempt: Attempt, container_id: str, *, exited: bool 
     takes so long that the runtime may have been replaced meanwhile.
 
     The container's start mark is withdrawn before the removal, because its number is free then, and put back where a
-    start turns out to be under way. Raises CriError, OSError.
+    start turns out to be under way. Where the container may have run, the mark stays: the number is spent. Raises
+    CriError, OSError.
     """
     found = attempt.starting.get(container_id)
     if not exited and found is not None and time.monotonic() - found < START_SECONDS:
         return False
-    mark = await asyncio.to_thread(withdraw_start_mark, attempt.node.context, attempt.ref.uid, container_id)
+    begun = not exited and await may_have_begun(attempt, container_id)
+    context, uid = attempt.node.context, attempt.ref.uid
+    mark = None if begun else await asyncio.to_thread(withdraw_start_mark, context, uid, container_id)
     try:
         await _remove(attempt, container_id)
     except RuntimeFailure as error:
@@ -58,6 +63,8 @@ async def remove_unstarted(attempt: Attempt, container_id: str, *, exited: bool 
         return False
     if mark is not None:
         await asyncio.to_thread(mark.drop)
+    if begun:
+        await end_what_was_lost(attempt, [container_id])
     return True
 
 
@@ -94,6 +101,12 @@ async def _remove(attempt: Attempt, container_id: str) -> None:
         if not await discard(attempt, container_id):
             raise
         await _remove(attempt, container_id)
+
+
+def _remove_logs_of(log_dir: Path, container: ObservedContainer) -> None:
+    log = Path(container.log_path)
+    remove_log_link(log_dir, log, container.name, container.id)
+    remove_logs(log_dir, log)
 
 
 def remove_logs(log_dir: Path, log: Path) -> None:

@@ -179,10 +179,21 @@ def reference_of(needed: NeededImage) -> str:
         raise image_fault(Fault.INVALID_IMAGE_NAME, message, needed, told) from invalid
 
 
-def say_present(attempt: Attempt, needed: NeededImage) -> None:
+def say_present(attempt: Attempt, needed: NeededImage, image: ImageStatus | None) -> None:
     """Report that the image was there and nothing was pulled."""
-    message = f'Container image "{needed.image}" already present on machine and can be accessed by the pod'
+    if image is not None and image.stands_for_machine:
+        message = said_of_machine(needed.image)
+    else:
+        message = f'Container image "{needed.image}" already present on machine and can be accessed by the pod'
     attempt.say("Pulled", message, needed.of_container)
+
+
+def said_of_machine(image: str) -> str:
+    """Return what is true of an image without files, of which the kubelet's words would not be."""
+    return (
+        f'Nothing was pulled for image "{image}": the embedded runtime has no registry, so the container runs programs '
+        "of this machine. `syncpod load` gives the image files of its own"
+    )
 
 
 def image_fault(fault: Fault, message: str, needed: NeededImage, told: StepEvent) -> PodFault:

@@ -12,7 +12,7 @@ from syncpod.cri.errors import CriError
 from syncpod.cri.port import Ingest
 
 LOOK_SECONDS = 1.0
-"""How often the runtime is asked: as often as a step heartbeats."""
+"""How often the runtime is asked, so that a heartbeat tells what was true a moment ago."""
 
 _LAYER = "layer-"
 _MIB = 1 << 20

@@ -2,14 +2,6 @@
 
 from __future__ import annotations
 
-from syncpod.cri.errors import CriError
-
-
-def go_error(error: CriError) -> str:
-    """Return the error as Go prints a gRPC error with %v: `rpc error: code = Unknown desc = ...`."""
-    code = "".join(word.capitalize() for word in error.code.split("_"))
-    return f"rpc error: code = {code} desc = {error.message}"
-
 
 def go_duration(seconds: float) -> str:
     """Return a duration as Go prints it, cut to milliseconds: `0s`, `532ms`, `1.2s`, `2m3.5s`, `1h0m0.5s`."""

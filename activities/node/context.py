@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from activities.node.fences import Fences
 from activities.node.hooks import PreStops
 from activities.node.ledger import Ledger
+from activities.node.lines import Line
 from activities.node.pulls import Pulls, PullSettings
 from activities.node.stops import Stops
 from activities.node.views import LastViews
 from syncpod.cri import CriRuntime
 from syncpod.messages import NodeFacts, ObservedPod, PodRef
+from syncpod.messages.step_table import Stage
 from syncpod.node.reader import PodReader
 from syncpod.objects import ObjectRef, ObjectStore
 from syncpod.pod import Pod
@@ -22,8 +23,11 @@ from syncpod.translation.context import NodeContext
 from syncpod.translation.sysctls import AllowedSysctls, allowed_sysctls
 
 
-def sandboxes_at_once() -> int:
-    """How many RunPodSandbox calls a node has in flight: twice its cores; more only make each one slower."""
+def pods_at_once() -> int:
+    """How many pods a node begins, and how many it ends, at the same time: twice its cores.
+
+    More would only make each one slower.
+    """
     return 2 * (os.cpu_count() or 1)
 
 
@@ -40,7 +44,8 @@ class Node:
     returned: Callable[[ObservedPod], None] = lambda status: None
     """Called with each status that a step's result or fault carries to the workflow. So the agent knows what the
     workflow knows, and sends no signal for it."""
-    sandbox_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(sandboxes_at_once()))
+    lines: Mapping[Stage, Line] = field(default_factory=lambda: {stage: Line(pods_at_once()) for stage in Stage})
+    """Where pods wait that are to begin, and those that are to end."""
     pull_settings: PullSettings = field(default_factory=PullSettings)
     dead_kept: int = 1
     """How many dead instances of each container are kept when the next one starts."""
@@ -58,6 +63,8 @@ class Node:
     waiting_for: dict[ObjectRef, set[tuple[str, str]]] = field(default_factory=dict)
     """For each missing object, who waits for it: the workflow id, and the container or step. The agent tells them when
     the object appears."""
+    no_log_links: str = ""
+    """Why no links to containers' logs could be made, as last told; "" = none was refused."""
     objects: ObjectStore = field(init=False)
     """The node's ConfigMaps and Secrets; its methods block."""
     sysctls: AllowedSysctls = field(default_factory=lambda: allowed_sysctls(os.uname().release))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from syncpod.cri import CriRuntime
+from syncpod.cri.errors import Unavailable
 from syncpod.handlers.answer import Target
 from syncpod.handlers.hook import HookFailed, run_hook
-from syncpod.messages import KillTarget, ObservedPod, StepEvent
+from syncpod.messages import KillTarget, ObservedContainer, ObservedPod, StepEvent
 from syncpod.pod import LifecycleHandler
 from syncpod.translation.context import NodeContext
 
@@ -37,48 +40,88 @@ async def carry_out_hook(handler: LifecycleHandler, where: Target, cri: CriRunti
         raise HookFailed(f"{type(error).__name__}: {error}") from error
 
 
+@dataclass(frozen=True)
+class _Hook:
+    """A hook that was begun, and when, by the monotonic clock."""
+
+    task: asyncio.Task[str]
+    begun: float
+
+
 class PreStops:
     """The preStop hooks that are running, one for a container, whatever becomes of the step.
 
     A second kill (one with a shorter grace) waits for the hook under way, and does not run it again. After a restart of
-    the worker it runs again: a hook runs at least once.
+    the worker it runs again, and so does one that lost the runtime: a hook runs at least once if its grace lasts, and
+    otherwise an event says that it did not.
     """
 
     def __init__(self, cri: CriRuntime, context: NodeContext) -> None:
         self._cri = cri
         self._context = context
-        self._hooks: dict[str, asyncio.Task[str]] = {}
+        self._since = time.monotonic()
+        self._hooks: dict[str, _Hook] = {}
+        self._cut_off: set[str] = set()
+        """Containers whose hook lost the runtime: how far it came is not known."""
 
-    async def carry_out(self, view: ObservedPod, target: KillTarget, seconds: float) -> StepEvent | None:
-        """Wait for the container's hook, for no longer than `seconds`; return the event to report, if any.
+    async def carry_out(
+        self, view: ObservedPod, container: ObservedContainer, target: KillTarget, *, waited_seconds: float
+    ) -> StepEvent | None:
+        """Wait for the container's hook as long as its grace lasts; return the event to report, if any.
 
-        The kill goes on whatever the hook does. FailedPreStopHook reports a hook that failed, without any of its
-        output, and one that did not end in time. Difference: the kubelet does not report the latter
-        (kuberuntime_container.go, v1.36, executePreStopHook).
+        `waited_seconds` have passed since the kill was scheduled. The kill goes on whatever the hook does.
+        FailedPreStopHook reports a hook that failed, without any of its output, one that did not end in time, and one
+        that was not run at all, because the runtime or the worker was away for longer than the grace. Difference: the
+        kubelet reports only the first (kuberuntime_container.go, v1.36, executePreStopHook), and after such a time it
+        runs the hook with a new grace.
         """
         if target.pre_stop is None:
             return None
-        where = hook_target(self._context, view, target.id, target.ports)
+        left = target.grace_seconds - waited_seconds
         hook = self._hooks.get(target.id)
         if hook is None:
-            work = carry_out_hook(target.pre_stop, where, self._cri)
-            hook = self._hooks[target.id] = asyncio.create_task(work, name=f"preStop {target.name}")
-        done, _ = await asyncio.wait({hook}, timeout=max(0.0, seconds))
+            if left <= 0 or container.state != "running":
+                return self._not_run(container, target, waited_seconds)
+            hook = self._begin(view, target, target.pre_stop)
+        done, _ = await asyncio.wait({hook.task}, timeout=max(0.0, left))
         if not done:
-            message = f"PreStopHook did not end within the grace period: it had {seconds:.0f} s"
+            had = time.monotonic() - hook.begun
+            message = f"PreStopHook did not end within the grace period: it had {had:.0f} s"
             return _warning("FailedPreStopHook", message, target)
         try:
-            told = hook.result()
+            told = hook.task.result()
         except HookFailed as failed:
+            if isinstance(failed.__cause__, Unavailable):
+                # The stop that follows fails too, and the kill is tried again when the runtime answers.
+                self._cut_off.add(target.id)
+                del self._hooks[target.id]
             logger.warning("the preStop hook of container %s failed: %s", target.id, failed)
             return _warning("FailedPreStopHook", "PreStopHook failed", target)
         return _warning("LifecycleHTTPFallback", told, target) if told else None
 
     def forget(self, container_id: str) -> None:
         """Cancel the hook of a container that has ended."""
+        self._cut_off.discard(container_id)
         hook = self._hooks.pop(container_id, None)
         if hook is not None:
-            hook.cancel()
+            hook.task.cancel()
+
+    def _begin(self, view: ObservedPod, target: KillTarget, handler: LifecycleHandler) -> _Hook:
+        where = hook_target(self._context, view, target.id, target.ports)
+        work = carry_out_hook(handler, where, self._cri)
+        task = asyncio.create_task(work, name=f"preStop {target.name}")
+        hook = self._hooks[target.id] = _Hook(task, time.monotonic())
+        return hook
+
+    def _not_run(self, container: ObservedContainer, target: KillTarget, waited_seconds: float) -> StepEvent:
+        """Return the event that tells of a hook that is left out; an earlier worker may have run it."""
+        if container.state != "running":
+            why = f"the runtime lists the container as {container.state}"
+        else:
+            why = "its grace period was over before the container could be reached"
+        alone = time.monotonic() - self._since >= waited_seconds and target.grace_seconds > 0
+        what = "was not run" if alone and target.id not in self._cut_off else "may not have run"
+        return _warning("FailedPreStopHook", f"PreStopHook {what}: {why}", target)
 
 
 def _warning(reason: str, message: str, target: KillTarget) -> StepEvent:

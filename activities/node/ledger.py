@@ -77,10 +77,13 @@ class Page:
         """Say whether this life of the pod was admitted, and has not ended."""
         return self._is_of(ref)
 
-    def refusal(self, ref: PodRef, pod: Pod, capacity: Capacity) -> Refusal | None:
-        """Return why the pod does not fit beside all others; an earlier life of it no longer counts."""
+    def refusal(self, ref: PodRef, pod: Pod, capacity: Capacity, *, matches: bool = True) -> Refusal | None:
+        """Return why the pod does not fit beside all others; an earlier life of it no longer counts.
+
+        `matches` says whether the node is one that the pod asks for.
+        """
         self._strike(ref.uid)
-        return self._taken.refusal(demand_of(pod), capacity)
+        return self._taken.refusal(demand_of(pod), capacity, matches=matches)
 
     def enter(self, ref: PodRef, pod: Pod) -> bool:
         """Count the pod as it is now, in place of what was counted before; say whether it takes less of anything."""

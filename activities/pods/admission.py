@@ -8,6 +8,7 @@ from activities.attempt import Attempt, PodFault
 from activities.node.ledger import Page, Trigger
 from activities.node.metrics import count_rejection
 from syncpod.messages import CreateSandbox, Fault, Rejection
+from syncpod.node.labels import is_asked_for
 from syncpod.node.pod_cgroups import remove_empty_tiers, weigh_tiers
 from syncpod.node.pod_records import Mark, mark_pod_record, read_pod_record, read_pod_records
 from syncpod.pod import Pod
@@ -38,11 +39,12 @@ async def admit(attempt: Attempt, request: CreateSandbox) -> None:
     if (forbidden := node.sysctls.refusal(pod)) is not None:
         raise _rejected("SysctlForbidden", forbidden)
     await _check_features(attempt, pod)
+    matches = is_asked_for(pod, node.context)
     async with node.ledger.open() as page:
-        refusal = page.refusal(ref, pod, node.context.capacity)
+        refusal = page.refusal(ref, pod, node.context.capacity, matches=matches)
         # A rejection is for good, so first make sure that the pods that take the room still exist.
         if refusal is not None and await strike_what_is_gone(attempt, page):
-            refusal = page.refusal(ref, pod, node.context.capacity)
+            refusal = page.refusal(ref, pod, node.context.capacity, matches=matches)
         if refusal is not None:
             raise _rejected(*refusal)
         if _needs_app_armor(pod) and not node.context.host.apparmor:

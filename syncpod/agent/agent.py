@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
 
 from temporalio.client import Client
 from temporalio.service import RPCError
@@ -21,12 +22,15 @@ from temporalio.service import RPCError
 from syncpod.agent.background import cancel_all, keep_running
 from syncpod.agent.backoff_queue import BackoffQueue
 from syncpod.agent.exits import ExitFollower
+from syncpod.agent.node_socket import NodeSocket
 from syncpod.agent.pidfds import PidfdWatcher
 from syncpod.agent.pleg import Pleg
 from syncpod.agent.pod_signals import PodSignals
 from syncpod.agent.probing.prober import Prober
+from syncpod.agent.published_pods import PublishedPods
 from syncpod.agent.runtime_readiness import RuntimeReadiness
 from syncpod.agent.storage.volume_refresh import VolumeRefresh
+from syncpod.agent.stuck_workflows import StuckWorkflows
 from syncpod.agent.takeover.boot import OpenPod, Takeover
 from syncpod.agent.takeover.cluster import ClusterGuard
 from syncpod.agent.takeover.lock import NodeLife
@@ -37,6 +41,7 @@ from syncpod.lifecycle.observed import ObservedPod
 from syncpod.messages import NodeFacts, PodRef, StepName, pod_workflow_id
 from syncpod.node.reader import PodReader, Relist
 from syncpod.objects import ObjectRef, ObjectStore
+from syncpod.temporal.workflow_watch import Published
 from syncpod.translation.context import NodeContext
 
 log = logging.getLogger(__name__)
@@ -46,11 +51,14 @@ BOOT_PATIENCE_SECONDS = 2.0
 _HEALTH_EVERY = 10.0
 _RETRY_SECONDS = 1.0
 _FLUSH_SECONDS = 2.0
-"""How long `close` waits for exit codes to be written, since the disk may hang."""
+"""How long `close` waits for exit codes, and for states of workflows, to be written, since the disk may hang."""
 
 
 class Agent:
-    """One node's agent. Made, run and closed in the worker's event loop; also the worker's `NodeHooks`."""
+    """One node's agent. Made, run and closed in the worker's event loop.
+
+    Also the worker's `NodeHooks` and `WorkflowWatch`.
+    """
 
     def __init__(
         self,
@@ -88,7 +96,19 @@ class Agent:
         store = ObjectStore(context.state_dir, context.memory_dir)
         self._volumes = VolumeRefresh(context, store, self.waiting_for, self.signals.may_go_on, withhold=cri.withhold)
         self._takeover = Takeover(client, task_queue, life.identity)
-        self._background: dict[str, Callable[[], Awaitable[None]]] = {}
+        self.published_pods = PublishedPods(context)
+        self.stuck_workflows = StuckWorkflows(
+            client,
+            context,
+            task_queue=task_queue,
+            published=self.published_pods,
+            has_attributes=lambda: facts().search_attributes,
+            resume=self._resume,
+        )
+        self._background: dict[str, Callable[[], Awaitable[None]]] = {
+            "states of workflows": self.published_pods.run,
+            "the node's socket": NodeSocket(context.state_dir, self.published_pods).run,
+        }
         self._watchers: list[Callable[[ObservedPod], None]] = [self.pidfds.watch, self.prober.observe]
         self._booting: list[asyncio.Task[None]] = []
         self._telling: set[asyncio.Task[None]] = set()
@@ -125,9 +145,12 @@ class Agent:
         A pod that cannot be reached asks again by itself, some minutes later.
         """
         if waiting:
-            task = asyncio.create_task(self._tell_of_room(waiting), name="room on the node")
-            self._telling.add(task)
-            task.add_done_callback(self._telling.discard)
+            self._tell(self._tell_of_room(waiting), "room on the node")
+
+    def _tell(self, telling: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(telling, name=name)
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
 
     async def _tell_of_room(self, waiting: tuple[PodRef, ...]) -> None:
         for ref in waiting:
@@ -143,9 +166,7 @@ class Agent:
 
         If it cannot be told now, the next worker tells it: the pod stays Failed, with the reason.
         """
-        task = asyncio.create_task(self._delete(ref), name=f"delete {ref.namespace}/{ref.name}")
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
+        self._tell(self._delete(ref), f"delete {ref.namespace}/{ref.name}")
 
     async def _delete(self, ref: PodRef) -> None:
         log.warning(
@@ -159,6 +180,23 @@ class Agent:
     def pod_adopted(self, ref: PodRef) -> None:
         """Send all probe results again: a new workflow has taken over the pod's containers, and has no results yet."""
         self.prober.tell_again(ref.uid)
+
+    def published(self, workflow_id: str, run_id: str, published: Published | None) -> None:
+        """Take what a workflow's task has left behind. Called from threads of workflow tasks."""
+        self._loop.call_soon_threadsafe(self._take_published, workflow_id, run_id, published)
+
+    def task_failed(self, workflow_id: str, run_id: str, why: str) -> None:
+        """Note that a workflow's task has failed. Called from threads of workflow tasks."""
+        self._loop.call_soon_threadsafe(self.stuck_workflows.failed, workflow_id, run_id, why)
+
+    def _take_published(self, workflow_id: str, run_id: str, published: Published | None) -> None:
+        self.published_pods.take(workflow_id, run_id, published)
+        self.stuck_workflows.went_on(workflow_id, run_id)
+
+    def _resume(self, ref: PodRef) -> None:
+        """Tell a workflow that was begun anew what the runtime has now, and what the probes have found."""
+        self.prober.tell_again(ref.uid)
+        self._tell(self._read_and_tell(ref, ("Boot",)), f"resume {ref.namespace}/{ref.name}")
 
     def step_began(self, ref: PodRef, *, kills: bool = False) -> None:
         """Note that an attempt of a step begins; `kills` if it ends everything that runs of the pod."""
@@ -218,9 +256,15 @@ class Agent:
         self.pidfds.close()
         await self._exits.close()
         await cancel_all([*self._booting, *self._telling])
+        await self._takeover.close()
+        await self.stuck_workflows.close()
         await self.prober.close()
         await self.pleg.close()
         await self.backoff_queue.close()
+        try:
+            await asyncio.wait_for(self.published_pods.flush(), _FLUSH_SECONDS)
+        except TimeoutError:
+            log.warning("not all states of workflows are on disk: they cannot be written in time")
         if self._reader.exits is not None:
             try:
                 await asyncio.wait_for(self._reader.exits.settled(), _FLUSH_SECONDS)
@@ -239,6 +283,10 @@ class Agent:
             nothing = ObservedPod(seq=listed.seq, uid=ref.uid)
             self.pleg.tell(ref, listed.pods.get(ref.uid, nothing), *events)
             return
+        await self._read_and_tell(ref, events)
+
+    async def _read_and_tell(self, ref: PodRef, events: Sequence[str]) -> None:
+        """Signal a pod's workflow what the runtime has of it, as soon as the runtime can tell."""
         while True:
             try:
                 await self.pleg.wake(ref, *events)

@@ -95,3 +95,9 @@ def collected(kind: str, number: int) -> None:
     """Count what was removed: `kind` is `container`, `sandbox`, `pod`, `orphan` or `duplicate`."""
     if number:
         _collected.add(number, {"kind": kind})
+
+
+workflow_restarts = _meter.create_counter(
+    "workflow_restarts_total",
+    description="Pod workflows begun anew because their tasks failed again and again.",
+)

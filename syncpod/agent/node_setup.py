@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from datetime import timedelta
 
 from syncpod.cri.endpoint import listener_pid
 from syncpod.cri.port import CriRuntime
+from syncpod.cri.records import unapplied_fields
 from syncpod.kernel.mounting import may_mount
 from syncpod.lifecycle.image_gc import ImageGcPolicy
 from syncpod.node.capacity import CapacityInvalid, parse_capacity, read_capacity
 from syncpod.node.fit import Capacity
 from syncpod.node.host import read_host
+from syncpod.node.labels import NodeLabelsInvalid, node_labels, parse_node_labels
 from syncpod.node.verification import Verification, VerificationInvalid
 from syncpod.settings.directories import is_in_memory, make_memory_directory
 from syncpod.settings.errors import SettingsInvalid
@@ -23,6 +26,7 @@ from syncpod.settings.variables import (
     IMAGE_VERIFICATION_ALLOWLIST,
     IMAGE_VERIFICATION_POLICY,
     MEMORY_DIR,
+    NODE_LABELS,
 )
 from syncpod.translation.context import Host, NodeContext
 from syncpod.translation.features import recursive_read_only_handlers
@@ -50,6 +54,7 @@ async def node_context(settings: NodeSettings, cri: CriRuntime, endpoint: str, *
     `cluster` is the Temporal cluster's id and namespace. Raises SettingsInvalid, CriError.
     """
     host = read_host()
+    status = await cri.status(verbose=True)
     runtime = await asyncio.to_thread(_listener, endpoint)
     reached = may_mount() and mounts_reach(runtime, settings.state_dir)
     if may_mount() and not reached:
@@ -66,9 +71,11 @@ async def node_context(settings: NodeSettings, cri: CriRuntime, endpoint: str, *
         cluster=cluster,
         cgroup_parent=settings.cgroup_parent,
         capacity=capacity(settings, host),
+        labels=labels(settings),
         pod_cgroups=settings.pod_cgroups,
         cgroup_driver=await cri.runtime_config(),
-        recursive_read_only_handlers=recursive_read_only_handlers(await cri.status()),
+        recursive_read_only_handlers=recursive_read_only_handlers(status),
+        applies_seccomp="seccompProfile" not in unapplied_fields(status.info),
         may_mount=reached,
         hands_over_paths=has_no_more_rights(runtime),
         has_own_files=not shares_mounts(runtime),
@@ -90,6 +97,14 @@ def capacity(settings: NodeSettings, host: Host) -> Capacity:
         return read_capacity(host, settings.state_dir, parse_capacity(settings.capacity))
     except CapacityInvalid as wrong:
         raise SettingsInvalid(f"{wrong} (--capacity or {CAPACITY})") from wrong
+
+
+def labels(settings: NodeSettings) -> Mapping[str, str]:
+    """Return the node's labels. Raises SettingsInvalid."""
+    try:
+        return node_labels(settings.node, parse_node_labels(settings.node_labels))
+    except NodeLabelsInvalid as wrong:
+        raise SettingsInvalid(f"{wrong} (--node-labels or {NODE_LABELS})") from wrong
 
 
 def sysctls(settings: NodeSettings, release: str) -> AllowedSysctls:

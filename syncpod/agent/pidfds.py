@@ -143,6 +143,8 @@ class _Listener:
             asyncio.get_running_loop().remove_reader(self._pidfd)
             os.close(self._pidfd)
             self._pidfd = -1
+            if self._exits is not None:
+                self._exits.give_up(self._id)
 
     async def _open(self, pid: int, delay_seconds: float) -> None:
         await asyncio.sleep(delay_seconds)
@@ -172,6 +174,9 @@ class _Listener:
             self._exited(self._id)
             return
         self._pidfd = pidfd
+        if self._exits is not None:
+            # From now on: a runtime whose shim was killed says 255 before it kills what the shim has left.
+            self._exits.expect(self._id)
         asyncio.get_running_loop().add_reader(pidfd, self._heard)
 
     def _heard(self) -> None:
@@ -185,7 +190,6 @@ class _Listener:
 
     def _ask_how(self, pidfd: int, exits: SeenExits) -> None:
         """Ask the kernel how the process has ended, in a task of its own."""
-        exits.expect(self._id)
         self._asking = asyncio.create_task(_ask(pidfd, self._id, exits), name=f"how {self._id} ended")
 
         def over(_: asyncio.Task[None]) -> None:

@@ -64,8 +64,9 @@ class PodWorkflows:
                 return "unknown"
             raise
         if status in ENDED:
-            # If the last workflow of this name was another pod's, its end proves nothing about this pod's workflow.
-            return "closed" if (said or await self._ask_which(workflow_id)) == ref.uid else "unknown"
+            # If the last workflow of this name was another pod's, its end alone proves nothing about this pod's.
+            is_its_own = (said or await self._ask_which(workflow_id)) == ref.uid
+            return "closed" if is_its_own or await self._has_had(workflow_id, ref.uid) else "unknown"
         # A workflow that does not say which pod it is may be this pod's.
         if said in ("", ref.uid) or await self._ask_which(workflow_id) in ("", ref.uid):
             return "open"
@@ -79,6 +80,19 @@ class PodWorkflows:
         described = await self._client.workflow_service.describe_workflow_execution(request, retry=True, timeout=_RPC)
         info = described.workflow_execution_info
         return info.status, _uid(decode_typed_search_attributes(info.search_attributes))
+
+    async def _has_had(self, workflow_id: str, uid: str) -> bool:
+        """Say whether the server knows a closed run of that workflow as this pod's, by visibility.
+
+        A name has one workflow at a time: once its last one has ended, so have all before.
+        """
+        query = f"WorkflowId = '{workflow_id}' AND PodUID = '{uid}' AND ExecutionStatus != 'Running'"
+        try:
+            return (await self._client.count_workflows(query, rpc_timeout=_RPC)).count > 0
+        except RPCError as error:
+            if error.status == RPCStatusCode.INVALID_ARGUMENT:  # a namespace without our search attributes
+                return False
+            raise
 
     async def _ask_which(self, workflow_id: str) -> str:
         """Return the UID of the pod that a workflow is or was of, as it answers itself; "" = it does not answer."""

@@ -214,6 +214,8 @@ def _start_runtime(here: NodeSettings, choice: Choice) -> tuple[RuntimeRecord | 
     record, started = runtime_process.start(here.state_dir, simulated=choice.simulated, environ=os.environ)
     if started:
         remark(paint(f"embedded runtime started (pid {record.process.pid})", "dim"))
+        for weakness in runtime_process.weaknesses(record.endpoint):
+            remark(f"Note: {weakness}")
     return record, started
 
 

@@ -7,9 +7,13 @@ from datetime import datetime
 from typing import Any, Final
 
 from syncpod.messages.node import NodeCondition, NodeView
-from syncpod.pod import Pod
+from syncpod.pod import Pod, pod_to_wire
 
 _SILENT: Final = {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
+
+RECORDED_ANNOTATION: Final = "syncpod.dev/recorded"
+"""Marks a printed pod that did not answer."""
+_RECORDED: Final = "the pod does not answer: this is what Temporal recorded last"
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,17 @@ class Reading:
     """The Pod as the workflow sent it; {} if it did not answer."""
     current: bool
     """Whether the workflow answered. If not, `pod` has only what Temporal recorded last: names, phase, readiness."""
+    stuck: bool = False
+    """Whether it did not answer because its tasks fail, though its node may be there."""
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The Pod as ``get -o json`` prints it; one that did not answer is marked by an annotation."""
+        if self.wire:
+            return {"apiVersion": "v1", "kind": "Pod"} | self.wire
+        annotations = {**self.pod.metadata.annotations, RECORDED_ANNOTATION: _RECORDED}
+        metadata = self.pod.metadata.model_copy(update={"annotations": annotations})
+        return {"apiVersion": "v1", "kind": "Pod"} | pod_to_wire(self.pod.model_copy(update={"metadata": metadata}))
 
     @property
     def key(self) -> tuple[str, str]:

@@ -35,7 +35,10 @@ class NoRuntime(Exception):
         elif asked_for:
             remedy = "start the runtime or correct the variable"
         else:
-            remedy = f"start containerd or CRI-O, or name its socket in {VARIABLE}"
+            remedy = (
+                f"start containerd or CRI-O, or name another one's socket in {VARIABLE}; `syncpod runtime` starts the "
+                "embedded one"
+            )
         super().__init__(f"no container runtime at {sockets}: {remedy}")
 
 

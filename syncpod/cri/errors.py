@@ -146,6 +146,17 @@ def classify(operation: str, code: grpc.StatusCode, message: str) -> CriError:
     return _kind(operation, code, message)(operation, code.name, message)
 
 
+def go_error(error: CriError) -> str:
+    """Return the error as Go prints a gRPC error with %v: `rpc error: code = Unknown desc = ...`."""
+    return go_status(error.code, error.message)
+
+
+def go_status(code: str, message: str) -> str:
+    """Return a gRPC error as Go prints it, given its code's name (`UNKNOWN`) and text."""
+    name = "".join(word.capitalize() for word in code.split("_"))
+    return f"rpc error: code = {name} desc = {message}"
+
+
 def _kind(operation: str, code: grpc.StatusCode, message: str) -> type[CriError]:
     match code:
         # Our own cancellation raises CancelledError and never gets here. One by the runtime means that it shuts down.

@@ -181,6 +181,8 @@ class ImageStatus:
     """The user it runs as, if the image has a name; "" otherwise. With neither uid nor name it is root."""
     pinned: bool
     """Garbage collection must not remove it (the pause image)."""
+    stands_for_machine: bool = False
+    """It has no files: nothing was pulled, and its name stands for the machine's own programs (embedded runtime)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,8 @@ from syncpod.lifecycle.observed import ContainerRuntimeState, SandboxState
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _STOP_SIGNAL: Final = "org.opencontainers.image.stopSignal"
+_FILES: Final = "syncpod.dev/files"
+"""The embedded runtime's annotation of an image: whose files its containers have."""
 _STOP_SIGNALS: Final = frozenset(stop_signal_name(number) for number in api_pb2.Signal.values())
 
 _CONTAINER_STATES: Final[Mapping[int, ContainerRuntimeState]] = {
@@ -124,6 +126,29 @@ def unenforced_limits(info: Mapping[str, str]) -> Mapping[str, str]:
         return {}
     found = config.get("limitsUnenforced") if isinstance(config, dict) else None
     return {name: why for name, why in found.items() if isinstance(why, str)} if isinstance(found, dict) else {}
+
+
+def weaknesses(info: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what the embedded runtime cannot do on this machine, from its verbose Status, each in a sentence."""
+    return _texts(info, "weaknesses")
+
+
+def unapplied_fields(info: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the fields of a security context that the embedded runtime accepts and does not apply.
+
+    They are from its verbose Status, named as in a pod. Empty from any other runtime.
+    """
+    return _texts(info, "unappliedFields")
+
+
+def _texts(info: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """Return a list of texts in the configuration of a verbose Status; () if it is not there."""
+    try:
+        config = json.loads(info.get("config", "null"))
+    except ValueError:
+        return ()
+    found = config.get(name) if isinstance(config, dict) else None
+    return tuple(each for each in found if isinstance(each, str)) if isinstance(found, list) else ()
 
 
 def runtime_status(answer: api_pb2.StatusResponse) -> RuntimeStatus:
@@ -276,6 +301,7 @@ def image_status(image: api_pb2.Image) -> ImageStatus:
         uid=image.uid.value if image.HasField("uid") else None,
         username=image.username,
         pinned=image.pinned,
+        stands_for_machine=image.spec.annotations.get(_FILES) == "machine",
     )
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import grpc
 from grpc_health.v1 import health_pb2
 
+from syncpod.cri.errors import go_status
+from syncpod.go_durations import go_duration
 from syncpod.handlers.answer import Answer, NoAddress, Target, port_number
 from syncpod.handlers.dialing import host_and_port
 from syncpod.pod import GRPCAction
@@ -43,9 +47,11 @@ async def grpc_health(action: GRPCAction, target: Target, timeout_seconds: float
             question = health_pb2.HealthCheckRequest(service=service)
             response = await check(question, timeout=timeout_seconds, wait_for_ready=True)
         except grpc.aio.AioRpcError as error:
+            limit = go_duration(timedelta(seconds=timeout_seconds))
             if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED and channel.get_state() != _CONNECTED:
-                return Answer("failure", f'timeout: failed to connect service "{where}" within {timeout_seconds:g}s')
-            return Answer("failure", _reason(error, service, timeout_seconds))
+                late = "context deadline exceeded"
+                return Answer("failure", f'timeout: failed to connect service "{where}" within {limit}: {late}')
+            return Answer("failure", _reason(error, limit))
     known = {number: name for name, number in health_pb2.HealthCheckResponse.ServingStatus.items()}
     # The container chooses the number; one that this version has no name for is a failure like any other.
     status = known.get(response.status, str(response.status))
@@ -54,11 +60,12 @@ async def grpc_health(action: GRPCAction, target: Target, timeout_seconds: float
     return Answer("failure", f'service unhealthy (responded with "{status}")')
 
 
-def _reason(error: grpc.aio.AioRpcError, service: str, timeout_seconds: float) -> str:
+def _reason(error: grpc.aio.AioRpcError, limit: str) -> str:
+    said = error.details() or ""
     match error.code():
         case grpc.StatusCode.UNIMPLEMENTED:
-            return "error: this server does not implement the grpc health protocol (grpc.health.v1.Health)"
+            return f"error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {said}"
         case grpc.StatusCode.DEADLINE_EXCEEDED:
-            return f"timeout: health rpc did not complete within {timeout_seconds:g}s"
-        case _:
-            return f"error: health rpc probe failed for service {service!r}: {error.details()}"
+            return f"timeout: health rpc did not complete within {limit}"
+        case code:
+            return f"error: health rpc probe failed: {go_status(code.name, said)}"

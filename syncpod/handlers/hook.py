@@ -5,18 +5,40 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from syncpod.cri.errors import CommandTimedOut, CriError
+from syncpod.cri.errors import CommandTimedOut, CriError, go_error
 from syncpod.cri.port import CriRuntime
 from syncpod.handlers.answer import BODY_LIMIT, NoAnswer, Target
 from syncpod.handlers.http_get import http_tell
 from syncpod.pod import HTTPGetAction, LifecycleHandler
+from syncpod.pod.go_text import go_quote
 
 _NOT_TLS: Final = "WRONG_VERSION_NUMBER"
 """Part of the TLS error for a server that speaks plain HTTP."""
 
 
 class HookFailed(Exception):
-    """The hook failed; the text says how, perhaps with its output, and is only logged."""
+    """The hook failed; the text is the error, without what the hook wrote to its standard output."""
+
+    def __init__(self, error: str, output: str = "") -> None:
+        super().__init__(error)
+        self.output = output
+        """What a command wrote: its standard output, then its standard error."""
+
+
+def failure_message(handler: LifecycleHandler, container: str, pod: str, failed: HookFailed) -> str:
+    """Return the waiting message of a container whose postStart hook has failed (lifecycle/handlers.go, v1.36, Run).
+
+    `pod` is ``name_namespace(uid)``. It quotes the hook's output, so it belongs in the status and in no event.
+    """
+    about = f"for Container {go_quote(container)} in Pod {go_quote(pod)} failed - error: {failed}"
+    if handler.exec is not None:
+        words = " ".join(handler.exec.command)
+        return f"Exec lifecycle hook ([{words}]) {about}, message: {go_quote(failed.output)}"
+    if handler.http_get is not None:
+        return f"HTTP lifecycle hook ({handler.http_get.path}) {about}"
+    if handler.sleep is not None:
+        return f"Sleep lifecycle hook ({handler.sleep.seconds}) {about}"
+    return f"Cannot run handler: {failed}"
 
 
 async def run_hook(handler: LifecycleHandler, target: Target, cri: CriRuntime) -> str:
@@ -40,10 +62,11 @@ async def _run(command: tuple[str, ...], target: Target, cri: CriRuntime) -> Non
     try:
         done = await cri.exec_sync(target.container_id, command, timeout_seconds=0)
     except (CommandTimedOut, CriError) as error:
-        raise HookFailed(f"rpc error: {error.message}") from error
+        raise HookFailed(go_error(error)) from error
     if done.exit_code:
         output = (done.stdout + done.stderr)[:BODY_LIMIT].decode(errors="replace")
-        raise HookFailed(f"command '{' '.join(command)}' exited with {done.exit_code}: {output}")
+        complaint = done.stderr[:BODY_LIMIT].decode(errors="replace")
+        raise HookFailed(f"command '{' '.join(command)}' exited with {done.exit_code}: {complaint}", output)
 
 
 async def _get(action: HTTPGetAction, target: Target) -> str:

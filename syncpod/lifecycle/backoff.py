@@ -28,6 +28,7 @@ from typing import Final
 
 from pydantic import Field
 
+from syncpod.go_durations import go_duration
 from syncpod.pod import Container, EphemeralContainer, Model, ObjectMeta, Time
 from syncpod.pod.restart_settings import KUBELETS, RestartSettings
 
@@ -255,24 +256,6 @@ def image_backoff_message(image: str, previous_error: str) -> str:
     return f"{message}: {previous_error}" if previous_error else message
 
 
-def go_duration(duration: timedelta) -> str:
-    """Write a duration as Go's time.Duration does: `10s`, `1m20s`, `5m0s`, `1h0m0s`, `1.5s`, `250ms`, `0s`."""
-    microseconds = abs(duration) // timedelta(microseconds=1)
-    sign = "-" if duration < NO_DELAY else ""
-    if microseconds == 0:
-        return "0s"
-    if microseconds < 1_000:
-        return f"{sign}{microseconds}µs"
-    if microseconds < 1_000_000:
-        return f"{sign}{_decimal(microseconds, 1_000)}ms"
-    minutes, rest = divmod(microseconds, 60_000_000)
-    hours, minutes = divmod(minutes, 60)
-    text = f"{_decimal(rest, 1_000_000)}s"
-    if hours:
-        return f"{sign}{hours}h{minutes}m{text}"
-    return f"{sign}{minutes}m{text}" if minutes else f"{sign}{text}"
-
-
 def _expired(entry: BackoffEntry, at: datetime, settings: RestartSettings = KUBELETS) -> bool:
     return at - entry.last_update > settings.reset_after
 
@@ -287,10 +270,3 @@ def _next_delay(entry: BackoffEntry | None, event: datetime, settings: RestartSe
 def _digest(value: object) -> str:
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _decimal(value: int, unit: int) -> str:
-    """Write `value`/`unit` without trailing zeros, exactly."""
-    whole, part = divmod(value, unit)
-    digits = str(unit + part)[1:].rstrip("0")
-    return f"{whole}.{digits}" if digits else str(whole)

@@ -126,7 +126,10 @@ def eviction_message(
 
 
 def _blame(pod: Pod, usage: PodUsage, resource: Resource) -> Iterable[str]:
-    """Yield a sentence for the pod, where it requests memory as a whole, and one for each that uses more than asked."""
+    """Yield a sentence for a pod that requests memory as a whole, and one for each container above its request.
+
+    Mirrors eviction/helpers.go, v1.36, evictionMessage, which says so of the whole pod whatever it uses.
+    """
     whole = pod.spec.resources.requests.get(resource) if resource == "memory" and pod.spec.resources else None
     if whole is not None:
         yield _larger("Pod", pod.metadata.name, usage.memory, whole, resource)

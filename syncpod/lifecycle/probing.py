@@ -39,6 +39,44 @@ class ProbeState:
     """Whether `result` comes from answers of the instance, and is not the initial one."""
 
 
+@dataclass(frozen=True)
+class Failures:
+    """The failed answers of one probe of one instance, as they are told: the first, and then ever more at once.
+
+    The kubelet emits an event for each, which the API server counts. Here the count is told with a change of the
+    result, when the instance ends, and at 1, 10, 100 and so on.
+    """
+
+    total: int = 0
+    told: int = 0
+    text: str = ""
+    """What the last of them answered."""
+
+    @property
+    def untold(self) -> int:
+        """How many the pod has not been told of."""
+        return self.total - self.told
+
+    @property
+    def is_due(self) -> bool:
+        """Whether they are to be told now, though the result has not changed."""
+        return self.untold > 0 and self.total == 10 ** (len(str(self.total)) - 1)
+
+    def one_more(self, text: str) -> Failures:
+        """Count one more failed answer."""
+        return replace(self, total=self.total + 1, text=text)
+
+    def all_told(self) -> Failures:
+        """Note that the pod has been told of all of them."""
+        return replace(self, told=self.total)
+
+
+def first_failures(state: ProbeState) -> Failures:
+    """Return the count with which a probe begins: an earlier life of the agent has told that one has failed."""
+    told = int(state.settled and state.result == "failure")
+    return Failures(total=told, told=told)
+
+
 def probe_of(container: Container, type_: ProbeType) -> Probe | None:
     """Return a container's probe of one type, None where it has none."""
     probes: dict[ProbeType, Probe | None] = {

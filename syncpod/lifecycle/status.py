@@ -60,7 +60,8 @@ class PodFailure(Model):
     reason: str = ""
     message: str = ""
     rejected: bool = False
-    """The pod was never admitted: the status has no containers and no resources (kubelet.go, v1.36, rejectPod)."""
+    """The pod was never admitted: the status has no containers, no addresses, no resources and no conditions but those
+    of others (kubelet.go, v1.36, rejectPod; status_manager.go, mergePodStatus)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,22 +135,23 @@ def pod_status(inputs: StatusInputs) -> StatusDecision:
         init = main = ephemeral = ()
 
     phase, reason, message = _reached(inputs, init, main)
-    conditions = _conditions(inputs, phase, init, main)
+    conditions = _foreign_conditions(inputs) if rejected else _conditions(inputs, phase, init, main)
     shown = phase
     if phase in TERMINAL_PHASES and previous.phase not in TERMINAL_PHASES and _could_run(inputs):
         shown = "Running" if previous.phase == "Running" else "Pending"
         reason, message = previous.reason, previous.message
 
     had = tuple(address.ip for address in previous.pod_ips)
-    addresses = pod_ips(pod, inputs.observed, previous=had, host_ips=inputs.host_ips)
+    addresses = () if rejected else pod_ips(pod, inputs.observed, previous=had, host_ips=inputs.host_ips)
+    node_ips = () if rejected else inputs.host_ips or tuple(address.ip for address in previous.host_ips)
     status = PodStatus(
         observed_generation=pod.metadata.generation,
         phase=shown,
         reason=reason,
         message=message,
         conditions=conditions,
-        host_ip=inputs.host_ips[0] if inputs.host_ips else previous.host_ip,
-        host_ips=tuple(HostIP(ip=ip) for ip in inputs.host_ips) or previous.host_ips,
+        host_ip=node_ips[0] if node_ips else "",
+        host_ips=tuple(HostIP(ip=ip) for ip in node_ips),
         pod_ip=addresses[0] if addresses else "",
         pod_ips=tuple(PodIP(ip=ip) for ip in addresses),
         start_time=previous.start_time or inputs.now,
@@ -241,12 +243,16 @@ def _could_run(inputs: StatusInputs) -> bool:
     return not inputs.terminal or any(container.state == "running" for container in inputs.observed.containers)
 
 
+def _foreign_conditions(inputs: StatusInputs) -> tuple[PodCondition, ...]:
+    return tuple(c for c in inputs.previous.conditions if c.type not in condition.OWNED)
+
+
 def _conditions(
     inputs: StatusInputs, phase: Phase, init: Sequence[ContainerStatus], main: Sequence[ContainerStatus]
 ) -> tuple[PodCondition, ...]:
     """Return other people's conditions as they were, then our own in the kubelet's order."""
     pod, observed, old = inputs.pod, inputs.observed, inputs.previous.conditions
-    foreign = tuple(c for c in old if c.type not in condition.OWNED)
+    foreign = _foreign_conditions(inputs)
     known = condition.known_statuses(init, main)
     own = [
         condition.ready_to_start_containers_condition(pod, observed),

@@ -40,6 +40,7 @@ from syncpod.messages.signals import PlegEvent as PlegEvent
 from syncpod.messages.signals import ProbeChanged as ProbeChanged
 from syncpod.messages.signals import Restart as Restart
 from syncpod.messages.signals import SetCondition as SetCondition
+from syncpod.messages.steps import NOT_PULLED as NOT_PULLED
 from syncpod.messages.steps import NOT_READY_FAULTS as NOT_READY_FAULTS
 from syncpod.messages.steps import STUCK_FAULTS as STUCK_FAULTS
 from syncpod.messages.steps import AllocateResources as AllocateResources

@@ -158,6 +158,7 @@ class NodeStatus(Message):
     """The worker's, as Temporal shows it."""
     conditions: tuple[NodeCondition, ...] = ()
     """``Ready`` and the pressures. They never say that a worker lives; its heartbeats do."""
+    labels: dict[str, str] = Field(default_factory=dict)
     capacity: dict[str, str] = Field(default_factory=dict)
     allocatable: dict[str, str] = Field(default_factory=dict)
     """Quantities, as Kubernetes writes them."""
@@ -205,6 +206,7 @@ class NodeSummary(Message):
     name: str = ""
     since: datetime | None = None
     unschedulable: bool = False
+    labels: dict[str, str] = Field(default_factory=dict)
     addresses: tuple[NodeAddress, ...] = ()
     node_info: NodeInfo = NodeInfo()
 
@@ -228,6 +230,8 @@ class NodeView(Message):
     """Whether every source that this life of the agent reads has reported in it."""
     identity: str = ""
     conditions: tuple[NodeCondition, ...] = ()
+    labels: dict[str, str] = Field(default_factory=dict)
+    """What pods choose the node by."""
     capacity: dict[str, str] = Field(default_factory=dict)
     allocatable: dict[str, str] = Field(default_factory=dict)
     addresses: tuple[NodeAddress, ...] = ()

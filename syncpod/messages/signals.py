@@ -64,7 +64,10 @@ class SetCondition(Message):
 
 
 class ProbeChanged(Message):
-    """Signal ``probe``: the result of a probe of one container instance; sent only when it has changed."""
+    """Signal ``probe``: the result of a probe of one container instance, or how often it has failed.
+
+    Sent when the result has changed, when it first fails, and when the count of failures is 10, 100 and so on.
+    """
 
     uid: str = ""
     """The pod that is meant; "" = the pod that has the container."""
@@ -75,8 +78,13 @@ class ProbeChanged(Message):
     """The instance, as the runtime names it."""
     probe: Literal["startup", "liveness", "readiness"] = "readiness"
     result: Literal["success", "failure", "unknown"] = "unknown"
+    """``unknown`` changes no result: the probe could not be run, or has failed less often than its threshold says."""
     message: str = ""
     """The last answer, in the kubelet's words."""
+    failures: int = Field(default=0, ge=0, le=1_000_000_000)
+    """How many failed answers are told with this, which no signal has told before; a failure is at least one."""
+    failure: str = ""
+    """What the last of them answered; "" = `message`."""
     warning: bool = False
     """A success with a warning: the probe was redirected to another host."""
 

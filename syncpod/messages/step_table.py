@@ -47,6 +47,13 @@ class Urgency(IntEnum):
     PULLING = 4
 
 
+class Stage(Enum):
+    """What a step does for its pod as a whole. A node begins, and ends, only so many pods at the same time."""
+
+    BEGINNING = "begin"
+    ENDING = "end"
+
+
 class Interruption(Enum):
     """What it means that a step is interrupted."""
 
@@ -75,26 +82,30 @@ class StepSpec:
     interruption: Interruption
     module: str = ""
     """The module in `activities`, and the function in it, that carries the step out; "" = they have the step's name."""
+    stage: Stage | None = None
+    """The line that it stands in, if there is a crowd on its node; None = it never waits for other pods."""
 
 
 _GIVES_UP, _GOES_ON = Interruption.GIVES_UP, Interruption.GOES_ON
 
 STEPS: Final[dict[StepName, StepSpec]] = {
-    StepName.CREATE_SANDBOX: StepSpec(CreateSandbox, SANDBOX_CALL + RUNTIME_CALL, Urgency.STARTING, _GIVES_UP),
+    StepName.CREATE_SANDBOX: StepSpec(
+        CreateSandbox, SANDBOX_CALL + RUNTIME_CALL, Urgency.STARTING, _GIVES_UP, stage=Stage.BEGINNING
+    ),
     StepName.SYNC_VOLUMES: StepSpec(SyncVolumes, 2 * RUNTIME_CALL, Urgency.STARTING, _GIVES_UP),
     StepName.ALLOCATE_RESOURCES: StepSpec(AllocateResources, RUNTIME_CALL, Urgency.STARTING, _GIVES_UP),
     StepName.RESIZE_POD: StepSpec(ResizePod, 4 * RUNTIME_CALL, Urgency.STARTING, _GIVES_UP),
     StepName.PULL_IMAGE: StepSpec(PullImage, OPEN_END, Urgency.PULLING, _GIVES_UP),
     StepName.START_INIT_CONTAINER: StepSpec(
-        StartContainer, OPEN_END, Urgency.STARTING, _GIVES_UP, module="start_container"
+        StartContainer, OPEN_END, Urgency.STARTING, _GIVES_UP, module="start_container", stage=Stage.BEGINNING
     ),
     StepName.START_EPHEMERAL_CONTAINER: StepSpec(
-        StartContainer, OPEN_END, Urgency.STARTING, _GIVES_UP, module="start_container"
+        StartContainer, OPEN_END, Urgency.STARTING, _GIVES_UP, module="start_container", stage=Stage.BEGINNING
     ),
-    StepName.START_CONTAINER: StepSpec(StartContainer, OPEN_END, Urgency.STARTING, _GIVES_UP),
+    StepName.START_CONTAINER: StepSpec(StartContainer, OPEN_END, Urgency.STARTING, _GIVES_UP, stage=Stage.BEGINNING),
     StepName.KILL_CONTAINER: StepSpec(KillContainer, OPEN_END, Urgency.URGENT, _GOES_ON),
-    StepName.KILL_POD: StepSpec(KillPod, OPEN_END, Urgency.URGENT, _GOES_ON),
+    StepName.KILL_POD: StepSpec(KillPod, OPEN_END, Urgency.URGENT, _GOES_ON, stage=Stage.ENDING),
     StepName.REMOVE_CONTAINER: StepSpec(RemoveContainers, OPEN_END, Urgency.URGENT, _GOES_ON),
-    StepName.REMOVE_POD: StepSpec(RemovePod, 4 * RUNTIME_CALL, Urgency.URGENT, _GOES_ON),
+    StepName.REMOVE_POD: StepSpec(RemovePod, 4 * RUNTIME_CALL, Urgency.URGENT, _GOES_ON, stage=Stage.ENDING),
 }
 """Every step of a pod, by its name."""

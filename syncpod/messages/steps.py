@@ -128,7 +128,7 @@ class KillTarget(Message):
     after: tuple[str, ...] = ()
     """Ids in the same step that must have ended first (sidecars stop after the main ones), bounded by the grace."""
     pre_stop: LifecycleHandler | None = None
-    """The hook that runs before the container is stopped, within its grace."""
+    """The hook that runs before the container is stopped, within its grace; None also where the grace is to be 0."""
     ports: dict[str, int] = Field(default_factory=dict)
     """The container's named ports, which the hook may name."""
 
@@ -270,6 +270,10 @@ class Fault(StrEnum):
 
 NOT_READY_FAULTS = (Fault.NETWORK_NOT_READY, Fault.RUNTIME_NOT_READY)
 """Faults that pass: the agent signals ``RuntimeReady`` when they have. They spend no attempt."""
+
+NOT_PULLED = (Fault.INVALID_IMAGE_NAME, Fault.IMAGE_INSPECT_ERROR, Fault.ERR_IMAGE_NEVER_PULL)
+"""Faults of an image that was not even pulled. They stay the waiting reason: only a pull that has failed becomes
+`ImagePullBackOff` (images/image_manager.go, v1.36, EnsureImageExists)."""
 
 STUCK_FAULTS = (Fault.EXCEEDED_GRACE_PERIOD, Fault.FAILED_KILL_POD)
 """Faults of a kill: the pod shows what stands in the way of its end until that is gone."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from syncpod.kernel.tree_removal import remove_tree
+from syncpod.node.log_links import remove_pod_links
 from syncpod.node.pod_records import RECORD_NAME
 from syncpod.node.pod_volumes import PodVolume, alone, make_volumes, pod_volumes
 from syncpod.node.termination_message import make_message_file
@@ -21,7 +22,7 @@ from syncpod.translation.context import NodeContext
 from syncpod.translation.hosts_file import hosts_file
 from syncpod.translation.mounts import manages_etc_hosts
 from syncpod.translation.paths import (
-    EMPTY_DIR,
+    MOUNTED,
     container_log_file,
     etc_hosts_file,
     log_directory_of,
@@ -156,7 +157,9 @@ def prepare_container(plan: ContainerPlan, *, hosts_of_node: Path = Path("/etc/h
 
 
 def remove_pod_directories(node: NodeContext, *, namespace: str, name: str, uid: str) -> None:
-    """Remove the pod's directory with its volumes, its directory in memory, and its logs. Blocks; safe to repeat.
+    """Remove the pod's directory with its volumes, its directory in memory, its logs and the links to them.
+
+    Blocks; safe to repeat.
 
     Only for a pod without containers. What was mounted for it is unmounted first; hostPaths are not touched. The pod's
     record is removed last: after a crash halfway it tells whose the rest is. Raises
@@ -164,6 +167,7 @@ def remove_pod_directories(node: NodeContext, *, namespace: str, name: str, uid:
     """
     own, logs = pod_directory(node, uid), pod_log_directory(node, namespace, name, uid)
     in_memory = memory_pod_directory(node, uid)
+    remove_pod_links(logs, namespace, name)
     remove_tree(logs)
     try:
         with alone(own):
@@ -190,7 +194,8 @@ def _remove_volumes(node: NodeContext, uid: str) -> None:
     """Unmount and remove a pod's volumes and the files that mark them as complete. The caller holds the pod's lock."""
     own = pod_directory(node, uid)
     clear_sub_paths(sub_paths_directory(node, uid))
-    take_away_mounts(own / "volumes" / EMPTY_DIR)
+    for plugin in MOUNTED:
+        take_away_mounts(own / "volumes" / plugin)
     remove_tree(memory_pod_directory(node, uid))
     remove_tree(own / "plugins")
     remove_tree(own / "volumes")

@@ -1,8 +1,8 @@
 """Whether a node has room for one more pod: its requests and host ports against what other pods take.
 
 Mirrors pkg/scheduler/framework/plugins/noderesources/fit.go and nodeports/node_ports.go, v1.36, as the kubelet calls
-them (lifecycle/predicate.go). Differences: ``pods`` counts only if the node has a limit for it; taints, affinity and
-nodeName are ignored, since there is no scheduler.
+them (lifecycle/predicate.go). Differences: ``pods`` counts only if the node has a limit for it; taints are ignored,
+since nobody sets any.
 """
 
 from collections import Counter
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from syncpod.lifecycle import node_affinity
 from syncpod.lifecycle.qos import pod_qos
 from syncpod.pod import Pod
 from syncpod.pod.amounts import HUGE_PAGES, pod_amounts
@@ -66,10 +67,11 @@ class Taken:
         """Count one pod less, which was added with this demand."""
         self._count(demand, -1)
 
-    def refusal(self, demand: Demand, capacity: Capacity) -> Refusal | None:
+    def refusal(self, demand: Demand, capacity: Capacity, *, matches: bool = True) -> Refusal | None:
         """Return the first reason, in the kubelet's order, why one more pod does not fit; None if it fits.
 
-        A resource that the pod does not request is ignored, even if other pods take more of it than there is.
+        `matches` says whether the node is one that the pod asks for by labels or name. A resource that the pod does
+        not request is ignored, even if other pods take more of it than there is.
         """
         if PODS in capacity and self.pods + 1 > capacity[PODS]:
             return _out_of(PODS, 1, self.pods, capacity[PODS])
@@ -78,6 +80,8 @@ class Taken:
             limit = capacity.get(name, 0 if name.startswith(HUGE_PAGES) else None)
             if limit is not None and wanted > 0 and wanted > limit - used:
                 return _out_of(name, wanted, used, limit)
+        if not matches:
+            return Refusal(node_affinity.REASON, node_affinity.MESSAGE)
         if is_taken(demand.ports, self._ports):
             return Refusal("NodePorts", _PORTS)
         return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from syncpod.objects import ObjectRef, ObjectStore
-from syncpod.pod import Pod, Volume
+from syncpod.pod import Container, Pod, Volume
 from syncpod.translation.config_error import ContainerConfigError
 from syncpod.translation.context import NodeContext
 from syncpod.translation.downward import volume_field
@@ -19,9 +19,10 @@ from syncpod.translation.paths import (
     volume_directory,
 )
 from syncpod.volumes import files
-from syncpod.volumes.empty_dir import EmptyDir, EmptyDirRefused, empty_dir, make_empty_dir
+from syncpod.volumes.empty_dir import EmptyDir, EmptyDirRefused, Tmpfs, empty_dir, make_empty_dir, memory_limit
 from syncpod.volumes.files import Files, make_files, objects_of
 from syncpod.volumes.host_path import HostPath, HostPathUnfit, check_host_path
+from syncpod.volumes.nested import make_nested_mount_points, nested_mount_points
 from syncpod.volumes.payload import PayloadError, default_mode, sources
 
 
@@ -117,6 +118,17 @@ def refresh_volumes(
     return tuple(written)
 
 
+def make_mount_points(pod: Pod, container: Container, node: NodeContext) -> None:
+    """Make the directories in volumes of files at which a container mounts other volumes. Blocks; safe to repeat.
+
+    For a container that joins a pod after its volumes were made. Raises MountFailure, UnsafeName, OSError.
+    """
+    mounted = {mount.name for mount in container.volume_mounts}
+    for volume in pod_volumes(pod, node):
+        if volume.name in mounted and isinstance(volume.source, Files):
+            make_nested_mount_points(volume.source.path, volume.source.mount_points)
+
+
 def _source(pod: Pod, volume: Volume, node: NodeContext, path: str) -> EmptyDir | Files | HostPath | None:
     if volume.host_path is not None:
         return HostPath(Path(volume.host_path.path), volume.host_path.type or "")
@@ -136,10 +148,29 @@ def _source(pod: Pod, volume: Volume, node: NodeContext, path: str) -> EmptyDir 
             memory_bytes=node.host.memory_bytes,
             page_sizes=[_bytes(size) for size in node.host.hugepage_sizes],
         )
+    memory = _memory_of_its_own(pod, volume, place, node)
     of = sources(volume, path, pod.metadata.namespace or "default", lambda file, at: volume_field(file, pod, node, at))
-    mode = files.IN_MEMORY if place.is_relative_to(node.memory_dir) else files.ON_DISK
-    group = pod.spec.security_context.fs_group if pod.spec.security_context is not None else None
-    return Files(place, mode, of or (), default_mode(volume), group)
+    return Files(
+        place,
+        mode=files.IN_MEMORY if memory or place.is_relative_to(node.memory_dir) else files.ON_DISK,
+        sources=of or (),
+        file_mode=default_mode(volume),
+        group=pod.spec.security_context.fs_group if pod.spec.security_context is not None else None,
+        mount=memory,
+        mount_points=nested_mount_points(pod, volume.name),
+    )
+
+
+def _memory_of_its_own(pod: Pod, volume: Volume, place: Path, node: NodeContext) -> Tmpfs | None:
+    """Return the file system in memory that a volume of files is given, as large as the kubelet makes it.
+
+    None for a ConfigMap's, which is on disk, for one that is made in the memory directory, and where the node may not
+    mount.
+    """
+    in_memory = volume.downward_api is not None or volume.projected is not None
+    if not in_memory or not node.may_mount or place.is_relative_to(node.memory_dir):
+        return None
+    return Tmpfs(memory_limit(pod, None, node.host.memory_bytes))
 
 
 def _make(volume: PodVolume, store: ObjectStore) -> bool:

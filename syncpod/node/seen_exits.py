@@ -23,7 +23,8 @@ from syncpod.lifecycle.exit import DOUBTFUL_EXIT_CODE, Exit, reason_of
 log = logging.getLogger(__name__)
 
 EXPECTED_SECONDS = 1.0
-"""How long to wait for the kernel's word on an exit. The kernel has it as soon as the process is reaped."""
+"""How long to wait for the kernel's word on an exit that the runtime lists as 255. The kernel has it as soon as the
+process has ended and is reaped."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 """Ids that are safe as file names; those of all runtimes are."""
 
@@ -44,7 +45,7 @@ class SeenExits:
         self._directory = directory
         self._seen: dict[str, Exit] = {}
         self._expected: dict[str, asyncio.Event] = {}
-        """Containers about whose end the kernel is being asked. An event is set once there is nothing to wait for."""
+        """Containers whose end the kernel will tell. An event is set once there is nothing to wait for."""
         self._changed: set[str] = set()
         """Containers whose files are not up to date."""
         self._writing: asyncio.Task[None] | None = None
@@ -69,7 +70,7 @@ class SeenExits:
         return self._seen.get(container_id)
 
     def expect(self, container_id: str) -> None:
-        """Say that a container's process has ended and the kernel is asked how. `note` or `give_up` must follow."""
+        """Say that the kernel will tell how a container ends. `note` or `give_up` must follow."""
         self._expected.setdefault(container_id, asyncio.Event())
 
     def give_up(self, container_id: str) -> None:
@@ -82,7 +83,8 @@ class SeenExits:
         """Return a container's exit, as the node itself saw it if the runtime's word on it is in doubt.
 
         A runtime lists 255 for an end that it missed, and for a container whose shim was killed. The kernel's word on
-        the process counts over that. If the kernel is still being asked, this waits :data:`EXPECTED_SECONDS` at most.
+        the process counts over that. If the kernel is to tell it, this waits :data:`EXPECTED_SECONDS` at most: the
+        process may be about to be killed, or not yet reaped.
         """
         if exit_.exit_code != DOUBTFUL_EXIT_CODE:
             return exit_

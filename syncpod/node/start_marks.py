@@ -97,20 +97,17 @@ def withdraw_start_mark(node: NodeContext, uid: str, container_id: str) -> Withd
     Call it before removing an instance that never ran, whose number is then free again. A crash in between leaves an
     instance that is listed as never started, or nothing. Blocks. Raises OSError, UnsafeName.
     """
-    directory = pod_directory(node, uid) / _STARTS
-    try:
-        paths = sorted(directory.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
+    path = _marked(node, uid, container_id)
+    if path is None:
         return None
-    for path in paths:
-        if path.name.startswith("."):
-            continue
-        mark = _read(path)
-        if mark is not None and mark.id == container_id:
-            aside = path.with_name(f".{path.name}.withdrawn")
-            path.replace(aside)
-            return WithdrawnMark(path, aside)
-    return None
+    aside = path.with_name(f".{path.name}.withdrawn")
+    path.replace(aside)
+    return WithdrawnMark(path, aside)
+
+
+def has_start_mark(node: NodeContext, uid: str, container_id: str) -> bool:
+    """Say whether an instance, given by its id in the runtime, has a mark. Blocks. Raises OSError, UnsafeName."""
+    return _marked(node, uid, container_id) is not None
 
 
 def as_ended(mark: StartMark, container: Container | EphemeralContainer, seen: Exit | None) -> ObservedContainer:
@@ -130,6 +127,20 @@ def as_ended(mark: StartMark, container: Container | EphemeralContainer, seen: E
         incarnation=mark.incarnation,
     )
     return gone.ended_as(seen or Exit(exit_code=UNKNOWN_EXIT_CODE, reason=STATUS_UNKNOWN, message=GONE))
+
+
+def _marked(node: NodeContext, uid: str, container_id: str) -> Path | None:
+    """Return where the mark of an instance lies; None if it has none."""
+    directory = pod_directory(node, uid) / _STARTS
+    try:
+        paths = sorted(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    for path in paths:
+        mark = _read(path) if not path.name.startswith(".") else None
+        if mark is not None and mark.id == container_id:
+            return path
+    return None
 
 
 def _path(node: NodeContext, uid: str, container: str) -> Path:

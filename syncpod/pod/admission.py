@@ -10,6 +10,7 @@ from syncpod.pod.meta import CLUSTERS_METADATA, SERVERS_METADATA, ObjectMeta
 from syncpod.pod.parse import parse_ephemeral_container, parse_pod
 from syncpod.pod.problems import PodInvalid, Problem
 from syncpod.pod.spec import PodSpec
+from syncpod.pod.static import HASH_ANNOTATION
 from syncpod.pod.status import PodStatus
 from syncpod.pod.support import check_supported, check_without_effect
 from syncpod.pod.validation.pod import validate_ephemeral_container, validate_pod
@@ -25,6 +26,10 @@ DROPPED = {
 LARGEST_POD = 512 * 1024
 """Bytes as JSON. A workflow's state is one payload, which a server limits to 2 MiB. It may hold the pod, the pod that
 replaces it, and the pod's history. (An API server's limit is 1.5 MiB.)"""
+
+_MIRROR = "kubernetes.io/config.mirror"
+_STATIC = (HASH_ANNOTATION, _MIRROR, "kubernetes.io/config.seen", "kubernetes.io/config.source")
+"""What a kubelet writes into the mirror of its static pod (pkg/kubelet/types/pod_update.go, v1.36)."""
 
 _TOKEN_VOLUME = "kube-api-access-"  # the name of a volume, not a secret
 
@@ -111,7 +116,8 @@ def without_cluster(pod: Pod) -> tuple[Pod, list[Problem]]:
         warnings.append(Problem("status", "dropped: it is what another node saw"))
     spec = pod.spec
     if from_server and spec.node_name:
-        warnings.append(Problem("spec.nodeName", f"dropped: a scheduler chose {spec.node_name}"))
+        chosen = "its manifest lies on" if _MIRROR in pod.metadata.annotations else "a scheduler chose"
+        warnings.append(Problem("spec.nodeName", f"dropped: {chosen} {spec.node_name}"))
         spec = spec.model_copy(update={"node_name": ""})
     if tokens := {volume.name for volume in spec.volumes if _is_token_volume(volume)}:
         names = ", ".join(sorted(tokens))
@@ -137,11 +143,16 @@ def _own_metadata(metadata: ObjectMeta, *, from_server: bool) -> tuple[ObjectMet
     if servers:
         names = ", ".join(map(wire_name, servers))
         warnings.append(Problem("metadata", f"dropped what an API server filled in: {names}"))
+    annotations = dict(metadata.annotations)
+    for key in _STATIC if from_server and _MIRROR in annotations else ():
+        if annotations.pop(key, None) is not None:
+            warnings.append(Problem(f"metadata.annotations[{key}]", "dropped: another node's kubelet wrote it"))
     warnings += [
         Problem(f"metadata.{wire_name(name)}", "dropped: it speaks to controllers of a cluster") for name in clusters
     ]
     blank = ObjectMeta()
-    return metadata.model_copy(update={name: getattr(blank, name) for name in (*servers, *clusters)}), warnings
+    own = {name: getattr(blank, name) for name in (*servers, *clusters)}
+    return metadata.model_copy(update={**own, "annotations": annotations}), warnings
 
 
 def _is_token_volume(volume: Volume) -> bool:

@@ -7,7 +7,7 @@
     syncpod.dev/backoff-max: 5m                    syncpod.dev/restart-limit-action: hold
     syncpod.dev/backoff-reset-after: 10m
 
-Times are Go durations. The defaults are the kubelet's. `syncpod.lifecycle.restart_policy` applies the settings; image
+Times are Go durations. The defaults are the kubelet's. `syncpod.lifecycle.restart_pacing` applies the settings; image
 pulls and failed steps always use the kubelet's values.
 """
 

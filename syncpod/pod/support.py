@@ -68,8 +68,9 @@ _NO_LASTING_VOLUME = "has no effect here: it is for volumes that outlive their p
 _SECCOMP_ANNOTATIONS = ("seccomp.security.alpha.kubernetes.io/", "container.seccomp.security.alpha.kubernetes.io/")
 
 WITHOUT_EFFECT = (
-    Rule("nodeSelector", _NO_SCHEDULER),
-    Rule("affinity", _NO_SCHEDULER),
+    Rule("affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution", _NO_SCHEDULER),
+    Rule("affinity.podAffinity", _NO_SCHEDULER),
+    Rule("affinity.podAntiAffinity", _NO_SCHEDULER),
     Rule("topologySpreadConstraints", _NO_SCHEDULER),
     Rule("priorityClassName", _NO_CLASSES),
     Rule("preemptionPolicy", _NO_SCHEDULER, ("PreemptLowerPriority",)),

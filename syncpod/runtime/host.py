@@ -29,6 +29,8 @@ class Host:
     """PATH of containers that set none: the server's own."""
     lowest_oom_score_adj: int
     """The lowest oom_score_adj that processes can be given."""
+    without_mounts: str = ""
+    """Why there are no mount namespaces, if isolation is `plain`: what the kernel said when they were tried."""
 
     @property
     def root(self) -> bool:
@@ -41,8 +43,8 @@ class Host:
         return home_of(self.uid)
 
 
-def look(isolation: Isolation, environ: Mapping[str, str]) -> Host:
-    """Read the facts of this machine."""
+def look(isolation: Isolation, environ: Mapping[str, str], *, without_mounts: str = "") -> Host:
+    """Read the facts of this machine; `without_mounts` is why it has no mount namespaces for us."""
     return Host(
         isolation=isolation,
         uid=os.getuid(),
@@ -50,6 +52,7 @@ def look(isolation: Isolation, environ: Mapping[str, str]) -> Host:
         groups=tuple(sorted({*os.getgroups(), os.getgid()})),
         search_path=environ.get("PATH") or DEFAULT_PATH,
         lowest_oom_score_adj=_lowest_oom_score_adj(),
+        without_mounts=without_mounts,
     )
 
 

@@ -29,6 +29,7 @@ from syncpod.runtime.calls.image_service import ImageService
 from syncpod.runtime.calls.lookup import Lookup
 from syncpod.runtime.calls.runtime_service import RuntimeService
 from syncpod.runtime.calls.statistics_calls import StatisticsCalls
+from syncpod.runtime.calls.status import weaknesses
 from syncpod.runtime.calls.stream_calls import StreamCalls
 from syncpod.runtime.cgroups.limits import Cgroups
 from syncpod.runtime.containers import Containers
@@ -139,24 +140,20 @@ async def _parts(
         restart = _restarter()
         runtime = Runtime(directory, Simulated(restart), host.look("simulated", environ), Cgroups(), images)
         return runtime, ScriptedFaults(directory / "faults", restart), features
-    level = await Supervised.probe(directory)
+    level, without_mounts = await Supervised.probe(directory)
     isolation = _LEVELS[level]
     features.recursive_read_only_mounts = isolation == "namespaces"
     log(_ISOLATION[isolation])
-    cgroups = Cgroups.find()
-    if not cgroups.hierarchies:
-        log(f"limits are refused: {cgroups.why_not}")
-    return (
-        Runtime(
-            directory,
-            Supervised(level=level, links=directory / "links", open_files=open_files),
-            host.look(isolation, environ),
-            cgroups,
-            images,
-        ),
-        NoFaults(),
-        features,
+    runtime = Runtime(
+        directory,
+        Supervised(level=level, links=directory / "links", open_files=open_files),
+        host.look(isolation, environ, without_mounts=without_mounts),
+        Cgroups.find(),
+        images,
     )
+    for weakness in weaknesses(runtime):
+        log(weakness)
+    return runtime, NoFaults(), features
 
 
 def _raise_open_files() -> int:

@@ -46,6 +46,11 @@ def _parser() -> argparse.ArgumentParser:
         "--capacity", help="what pods may request together, as cpu=8,memory=32Gi,pods=110 (SYNCPOD_CAPACITY)"
     )
     parser.add_argument(
+        "--node-labels",
+        metavar="KEY=VALUE,...",
+        help="labels of the node, which a pod's nodeSelector and node affinity ask for (SYNCPOD_NODE_LABELS)",
+    )
+    parser.add_argument(
         "--no-pod-cgroups",
         action="store_false",
         default=None,

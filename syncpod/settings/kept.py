@@ -20,7 +20,7 @@ from syncpod.settings.errors import SettingsInvalid
 FILE_NAME: Final = "node-settings.json"
 KEPT_VARIABLES: Final = (
     *(v.NODE, v.RUNTIME_ENDPOINT, v.LOG_DIR, v.MEMORY_DIR, v.MANIFEST_DIR, v.CGROUP_PARENT, v.CAPACITY, v.POD_CGROUPS),
-    *(v.ALLOWED_UNSAFE_SYSCTLS, v.MAX_PARALLEL_IMAGE_PULLS, v.REGISTRY_AUTH_FILE),
+    *(v.NODE_LABELS, v.ALLOWED_UNSAFE_SYSCTLS, v.MAX_PARALLEL_IMAGE_PULLS, v.REGISTRY_AUTH_FILE),
 )
 """The variables whose values a node keeps, whether a flag or the environment gave them."""
 

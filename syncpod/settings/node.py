@@ -75,6 +75,8 @@ class NodeSettings:
     """The parent cgroup of all pods, its parts separated by slashes."""
     capacity: str
     """What pods may request together, where it differs from the machine's: ``cpu=8,memory=32Gi,pods=110``."""
+    node_labels: str
+    """Labels of the node besides those that every node has: ``disk=ssd,example.com/rack=7``."""
     pod_cgroups: bool
     """Give each pod a cgroup with limits, where possible (the kubelet's cgroupsPerQOS)."""
     allowed_unsafe_sysctls: tuple[str, ...]
@@ -104,6 +106,7 @@ def node_settings(
     manifest_dir: str | None = None,
     cgroup_parent: str | None = None,
     capacity: str | None = None,
+    node_labels: str | None = None,
     pod_cgroups: bool | None = None,
     allowed_unsafe_sysctls: str | None = None,
     max_parallel_image_pulls: str | None = None,
@@ -127,6 +130,7 @@ def node_settings(
         v.MANIFEST_DIR: manifest_dir,
         v.CGROUP_PARENT: cgroup_parent,
         v.CAPACITY: capacity,
+        v.NODE_LABELS: node_labels,
         v.POD_CGROUPS: None if pod_cgroups is None else str(pod_cgroups).lower(),
         v.ALLOWED_UNSAFE_SYSCTLS: allowed_unsafe_sysctls,
         v.MAX_PARALLEL_IMAGE_PULLS: max_parallel_image_pulls,
@@ -145,6 +149,7 @@ def node_settings(
         manifest_dir=absolute_path("manifest directory", manifests, Path()) if manifests else None,
         cgroup_parent=_cgroup_parent(told.get(v.CGROUP_PARENT) or "syncpod"),
         capacity=told.get(v.CAPACITY, ""),
+        node_labels=told.get(v.NODE_LABELS, ""),
         pod_cgroups=flag(v.POD_CGROUPS, told.get(v.POD_CGROUPS, "true")),
         allowed_unsafe_sysctls=comma_separated(told.get(v.ALLOWED_UNSAFE_SYSCTLS, "")),
         image_gc=_image_gc(environ),

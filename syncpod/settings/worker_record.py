@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from syncpod.kernel.atomic_file import replace_file
@@ -33,6 +33,8 @@ class WorkerRecord:
     """Where it reads Secrets; "" = written by an earlier version, which reads none."""
     manifest_dir: str = ""
     """The manifest directory that it follows; "" = none."""
+    labels: dict[str, str] = field(default_factory=dict)
+    """The node's labels."""
 
 
 def write_worker_record(state_dir: Path, record: WorkerRecord) -> None:

@@ -14,6 +14,7 @@ from temporalio.worker import (
 )
 
 from syncpod.messages import KillPod, PodRef, StepInput
+from syncpod.temporal.workflow_watch import PUBLISH, WatchedRunner
 
 ARM_BACKOFF = "syncpod_arm_backoff"
 """Extern function ``(workflow_id, container, restart, delay_seconds)``. A workflow, while not replaying, calls it so
@@ -39,8 +40,9 @@ class NodeHooks(Protocol):
 class NodeInterceptor(Interceptor):
     """Tells the node's agent about steps and back-offs."""
 
-    def __init__(self, hooks: NodeHooks | None) -> None:
+    def __init__(self, hooks: NodeHooks | None, watched: WatchedRunner | None = None) -> None:
         self._hooks = hooks
+        self._watched = watched
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
         """Report when an attempt of a step begins and ends."""
@@ -49,7 +51,9 @@ class NodeInterceptor(Interceptor):
     def workflow_interceptor_class(
         self, input: WorkflowInterceptorClassInput
     ) -> type[WorkflowInboundInterceptor] | None:
-        """Give workflows the function that arms the back-off queue."""
+        """Give workflows the functions that arm the back-off queue and that publish what is to be known outside."""
+        if self._watched is not None:
+            input.unsafe_extern_functions[PUBLISH] = self._watched.stage
         input.unsafe_extern_functions[ARM_BACKOFF] = self._hooks.arm_backoff if self._hooks else _arm_nothing
         return None
 

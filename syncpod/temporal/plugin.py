@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from temporalio.worker import WorkflowRunner
 
     from syncpod.temporal.interceptors import NodeHooks
+    from syncpod.temporal.workflow_watch import WorkflowWatch
 
 
 class FailureConverter(DefaultFailureConverter):
@@ -68,11 +69,12 @@ def syncpod_plugin(
     activities: Sequence[Callable[..., Any]] = (),
     runner: WorkflowRunner | None = None,
     hooks: NodeHooks | None = None,
+    watch: WorkflowWatch | None = None,
 ) -> SimplePlugin:
     """Return the plugin of a worker or replayer.
 
     Without hooks (a replayer, a workflow test) steps and back-offs are not reported, and the workflow's own timers end
-    back-offs.
+    back-offs. With `watch`, which needs a `runner`, workflow tasks are reported to it.
     """
     # Imported here, so that a client that is no worker starts faster.
     from temporalio.plugin import SimplePlugin
@@ -80,14 +82,16 @@ def syncpod_plugin(
     from syncpod.temporal.interceptors import NodeInterceptor
     from syncpod.temporal.resize_metrics import ResizeMetricsInterceptor
     from syncpod.temporal.tracing import TracingInterceptor
+    from syncpod.temporal.workflow_watch import WatchedRunner
 
+    watched = WatchedRunner(runner, watch) if runner is not None and watch is not None else None
     return SimplePlugin(
         "syncpod",
         data_converter=DATA_CONVERTER,
-        interceptors=[NodeInterceptor(hooks), TracingInterceptor(), ResizeMetricsInterceptor()],
+        interceptors=[NodeInterceptor(hooks, watched), TracingInterceptor(), ResizeMetricsInterceptor()],
         workflows=workflows or None,
         activities=activities or None,
-        workflow_runner=runner,
+        workflow_runner=watched or runner,
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from datetime import timedelta
 from typing import Any, Final
 
 from temporalio.client import WithStartWorkflowOperation, WorkflowExecutionStatus
@@ -21,6 +20,7 @@ from temporalio.common import (
 
 from syncpod.messages import POD_WORKFLOW, labels_attribute, node_task_queue, pod_workflow_id
 from syncpod.pod import Pod, pod_to_wire
+from syncpod.temporal.timeouts import WORKFLOW_TASK
 
 ENDED: Final[frozenset[int]] = frozenset(
     (
@@ -34,7 +34,6 @@ ENDED: Final[frozenset[int]] = frozenset(
 """The states, by the server's numbers, in which a pod has no workflow any more. In any other state the workflow owns
 the pod, including paused, for which the SDK has no name."""
 
-_TASK_TIMEOUT: Final = timedelta(seconds=3)
 _LOOK_SECONDS: Final = 0.2
 
 
@@ -65,7 +64,7 @@ def start_arguments(pod: Pod, node: str, *, has_attributes: bool) -> dict[str, A
     return {
         "id": pod_workflow_id(meta.namespace, meta.name),
         "task_queue": node_task_queue(node),
-        "task_timeout": _TASK_TIMEOUT,
+        "task_timeout": WORKFLOW_TASK,
         "static_summary": f"pod {meta.namespace}/{meta.name} on {node}",
         "search_attributes": _attributes(pod, node) if has_attributes else TypedSearchAttributes.empty,
     }
@@ -97,6 +96,7 @@ def _attributes(pod: Pod, node: str) -> TypedSearchAttributes:
     pairs: list[SearchAttributePair[Any]] = [
         SearchAttributePair(SearchAttributeKey.for_keyword(name), value) for name, value in keywords.items()
     ]
+    pairs.append(SearchAttributePair(SearchAttributeKey.for_bool("PodReady"), False))
     if labels := labels_attribute(dict(pod.metadata.labels)):
         pairs.append(SearchAttributePair(SearchAttributeKey.for_keyword_list("PodLabels"), labels))
     return TypedSearchAttributes(pairs)

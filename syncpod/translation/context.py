@@ -61,10 +61,14 @@ class NodeContext:
     """The runtime's answer to RuntimeConfig: whether it makes cgroups itself or has systemd make them."""
     capacity: Mapping[str, int] = field(default_factory=dict)
     """What the node has for pods: cpu in millicores, everything else in its own unit; see :mod:`syncpod.node.fit`."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """The node's labels, which pods choose it by."""
     pod_cgroups: bool = True
     """The node makes each pod's cgroup, with limits, where it may; False = the runtime makes it, without limits."""
     recursive_read_only_handlers: tuple[str, ...] = ()
     """Runtime handlers that announce recursive read-only mounts; ``""`` is the runtime's default handler."""
+    applies_seccomp: bool = True
+    """The runtime applies seccomp profiles; the embedded one does not."""
     may_mount: bool = False
     """The worker may mount file systems, and the runtime sees its mounts below ``state_dir``."""
     hands_over_paths: bool = False

@@ -7,10 +7,12 @@ import re
 from collections.abc import Iterator
 
 from syncpod.cri.port import RuntimeHandler, RuntimeStatus, RuntimeVersion
-from syncpod.pod import Pod
+from syncpod.pod import Pod, PodSecurityContext, SecurityContext
 
 _IMAGE_VOLUMES = {"containerd": (2, 1), "cri-o": (1, 33)}
 """The first versions of runtimes that mount images. Nothing announces this, and older ones mount something else."""
+
+_DEFAULT = "RuntimeDefault"
 
 
 def needs_version(pod: Pod) -> bool:
@@ -40,6 +42,29 @@ def refusals(pod: Pod, status: RuntimeStatus, version: RuntimeVersion | None = N
         *_user_namespace_refusals(pod, handler),
         *_recursive_read_only_refusals(pod, handler),
         *_image_volume_refusals(pod, version),
+    )
+
+
+def warnings(pod: Pod, *, applies_seccomp: bool) -> tuple[str, ...]:
+    """Return one sentence, with the field's path, for each field that this runtime accepts and does not apply.
+
+    Nothing of the pod's own function depends on these, so it runs. A seccomp profile of type Localhost is not among
+    them: the embedded runtime refuses it.
+    """
+    if applies_seccomp:
+        return ()
+    spec = pod.spec
+    contexts: list[tuple[str, PodSecurityContext | SecurityContext | None]] = [("spec", spec.security_context)]
+    for group, containers in (
+        ("initContainers", spec.init_containers),
+        ("containers", spec.containers),
+        ("ephemeralContainers", spec.ephemeral_containers),
+    ):
+        contexts += [(f"spec.{group}[{index}]", each.security_context) for index, each in enumerate(containers)]
+    return tuple(
+        f"{path}.securityContext.seccompProfile: has no effect here: the embedded runtime applies no seccomp profile"
+        for path, context in contexts
+        if context is not None and context.seccomp_profile is not None and context.seccomp_profile.type == _DEFAULT
     )
 
 

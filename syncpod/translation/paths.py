@@ -9,6 +9,10 @@ from syncpod.translation.context import NodeContext
 _NAME_LIMIT = 255
 """The most bytes of a file name."""
 EMPTY_DIR = "kubernetes.io~empty-dir"
+PROJECTED = "kubernetes.io~projected"
+DOWNWARD_API = "kubernetes.io~downward-api"
+MOUNTED = (EMPTY_DIR, PROJECTED, DOWNWARD_API)
+"""The plugins at whose volumes the node mounts something."""
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -57,8 +61,8 @@ def volume_plugin(volume: Volume) -> str | None:
         (volume.empty_dir, EMPTY_DIR),
         (volume.config_map, "kubernetes.io~configmap"),
         (volume.secret, "kubernetes.io~secret"),
-        (volume.projected, "kubernetes.io~projected"),
-        (volume.downward_api, "kubernetes.io~downward-api"),
+        (volume.projected, PROJECTED),
+        (volume.downward_api, DOWNWARD_API),
     )
     return next((plugin for source, plugin in kinds if source is not None), None)
 

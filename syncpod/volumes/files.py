@@ -1,14 +1,18 @@
 """A volume of files, made from ConfigMaps, Secrets and the pod itself, and kept up to date."""
 
+import os
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from syncpod.kernel import mounting
 from syncpod.objects import ObjectRef, ObjectStore, ObjectUnreadable, values
+from syncpod.volumes.empty_dir import Tmpfs
+from syncpod.volumes.nested import make_nested_mount_points
 from syncpod.volumes.ownership import change_group, give_to_group
 from syncpod.volumes.payload import Objects, ObjectSource, PayloadError, Source, payload
-from syncpod.volumes.writer import write
+from syncpod.volumes.writer import DATA, write
 
 ON_DISK = 0o777
 IN_MEMORY = 0o1777
@@ -24,6 +28,10 @@ class Files:
     sources: tuple[Source, ...]
     file_mode: int
     group: int | None = None
+    mount: Tmpfs | None = None
+    """What to mount at `path` before anything is written there."""
+    mount_points: tuple[str, ...] = ()
+    """Directories in it at which containers mount other volumes, relative to `path`."""
 
     @property
     def objects(self) -> frozenset[ObjectRef]:
@@ -40,6 +48,7 @@ def make_files(volume: Files, objects: Objects) -> bool:
     """
     files = payload(volume.sources, objects, volume.file_mode)
     _make_root(volume)
+    make_nested_mount_points(volume.path, volume.mount_points)
     group = volume.group
     if group is None:
         return write(volume.path, files)
@@ -49,6 +58,9 @@ def make_files(volume: Files, objects: Objects) -> bool:
 def _make_root(volume: Files) -> None:
     """Make the volume's directory, or complete one that was left unfinished by a crash."""
     volume.path.mkdir(exist_ok=True)
+    # Files that lie there already, unmounted, are on disk for good: containers may have them mounted.
+    if volume.mount is not None and not os.path.lexists(volume.path / DATA):
+        mounting.mount_tmpfs(volume.path, volume.mount.size_bytes, volume.mode)
     found, mode = volume.path.lstat(), volume.mode
     if volume.group is not None:
         mode |= stat.S_ISGID

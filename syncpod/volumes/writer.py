@@ -122,8 +122,14 @@ def _show(volume: Path, fresh: str) -> None:
 
 
 def _link(volume: Path, name: str) -> None:
-    """Make a link that leads into whichever set is shown. Raises FileExistsError if something else has the name."""
+    """Make a link that leads into whichever set is shown.
+
+    A directory of that name stays, since another volume is mounted in it. Raises FileExistsError if something else has
+    the name.
+    """
     link, target = volume / name, f"{DATA}/{name}"
+    if link.is_dir() and not link.is_symlink():
+        return
     if not link.is_symlink():
         link.symlink_to(target)
     elif os.readlink(link) != target:  # noqa: PTH115

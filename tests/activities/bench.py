@@ -21,7 +21,7 @@ from activities import Node
 from activities.registry import step_activity
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import Unavailable
-from syncpod.kernel.mounting import may_mount
+from syncpod.kernel.mounting import may_mount, mounts_below, unmount
 from syncpod.messages import (
     CreateSandbox,
     Fault,
@@ -317,3 +317,5 @@ async def bench_of(runtime: Containerd, directory: Path) -> AsyncIterator[Bench]
             await node.stops.drain()
             for pod in bench.pods:
                 await sweep(cri, {POD_UID_LABEL: pod.uid})
+            for place in mounts_below(context.state_dir.resolve()):
+                unmount(place)

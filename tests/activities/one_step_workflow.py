@@ -33,6 +33,7 @@ class OneStep:
         await workflow.wait_condition(lambda: activity.done() or self.cancelled)
         if not activity.done():
             activity.cancel()
+            workflow.extern_functions()["syncpod_step_cancelled"](workflow.info().workflow_id)
         try:
             result = StepResult.model_validate(await activity)
         except ActivityError as error:

@@ -61,6 +61,19 @@ async def test_a_pod_that_the_node_has_no_room_for_is_turned_away(two_cores: Ben
     await asking(two_cores, "500m").create_sandbox()  # being turned away takes nothing
 
 
+async def test_a_pod_that_asks_for_another_node_is_turned_away(two_cores: Bench) -> None:
+    """Row 6: NodeAffinity, after what the node lacks and before host ports."""
+    two_cores.node.context = replace(two_cores.node.context, labels={"disk": "hdd"})
+    wrong = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
+    assert await rejection_of(asking(two_cores, "1", nodeSelector={"disk": "ssd"})) == ("NodeAffinity", wrong)
+    assert (await rejection_of(asking(two_cores, "3", nodeSelector={"disk": "ssd"})))[0] == "OutOfcpu"
+    fields = [{"key": "metadata.name", "operator": "NotIn", "values": ["node-a"]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": fields}]}}
+    elsewhere = asking(two_cores, "1", affinity={"nodeAffinity": required})
+    assert await rejection_of(elsewhere) == ("NodeAffinity", wrong)
+    await asking(two_cores, "2", nodeSelector={"disk": "hdd"}).create_sandbox()
+
+
 async def test_who_was_let_in_once_is_let_in_again_whatever_the_node_has_become(two_cores: Bench) -> None:
     pod = asking(two_cores, "1500m")
     await pod.create_sandbox()

@@ -13,9 +13,11 @@ from protos.cri.v1 import api_pb2 as cri
 from syncpod.cri.errors import Unavailable
 from syncpod.cri.port import RuntimeStatus
 from syncpod.messages import Fault, Outcome, StepName
+from syncpod.messages.step_table import Stage
 from syncpod.translation import names
 from syncpod.translation.sandbox_config import sandbox_config
 from tests.activities.bench import Bench, bench_of, container, fault_of, until
+from tests.activities.test_lines import fill
 from tests.runtimes.containerd import Containerd
 
 
@@ -136,8 +138,7 @@ async def test_a_step_cancelled_while_the_runtime_is_away_is_cancelled_all_the_s
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = bench.pod()
-    for _ in range(bench.node.sandbox_slots._value):
-        await bench.node.sandbox_slots.acquire()
+    await fill(bench.node.lines[Stage.BEGINNING])
     step = pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())
     await asyncio.sleep(0.3)
 
@@ -222,8 +223,7 @@ async def test_a_cancelled_step_returns_the_sandbox_that_was_already_asked_for(b
 
 async def test_a_cancelled_step_that_only_waits_has_changed_nothing(bench: Bench) -> None:
     pod = bench.pod()
-    for _ in range(bench.node.sandbox_slots._value):
-        await bench.node.sandbox_slots.acquire()
+    await fill(bench.node.lines[Stage.BEGINNING])
     step = pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())
     await asyncio.sleep(0.3)
     step.cancel()
@@ -233,8 +233,7 @@ async def test_a_cancelled_step_that_only_waits_has_changed_nothing(bench: Bench
 
 async def test_a_worker_that_shuts_down_leaves_a_waiting_step_to_be_tried_again(bench: Bench) -> None:
     pod = bench.pod()
-    for _ in range(bench.node.sandbox_slots._value):
-        await bench.node.sandbox_slots.acquire()
+    await fill(bench.node.lines[Stage.BEGINNING])
     step = pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())
     await asyncio.sleep(0.3)
     step.cancel(worker_shutdown=True)

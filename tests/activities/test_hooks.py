@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from pathlib import Path
-from unittest.mock import create_autospec
+from typing import Any
+from unittest.mock import AsyncMock, create_autospec
 
 import pytest
+from temporalio.exceptions import ApplicationError
 
 from activities.node.hooks import PreStops, carry_out_hook
+from syncpod.cri.errors import Unavailable
 from syncpod.cri.port import CriRuntime
 from syncpod.handlers.answer import Target
 from syncpod.handlers.hook import HookFailed
-from syncpod.messages import Fault, KillTarget, ObservedPod
+from syncpod.messages import Fault, KillContainer, KillTarget, ObservedContainer, ObservedPod, StepName
 from syncpod.pod import ExecAction, LifecycleHandler
 from syncpod.translation.context import NodeContext
 from tests.activities.bench import Bench, container, fault_of
 
+RUNS = ObservedContainer(id="c1", name="main", state="running")
 SAYS_BYE = LifecycleHandler(exec=ExecAction(command=("say", "bye")))
 LIFECYCLE = {"postStart": {"exec": {"command": ["say", "hello"]}}}
 
@@ -37,7 +44,7 @@ async def test_a_pre_stop_hook_that_breaks_in_a_way_of_its_own_has_failed_and_st
     target = KillTarget(id="c1", name="main", pre_stop=SAYS_BYE)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            told = await hooks.carry_out(ObservedPod(), target, 5.0)
+            told = await hooks.carry_out(ObservedPod(), RUNS, target, waited_seconds=0.0)
             assert told is not None
             assert (told.type, told.reason, told.message, told.container) == (
                 "Warning",
@@ -46,6 +53,111 @@ async def test_a_pre_stop_hook_that_breaks_in_a_way_of_its_own_has_failed_and_st
                 "main",
             )
     assert "the preStop hook of container c1 failed: ValueError: no such thing" in caplog.text
+
+
+class Hooked:
+    """A pod whose container has a preStop hook, and how often it was begun; the tries of one kill of it."""
+
+    def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.bench = bench
+        self.pod = bench.pod(container())
+        self.begun = 0
+        self.losses = 0
+        """How many more calls find the runtime gone."""
+        for name in ("exec_sync", "stop_container"):
+            monkeypatch.setattr(bench.cri, name, self._lossy(name, getattr(bench.cri, name)))
+
+    def _lossy(self, name: str, real: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def call(*arguments: Any, **how: Any) -> Any:
+            self.begun += name == "exec_sync"
+            if self.losses:
+                self.losses -= 1
+                raise Unavailable(name, "UNAVAILABLE", "the runtime has gone")
+            return await real(*arguments, **how)
+
+        return call
+
+    async def start(self, *, grace: int) -> None:
+        await self.pod.create_sandbox()
+        id_ = (await self.pod.start()).id
+        await self.pod.until_ready()
+        hook = LifecycleHandler(exec=ExecAction(command=("true",)))
+        target = KillTarget(id=id_, name="main", grace_seconds=grace, pre_stop=hook)
+        self.scheduled, self.began = datetime.now(UTC), time.monotonic()
+        self.request = KillContainer(ref=self.pod.ref, fence=self.pod.next_fence(), target=target)
+
+    async def kill(self, attempt: int, *, waited: float | None = None) -> list[str]:
+        """Kill as Temporal's `attempt`-th try; what it tells of the hook."""
+        late = time.monotonic() - self.began if waited is None else waited
+        step = self.pod.step(
+            StepName.KILL_CONTAINER, self.request, attempt=attempt, waited=late, scheduled=self.scheduled
+        )
+        result = await step.result()
+        assert [each.state for each in result.status.containers] == ["exited"]
+        return [f"{event.reason}: {event.message}" for event in result.events if event.type == "Warning"]
+
+
+@pytest.fixture
+def hooked(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Hooked:
+    return Hooked(bench, monkeypatch)
+
+
+async def lose_the_runtime(hooked: Hooked, *, seconds: float) -> None:
+    """Begin the kill while the runtime is gone for so long."""
+    hooked.bench.runtime.kill()
+    with pytest.raises(ApplicationError) as early:
+        await hooked.kill(1)
+    assert early.value.type == "Unavailable"
+    await hooked.bench.restart_runtime(down_seconds=seconds)
+
+
+async def test_a_hook_runs_within_what_a_runtime_that_was_down_left_of_the_grace(hooked: Hooked) -> None:
+    """Row 77: the time without a runtime counts."""
+    await hooked.start(grace=600)
+    await lose_the_runtime(hooked, seconds=0)
+    assert (await hooked.kill(2), hooked.begun) == ([], 1)
+
+
+async def test_a_hook_whose_grace_passed_while_the_runtime_was_down_is_said_not_to_have_run(hooked: Hooked) -> None:
+    """Row 78: never without a word."""
+    await hooked.start(grace=1)
+    await lose_the_runtime(hooked, seconds=1.0)
+    over = "its grace period was over before the container could be reached"
+    assert (await hooked.kill(2), hooked.begun) == ([f"FailedPreStopHook: PreStopHook was not run: {over}"], 0)
+
+
+async def test_a_hook_that_an_earlier_worker_may_have_run_is_said_so(hooked: Hooked) -> None:
+    await hooked.start(grace=1)
+    over = "its grace period was over before the container could be reached"
+    told = await hooked.kill(2, waited=3600.0)
+    assert (told, hooked.begun) == ([f"FailedPreStopHook: PreStopHook may not have run: {over}"], 0)
+
+
+@pytest.mark.parametrize("grace", [600, 1])
+async def test_a_hook_that_lost_the_runtime_runs_again_or_is_said_to_be_unknown(hooked: Hooked, grace: int) -> None:
+    await hooked.start(grace=grace)
+    hooked.losses = 2  # the hook's call, and the stop's
+    with pytest.raises(ApplicationError):
+        await hooked.kill(1, waited=0.0)
+    assert hooked.begun == 1
+    told = await hooked.kill(2, waited=2.0)
+    if grace == 1:
+        assert (hooked.begun, [line.partition(": its")[0] for line in told]) == (
+            1,
+            ["FailedPreStopHook: PreStopHook may not have run"],
+        )
+    else:
+        assert (hooked.begun, told) == (2, [])
+
+
+async def test_a_hook_that_ended_before_the_runtime_went_is_not_said_to_have_been_left_out(hooked: Hooked) -> None:
+    await hooked.start(grace=1)
+    gone = Unavailable("StopContainer", "UNAVAILABLE", "the runtime has gone")
+    with pytest.MonkeyPatch.context() as stopping:
+        stopping.setattr(hooked.bench.cri, "stop_container", AsyncMock(side_effect=gone))
+        with pytest.raises(ApplicationError):
+            await hooked.kill(1, waited=0.0)
+    assert (await hooked.kill(2, waited=3600.0), hooked.begun) == ([], 1)
 
 
 async def test_a_hook_that_is_cancelled_has_not_failed() -> None:
@@ -65,6 +177,9 @@ async def test_a_post_start_hook_that_breaks_in_a_way_of_its_own_fails_the_start
     await pod.create_sandbox()
     monkeypatch.setattr(bench.cri, "exec_sync", raising(ValueError("no such thing")).exec_sync)
     fault, error, detail = await fault_of(pod.start())
-    assert (fault, error.message) == (Fault.POST_START_HOOK_ERROR, "PostStartHook failed")
-    assert "FailedPostStartHook" in [event.reason for event in detail.events]
+    named = f'for Container "main" in Pod "{pod.ref.name}_{pod.ref.namespace}({pod.ref.uid})" failed'
+    said = f'Exec lifecycle hook ([say hello]) {named} - error: ValueError: no such thing, message: ""'
+    assert (fault, error.message) == (Fault.POST_START_HOOK_ERROR, said)
+    told = [event.message for event in detail.events if event.reason == "FailedPostStartHook"]
+    assert told == ["PostStartHook failed"]
     assert [each.state for each in detail.status.containers] == ["exited"]

@@ -307,7 +307,7 @@ def test_ten_pulls_may_follow_one_another_and_then_five_a_second() -> None:
 async def test_a_long_pull_says_how_far_it_is(bench: Bench) -> None:
     with registry(noise=8 << 20) as shelf:
         shelf.announce_to(bench.runtime)
-        shelf.bytes_per_second = 2_000_000
+        shelf.bytes_per_second = 1_000_000
         image = f"{shelf.address}/app:1"
         pod = pod_of(bench, image)
         step = pod.step(StepName.PULL_IMAGE, _request(pod))

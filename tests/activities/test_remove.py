@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from syncpod.messages import KillTarget, ObservedPod, Outcome
+from syncpod.node.log_links import links_directory
 from tests.activities.bench import DEAF, Bench, PodOnBench, container
 from tests.activities.test_start_container import DONE_AND_GONE, created_by_another
 
@@ -32,6 +33,11 @@ async def test_a_dead_container_goes_and_its_logs_with_it(bench: Bench) -> None:
     result = await pod.remove_containers(first)
     assert (result.outcome, [each.id for each in result.status.containers]) == (Outcome.DONE, [second])
     assert [each.name for each in (pod.logs / "main").iterdir()] == ["1.log"]
+    links = links_directory(bench.node.context.log_dir)
+    assert [each.name.endswith(f"_main-{second}.log") for each in links.iterdir()] == [True]
+    await pod.kill()
+    await pod.remove()
+    assert list(links.iterdir()) == []
 
 
 async def test_called_twice_a_removal_finds_its_work_done(bench: Bench) -> None:

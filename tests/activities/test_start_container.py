@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,8 @@ from temporalio.exceptions import ApplicationError
 from syncpod.cri import ContainerConfig, SandboxConfig
 from syncpod.cri.errors import DeadlineExceeded, Unavailable
 from syncpod.messages import Fault, Outcome, StepName, StepResult
+from syncpod.node.cgroups import populated
+from syncpod.node.log_links import links_directory
 from syncpod.node.seen_exits import SeenExits
 from syncpod.pod import admit_ephemeral_container
 from syncpod.translation.container_config import container_config
@@ -83,6 +86,31 @@ async def test_called_twice_it_adopts_what_it_started(bench: Bench) -> None:
     first, again = await pod.start(), await pod.start()
     assert (again.outcome, again.id) == (Outcome.ADOPTED, first.id)
     assert (len(again.status.containers), reasons(again)) == (1, ["Created", "Started"])
+
+
+async def test_a_log_agent_finds_the_log_by_its_link_also_of_what_is_adopted(bench: Bench) -> None:
+    """Row 41: `/var/log/containers`."""
+    pod = bench.pod()
+    await pod.create_sandbox()
+    id_ = (await pod.start()).id
+    await pod.until_ready()
+    links = links_directory(bench.node.context.log_dir)
+    link = links / f"{pod.pod.metadata.name}_default_main-{id_}.log"
+    assert link.read_text() == (pod.logs / "main" / "0.log").read_text() != ""
+    link.unlink()  # as if the worker had died just before it made it
+    assert (await pod.start()).outcome == Outcome.ADOPTED
+    assert list(links.iterdir()) == [link]
+
+
+async def test_a_container_runs_though_nobody_may_make_its_link(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    links = links_directory(bench.node.context.log_dir)
+    links.touch()
+    pod = bench.pod(container("a"), container("b"))
+    await pod.create_sandbox()
+    with caplog.at_level(logging.WARNING):
+        for name in "ab":
+            await pod.until_state((await pod.start(name)).id, "running")
+    assert caplog.text.count(f"containers' logs have no links for log agents: File exists: {links}") == 1
 
 
 @pytest.mark.parametrize("name", [StepName.START_INIT_CONTAINER, StepName.START_EPHEMERAL_CONTAINER])
@@ -249,6 +277,31 @@ async def test_a_runtime_killed_between_create_and_start_costs_no_restart_and_le
         await bench.restart_runtime()
         result = await pod.start(attempt=2)
         assert [(each.state, each.restart_count) for each in result.status.containers] == [("running", 0)]
+
+
+@pytest.mark.every_runtime("what a runtime that died in a start knows of it is its own")
+async def test_what_has_run_is_not_started_again_though_the_runtime_died_in_its_start(
+    containerd: Containerd, tmp_path: Path
+) -> None:
+    """It kills what it then finds, and lists it as created: as if it had never begun."""
+    async with bench_of(containerd, tmp_path) as bench:
+        pod = bench.pod(container(command=("sh", "-c", "echo ready; sleep 600")))
+        await pod.create_sandbox()
+        with containerd.gates.hold("runc-started") as gate:
+            first = pod.step(StepName.START_CONTAINER, pod.start_request())
+            await gate.reached()
+            await pod.until_ready()
+            containerd.kill()
+            with pytest.raises(ApplicationError):
+                await first.result()
+            await bench.restart_runtime()
+            [listed] = (await pod.view()).containers
+            result = await pod.start(attempt=2)
+        assert (result.outcome, result.id) == (Outcome.ADOPTED, listed.id)
+        [lost] = result.status.containers
+        assert (lost.state, lost.exit_code, lost.reason) == ("exited", 137, "ContainerStatusUnknown")
+        assert (pod.logs / "main" / "0.log").read_text().count("ready") == 1
+        assert populated(bench.node.context, pod.uid, [listed.id]) == ()
 
 
 async def test_a_container_that_ended_while_the_runtime_was_down_is_not_started_again(

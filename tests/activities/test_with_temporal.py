@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator
-from datetime import timedelta
 
 import pytest_asyncio
 from temporalio.client import Client, WorkflowHandle
@@ -14,6 +13,8 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 import activities
 from syncpod.messages import Fault, Outcome, PullImage, StepInput, StepName, StepResult
 from syncpod.temporal.plugin import DATA_CONVERTER
+from syncpod.temporal.step_cancellation import StepCancellation
+from syncpod.temporal.timeouts import HEARTBEAT_THROTTLE
 from tests.activities.bench import DEAF, Bench, container, until
 from tests.activities.one_step_workflow import OneStep
 from tests.activities.registry import registry
@@ -49,7 +50,8 @@ async def workflows(bench: Bench, temporal_server: DevServer) -> AsyncIterator[W
         workflows=[OneStep],
         activities=activities.steps(bench.node),
         workflow_runner=UnsandboxedWorkflowRunner(),
-        max_heartbeat_throttle_interval=timedelta(seconds=1),
+        interceptors=[StepCancellation()],
+        max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
     )
     async with worker:
         yield Workflows(client, task_queue)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from activities.images.wording import go_duration, go_error
-from syncpod.cri.errors import CriError
+from activities.images.wording import go_duration
+from syncpod.cri.errors import CriError, go_error
 
 
 @pytest.mark.parametrize(

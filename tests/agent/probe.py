@@ -108,3 +108,18 @@ async def serve_until_killed(address: str, task_queue: str, identity: str) -> No
         sticky_queue_schedule_to_start_timeout=timedelta(minutes=10),
     )
     await worker.run()
+
+
+async def serve_recorder_until_killed(address: str, task_queue: str, identity: str) -> None:
+    """The process of the worker that dies with a workflow in its cache."""
+    from temporalio.client import Client
+
+    client = await Client.connect(address, identity=identity)
+    await Worker(
+        client,
+        task_queue=task_queue,
+        identity=identity,
+        workflows=[Recorder],
+        activities=[hangs],
+        sticky_queue_schedule_to_start_timeout=timedelta(minutes=10),
+    ).run()

@@ -72,6 +72,36 @@ async def test_a_dead_workers_step_is_tried_again_at_once_by_the_next(
         assert await handle.result() == "try 2"
 
 
+async def test_a_task_in_a_dead_workers_sticky_queue_is_given_to_the_next_worker_at_once(
+    client: Client, temporal_server: DevServer, task_queue: str
+) -> None:
+    program = (
+        "import asyncio; from tests.agent.probe import serve_recorder_until_killed; "
+        f"asyncio.run(serve_recorder_until_killed({temporal_server.address!r}, {task_queue!r}, {DEAD!r}))"
+    )
+    worker = subprocess.Popen([sys.executable, "-c", program])  # noqa: ASYNC220  # killed below, never waited for long
+    handles = [
+        await client.start_workflow("PodWorkflow", id=f"pod/{uuid.uuid4()}/{name}", task_queue=task_queue)
+        for name in ("a", "b")
+    ]
+    try:
+        for handle in handles:
+            assert await handle.query("received") == []  # now it is in the worker's cache
+    finally:
+        worker.kill()
+        worker.wait()
+    for handle in handles:
+        await handle.signal("end")
+
+    takeover = Takeover(client, task_queue, NEW)
+    assert await asyncio.gather(*(takeover.take(handle.id) for handle in handles)) == [True, True]
+
+    async with Worker(client, task_queue=task_queue, identity=NEW, workflows=[Recorder], activities=[answers]):
+        # The server would take the tasks out of the dead worker's queue after ten minutes.
+        for handle in handles:
+            await asyncio.wait_for(handle.result(), 60)
+
+
 async def test_a_step_of_this_very_life_is_left_alone(client: Client, task_queue: str, left_behind: str) -> None:
     assert await Takeover(client, task_queue, DEAD).take(left_behind)
     assert await _in_a_step(client, left_behind)

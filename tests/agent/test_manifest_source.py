@@ -23,6 +23,7 @@ from syncpod.messages import PodRef, pod_workflow_id
 from syncpod.messages.node import KEPT_BYTES, LIST_LIMIT, SyncPods
 from syncpod.pod import LARGEST_MANIFEST
 from tests.agent.waiting import until
+from tests.pod.test_admission import MIRROR
 
 NODE = "Node-1".lower()
 
@@ -89,6 +90,16 @@ def test_each_file_is_one_pod_in_order_of_names_and_hidden_files_are_none(direct
     listing = directory.files.look()
     assert (names(listing), listing.problems) == ([f"a-{NODE}", f"b-{NODE}"], ())
     assert listing.pods[1]["spec"]["terminationGracePeriodSeconds"] == 30  # with its defaults
+
+
+def test_the_mirror_of_another_nodes_static_pod_becomes_this_nodes_own(directory: Directory) -> None:
+    """Row 2: what `kubectl get -o yaml` prints of a static pod has another kubelet's annotations and node."""
+    directory.write("etcd.yaml", MIRROR)
+    listing = directory.files.look()
+    assert (names(listing), listing.problems) == ([f"etcd-worker-1-{NODE}"], ())
+    ((metadata, spec),) = [(each["metadata"], each["spec"]) for each in listing.pods]
+    assert metadata["annotations"] == {"prometheus.io/port": "2381", "kubernetes.io/config.hash": metadata["uid"]}
+    assert (spec["nodeName"], spec["tolerations"]) == (NODE, [{"operator": "Exists", "effect": "NoExecute"}])
 
 
 @pytest.mark.parametrize(

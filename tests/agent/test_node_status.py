@@ -43,6 +43,7 @@ async def test_a_status_is_told_when_it_is_another_and_until_it_is_heard(tmp_pat
         log_dir=tmp_path,
         cluster="c",
         capacity={"cpu": 1500, "memory": 2**30, "pods": 7},
+        labels={"disk": "ssd"},
         host=Host(addresses=("10.0.0.1",)),
     )
     teller = NodeStatusReporter(
@@ -71,6 +72,7 @@ async def test_a_status_is_told_when_it_is_another_and_until_it_is_heard(tmp_pat
     assert not teller.is_known(_shown(state))
     (first,) = heard.statuses
     assert (first.boot, first.identity, first.sources, first.sources_ready) == (4, "n1/machine/4", ("file",), False)
+    assert first.labels == {"disk": "ssd"}
     assert first.capacity == {"cpu": "1500m", "memory": "1048576Ki", "pods": "7"}
     assert [(each.type, each.address) for each in first.addresses] == [("InternalIP", "10.0.0.1"), ("Hostname", "n1")]
     assert {each.type: each.status for each in first.conditions} == {"Ready": "True"}

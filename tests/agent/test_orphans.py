@@ -290,8 +290,11 @@ async def test_an_orphans_hook_has_its_second_however_long_the_evidence_took(
         elapsed = 3600.0
         return "closed"
 
-    async def carry_out(view: ObservedPod, target: KillTarget, seconds: float) -> None:
-        given.append(target.id)
+    async def carry_out(
+        view: ObservedPod, container: ObservedContainer, target: KillTarget, *, waited_seconds: float
+    ) -> None:
+        if waited_seconds < target.grace_seconds:
+            given.append(target.id)
 
     monkeypatch.setattr(scene.bench.node.pre_stops, "carry_out", carry_out)
     monkeypatch.setattr(attempt, "time", SimpleNamespace(monotonic=lambda: clock() + elapsed))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Literal
 
+from temporalio.service import RPCError, RPCStatusCode
+
 from syncpod.agent.probing.outbox import Outbox
 from syncpod.messages import PodRef, ProbeChanged
 from tests.agent.waiting import until
@@ -12,6 +14,42 @@ from tests.agent.waiting import until
 
 def found(result: Literal["success", "failure"]) -> ProbeChanged:
     return ProbeChanged(container="web", container_id="c0", probe="readiness", result=result)
+
+
+def failing(times: int) -> ProbeChanged:
+    return ProbeChanged(
+        container="web", container_id="c0", probe="readiness", result="unknown", message=f"no {times}", failures=times
+    )
+
+
+async def test_failures_that_wait_to_be_sent_are_added_up_and_none_is_told_twice() -> None:
+    sent: list[ProbeChanged] = []
+    answers: asyncio.Queue[bool] = asyncio.Queue()
+
+    async def send(ref: PodRef, change: ProbeChanged) -> bool:
+        sent.append(change)
+        if not await answers.get():
+            raise RPCError("away", RPCStatusCode.UNAVAILABLE, b"")
+        return True
+
+    outbox = Outbox(PodRef(name="web"), send, taken=lambda _: None, emptied=lambda: None)
+    outbox.put(failing(1))
+    await until(lambda: len(sent) == 1)
+    outbox.put(failing(9))
+    outbox.put(failing(90))
+    answers.put_nowait(False)
+    await until(lambda: len(sent) == 2)
+    assert (sent[1].failures, sent[1].message) == (100, "no 90"), "the first has not arrived"
+    outbox.put(failing(5))
+    answers.put_nowait(True)
+    await until(lambda: len(sent) == 3)
+    assert sent[2].failures == 5, "the others have"
+    outbox.put(found("success"))
+    answers.put_nowait(True)
+    await until(lambda: len(sent) == 4)
+    answers.put_nowait(True)
+    await until(lambda: not outbox)
+    assert (sent[3].result, sent[3].failures) == ("success", 0)
 
 
 async def test_what_is_found_while_the_one_before_is_being_told_is_told_next() -> None:

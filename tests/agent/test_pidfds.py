@@ -261,6 +261,39 @@ async def test_what_the_runtime_says_in_doubt_waits_for_the_kernel(
 
 
 @speaks
+async def test_what_the_runtime_says_of_a_process_that_has_not_ended_yet_waits_for_its_end(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    """A runtime whose shim was killed says 255 at once, and kills what the shim has left after that."""
+    seen = SeenExits(tmp_path)
+    pidfds = PidfdWatcher(lambda *_: None, container_pid=runtime.pid_of, sandbox_pid=runtime.pid_of, exits=seen)
+    process = waiting_for_a_line("exit 0")
+    runtime.pids["container-one"] = [process.pid]
+    pidfds.watch(running("container-one"))
+    await until(lambda: bool(pidfds.listening()))
+    completed = asyncio.create_task(seen.complete(Exit(id="container-one", exit_code=255, reason="Error")))
+    await asyncio.sleep(0)
+    process.kill()
+    process.wait()
+    assert (await completed).exit_code == 137
+    pidfds.close()
+
+
+async def test_nobody_waits_for_the_end_of_a_process_that_is_no_longer_watched(
+    runtime: Runtime, process: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    seen = SeenExits(tmp_path)
+    pidfds = PidfdWatcher(lambda *_: None, container_pid=runtime.pid_of, sandbox_pid=runtime.pid_of, exits=seen)
+    runtime.pids["container-one"] = [process.pid]
+    pidfds.watch(running("container-one"))
+    await until(lambda: bool(pidfds.listening()))
+    pidfds.close()
+    doubtful = asyncio.create_task(seen.complete(Exit(id="container-one", exit_code=255, reason="Unknown")))
+    await asyncio.sleep(0)
+    assert doubtful.done()
+
+
+@speaks
 @pytest.mark.parametrize(
     ("script", "code"), [("exit 7", 7), ("exit 0", 0), ("kill -TERM $$", 143), ("kill -9 $$", 137)]
 )

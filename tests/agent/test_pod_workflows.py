@@ -120,6 +120,21 @@ async def test_a_successor_is_not_taken_for_the_pod_before_it_by_what_that_one_s
     assert await name.standings("third") == ["unknown"]
 
 
+async def test_a_pod_is_known_to_have_ended_though_the_last_workflow_of_its_name_was_another_pods(name: Name) -> None:
+    async with name.served():
+        await name.begin()
+        await name.handle.terminate()
+        await name.client.start_workflow("PodWorkflow", "heir", id=name.id, task_queue=name.queue)
+        await name.handle.signal("tell", "end")
+        await name.handle.result()
+
+        async def is_closed() -> bool:
+            return await name.standings("elder") == ["closed"]
+
+        await until_asked(is_closed)
+        assert await name.standings("heir", "third") == ["closed", "unknown"]
+
+
 async def temporal(server: DevServer, verb: str, workflow_id: str) -> None:
     """Do something to a workflow as an operator does."""
     command = [str(temporal_program()), "workflow", verb, "--workflow-id", workflow_id, "--address", server.address]

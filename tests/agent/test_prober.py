@@ -16,11 +16,11 @@ from syncpod.agent.probing.outbox import Outbox
 from syncpod.agent.probing.prober import Prober
 from syncpod.agent.probing.run_probe import with_static_variables
 from syncpod.agent.probing.schedule import Schedule
-from syncpod.agent.probing.worker import ProbeWorker
+from syncpod.agent.probing.worker import ProbeWorker, Report
 from syncpod.cri import CriRuntime
-from syncpod.handlers.answer import Answer
+from syncpod.handlers.answer import Answer, NoAnswer
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
-from syncpod.lifecycle.probing import first_state
+from syncpod.lifecycle.probing import ProbeState, first_state
 from syncpod.messages import PodRef, ProbeChanged
 from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.pod import Container, Probe, parse_pod
@@ -147,8 +147,11 @@ async def test_liveness_and_readiness_wait_until_startup_has_succeeded(tmp_path:
     )
     prober = node.prober()
     prober.observe(listing("c1"))
+    await passing(lambda: node.results() == [("c1", "startup", "unknown")])
+    assert (node.told[0].failures, "connection refused" in node.told[0].message) == (1, True)
     await asyncio.sleep(0.3)
-    assert node.told == []
+    assert len(node.told) == 1
+    node.told.clear()
     await slow.open()
     await passing(lambda: {result for _, _, result in node.results()} == {"success", "failure"})
     await passing(lambda: len(node.told) == 3)
@@ -281,6 +284,64 @@ async def test_what_begins_together_has_its_turns_and_what_is_late_keeps_to_its_
     worker.end()
     schedule.close()
     assert [int(at) for at in seen] == [0, 2, 3, 4]
+
+
+class Told:
+    """A probe worker that is run by hand, and what it tells."""
+
+    def __init__(self, **probe: Any) -> None:
+        self.reports: list[tuple[str, int, str]] = []
+        self.says: Answer | NoAnswer = Answer("failure", "no")
+        self.worker = ProbeWorker(
+            "a probe", first_state("readiness"), Probe(**probe), Schedule(), self.ask, self.tell, started=True
+        )
+
+    async def ask(self, _: Probe) -> Answer:
+        if isinstance(self.says, NoAnswer):
+            raise self.says
+        return self.says
+
+    def tell(self, _: ProbeState, report: Report) -> None:
+        self.reports.append((report.result, report.failures.untold, report.failures.text))
+
+    async def runs(self, times: int, answer: Answer) -> None:
+        self.says = answer
+        for _ in range(times):
+            await self.worker._run_once()
+
+
+async def test_failures_are_counted_here_and_told_at_the_first_the_tenth_and_the_hundredth() -> None:
+    """Row 85: Unhealthy from the first failure, without a signal for each."""
+    told = Told(failure_threshold=1000)
+    await told.runs(123, Answer("failure", "no"))
+    assert told.reports == [("unknown", 1, "no"), ("unknown", 9, "no"), ("unknown", 90, "no")]
+    told.worker.end()
+    assert told.reports[3:] == [("unknown", 23, "no")]
+    told.worker.end()
+    assert len(told.reports) == 4
+
+
+async def test_failures_are_told_with_the_next_change_of_the_result() -> None:
+    """Row 85: the count is not lost when a threshold is reached, or when the probe succeeds."""
+    told = Told(failure_threshold=3)
+    await told.runs(5, Answer("failure", "no"))
+    assert told.reports == [("unknown", 1, "no"), ("failure", 2, "no")]
+    await told.runs(1, Answer("success", "yes"))
+    assert told.reports[2:] == [("success", 2, "no")]
+    await told.runs(2, Answer("failure", "again"))
+    told.worker.end()
+    assert told.reports[3:] == [("unknown", 2, "again")]
+
+
+async def test_that_a_probe_cannot_be_run_hides_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("syncpod.agent.probing.worker._ENDING_SECONDS", 0)
+    told = Told(failure_threshold=3)
+    await told.runs(2, Answer("failure", "no"))
+    told.says = NoAnswer("cannot")
+    await told.worker._run_once()
+    assert told.reports == [("unknown", 1, "no"), ("unknown", 0, "")]
+    await told.runs(1, Answer("failure", "no"))
+    assert told.reports[2:] == [("failure", 2, "no")]
 
 
 async def test_a_command_knows_the_variables_that_the_manifest_spells_out() -> None:

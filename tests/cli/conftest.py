@@ -77,13 +77,15 @@ async def node(client: Client) -> AsyncIterator[ScriptedNode]:
 
 
 @asynccontextmanager
-async def silent_node(client: Client, node: str, *, cordoned: bool) -> AsyncIterator[None]:
+async def silent_node(
+    client: Client, node: str, *, cordoned: bool, labels: dict[str, str] | None = None
+) -> AsyncIterator[None]:
     """Have a node be there, cordoned or not, as far as that can be told while its workflow does not answer."""
     handle = await client.start_workflow(
         NODE_WORKFLOW,
         id=node_workflow_id(node),
         task_queue=f"nobody/{node}",
-        memo={NODE_MEMO: NodeSummary(name=node, unschedulable=cordoned)},
+        memo={NODE_MEMO: NodeSummary(name=node, unschedulable=cordoned, labels=labels or {})},
     )
     try:
         yield

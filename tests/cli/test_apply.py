@@ -9,21 +9,26 @@ import signal
 import sys
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
+from temporalio.common import SearchAttributeKey
 from temporalio.envconfig import ClientConnectConfig
 
+from syncpod.cli.commands import apply as apply_command
 from syncpod.cli.commands import up
 from syncpod.cli.failure import Failure
 from syncpod.cli.input.manifests import admitted
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.readings import Reading
-from syncpod.cli.temporal import nodes, pods, updates
+from syncpod.cli.temporal import nodes, pod_reads, pods, updates
 from syncpod.cli.temporal.pod_apply import Change, apply_pod
+from syncpod.cli.temporal.unserved import end_if_never_run
 from syncpod.messages import Fault, StepName
 from syncpod.pod import parse_pod
+from syncpod.temporal.pod_start import start_arguments
 from tests.cli.conftest import Command, program, silent_node
 from tests.cli.manifests import as_json, fresh_name, manifest
 from tests.workflows.scripted import ScriptedNode, query_pod
@@ -242,6 +247,14 @@ async def test_a_trial_on_the_server_says_what_the_pod_and_its_node_would_refuse
     refused = await syncpod("apply", "-f", "-", "--dry-run=server", *on, stdin=stream)
     assert (refused.code, refused.out) == (2, "")
     assert f"pod {there}: spec.hostNetwork: may not be changed" in refused.err
+    fitting = manifest(new, nodeName=on[1], nodeSelector={"disk": "hdd"})
+    async with silent_node(client, on[1], cordoned=False, labels={"disk": "hdd"}):
+        stream = as_json(manifest(new, nodeSelector={"disk": "ssd"}))
+        elsewhere = await syncpod("apply", "-f", "-", "--dry-run=server", *on, stdin=stream)
+        fits = await syncpod("plan", "-f", "-", stdin=as_json(fitting))
+    assert (elsewhere.code, elsewhere.out) == (2, "")
+    assert f"pod {new}: node {on[1]} would reject it: NodeAffinity: Predicate NodeAffinity failed" in elsewhere.err
+    assert (fits.code, fits.out.splitlines()[0]) == (0, f"pod/{new}: would be created")
     async with silent_node(client, on[1], cordoned=True):
         full = await syncpod("apply", "-f", "-", "--dry-run=server", *on, stdin=as_json(manifest(new)))
     assert (full.code, full.out) == (1, "") and f"node {on[1]} is cordoned, and takes no new pod" in full.err
@@ -333,17 +346,19 @@ async def test_a_node_that_is_away_loses_nothing_and_is_named(
     syncpod: Command, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(updates, "PATIENCE_SECONDS", 1.0)
-    monkeypatch.setattr(pods, "QUERY_DEADLINE", timedelta(seconds=0.3))
+    monkeypatch.setattr(pod_reads, "QUERY_DEADLINE", timedelta(seconds=0.3))
+    monkeypatch.setattr(apply_command, "_TELL_SECONDS", 3600.0)
     reads: list[str] = []
-    read = pods._read
+    read = pods._query
 
     async def counted(client: Client, workflow_id: str, execution: WorkflowExecution | None) -> Reading | None:
         reads.append(workflow_id)
         return await read(client, workflow_id, execution)
 
-    monkeypatch.setattr(pods, "_read", counted)
+    monkeypatch.setattr(pods, "_query", counted)
     name, away = fresh_name(), f"gone-{fresh_name()}"
-    made = await syncpod("apply", "-f", "-", "--node", away, stdin=as_json(manifest(name)))
+    async with silent_node(client, away, cordoned=False):
+        made = await syncpod("apply", "-f", "-", "--node", away, stdin=as_json(manifest(name)))
     assert (made.code, made.out) == (0, f"pod/{name} created\n")
     warning = f"Warning: node {away} is away: pod {name} starts when its worker does (`syncpod up` there)"
     assert made.err == f"{warning}\n"
@@ -383,11 +398,60 @@ async def test_an_unanswered_change_leaves_no_traceback(client: Client) -> None:
     environ = {"TEMPORAL_ADDRESS": client.service_client.config.target_host}
     made = await asyncio.to_thread(program, *arguments, environ=environ, stdin=as_json(manifest(name)))
     assert (made.code, made.out) == (1, f"pod/{name} created\n")
-    assert made.err.splitlines() == [
-        f"Warning: node {away} is away: pod {name} starts when its worker does (`syncpod up` there)",
-        f'syncpod: pod "{name}" is not ready after 1s: node {away} is away',
-    ]
+    first, *_, last = made.err.splitlines()
+    assert "Traceback" not in made.err
+    assert first == (
+        f"Warning: no worker has ever polled for node {away}: pod {name} starts when one does; if the node's name is "
+        f"wrong, `syncpod delete pod {name} --force` takes the pod back"
+    )
+    assert last == f'syncpod: pod "{name}" is not ready after 1s: node {away} is away'
     await client.get_workflow_handle(f"pod/default/{name}").terminate()
+
+
+async def test_a_pod_of_a_node_that_never_was_ends_by_force_and_leaves_its_name(
+    syncpod: Command, client: Client
+) -> None:
+    name, ghost = fresh_name(), f"ghost-{fresh_name()}"
+    for _ in range(2):
+        made = await syncpod("apply", "-f", "-", "--node", ghost, stdin=as_json(manifest(name)))
+        assert (made.code, made.out) == (0, f"pod/{name} created\n")
+        assert f"Warning: no worker has ever polled for node {ghost}: pod {name} starts when" in made.err
+        asked = await syncpod("delete", "pod", name, "--wait=false")
+        assert asked.err == (
+            f"Note: no worker has ever polled for node {ghost}, so nothing ends {name} there; --force ends it here\n"
+        )
+        forced = await syncpod("delete", "pod", name, "--force")
+        assert (forced.code, forced.out, forced.err) == (0, f'pod "{name}" force deleted\n', "")
+        assert (await syncpod("get", "pod", name)).code == 1
+
+
+async def test_what_a_worker_has_begun_is_ended_by_its_node_alone(
+    syncpod: Command, client: Client, on: tuple[str, str]
+) -> None:
+    name = fresh_name()
+    await syncpod("apply", "-f", "-", *on, stdin=as_json(manifest(name)))
+    reading = await pods.require_pod(client, "default", name)
+    assert not await end_if_never_run(client, reading)
+    assert (await pods.require_pod(client, "default", name)).current
+
+
+def test_a_pod_is_known_not_to_be_ready_from_its_first_moment() -> None:
+    pod = parse_pod(manifest("web") | {"metadata": {"name": "web", "namespace": "default"}})
+    attributes = start_arguments(pod, "n1", has_attributes=True)["search_attributes"]
+    assert attributes.get(SearchAttributeKey.for_bool("PodReady")) is False
+
+
+async def test_what_takes_long_is_told_of_once(capsys: pytest.CaptureFixture[str]) -> None:
+    async def never() -> Any:
+        await asyncio.Event().wait()
+
+    waiting = {asyncio.create_task(never()): parse_pod(manifest(name)) for name in ("a", "b")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(apply_command, "_TELL_SECONDS", 0.0)
+        await apply_command._tell_what_takes_long(waiting, "n1")
+    for task in waiting:
+        task.cancel()
+    assert capsys.readouterr().err.startswith("Note: node n1 has not answered yet about 2 pods; ")
 
 
 async def test_watching_prints_a_line_for_each_change(

@@ -12,10 +12,10 @@ import pytest
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
-from syncpod.cli.temporal import pods
-from syncpod.cli.view.pod_description import Facts, PendingStep, describe
+from syncpod.cli.temporal import pod_reads
+from syncpod.cli.view.pod_description import Facts, PendingStep, describe, describe_recorded
 from syncpod.messages import StepInput, StepName
-from syncpod.pod import admit_pod
+from syncpod.pod import ObjectMeta, Pod, PodSpec, admit_pod
 from tests.cli.conftest import Command
 from tests.cli.manifests import as_json, fresh_name, manifest
 from tests.workflows.scripted import ScriptedNode, container, query_pod, scripted_worker, until
@@ -227,7 +227,7 @@ async def test_history_outlives_the_pod_and_its_worker(
         assert (told.code, told.err) == (0, "")
         steps = [(one["subject"], one["attempt"]) for one in json.loads(told.out) if one["kind"] == "step"]
         assert steps == [("create_sandbox", 1), ("start_container", 1), ("kill_pod", 1), ("remove_pod", 1)]
-    monkeypatch.setattr(pods, "QUERY_DEADLINE", timedelta(seconds=0.3))
+    monkeypatch.setattr(pod_reads, "QUERY_DEADLINE", timedelta(seconds=0.3))
     recorded = await syncpod("history", name, "-o", "json")
     assert recorded.code == 0 and "this is what Temporal recorded of its last run" in recorded.err
     document = json.loads(recorded.out)
@@ -244,3 +244,15 @@ def test_a_step_between_two_tries_says_when_the_next_begins(seconds: float, said
     lines = describe(admit_pod(manifest("web")), Facts("pod/default/web", "run", "", pending=(step,)), now)
     at = lines.index("Pending Steps:")
     assert lines[at + 1 : at + 3] == [f"  kill_pod: {said}", "    last failed: Deadline Exceeded"]
+
+
+def test_a_pod_that_did_not_answer_is_described_with_what_is_known_and_nothing_else() -> None:
+    pod = Pod(metadata=ObjectMeta(name="web", namespace="default"), spec=PodSpec(node_name="away"))
+    lines = describe_recorded(pod, Facts("pod/default/web", "run", "", events=None), datetime.now(UTC))
+    assert lines[-1] == "Events:  <unknown>, the pod did not answer"
+    assert not [line for line in lines if line.startswith(("QoS", "Restart Policy", "Volumes", "Containers"))]
+
+
+def test_a_pod_whose_events_did_not_come_is_not_said_to_have_none() -> None:
+    lines = describe(admit_pod(manifest("web")), Facts("pod/default/web", "run", "", events=None), datetime.now(UTC))
+    assert lines[-1] == "Events:  <unknown>, the pod did not answer"

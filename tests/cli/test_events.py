@@ -12,7 +12,7 @@ import yaml
 from temporalio.client import Client
 
 from syncpod.cli.console import Columns
-from syncpod.cli.temporal import pods
+from syncpod.cli.temporal import pod_reads, pods
 from syncpod.cli.view.event_lines import PodEvent, by_time, lines
 from syncpod.messages import POD_WORKFLOW, EventRecord, Fault
 from tests.cli.conftest import Command
@@ -113,7 +113,7 @@ async def test_events_of_a_pod_that_has_ended_are_there_by_its_name(syncpod: Com
 async def test_events_that_cannot_be_read_are_not_said_to_be_none(
     syncpod: Command, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pods, "QUERY_DEADLINE", timedelta(seconds=0.3))
+    monkeypatch.setattr(pod_reads, "QUERY_DEADLINE", timedelta(seconds=0.3))
     name, away = fresh_name(), f"gone-{fresh_name()}"
     handle = await client.start_workflow(POD_WORKFLOW, id=f"pod/{name}/{name}", task_queue=f"node/{away}")
     try:

@@ -17,7 +17,7 @@ from temporalio.client import Client
 from syncpod.cli.commands import logs
 from syncpod.cli.failure import Failure
 from syncpod.cli.machine import containers, runtime_client
-from syncpod.cli.temporal import pods
+from syncpod.cli.temporal import pod_reads
 from syncpod.messages import POD_WORKFLOW
 from syncpod.pod import Pod, parse_pod
 from tests.cli.conftest import Command, program
@@ -139,7 +139,7 @@ async def test_logs_are_read_without_a_workflow_that_answers(
     syncpod: Command, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the newest instance's file, found by what the node has noted of its pod."""
-    monkeypatch.setattr(pods, "QUERY_DEADLINE", timedelta(seconds=0.3))
+    monkeypatch.setattr(pod_reads, "QUERY_DEADLINE", timedelta(seconds=0.3))
     monkeypatch.setenv("SYNCPOD_LOG_DIR", str(tmp_path / "pods"))
     monkeypatch.setenv("SYNCPOD_NODE", "gone")
     name = fresh_name()
@@ -185,3 +185,15 @@ def test_the_note_on_a_default_lists_main_containers_first(capsys: pytest.Captur
     with pytest.raises(Failure, match='container "nosuch" is not in pod "web"') as failed:
         containers.chosen_container(web, "nosuch")
     assert failed.value.code == 1, "as of a pod that is not there"
+
+
+def test_a_container_of_a_rejected_pod_is_said_never_to_have_run_and_why() -> None:
+    rejected = Pod.model_validate(
+        {
+            "metadata": {"name": "web"},
+            "spec": {"containers": [{"name": "app", "image": "busybox:1"}]},
+            "status": {"phase": "Failed", "reason": "OutOfmemory", "message": "Pod was rejected: no room"},
+        }
+    )
+    with pytest.raises(Failure, match="never run: the pod has failed: OutOfmemory: Pod was rejected: no room"):
+        containers.current_instance(rejected, "app")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
 import signal
 import sys
 
@@ -36,8 +38,13 @@ async def test_watching_nodes_prints_a_line_for_each_change(client: Client) -> N
 
 async def test_the_labels_of_a_node_are_columns(syncpod: Command, client: Client) -> None:
     name = f"n-{fresh_name()}"
-    async with silent_node(client, name, cordoned=False):
+    labels = {"kubernetes.io/hostname": name, "disk": "ssd"}
+    async with silent_node(client, name, cordoned=False, labels=labels):
         shown = await syncpod("get", "node", name, "-L", "kubernetes.io/hostname", "--show-labels")
+        described = await syncpod("describe", "node", name)
+        document = json.loads((await syncpod("get", "node", name, "-o", "json")).out)
     head, line = shown.out.splitlines()
     assert (head.split()[-2:], line.split()[-2]) == (["HOSTNAME", "LABELS"], name)
-    assert f"kubernetes.io/hostname={name}" in line.split()[-1]
+    assert line.split()[-1] == f"disk=ssd,kubernetes.io/hostname={name}"
+    assert re.search(rf"^Labels: +disk=ssd\n +kubernetes.io/hostname={name}$", described.out, re.MULTILINE)
+    assert document["metadata"]["labels"] == labels

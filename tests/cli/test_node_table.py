@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from syncpod.cli.input.arguments import named_nodes, node_names
-from syncpod.cli.readings import NodeReading
+from syncpod.cli.readings import NodeReading, Reading
 from syncpod.cli.view.node_description import describe
 from syncpod.cli.view.node_table import document, row
 from syncpod.messages import EventRecord
@@ -19,7 +19,7 @@ from syncpod.messages.node import (
     NodeView,
     SourceView,
 )
-from syncpod.pod import ObjectMeta, Pod
+from syncpod.pod import ObjectMeta, Pod, PodStatus
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 VIEW = NodeView(
@@ -79,11 +79,15 @@ def test_a_node_is_a_v1_node() -> None:
 
 
 def test_a_description_says_what_there_is_and_what_waits_and_why() -> None:
-    pods = [Pod(metadata=ObjectMeta(name="web-n1", namespace="default")), Pod(metadata=ObjectMeta(name="a"))]
+    told = Pod(metadata=ObjectMeta(name="web-n1", namespace="default", creation_timestamp=NOW - timedelta(hours=2)))
+    silent = Pod(metadata=ObjectMeta(name="a", creation_timestamp=NOW), status=PodStatus(phase="Running"))
+    pods = [Reading(told, {}, current=True), Reading(silent, {}, current=False)]
     text = "\n".join(describe(reading(), pods, NOW))
     for said in ("Unschedulable:", "KubeletReady", "Sources:", "Waiting Pods:", "spec: no", "in 20s", "it begins"):
         assert said in text
-    assert "web-n1  Pending  file" in text
+    squeezed = [line.split() for line in text.splitlines()]
+    assert ["default", "web-n1", "Pending", "file", "120m"] in squeezed  # the pod's age, whatever its run's is
+    assert ["a", "Running?", "api", "?"] in squeezed
     assert "the node does not answer" in "\n".join(describe(reading(lives=False), (), NOW))
 
 

@@ -52,6 +52,10 @@ from tests.cli.manifests import manifest
         (("cp", "/etc/hosts/none", "web:/tmp"), "/etc/hosts/none: there is no such file or directory here"),
         (("cp", f"/{'x' * 300}", "web:/tmp"), f"/{'x' * 300}: File name too long"),
         (("wait", "web", "--for=condition=Ready", "--timeout", "99999999999h"), "--timeout: '99999999999h' is too"),
+        (("delete", "--all"), "--all: say of which kind: `syncpod delete pods --all`, or configmaps, or secrets"),
+        (("delete", "-A"), "--all-namespaces: say of which kind: `syncpod delete pods --all-namespaces`"),
+        (("logs", "deploy/web"), "'deploy/web': only pods have logs: name one, or choose the pods by their labels"),
+        (("logs", "job/web", "app"), "'job/web': only pods have logs"),
         (("logs", "web", "--since", "20000000h"), "--since: '20000000h' is too long a duration"),
     ],
 )

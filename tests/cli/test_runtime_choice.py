@@ -29,6 +29,7 @@ from syncpod.kernel.cgroupfs import whole_hierarchies
 from syncpod.kernel.mountinfo import read_mounts
 from syncpod.kernel.mounting import bind, is_mount, may_mount, mount_tmpfs, unmount
 from syncpod.kernel.tree_removal import remove_tree
+from syncpod.node.log_links import make_log_link
 from syncpod.settings.kept import KeptSettings, read_kept_settings, write_kept_settings
 from syncpod.settings.node import NodeSettings, node_settings
 from syncpod.settings.worker_record import WorkerRecord, write_worker_record
@@ -315,6 +316,8 @@ def test_logs_below_the_state_directory_are_purged_and_what_others_put_there_sta
     logs, beside = state / "var" / "podlogs", tmp_path / "podlogs"
     for directory in (logs, beside):
         (directory / name / "app").mkdir(parents=True)
+    (logs / name / "app" / "0.log").touch()
+    make_log_link(logs, logs / name / "app" / "0.log", "app", "c1")
     (state / "var" / "notes").touch()
     with pytest.raises(Failure, match="it has files that are not syncpod's: var"):
         purging.purge(state, tmp_path / "memory", logs)
@@ -386,15 +389,17 @@ def test_a_memory_directory_that_is_a_link_is_not_followed(tmp_path: Path) -> No
 def test_what_a_crash_left_mounted_for_volumes_is_unmounted_and_nothing_else(tmp_path: Path) -> None:
     state, treasure = tmp_path / "a state", tmp_path / "treasure"
     pod = state / "pods" / "0b5e7f0e-29ab-4c58-a1b5-d0b2a2b1a9a1"
-    ours = [pod / "volumes/kubernetes.io~empty-dir/v", pod / "volume-subpaths/v/app/0"]
+    in_memory = [pod / f"volumes/kubernetes.io~{plugin}/v" for plugin in ("empty-dir", "projected", "downward-api")]
+    ours = [*in_memory, pod / "volume-subpaths/v/app/0"]
     theirs = [pod / "volumes/kubernetes.io~secret/v", state / "runtime/disk"]
     prepare(state)
     for place in (treasure, *ours, *theirs):
         place.mkdir(parents=True)
     (treasure / "gold").touch()
     try:
-        mount_tmpfs(ours[0], 1 << 20, 0o777)
-        for place in (ours[1], *theirs):
+        for place in in_memory:
+            mount_tmpfs(place, 1 << 20, 0o777)
+        for place in (ours[-1], *theirs):
             bind(treasure, place)
         with pytest.raises(Failure) as refused:
             purging.purge(state, tmp_path / "memory", tmp_path / "logs")

@@ -18,7 +18,7 @@ from syncpod.agent.takeover.search_attributes import register_search_attributes
 from syncpod.cli.failure import Failure
 from syncpod.cli.strays import adoption, listing
 from syncpod.cli.strays.listing import Here, Standing, Stray, standing_of, taken, told_apart
-from syncpod.cli.temporal import pod_apply, pods
+from syncpod.cli.temporal import pod_apply, pod_reads
 from syncpod.cri.port import ContainerSummary, SandboxSummary
 from syncpod.messages import POD_WORKFLOW, pod_workflow_id
 from syncpod.node.inventory import PodInRuntime
@@ -134,7 +134,7 @@ async def test_what_was_recorded_of_a_workflow_that_does_not_answer_is_nothing_a
     temporal_server: DevServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that follows a deleted pod begins with the search attributes of that one's, and its worker may be away."""
-    monkeypatch.setattr(pods, "QUERY_DEADLINE", timedelta(seconds=1))
+    monkeypatch.setattr(pod_reads, "QUERY_DEADLINE", timedelta(seconds=1))
     client = await Client.connect(temporal_server.address)
     assert await register_search_attributes(client)
     heir = stray("heir", "open", namespace=f"ns-{uuid.uuid4()}").pod

@@ -163,6 +163,22 @@ async def _until_held(handle: WorkflowHandle[Any, Any], node: ScriptedNode, *, t
             await asyncio.sleep(0.05)
 
 
+async def test_a_kill_that_failed_is_tried_again_at_once(
+    syncpod: Command, client: Client, node: ScriptedNode, on: tuple[str, str]
+) -> None:
+    name = fresh_name()
+    await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
+    node.fault("kill_pod", Fault.FAILED_KILL_POD, "the runtime says no")
+    await syncpod("delete", "pod", name, "--no-wait")
+    handle = client.get_workflow_handle(f"pod/default/{name}")
+    async with asyncio.timeout(60):
+        while not (await handle.query("plan"))["holds"]:  # noqa: ASYNC110  # a query is all there is
+            await asyncio.sleep(0.05)
+    again = await syncpod("retry", name)
+    assert (again.code, again.out) == (0, f"pod/{name} retrying (kill_pod)\n"), again.err
+    await asyncio.wait_for(handle.result(), 60)
+
+
 async def test_where_nothing_waits_it_is_said(syncpod: Command, on: tuple[str, str]) -> None:
     name = fresh_name()
     await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))

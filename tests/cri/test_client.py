@@ -129,7 +129,7 @@ async def test_container_runs_exits_and_goes(client: CriClient, pod: OwnedPod) -
     running = await client.container_status(container_id, verbose=True)
     assert (running.name, running.attempt, running.state) == ("main", 2, "running")
     assert running.started_at is not None and running.finished_at is None
-    assert b"trap" in command_line(running.pid)
+    await until(lambda: b"trap" in command_line(running.pid))  # runc becomes it
     assert running.log_path == f"{pod.sandbox.log_directory}/main/2.log"
     assert running.annotations[names.CONTAINER_HASH_ANNOTATION] == "11a6d6d6"
     assert running.image == BUSYBOX

@@ -82,7 +82,8 @@ def test_sentence_lists_each_socket_with_its_reason(directory: Path, monkeypatch
     assert str(refusal({})) == (
         f"no container runtime at {missing} (missing), {dead} (connection refused: nothing listens there any more), "
         f"{plain} (not a socket), {plain}/below (missing): "
-        "start containerd or CRI-O, or name its socket in CONTAINER_RUNTIME_ENDPOINT"
+        "start containerd or CRI-O, or name another one's socket in CONTAINER_RUNTIME_ENDPOINT; `syncpod runtime` "
+        "starts the embedded one"
     )
 
 

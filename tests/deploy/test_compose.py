@@ -84,7 +84,8 @@ def test_the_worker_sees_the_machine_under_the_machines_own_paths() -> None:
         for volume in WORKER["volumes"]
     )
     memory = WORKER["environment"]["SYNCPOD_MEMORY_DIR"]
-    needed = {"/run/containerd", "/var/log/pods", "/var/lib/syncpod", memory, "/sys/fs/cgroup", "/etc/machine-id"}
+    logs = {"/var/log/pods", "/var/log/containers"}
+    needed = {"/run/containerd", *logs, "/var/lib/syncpod", memory, "/sys/fs/cgroup", "/etc/machine-id"}
     assert pairs == {path: path for path in needed}
     assert (WORKER["pid"], WORKER["network_mode"], WORKER["uts"]) == ("host", "host", "host")
     socket = WORKER["environment"]["CONTAINER_RUNTIME_ENDPOINT"].removeprefix("unix://")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -32,6 +33,7 @@ from tests.agent.waiting import pauses
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
+from tests.worker.fork_server import start_worker
 from tests.worker.node_process import NodeProcess
 
 PATIENCE = 120.0
@@ -120,6 +122,14 @@ class LivePod:
                 name = event.activity_task_scheduled_event_attributes.activity_type.name
                 shown.append(f"{name} • {json.loads(event.user_metadata.summary.data)}")
         return shown
+
+    async def failures(self) -> list[str]:
+        """Why its steps have failed, as Temporal's own history has it, in that order."""
+        return [
+            event.activity_task_failed_event_attributes.failure.message
+            async for event in self.handle.fetch_history_events()
+            if event.HasField("activity_task_failed_event_attributes")
+        ]
 
     async def apply(self, document: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
         """Apply it again: `document`, or the one it has with that in its spec. Returns what the update answers."""
@@ -238,10 +248,17 @@ class EngineNode:
         return sorted(path for place in places for path in Path("/sys/fs/cgroup").glob(place))
 
     def directories(self, uid: str) -> list[Path]:
-        """What the node has of a pod: its directory, the one in memory, and its logs."""
+        """What the node has of a pod: its directory, the one in memory, its logs and the links to them."""
         home = self.worker.state_dir.parent
         places = (f"state/pods/*{uid}*", f"memory/pods/*{uid}*", f"logs/*{uid}*")
-        return sorted(path for place in places for path in home.glob(place))
+        return sorted([*(path for place in places for path in home.glob(place)), *self.log_links(uid)])
+
+    def log_links(self, uid: str) -> list[Path]:
+        """The links by which log agents find the pod's logs."""
+        links = self.worker.state_dir.parent / "containers"
+        with contextlib.suppress(FileNotFoundError):
+            return sorted(link for link in links.iterdir() if uid in os.readlink(link))  # noqa: PTH115
+        return []
 
     @property
     def objects(self) -> ObjectStore:
@@ -301,7 +318,7 @@ async def engine_node(
     """A node whose worker serves, with settings from the environment; the worker ends with it, as it should."""
     name = f"n-{uuid.uuid4().hex[:8]}"
     client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
-    with NodeProcess.of(runtime, server, directory, node=name, **environment) as worker:
+    with NodeProcess.of(runtime, server, directory, node=name, start=start_worker, **environment) as worker:
         await worker.ready()
         async with CriClient(runtime.endpoint) as cri:
             yield EngineNode(name, server, runtime, client, cri, worker)

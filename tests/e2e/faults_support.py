@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import subprocess
 import time
 import uuid
 from collections import Counter
@@ -39,6 +38,7 @@ from tests.runtimes.processes import Process, processes
 from tests.runtimes.runtime import HeldPoint, Runtime
 from tests.runtimes.sweep import sweep
 from tests.runtimes.temporal import DevServer
+from tests.worker.fork_server import start_worker
 from tests.worker.node_process import NodeProcess
 
 log = logging.getLogger("faults")
@@ -230,7 +230,7 @@ class FaultyNode:
     """The runtime itself, past the proxy."""
     proxy: CriProxy
     _worker: NodeProcess | None = None
-    start: Callable[..., Any] = subprocess.Popen
+    start: Callable[..., Any] = start_worker
     """What starts the worker's process."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """What every worker has in its environment."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from activities.node.context import sandboxes_at_once
+from activities.node.context import pods_at_once
 from tests.e2e.faults_support import FaultyNode, Pod, shell, until
 from tests.runtimes.processes import Process
 
@@ -115,7 +115,7 @@ async def test_a_call_that_is_not_answered_holds_up_no_other_pod(node: FaultyNod
 
 
 async def test_as_many_hung_sandboxes_as_are_made_at_once_hold_up_no_other_pod(node: FaultyNode) -> None:
-    count = sandboxes_at_once()
+    count = pods_at_once()
     with node.proxy.stop("RunPodSandbox", "before", calls=count) as stop:
         hung = [await node.apply(shell("only")) for _ in range(count)]
         await stop.reached(count)

@@ -53,6 +53,7 @@ async def test_the_runtime_dies_in_a_start(node: FaultyNode, point: Any) -> None
 
 @pytest.mark.parametrize("point", ["runc-create", "runc-start"])
 async def test_the_runtime_dies_while_runc_makes_the_first_container(node: FaultyNode, point: str) -> None:
+    """Nobody can say afterwards whether it has run, so its number is spent."""
     with node.proxy.stop("CreateContainer", "after") as created:
         pod = await node.apply()
         await created.reached()
@@ -63,8 +64,9 @@ async def test_the_runtime_dies_while_runc_makes_the_first_container(node: Fault
     await asyncio.to_thread(node.runtime.start)
     await pod.until(lambda seen: seen["status"]["phase"] == "Running")
     await told(pod)
-    await pod.running()
-    await pod.assert_whole()
+    await pod.running(a=1)
+    await pod.assert_whole(a=1)
+    assert [line["outcome"] for line in await pod.history("exit")] == ["exited 137 (ContainerStatusUnknown)"]
     await pod.delete()
 
 

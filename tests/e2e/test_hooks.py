@@ -57,14 +57,24 @@ async def test_hooks_run_after_the_start_and_before_the_end(pods: Pods, tmp_path
 
 
 async def test_a_failed_post_start_hook_ends_the_container_and_says_why(pods: Pods) -> None:
-    """Row 53: FailedPostStartHook, and PostStartHookError."""
-    live = await pods.apply("failing", shell("web", lifecycle={"postStart": hook("echo password >&2; exit 3")}))
-    pod = await live.until(
-        lambda pod: status_of(pod, "web").get("state", {}).get("waiting", {}).get("reason") == "PostStartHookError"
+    """Row 53: FailedPostStartHook, and PostStartHookError; then the back-off of a crash loop."""
+    script = "echo password >&2; echo hello; exit 3"
+    live = await pods.apply("failing", shell("web", lifecycle={"postStart": hook(script)}))
+    ended = await live.until(
+        lambda pod: status_of(pod, "web").get("state", {}).get("waiting", {}).get("reason") == "CrashLoopBackOff"
     )
-    assert status_of(pod, "web")["state"]["waiting"]["message"] == "PostStartHook failed"
+    meta = ended["metadata"]
+    pod = f"{meta['name']}_{meta['namespace']}({meta['uid']})"
+    said = (
+        f'Exec lifecycle hook ([sh -c {script}]) for Container "web" in Pod "{pod}" failed'
+        f" - error: command 'sh -c {script}' exited with 3: password\n"
+        ', message: "hello\\npassword\\n"'
+    )
+    assert await live.failures() == [said, said]
+    status = status_of(ended, "web")
+    assert status["state"]["waiting"]["message"].endswith(f": PostStartHookError: {said}")
+    assert status["lastState"]["terminated"]
     assert await told(live, "FailedPostStartHook") == ["PostStartHook failed"]
-    ended = await live.until(lambda pod: status_of(pod, "web").get("lastState", {}).get("terminated"))
     assert status_of(ended, "web")["ready"] is False
     assert "password" not in str(await live.handle.query("events")) + str(await live.handle.query("history"))
 

@@ -23,6 +23,7 @@ from tests.e2e.clients import syncpod
 from tests.e2e.engine import EngineNode, LivePod, Pods, shell
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
+from tests.worker.fork_server import start_worker
 from tests.worker.node_process import NodeProcess
 
 PATIENCE = 60.0
@@ -35,7 +36,7 @@ class ManifestNode(EngineNode):
 
     def start(self, directory: Path) -> NodeProcess:
         follows = ("--manifests", str(self.manifests))
-        return NodeProcess.of(self.runtime, self.server, directory, *follows, node=self.name)
+        return NodeProcess.of(self.runtime, self.server, directory, *follows, node=self.name, start=start_worker)
 
     async def again(self) -> None:
         """Start its worker again, in the same directories."""

@@ -18,6 +18,7 @@ from tests.e2e.engine import PATIENCE, RUNS, EngineNode, Pods, conditions_of, en
 from tests.e2e.test_limits import HOLD, require_cgroups
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
+from tests.worker.fork_server import start_worker
 from tests.worker.node_process import NodeProcess
 
 CRITICAL = 2_000_000_000
@@ -37,7 +38,7 @@ async def served_anew(node: EngineNode, **settings: str) -> AsyncIterator[None]:
     """Have the node served by a worker with other settings, in the place of the one before, for the block."""
     assert await node.worker.stop() == 0
     home = node.worker.state_dir.parent
-    with NodeProcess.of(node.runtime, node.server, home, node=node.name, **settings) as node.worker:
+    with NodeProcess.of(node.runtime, node.server, home, node=node.name, start=start_worker, **settings) as node.worker:
         await node.worker.ready()
         yield
         assert await node.worker.stop() == 0, node.said

@@ -76,7 +76,7 @@ async def test_init_containers_sidecar_and_containers_start_in_order(pods: Pods,
 
 
 async def assert_running(pod: LivePod) -> None:
-    """Assert that the status of the running pod is the kubelet's, and agrees with the runtime."""
+    """Assert that the status of the running pod is the kubelet's, and agrees with the runtime, and so do its logs."""
     seen = await pod.get()
     status, sandbox = seen["status"], await pod.sandbox()
     assert conditions_of(seen) == {
@@ -108,6 +108,12 @@ async def assert_running(pod: LivePod) -> None:
         else:
             assert shown["state"] == {"running": times}
             assert (shown["started"], shown["ready"]) == (True, True)
+    links = pod.node.log_links(seen["metadata"]["uid"])
+    assert all(link.is_file() for link in links)
+    assert {link.name for link in links} == {
+        f"{pod.name}_default_{name}-{(await pod.instance(name)).id}.log"
+        for name in ("first", "side", "second", "a", "b")
+    }
 
 
 async def assert_started_in_order(pod: LivePod) -> None:

@@ -80,13 +80,21 @@ async def told_by(pod: LivePod) -> AsyncIterator[str]:
 async def show(page: Page, address: str) -> None:
     """Load the page until it is there.
 
-    Chromium drops whatever it is loading when the machine gets or loses a network interface, as with every pod.
+    Chromium drops whatever it is loading when the machine gets or loses a network interface, as with every pod. It
+    does not load that again, so the page is asked for anew as soon as something of it was dropped.
     """
-    for _ in range(6):
-        with contextlib.suppress(AssertionError, PlaywrightError):
+    dropped: list[str] = []
+    page.on("requestfailed", lambda request: dropped.append(request.url))
+    for _ in range(30):
+        dropped.clear()
+        with contextlib.suppress(PlaywrightError):
             await page.goto(address, timeout=60_000)
-            await expect(page.get_by_text("Descending")).to_be_visible(timeout=60_000)
-            return
+            for _ in range(60):
+                if dropped:
+                    break
+                with contextlib.suppress(AssertionError):
+                    await expect(page.get_by_text("Descending")).to_be_visible(timeout=1_000)
+                    return
     raise AssertionError(await page.content())
 
 

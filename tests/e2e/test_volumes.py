@@ -164,6 +164,61 @@ async def assert_kept_up_to_date(pod: LivePod, engine: EngineNode, names: dict[s
     await seen(pod, "cat /v/projected-7/labels", 'app="two"\ntier="front"')
 
 
+async def test_a_volume_is_mounted_inside_each_volume_of_files(
+    pods: Pods, engine: EngineNode, names: dict[str, str]
+) -> None:
+    """Row 121: as sidecars have it, which mount a volume of their own inside one of a projected token or labels."""
+    await asyncio.to_thread(engine.objects.put, config_map(names["settings"], colour="red"))
+    await asyncio.to_thread(engine.objects.put, secret(names["password"], root="secret-text"))
+    label = {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}
+    of_files: dict[str, dict[str, Any]] = {
+        "map": {"configMap": {"name": names["settings"]}},
+        "secret": {"secret": {"secretName": names["password"]}},
+        "downward": {"downwardAPI": {"items": [label]}},
+        "projected": {"projected": {"sources": [{"configMap": {"name": names["settings"]}}]}},
+    }
+    mounts = [
+        mount
+        for name in of_files
+        for mount in (
+            {"name": name, "mountPath": f"/v/{name}"},
+            {"name": "disk", "mountPath": f"/v/{name}/in/side"},
+            {"name": "disk", "mountPath": f"/v/{name}/part", "subPath": name},
+        )
+    ]
+    disk = {"name": "disk", "emptyDir": {}}
+    document = pods.manifest(
+        "nested",
+        shell("main", volumeMounts=mounts),
+        volumes=[disk, *({"name": name, **source} for name, source in of_files.items())],
+    )
+    document["metadata"]["labels"] = {"app": "one"}
+    pod = pods.know(document)
+    await pod.apply(document)
+    await pod.running()
+    assert await pod.exec("main", "echo hello > /v/map/in/side/file; cat /v/*/in/side/file") == "\n".join(["hello"] * 4)
+    assert await pod.exec("main", "touch /v/secret/part/new; ls /v/map/in/side/secret") == "new"
+    shown = "cat /v/map/colour /v/secret/root /v/downward/labels /v/projected/colour"
+    assert await pod.exec("main", shown) == 'redsecret-textapp="one"red'
+    if os.geteuid() == 0:
+        kinds = await pod.exec("main", "cd /v; stat -c %a map secret downward projected")
+        assert kinds == "777\n1777\n1777\n1777"
+        of_memory = await pod.exec("main", "df -T /v/downward /v/projected | awk 'NR > 1 {print $2}'")
+        assert of_memory == "tmpfs\ntmpfs"
+
+    await asyncio.to_thread(engine.objects.put, config_map(names["settings"], colour="blue"))
+    await seen(pod, "cat /v/map/colour /v/projected/colour /v/projected/in/side/file", "bluebluehello")
+    later = {
+        **shell("later"),
+        "volumeMounts": [{"name": "map", "mountPath": "/e"}, {"name": "disk", "mountPath": "/e/later"}],
+    }
+    await pod.handle.execute_update("add_ephemeral_container", later)
+    await pod.until(lambda pod: "running" in status_of(pod, "later").get("state", {}))
+    assert await pod.exec("later", "cat /e/colour /e/later/file") == "bluehello"
+    assert await pod.exec("main", "cat /v/map/colour /v/map/in/side/file") == "bluehello"
+    await pod.delete()
+
+
 async def test_a_pod_waits_for_what_its_volumes_show_and_goes_on_once_it_is_there(
     pods: Pods, engine: EngineNode, names: dict[str, str]
 ) -> None:

@@ -8,9 +8,11 @@ import pytest
 from aiohttp import web
 
 from syncpod.cri.port import CriRuntime
-from syncpod.handlers.hook import HookFailed, run_hook
-from syncpod.pod import HTTPGetAction, LifecycleHandler, SleepAction, TCPSocketAction
+from syncpod.handlers.hook import HookFailed, failure_message, run_hook
+from syncpod.pod import ExecAction, HTTPGetAction, LifecycleHandler, SleepAction, TCPSocketAction
 from tests.handlers.test_questions import answering, raw, serving, target
+
+ABOUT = 'for Container "web" in Pod "pod_default(uid)" failed - error:'
 
 
 async def carried_out(handler: LifecycleHandler, port: int = 0) -> str:
@@ -77,3 +79,22 @@ async def test_a_hook_that_sleeps_ends_when_it_has_slept() -> None:
 async def test_a_tcp_hook_is_none() -> None:
     with pytest.raises(HookFailed, match="invalid handler"):
         await carried_out(LifecycleHandler(tcp_socket=TCPSocketAction(port=80)))
+
+
+@pytest.mark.parametrize(
+    ("handler", "failed", "said"),
+    [
+        (
+            LifecycleHandler(exec=ExecAction(command=("sh", "-c", "exit 3"))),
+            HookFailed("command 'sh -c exit 3' exited with 3: no\n", 'one "two"\nno\n'),
+            f"Exec lifecycle hook ([sh -c exit 3]) {ABOUT} command 'sh -c exit 3' exited with 3: no\n"
+            r', message: "one \"two\"\nno\n"',
+        ),
+        (get(), HookFailed("no answer"), f"HTTP lifecycle hook (/bye) {ABOUT} no answer"),
+        (LifecycleHandler(sleep=SleepAction(seconds=5)), HookFailed("cut"), f"Sleep lifecycle hook (5) {ABOUT} cut"),
+        (LifecycleHandler(tcp_socket=TCPSocketAction(port=80)), HookFailed("none"), "Cannot run handler: none"),
+    ],
+)
+def test_the_message_of_a_failed_hook_is_the_kubelets(handler: LifecycleHandler, failed: HookFailed, said: str) -> None:
+    """Row 53: the waiting message of a container whose postStart hook has failed."""
+    assert failure_message(handler, "web", "pod_default(uid)", failed) == said

@@ -11,17 +11,21 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import create_autospec
 
 import grpc
 import pytest
 from aiohttp import web
 from grpc_health.v1 import health_pb2
 
+from syncpod.cri.errors import CommandTimedOut, CriError
+from syncpod.cri.port import CriRuntime
 from syncpod.handlers.answer import NoAnswer, Target
+from syncpod.handlers.command import run_command
 from syncpod.handlers.grpc_health import grpc_health
 from syncpod.handlers.http_get import http_get
 from syncpod.handlers.tcp_socket import tcp_socket
-from syncpod.pod import GRPCAction, HTTPGetAction, HTTPHeader, TCPSocketAction
+from syncpod.pod import ExecAction, GRPCAction, HTTPGetAction, HTTPHeader, TCPSocketAction
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -375,9 +379,12 @@ async def test_the_health_service_is_asked_about_the_service_that_is_named() -> 
         await server.stop(0)
     assert fine.result == "success"
     assert (unwell.result, unwell.text) == ("failure", 'service unhealthy (responded with "NOT_SERVING")')
-    assert unknown.result == "failure"
+    assert (unknown.result, unknown.text) == (
+        "failure", "error: health rpc probe failed: rpc error: code = NotFound desc = unknown service"
+    )  # fmt: skip
     gone = await grpc_health(GRPCAction(port=port), target(), 1)
-    assert (gone.result, "failed to connect" in gone.text) == ("failure", True)
+    late = f'timeout: failed to connect service "127.0.0.1:{port}" within 1s: context deadline exceeded'
+    assert (gone.result, gone.text) == ("failure", late)
 
 
 def health_server(check: Callable[..., Awaitable[bytes]], port: int = 0) -> tuple[grpc.aio.Server, int]:
@@ -423,6 +430,31 @@ async def test_a_health_service_that_hangs_has_failed_in_other_words_than_one_th
     finally:
         await server.stop(0)
     assert (answer.result, answer.text) == ("failure", "timeout: health rpc did not complete within 1s")
+
+
+async def test_a_server_without_the_health_service_says_so_in_its_own_words() -> None:
+    server = grpc.aio.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        answer = await grpc_health(GRPCAction(port=port), target(), 5)
+    finally:
+        await server.stop(0)
+    lacks = "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): "
+    assert answer.result == "failure"
+    assert answer.text.startswith(lacks) and len(answer.text) > len(lacks)
+
+
+async def test_a_command_that_takes_too_long_has_failed_in_the_runtimes_words() -> None:
+    """Row 88: a timeout is a failure."""
+    cri = create_autospec(CriRuntime, instance=True)
+    cri.exec_sync.side_effect = CommandTimedOut("exec_sync", "DEADLINE_EXCEEDED", "late")
+    answer = await run_command(ExecAction(command=("sh", "-c", 'echo "x"')), target(), 90, cri)
+    said = 'command timed out: "sh -c echo \\"x\\"" timed out after 1m30s'
+    assert (answer.result, answer.text) == ("failure", said)
+    cri.exec_sync.side_effect = CriError("exec_sync", "UNKNOWN", "no such process")
+    with pytest.raises(NoAnswer, match=r"^rpc error: code = Unknown desc = no such process$"):
+        await run_command(ExecAction(command=("true",)), target(), 1, cri)
 
 
 async def test_a_status_that_the_protocol_has_no_name_for_is_a_failure() -> None:

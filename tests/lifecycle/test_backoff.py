@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from syncpod.go_durations import go_duration
 from syncpod.lifecycle.backoff import (
     EXPIRY,
     FIRST_DELAY,
@@ -15,7 +16,6 @@ from syncpod.lifecycle.backoff import (
     collect_garbage,
     crash_loop_key,
     forget,
-    go_duration,
     held_until,
     image_backoff_message,
     image_key,

@@ -15,6 +15,7 @@ from syncpod.lifecycle.probing import (
     ProbeState,
     ProbeType,
     answered,
+    first_failures,
     first_state,
     period_seconds,
     says_something,
@@ -124,3 +125,22 @@ def test_a_failure_that_was_only_assumed_is_worth_a_word_once_it_has_been_answer
 def test_that_a_container_lives_as_was_assumed_is_worth_no_word() -> None:
     before = first_state("liveness")
     assert not says_something(before, answered(before, Probe(), "success"))
+
+
+def test_failures_are_due_at_the_first_and_at_each_power_of_ten() -> None:
+    """Row 85: the agent keeps the count of failures."""
+    failures, due = first_failures(first_state("liveness")), []
+    for number in range(1, 1200):
+        failures = failures.one_more(f"no {number}")
+        if failures.is_due:
+            due.append((failures.total, failures.untold, failures.text))
+            failures = failures.all_told()
+        assert not failures.is_due
+    assert due == [(1, 1, "no 1"), (10, 9, "no 10"), (100, 90, "no 100"), (1000, 900, "no 1000")]
+    assert failures.untold == 199
+
+
+def test_that_a_probe_fails_is_not_told_again_by_the_next_worker() -> None:
+    assert not first_failures(first_state("readiness", "failure")).one_more("no").is_due
+    assert first_failures(first_state("readiness", "success")).one_more("no").is_due
+    assert first_failures(first_state("readiness")).one_more("no").is_due

@@ -240,6 +240,7 @@ def test_what_a_pod_requests_and_may_use_is_shown_as_a_whole() -> None:
 
     rejected = Story(spec, failure=PodFailure(reason="OutOfcpu", rejected=True)).tell().status
     assert (rejected.allocated_resources, rejected.resources) == ({}, None)
+    assert (rejected.conditions, rejected.host_ip, rejected.host_ips, rejected.pod_ips) == ((), "", (), ())
     assert Story(ONE).tell().status.resources is None
 
 
@@ -639,6 +640,7 @@ def test_a_new_sandbox_brings_its_own_address() -> None:
     ("host", "first"), [((), "10.0.0.1"), (("192.0.2.7",), "10.0.0.1"), (("2001:db8::7",), "fd00::1")]
 )
 def test_one_address_of_each_family_that_of_the_node_first(host: tuple[str, ...], first: str) -> None:
+    """Row 93: podIPs."""
     both = SANDBOX.model_copy(update={"additional_ips": ("fd00::1", "10.0.0.99")})
     status = Story(ONE, sandboxes=(both,), host_ips=host).tell().status
     assert status.pod_ip == first

@@ -54,7 +54,7 @@ _POD_RESOURCES = f"{_CONCEPTS}/workloads/resource-managers"
 _SECURITY = f"{_CONFIGURE}/security-context"
 _VOLUMES = f"{_CONFIGURE}/configure-persistent-volume-storage"
 
-_ON_A_NODE = "Runs on the node that the scheduler chose by its labels."
+_ON_A_NODE = "Runs on a node that has the labels."
 
 
 def secret(name: str, **data: str) -> dict[str, Any]:

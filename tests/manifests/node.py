@@ -164,10 +164,14 @@ def _summary(pod: dict[str, Any]) -> str:
     return ", ".join([f"phase {status.get('phase')}", *states])
 
 
+LABELS = "disktype=ssd,topology.kubernetes.io/zone=antarctica-east1"
+"""Of the node: those that the documentation's pods ask for."""
+
+
 @contextlib.asynccontextmanager
 async def node_on(runtime: Runtime, server: DevServer, directory: Path) -> AsyncIterator[Node]:
     """A node on a runtime, and a command line that takes it for this machine's."""
-    async with engine_node(runtime, server, directory) as engine:
+    async with engine_node(runtime, server, directory, SYNCPOD_NODE_LABELS=LABELS) as engine:
         environ = {
             "TEMPORAL_ADDRESS": server.address,
             "TEMPORAL_CONFIG_FILE": os.devnull,

@@ -1,10 +1,13 @@
 """A pod's volumes on disk: made, updated in place, and removed with the pod."""
 
 import os
+import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -138,6 +141,143 @@ def test_files_belong_to_the_pods_group_which_may_read_them(node: NodeContext, s
         found = (volume / "root").stat()
         assert (oct(found.st_mode & 0o7777), found.st_gid) == ("0o440", 2000)
         assert (oct(volume.stat().st_mode & 0o7777), volume.stat().st_gid) == ("0o3777", 2000)
+
+
+# --- in memory --------------------------------------------------------------------------------------------------------
+
+MOUNTS = pytest.mark.skipif(not mounting.may_mount(), reason="mounts")
+
+
+@pytest.fixture
+def mounting_node(node: NodeContext) -> Iterator[NodeContext]:
+    """A node that may mount, and leaves nothing mounted."""
+    yield replace(node, may_mount=True)
+    for place in mounting.mounts_below(node.state_dir.parent.resolve()):
+        mounting.unmount(place)
+
+
+def shape(pod: Pod, node: NodeContext) -> dict[str, tuple[bool, str]]:
+    """By volume: whether it is a mount, and the mode of its directory."""
+    return {
+        volume.name: (mounting.is_mount(volume.path), oct(volume.path.stat().st_mode & 0o7777))
+        for volume in pod_volumes(pod, node)
+        if volume.path is not None
+    }
+
+
+@MOUNTS
+def test_the_pods_own_fields_and_projections_are_each_a_file_system_in_memory(
+    mounting_node: NodeContext, store: ObjectStore
+) -> None:
+    """Row 121: as large as the pod's memory limit lets it be."""
+    put(store)
+    limited = {"name": "main", "image": "busybox:1", "resources": {"limits": {"memory": "1Mi"}}}
+    pod = pod_of(*VOLUMES, containers=[limited])
+    for _ in range(2):
+        make(pod, mounting_node, store)
+        assert shape(pod, mounting_node) == {
+            "map": (False, "0o777"),
+            "secret": (False, "0o1777"),
+            "me": (True, "0o1777"),
+            "both": (False, "0o1777"),
+            "plain": (True, "0o1777"),
+        }
+    place = next(volume.path for volume in pod_volumes(pod, mounting_node) if volume.name == "me")
+    assert place is not None
+    of_file_system = os.statvfs(place)
+    assert of_file_system.f_blocks * of_file_system.f_frsize == 1 << 20
+    put(store, colour="blue")
+    assert refresh_volumes(pod, mounting_node, store) == ("map", "both", "plain")
+    assert texts(pod, mounting_node)["plain/colour"] == "blue"
+    remove(mounting_node)
+    assert not mounting.mounts_below(mounting_node.state_dir.resolve())
+
+
+@MOUNTS
+def test_what_a_reboot_took_is_mounted_and_written_again(mounting_node: NodeContext, store: ObjectStore) -> None:
+    put(store)
+    pod = pod_of(*VOLUMES[2:])
+    make(pod, mounting_node, store)
+    before = texts(pod, mounting_node)
+    for place in mounting.mounts_below(mounting_node.state_dir.resolve()):
+        mounting.unmount(place)
+    assert texts(pod, mounting_node) != before
+    make(pod, mounting_node, store)
+    assert (texts(pod, mounting_node), shape(pod, mounting_node)["me"]) == (before, (True, "0o1777"))
+
+
+@MOUNTS
+def test_files_that_are_on_disk_already_stay_where_containers_have_them_mounted(
+    mounting_node: NodeContext, store: ObjectStore
+) -> None:
+    put(store)
+    pod = pod_of(VOLUMES[4])
+    make(pod, replace(mounting_node, may_mount=False), store)
+    (place,) = (volume.path for volume in pod_volumes(pod, mounting_node))
+    assert place is not None
+    as_container = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        put(store, colour="blue")
+        assert refresh_volumes(pod, mounting_node, store) == ("plain",)
+        with os.fdopen(os.open("colour", os.O_RDONLY, dir_fd=as_container)) as file:
+            assert file.read() == "blue"
+    finally:
+        os.close(as_container)
+    assert not mounting.is_mount(place)
+    remove(mounting_node)
+
+
+class Killed(BaseException):
+    """The worker dies here."""
+
+
+def until_line(line: int, act: Callable[[], object]) -> bool:
+    """Act, and die before the line of that number that is run in the modules of volumes; say whether it came to its
+    end."""
+    left = line
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal left
+        if not frame.f_code.co_filename.endswith(WATCHED):
+            return None
+        if event == "line":
+            left -= 1
+            if left < 0:
+                raise Killed
+        return trace
+
+    sys.settrace(trace)
+    try:
+        act()
+    except Killed:
+        return False
+    finally:
+        sys.settrace(None)
+    return True
+
+
+WATCHED = ("volumes/files.py", "volumes/nested.py", "volumes/empty_dir.py", "node/directories.py", "kernel/mounting.py")
+
+
+@MOUNTS
+def test_whenever_its_worker_dies_a_volume_is_made_whole_and_taken_away_whole(
+    mounting_node: NodeContext, store: ObjectStore
+) -> None:
+    put(store)
+    mounts = [{"name": "plain", "mountPath": "/v"}, {"name": "me", "mountPath": "/v/in"}]
+    pod = pod_of(VOLUMES[4], VOLUMES[2], containers=[{"name": "main", "image": "busybox:1", "volumeMounts": mounts}])
+    line, whole = 0, False
+    while not whole:
+        whole = until_line(line, lambda: make(pod, mounting_node, store))
+        make(pod, mounting_node, store)
+        assert texts(pod, mounting_node) == {"plain/colour": "red", "me/labels": 'app="web"'}
+        assert shape(pod, mounting_node) == {name: (True, "0o1777") for name in ("plain", "me")}
+        until_line(line, lambda: remove(mounting_node))
+        remove(mounting_node)
+        assert not mounting.mounts_below(mounting_node.state_dir.resolve())
+        assert list((mounting_node.state_dir / "pods").iterdir()) == []
+        line += 1
+    assert line > 100
 
 
 # --- refreshing -------------------------------------------------------------------------------------------------------

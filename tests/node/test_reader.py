@@ -20,7 +20,7 @@ from syncpod.cri.errors import CriError, DeadlineExceeded, Unavailable
 from syncpod.lifecycle.observed import ObservedPod, Seq
 from syncpod.node.reader import PodReader
 from syncpod.translation import names
-from tests.agent.waiting import until_asked
+from tests.agent.waiting import until, until_asked
 from tests.node.owned_pods import OWNER, OwnedPod, owned_pod
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import BUSYBOX
@@ -436,8 +436,10 @@ async def test_pid_is_that_of_the_main_process_while_it_runs(
         container_id = await pod.create()
         assert await reader.pid_of(container_id) == 0
         await client.start_container(container_id)
-        assert command_line(await reader.pid_of(container_id)) == b"sleep\x001000\x00"
-        assert b"pause" in command_line(await reader.sandbox_pid(sandbox_id))
+        main, pause = await reader.pid_of(container_id), await reader.sandbox_pid(sandbox_id)
+        # Both may still be the runtime's own first process, which is about to become the program.
+        await until(lambda: command_line(main) == b"sleep\x001000\x00")
+        await until(lambda: b"pause" in command_line(pause))
         await client.stop_container(container_id, timeout_seconds=0)
         assert await reader.pid_of(container_id) == 0
     assert (await reader.pid_of(container_id), await reader.sandbox_pid(sandbox_id)) == (0, 0)

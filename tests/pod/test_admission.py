@@ -81,6 +81,80 @@ def test_what_kubectl_prints_is_taken_without_what_a_cluster_put_in() -> None:
     assert "volumeMounts" not in wire["spec"]["containers"][0]
 
 
+MIRROR = """
+apiVersion: v1
+kind: Pod
+metadata:
+  annotations:
+    kubernetes.io/config.hash: 3a5e1b1f0f0c
+    kubernetes.io/config.mirror: 3a5e1b1f0f0c
+    kubernetes.io/config.seen: "2026-01-01T00:00:00.000000000Z"
+    kubernetes.io/config.source: file
+    prometheus.io/port: "2381"
+  creationTimestamp: "2026-01-01T00:00:10Z"
+  generation: 1
+  labels: {component: etcd, tier: control-plane}
+  name: etcd-worker-1
+  namespace: kube-system
+  ownerReferences:
+  - {apiVersion: v1, controller: true, kind: Node, name: worker-1, uid: 1d2c3b4a-0000-4000-8000-000000000000}
+  resourceVersion: "314"
+  uid: 0f0e0d0c-0000-4000-8000-000000000000
+spec:
+  containers:
+  - command: [etcd]
+    image: registry.k8s.io/etcd:3.6.5-0
+    imagePullPolicy: IfNotPresent
+    name: etcd
+    resources: {requests: {cpu: 100m, memory: 100Mi}}
+    terminationMessagePath: /dev/termination-log
+    terminationMessagePolicy: File
+  dnsPolicy: ClusterFirst
+  enableServiceLinks: true
+  hostNetwork: true
+  nodeName: worker-1
+  preemptionPolicy: PreemptLowerPriority
+  priority: 2000001000
+  priorityClassName: system-node-critical
+  restartPolicy: Always
+  schedulerName: default-scheduler
+  securityContext: {seccompProfile: {type: RuntimeDefault}}
+  terminationGracePeriodSeconds: 30
+  tolerations:
+  - {effect: NoExecute, operator: Exists}
+status:
+  phase: Running
+"""
+"""A static pod as `kubectl get -o yaml` prints it."""
+
+
+def test_the_mirror_of_a_static_pod_is_taken_without_what_its_kubelet_put_in() -> None:
+    (document,) = load_documents(MIRROR)
+    taken, warnings = admit(document)
+    assert [str(warning) for warning in warnings] == [
+        "metadata: dropped what an API server filled in: resourceVersion, uid, creationTimestamp, generation",
+        "metadata.annotations[kubernetes.io/config.hash]: dropped: another node's kubelet wrote it",
+        "metadata.annotations[kubernetes.io/config.mirror]: dropped: another node's kubelet wrote it",
+        "metadata.annotations[kubernetes.io/config.seen]: dropped: another node's kubelet wrote it",
+        "metadata.annotations[kubernetes.io/config.source]: dropped: another node's kubelet wrote it",
+        "metadata.ownerReferences: dropped: it speaks to controllers of a cluster",
+        "status: dropped: it is what another node saw",
+        "spec.nodeName: dropped: its manifest lies on worker-1",
+        "spec.priorityClassName: has no effect here: no API server knows classes; what a node short of something goes by is spec.priority",
+        "spec.tolerations: has no effect here: only a scheduler reads it",
+    ]  # fmt: skip
+    assert taken.metadata.annotations == {"prometheus.io/port": "2381"}
+    assert admit(taken).pod == taken
+
+
+def test_a_mirrors_annotation_by_ones_own_hand_needs_a_node() -> None:
+    """As an API server has it: only what it has written itself is dropped."""
+    mirror = {"kubernetes.io/config.mirror": "x"}
+    with pytest.raises(PodInvalid, match=r"config\.mirror\]: may be set only with spec\.nodeName"):
+        admit(pod(metadata__annotations=mirror))
+    assert admit(pod(metadata__annotations=mirror, spec__nodeName="n")).pod.metadata.annotations == mirror
+
+
 def test_a_person_may_choose_uid_and_node() -> None:
     taken, warnings = admit(pod(metadata__uid="mine", spec__nodeName="node-1"))
     assert (taken.metadata.uid, taken.spec.node_name, warnings) == ("mine", "node-1", ())

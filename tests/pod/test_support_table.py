@@ -36,7 +36,7 @@ def test_what_the_table_calls_refused_or_ignored_is() -> None:
         "metadata": {"name": "a", "finalizers": ["example.com/x"]},
         "spec": {
             "containers": [{"name": "a", "image": "b", "volumeDevices": [{"name": "c", "devicePath": "/d"}]}],
-            "nodeSelector": {"a": "b"},
+            "schedulerName": "mine",
             "os": {"name": "windows"},
             "hostAliases": [{"ip": "10.0.0.1", "hostnames": ["a"]}],
         },
@@ -46,8 +46,8 @@ def test_what_the_table_calls_refused_or_ignored_is() -> None:
     assert refused == {"spec.containers[0].volumeDevices", "spec.os.name"}
     assert by_path["spec.<containers>[].volumeDevices[]"] is Support.REFUSED
     assert by_path["spec.os.name"] is Support.PARTLY
-    assert [problem.path for problem in check_without_effect(pod)] == ["spec.nodeSelector"]
-    assert by_path["spec.nodeSelector"] is Support.WARNED
+    assert [problem.path for problem in check_without_effect(pod)] == ["spec.schedulerName"]
+    assert by_path["spec.schedulerName"] is Support.WARNED
     assert by_path["spec.hostAliases[].ip"] is Support.TAKEN
     taken = {**document, "spec": {"containers": [{"name": "a", "image": "b"}]}}
     assert [problem.path for problem in admit(taken).warnings] == ["metadata.finalizers"]

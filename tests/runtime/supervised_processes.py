@@ -23,7 +23,7 @@ PYTHON = os.path.realpath(sys.executable)
 def levels() -> list[Level]:
     """Every level that works for this user."""
     with tempfile.TemporaryDirectory() as directory:
-        best = asyncio.run(Supervised.probe(Path(directory)))
+        best, _ = asyncio.run(Supervised.probe(Path(directory)))
     if best is Level.NAMESPACES:
         return [Level.NAMESPACES, Level.USER_NAMESPACES, Level.PLAIN]
     return [best, Level.PLAIN] if best is not Level.PLAIN else [best]

@@ -1,5 +1,7 @@
 import asyncio
+import contextlib
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -391,3 +393,39 @@ def test_children_are_found_also_where_the_kernel_does_not_list_them(monkeypatch
         monkeypatch.setattr("syncpod.runtime.processes.descendants._KERNEL_LISTS_CHILDREN", False)
         assert child.pid in children_of(os.getpid())
         child.kill()
+
+
+async def test_a_log_that_cannot_be_opened_is_a_recorded_end_with_its_reason(machine: Machine) -> None:
+    taken = machine.directory / "logs" / "c.log"
+    taken.mkdir(parents=True)
+    sentence = f"open log {taken}: Is a directory"
+    with pytest.raises(StartFailed, match=sentence):
+        await machine.start("true", log_path=str(taken))
+    await machine.restart()
+    found = await machine.processes.find(machine.place())
+    assert isinstance(found, Exited)
+    assert (found.exit_code, found.reason, found.message) == (128, "StartError", sentence)
+
+
+async def test_three_hundred_starts_at_once_all_run_though_their_spawner_is_slower(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        async with machine_at(LEVELS[-1], tmp_path) as machine:
+            await (await machine.start("true")).wait()
+            (spawner,) = [pid for pid in children_of(os.getpid()) if b"spawner.py" in command_line(pid)]
+            os.kill(spawner, signal.SIGSTOP)  # Nothing is taken from its socket, which is soon full.
+            starts = [asyncio.ensure_future(machine.start("true", name=f"c{number}")) for number in range(300)]
+            await until(lambda: all((machine.place(f"c{number}") / records.SPEC).exists() for number in range(300)))
+            os.kill(spawner, signal.SIGCONT)
+            exits = await asyncio.gather(*[process.wait() for process in await asyncio.gather(*starts)])
+            assert {(each.exit_code, each.reason) for each in exits} == {(0, "Completed")}
+            assert runs(spawner)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def command_line(pid: int) -> bytes:
+    with contextlib.suppress(FileNotFoundError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""

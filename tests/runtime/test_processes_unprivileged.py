@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,8 @@ from syncpod.runtime.processes.records import Level
 REPOSITORY = Path(__file__).parents[2]
 NOBODY = 65534
 SCENARIO = Path(__file__).with_name("unprivileged_scenario.py")
+CLOSED_MOUNT = Path(__file__).with_name("closed_mount.py")
+PROBE = REPOSITORY / "syncpod/runtime/processes/probe.py"
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="this user is not root: the other tests are these")
 
@@ -62,3 +64,24 @@ def test_without_root_containers_run_end_and_are_found(own_directory: Path, leve
     if done.returncode == 77:
         pytest.skip(done.stdout)
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="needs FUSE")  # noqa: PTH110
+@pytest.mark.parametrize(
+    ("within", "level"),
+    [((), Level.NAMESPACES), (as_nobody(), Level.USER_NAMESPACES)],
+    ids=["root", "nobody"],
+)
+def test_a_mount_that_may_not_be_looked_at_weakens_nothing(
+    own_directory: Path, within: Sequence[str], level: Level
+) -> None:
+    python = interpreter()
+    if python is None or shutil.which("setpriv") is None:
+        pytest.skip("needs setpriv, and a Python 3.11 or later that every user may run")
+    tried = [*within, python, "-B", "-I", "-S", str(PROBE), str(own_directory)]
+    # In root's own directories nobody may make a mount point, so one that every machine has is used.
+    without = subprocess.run(tried, capture_output=True, text=True, check=True).stdout.splitlines()
+    if without[0] != level.value:
+        pytest.skip(f"{level.value} do not work here: {without[1]}")
+    found = subprocess.run([python, CLOSED_MOUNT, "/srv", *tried], capture_output=True, text=True, check=True)
+    assert found.stdout.splitlines() == [level.value, ""]

@@ -234,6 +234,37 @@ async def test_the_environment_is_what_the_config_says_over_what_every_container
     assert "PYTHONPATH" not in variables and "VIRTUAL_ENV" not in variables
 
 
+async def test_a_pod_of_the_hosts_network_is_told_the_machines_name(calls: BareCri, tmp_path: Path) -> None:
+    pod = Pod(calls, logs=tmp_path)
+    pod.config.hostname = ""  # as the kubelet leaves it
+    pod.config.linux.security_context.namespace_options.network = cri.NODE
+    await pod.run()
+    ran = await pod.calls.ExecSync(cri.ExecSyncRequest(container_id=await pod.started(*RUNS), cmd=["env"]))
+    assert f"HOSTNAME={os.uname().nodename}\n".encode() in ran.stdout
+    await pod.remove()
+
+
+async def test_the_pause_image_waits_for_the_signal_that_ends_it(
+    server: Embedded, calls: BareCri, pod: Pod, tmp_path: Path
+) -> None:
+    config = pod.container()
+    config.image.image, config.log_path = "registry.k8s.io/pause:3.10", "pause.log"
+    await calls.images.PullImage(cri.PullImageRequest(image=config.image))
+    config.linux.security_context.run_as_user.value = os.getuid()
+    container = await pod.create(config)
+    await pod.start(container)
+    pid = await pod.pid(container)
+    assert set(os.listdir(f"/proc/{pid}/fd")) == {"0", "1", "2"}  # noqa: PTH208
+    ran = await pod.calls.ExecSync(cri.ExecSyncRequest(container_id=container, cmd=["echo", "beside it"]))
+    assert ran.stdout == b"beside it\n"
+    server.restart()
+    assert (await pod.status(container)).state == cri.CONTAINER_RUNNING
+    await pod.stop(container, 60)
+    status = await pod.status(container)
+    assert (status.exit_code, status.reason) == (0, "Completed")
+    assert (tmp_path / "logs/pause.log").read_text().endswith(" stderr F Shutting down, got signal: Terminated\n")
+
+
 async def test_a_command_that_says_too_much_is_cut_and_its_answer_still_fits(pod: Pod, calls: BareCri) -> None:
     container = await pod.started(*RUNS)
     request = cri.ExecSyncRequest(container_id=container, cmd=["sh", "-c", "head -c 40000000 /dev/zero; exit 4"])

@@ -13,6 +13,7 @@ import grpc
 import pytest
 
 from protos.cri.v1 import api_pb2 as cri
+from syncpod.cli.machine.runtime_process import weaknesses
 from tests.runtime.real_pods import Pod, is_alive
 from tests.runtimes.bare import BareCri
 from tests.runtimes.embedded import Embedded
@@ -50,6 +51,16 @@ async def test_it_says_what_containers_have_in_common(server: Embedded, calls: B
     assert json.loads(status.info["config"])["isolation"] == "plain"
     assert not status.runtime_handlers[0].features.recursive_read_only_mounts
     assert "containers share the machine's files, processes, network and users" in server.log.read_text()
+
+
+def test_what_it_cannot_do_here_is_told_by_name_in_its_log_and_by_up(server: Embedded) -> None:
+    told = weaknesses(server.endpoint)
+    assert told[0] == (
+        "containers have no mounts of their own here (the kernel: No space left on device): they share the machine's "
+        "files, its /tmp and its host name, a volume is a symbolic link on the machine, and images with files, "
+        "readOnlyRootFilesystem, recursive read-only mounts and dnsConfig are refused"
+    )
+    assert all(weakness in server.log.read_text() for weakness in told)
 
 
 async def test_a_volume_is_a_link_that_goes_with_the_last_container(server: Embedded, pod: Pod, tmp_path: Path) -> None:

@@ -197,6 +197,10 @@ def test_an_ordinary_user_may_say_who_it_is() -> None:
         ("busybox", ["a"], ["b"], ("a", "b")),
         ("busybox", [], ["b", "c"], ("b", "c")),
         ("registry.example/tools/cat:1", [], [], ("cat",)),
+        ("registry.example/tools/cat:1", [], ["-A", "b"], ("cat", "-A", "b")),
+        ("registry.example/tools/cat:1", ["a"], ["b"], ("a", "b")),
+        ("registry.k8s.io/pause:3.10", [], [], ("/pause",)),
+        ("registry.k8s.io/pause:3.10", ["a"], [], ("a",)),
     ],
 )
 def test_what_is_run(image: str, command: list[str], args: list[str], runs: tuple[str, ...]) -> None:
@@ -214,10 +218,15 @@ def test_busybox_is_a_shell_with_or_without_busybox(tmp_path: Path) -> None:
     assert process_spec.arguments(cri.ContainerConfig(), image, host, "config") == (f"{tmp_path}/busybox", "sh")
 
 
-def test_an_image_that_no_program_is_called_by_needs_a_command() -> None:
+@pytest.mark.parametrize(("args", "more"), [([], ""), (["sh", "-c", "true"], " that could take the args")])
+def test_an_image_that_no_program_is_called_by_needs_a_command(args: list[str], more: str) -> None:
     image = Image(parse_reference("no-such-program"), 0, 1)
-    with pytest.raises(Refusal, match=r'config\.command: no command specified: .* none called "no-such-program"'):
-        process_spec.arguments(cri.ContainerConfig(), image, ROOT, "config")
+    with pytest.raises(Refusal) as refusal:
+        process_spec.arguments(cri.ContainerConfig(args=args), image, ROOT, "config")
+    assert refusal.value.sentence == (
+        "config.command: no command specified: an image stands for a program of this machine, and there is none called "
+        f'"no-such-program"{more}; give the container a command, or load the image with `syncpod load`'
+    )
 
 
 def test_every_signal_of_cri_is_one_of_this_machine() -> None:

@@ -16,7 +16,7 @@ ENVIRONMENT = (("PATH", os.environ["PATH"]),)
 
 
 async def main(level: Level, directory: Path) -> None:
-    if level is Level.USER_NAMESPACES and await Supervised.probe(directory) is not level:
+    if level is Level.USER_NAMESPACES and (await Supervised.probe(directory))[0] is not level:
         sys.stdout.write("user namespaces are closed to users here")
         sys.exit(77)
     processes = Supervised(level=level, links=directory / "links")

@@ -81,7 +81,8 @@ _EMBEDDED = (
         "isolation",
         "A container has its own files (a private layer over the machine's), /tmp, mounts and host name, and shares "
         "everything else. Whatever needs more isolation is refused: host ports without the host's network, "
-        "sysctls, seccomp profiles, AppArmor and SELinux, devices, user namespaces.",
+        "sysctls, seccomp profiles of the node, AppArmor and SELinux, devices, user namespaces. The seccomp profile "
+        "RuntimeDefault is not applied, and the event FieldNotApplied says so.",
         (
             "test_identity.py::test_each_container_has_the_powers_that_its_security_context_gives_it",
             "test_identity.py::test_a_pod_has_the_kernel_parameters_that_it_asks_for",

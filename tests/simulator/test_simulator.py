@@ -95,11 +95,14 @@ HOOK = {"exec": {"command": ["true"]}}
 
 
 def test_a_container_whose_post_start_hook_fails_is_ended_and_backs_off() -> None:
-    verdict = simulate(Case(pod(hooked(postStart=HOOK)), {}, (Event(0.0, "postStart hook fails"),)))
+    """It restarts at once, as after any first exit; then the crash-loop back-off delays it."""
+    twice = (Event(0.0, "postStart hook fails"), Event(0.0, "postStart hook fails"))
+    verdict = simulate(Case(pod(hooked(postStart=HOOK)), {}, twice))
     assert verdict.violation == ""
     runs = [float(line.split()[0]) for line in verdict.trail if "a, restart" in line and "runs" in line]
-    assert len(runs) == 2
-    assert runs[1] - runs[0] > 10.0
+    assert len(runs) == 3
+    assert runs[1] - runs[0] < 10.0
+    assert runs[2] - runs[1] > 10.0
 
 
 def test_a_pre_stop_hook_that_hangs_has_the_grace_and_no_more() -> None:

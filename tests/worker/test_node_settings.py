@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.agent.node_setup import capacity, sysctls, verification
+from syncpod.agent.node_setup import capacity, labels, sysctls, verification
 from syncpod.settings import directories
 from syncpod.settings.command_line import parse_arguments
 from syncpod.settings.directories import (
@@ -93,11 +93,13 @@ def test_what_pods_may_have_is_said_by_flags_or_in_the_environment() -> None:
     assert (nothing.capacity, nothing.pod_cgroups, nothing.allowed_unsafe_sysctls) == ("", True, ())
     environ = {
         "SYNCPOD_CAPACITY": "cpu=8",
+        "SYNCPOD_NODE_LABELS": "disk=ssd",
         "SYNCPOD_POD_CGROUPS": "false",
         "SYNCPOD_ALLOWED_UNSAFE_SYSCTLS": "kernel.msgmax, net.core.*",
     }
     settings = node_settings(environ)
-    assert (settings.capacity, settings.pod_cgroups) == ("cpu=8", False)
+    assert (settings.capacity, settings.node_labels, settings.pod_cgroups) == ("cpu=8", "disk=ssd", False)
+    assert labels(settings)["disk"] == "ssd"
     assert settings.allowed_unsafe_sysctls == ("kernel.msgmax", "net.core.*")
     given = node_settings(environ, capacity="pods=1", pod_cgroups=True, allowed_unsafe_sysctls="net.*")
     assert (given.capacity, given.pod_cgroups, given.allowed_unsafe_sysctls) == ("pods=1", True, ("net.*",))
@@ -329,13 +331,16 @@ def test_each_flag_goes_over_the_environment_and_what_is_no_flag_ends_the_proces
     ("flags", "told"),
     [
         (["--capacity", "cpu"], r"--capacity or SYNCPOD_CAPACITY"),
+        (["--node-labels", "disk"], r"--node-labels or SYNCPOD_NODE_LABELS"),
         (["--allowed-unsafe-sysctls", "*"], r"--allowed-unsafe-sysctls or SYNCPOD_ALLOWED_UNSAFE_SYSCTLS"),
     ],
 )
 def test_what_a_setting_comes_to_names_it_where_it_is_wrong(flags: list[str], told: str) -> None:
     settings = parse_arguments(flags)[1]({})
     with pytest.raises(SettingsInvalid, match=told):
-        capacity(settings, Host()) if flags[0] == "--capacity" else sysctls(settings, "6.1.0")
+        labels(settings)
+        sysctls(settings, "6.1.0")
+        capacity(settings, Host())
 
 
 def test_an_unknown_policy_of_verification_names_its_variable() -> None:

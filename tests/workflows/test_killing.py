@@ -9,13 +9,14 @@ import pytest
 
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
 from syncpod.messages import Fault, KillPod, StepEvent, StepName, StepResult
-from syncpod.pod import admit_pod, container_hash
+from syncpod.pod import ExecAction, Lifecycle, LifecycleHandler, admit_pod, container_hash
 from workflows.pod import decide, desired, outcome, report
 from workflows.pod.decision import Step
 from workflows.pod.state import PodState
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=30)
+HOOKED = Lifecycle(pre_stop=LifecycleHandler(exec=ExecAction(command=("true",))))
 PROBE = {"exec": {"command": ["false"]}}
 
 
@@ -126,6 +127,30 @@ def test_a_pod_without_grace_is_given_a_second_only_where_it_ends(ending: bool, 
     assert isinstance(step.input, KillPod)
     assert (step.input.grace_seconds, step.input.targets[0].grace_seconds) == (grace, grace)
     assert state.kill_by == NOW + timedelta(seconds=grace)
+
+
+def test_a_hook_is_named_where_there_was_time_for_it_even_if_it_is_over_and_not_where_there_is_to_be_none() -> None:
+    """Row 78: so the step can tell of a hook that has had no time, and tells nothing where that is as asked for."""
+
+    def kill(grace: int, *later: datetime) -> KillPod:
+        state = a_pod(web="running")
+        hooked = state.pod.spec.containers[0].model_copy(update={"lifecycle": HOOKED})
+        spec = state.pod.spec.model_copy(
+            update={"termination_grace_period_seconds": grace, "containers": (hooked,), "restart_policy": "Never"}
+        )
+        state.pod = state.pod.model_copy(update={"spec": spec})
+        lost = listing(2, web="running")
+        sandbox = lost.sandboxes[0].model_copy(update={"state": "SANDBOX_NOTREADY"})
+        outcome.observe(state, lost.model_copy(update={"sandboxes": (sandbox,)}), NOW)
+        for now in (NOW, *later):
+            step = begun(state, now).input
+        assert isinstance(step, KillPod)
+        return step
+
+    assert kill(0).targets[0].pre_stop is None
+    assert kill(4).targets[0].pre_stop == HOOKED.pre_stop
+    again = kill(4, LATER).targets[0]
+    assert (again.grace_seconds, again.pre_stop) == (0, HOOKED.pre_stop)
 
 
 @pytest.mark.parametrize("end", ["deleted", "killed with a shorter grace"])

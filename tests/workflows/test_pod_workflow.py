@@ -20,10 +20,11 @@ from temporalio.client import (
     WorkflowFailureError,
     WorkflowUpdateFailedError,
 )
+from temporalio.exceptions import ApplicationError
 
 from syncpod.lifecycle.observed import Seq
 from syncpod.lifecycle.version import DECISION_VERSION
-from syncpod.messages import Fault, Outcome, StepInput, StepName, StepResult
+from syncpod.messages import Fault, Outcome, StartContainer, StepEvent, StepInput, StepName, StepResult
 from tests.workflows.scripted import ScriptedNode, container, in_another_run, phase, query_pod, start_pod, until
 
 READY = {"type": "Ready", "status": "True"}
@@ -404,7 +405,6 @@ POISON: list[tuple[str, list[Any]]] = [
     ("pleg", []),
     ("pleg", ["not a snapshot"]),
     ("pleg", [{"status": 3}, {"status": 4}]),
-    ("pleg", [{"status": {"uid": "somebody-else"}}]),
     ("pleg", [{"status": {"containers": [{"state": "dancing"}]}}]),
     ("pleg", [{"node": {"runtime": "containerd", "hostIps": ["here"]}}]),
     ("pleg", [{"node": {"runtime": "containerd", "name": "n" * 2100, "searchAttributes": True}}]),
@@ -434,6 +434,18 @@ async def test_poison_signals_leave_the_pod_working_and_are_seen(client: Client,
     await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1)
     rejected = [event for event in await handle.query("events") if event["reason"] == "Rejected"]
     assert sum(event["count"] for event in rejected) == len(POISON)
+
+
+async def test_what_is_said_of_an_earlier_pod_of_the_name_stands_in_the_history_alone(
+    client: Client, node: ScriptedNode
+) -> None:
+    handle = await running(client, node, manifest())
+    earlier = str(uuid.uuid4())
+    await handle.signal("pleg", {"status": {"uid": earlier}})
+    await handle.signal("probe", {"uid": earlier, "container": "web", "probe": "liveness", "result": "failure"})
+    told = [line["reason"] for line in await handle.query("history") if line["kind"] == "rejected"]
+    assert len(told) == 2 and all(f"is about the pod {earlier}" in reason for reason in told)
+    assert not [event for event in await handle.query("events") if event["reason"] == "Rejected"]
 
 
 async def test_a_result_about_containers_that_the_pod_has_not_got_leaves_it_working(
@@ -597,3 +609,40 @@ async def test_a_pod_follows_listings_whose_numbers_have_fallen(client: Client, 
     await until(handle, lambda pod: container(pod, "web").get("restartCount") == 2)
     assert "ListingsRenumbered" in [event["reason"] for event in await handle.query("events")]
     assert node.steps()[2:] == ["kill_container web", "start_container web", "start_container web"]
+
+
+async def test_a_container_whose_post_start_hook_fails_restarts_like_one_that_has_crashed(
+    client: Client, node: ScriptedNode
+) -> None:
+    """Row 53: PostStartHookError with the hook's words at first, then CrashLoopBackOff; no event has the words."""
+
+    def fails(step: StepInput) -> Any:
+        assert isinstance(step, StartContainer)
+        uid = step.ref.uid
+        node._start(step, node.pods[uid], step.container, step.restart)
+        listing = node.exits(uid, step.container, 137)
+        told = StepEvent(type="Warning", reason="FailedPostStartHook", message="PostStartHook failed")
+        detail = StepResult(status=listing, events=(told,))
+        raise ApplicationError("what the hook said", detail, type=Fault.POST_START_HOOK_ERROR.value, non_retryable=True)
+
+    def fails_later(step: StepInput) -> Any:
+        node.gate["start_container"] = asyncio.Event()
+        fails(step)
+
+    node.script["start_container"] += [fails_later, fails]
+    handle = await start_pod(client, node, manifest())
+
+    def waiting(pod: dict[str, Any]) -> Any:
+        return container(pod, "web").get("state", {}).get("waiting", {})
+
+    pod = await until(handle, lambda pod: waiting(pod).get("reason") == "PostStartHookError")
+    assert waiting(pod)["message"] == "what the hook said"
+    node.gate["start_container"].set()
+    pod = await until(handle, lambda pod: waiting(pod).get("reason") == "CrashLoopBackOff")
+    assert waiting(pod)["message"].startswith("back-off 10s restarting failed container=web")
+    assert waiting(pod)["message"].endswith("): PostStartHookError: what the hook said")
+    told = str(await handle.query("events")) + str(await handle.query("history"))
+    assert "what the hook said" not in told
+    await handle.signal("backoff_expired", {"container": "web"})
+    pod = await until(handle, is_ready)
+    assert container(pod, "web")["restartCount"] == 2

@@ -82,6 +82,30 @@ async def test_that_a_probe_cannot_be_asked_is_an_event_and_no_result(client: Cl
     assert container(pod, "web")["restartCount"] == 0
 
 
+async def test_failures_are_counted_by_one_event_and_change_no_result_before_their_threshold(
+    client: Client, node: ScriptedNode
+) -> None:
+    """Row 85: Unhealthy from the first failure, with its count."""
+    handle = await start_pod(
+        client, node, manifest(containers=[{"name": "web", "image": "busybox:1", "livenessProbe": TCP}])
+    )
+    pod = await until(handle, is_ready)
+    told = {"container": "web", "containerID": instance(pod, "web"), "probe": "liveness"}
+    await handle.signal("probe", {**told, "result": "unknown", "message": "refused", "failures": 1})
+    await handle.signal("probe", {**told, "result": "unknown", "message": "refused", "failures": 9})
+    await handle.signal("probe", {**told, "result": "success", "failures": 2, "failure": "refused"})
+    await handle.signal("probe", {**told, "result": "unknown", "failures": -1})
+
+    async def unhealthy() -> list[tuple[str, int]]:
+        events = await handle.query("events")
+        return [(event["message"], event["count"]) for event in events if event["reason"] == "Unhealthy"]
+
+    assert await unhealthy() == [("Liveness probe failed: refused", 12)]
+    pod = await query_pod(handle)
+    assert (container(pod, "web")["restartCount"], is_ready(pod)) == (0, True)
+    assert [event["reason"] for event in await handle.query("events")][-1] == "Rejected"
+
+
 async def test_results_outlive_a_run(client: Client, node: ScriptedNode) -> None:
     handle = await start_pod(
         client,

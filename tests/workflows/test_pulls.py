@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowUpdateFailedError
 
+from syncpod.messages import Fault
 from tests.workflows.scripted import ScriptedNode, container, phase, start_pod, until
 from tests.workflows.test_pod_workflow import is_ready, manifest
 
@@ -135,3 +136,21 @@ async def test_no_ephemeral_container_makes_a_pod_too_large(client: Client, node
     assert "pod: must be no more than 524288 bytes as JSON" in str(refused.value.cause)
     await handle.execute_update("add_ephemeral_container", {**debugger, "args": []})
     await until(handle, lambda pod: runs(pod, "debug"))
+
+
+@pytest.mark.parametrize("fault", [Fault.INVALID_IMAGE_NAME, Fault.IMAGE_INSPECT_ERROR])
+async def test_an_image_that_was_not_even_pulled_never_waits_with_image_pull_back_off(
+    client: Client, node: ScriptedNode, fault: Fault
+) -> None:
+    """Row 63: the fault stays the waiting reason, also of another container with the same image."""
+    node.absent |= {"gone:1"}
+    node.fault("pull_image", fault, "it failed")
+    handle = await start_pod(client, node, manifest(containers=[{"name": "a", "image": "gone:1"}]))
+    held = {"reason": fault.value, "message": "it failed"}
+    await until(handle, lambda pod: container(pod, "a").get("state", {}).get("waiting") == held)
+    await handle.execute_update("add_ephemeral_container", {"name": "b", "image": "gone:1"})
+    await until(handle, lambda pod: container(pod, "b").get("state", {}).get("waiting") == held)
+    assert "pull_image b" not in node.steps()
+    assert "BackOff" not in {event["reason"] for event in await handle.query("events")}
+    await handle.signal("backoff_expired", {"container": "a"})
+    await until(handle, lambda pod: runs(pod, "a"))

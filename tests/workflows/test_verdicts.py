@@ -25,6 +25,7 @@ def turn_away(node: ScriptedNode, reason: str, message: str) -> None:
 
 
 async def test_a_pod_that_is_not_let_in_has_failed_and_is_not_tried_again(client: Client, node: ScriptedNode) -> None:
+    """Row 5: rejected, with an event; the status has nothing but that (row 100: no conditions)."""
     turn_away(node, "OutOfcpu", "Node didn't have enough resource: cpu, requested: 9000, used: 0, capacity: 2000")
     handle = await start_pod(client, node, manifest())
     pod = await until(handle, lambda pod: phase(pod) == "Failed")
@@ -32,6 +33,7 @@ async def test_a_pod_that_is_not_let_in_has_failed_and_is_not_tried_again(client
     assert pod["status"]["message"] == (
         "Pod was rejected: Node didn't have enough resource: cpu, requested: 9000, used: 0, capacity: 2000"
     )
+    assert "conditions" not in pod["status"]
     assert "containerStatuses" not in pod["status"], "as the kubelet has it: kubectl then shows the reason"
     events = await handle.query("events")
     assert [(event["type"], event["reason"]) for event in events][-1] == ("Warning", "OutOfcpu")

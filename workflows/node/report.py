@@ -26,6 +26,7 @@ def view(state: NodeState, now: datetime) -> NodeView:
         sources_ready=are_sources_ready(state),
         identity=status.identity,
         conditions=status.conditions,
+        labels=status.labels,
         capacity=status.capacity,
         allocatable=status.allocatable,
         addresses=status.addresses,
@@ -73,6 +74,7 @@ def summary(state: NodeState) -> NodeSummary:
         name=state.name,
         since=state.since,
         unschedulable=state.unschedulable,
+        labels=state.status.labels,
         addresses=state.status.addresses,
         node_info=state.status.node_info,
     )

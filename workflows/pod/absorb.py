@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from syncpod.lifecycle import backoff, conditions, restart_policy
+from syncpod.lifecycle import backoff, conditions, restart_pacing
 from syncpod.lifecycle.probing import probe_of
 from syncpod.lifecycle.restart import is_sidecar
 from syncpod.messages import (
@@ -34,6 +34,10 @@ QUEUE_TOLERANCE = timedelta(milliseconds=200)
 """How early a signal may report a back-off's end: the node's queue and the server have different clocks."""
 
 
+class _Late(Exception):
+    """A signal of the node's agent is about an earlier pod of this name. Nothing is wrong, so no event tells of it."""
+
+
 def absorb(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> None:
     """Fold one signal into the state, or record its rejection. Never raises.
 
@@ -43,7 +47,10 @@ def absorb(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> 
     try:
         if len(args) != 1:
             raise Rejected(f"takes one payload, got {len(args)}")
-        _SIGNALS[name](state, args[0], now)
+        with state.all_or_nothing():
+            _SIGNALS[name](state, args[0], now)
+    except _Late as late:
+        state.note(now, "rejected", name, f"signal {name}: {late}")
     except Exception as wrong:  # noqa: BLE001  # Replay: see above
         state.reject(now, name, f"signal {name}: {sentence(wrong)}")
 
@@ -51,7 +58,7 @@ def absorb(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> 
 def tidy(state: PodState, now: datetime) -> None:
     """Forget expired back-offs; those of images and of old definitions would otherwise stay forever."""
     settings = state.restart_settings
-    current = restart_policy.restart_keys(state.pod) if settings.limit is not None else ()
+    current = restart_pacing.restart_keys(state.pod) if settings.limit is not None else ()
     state.backoff = backoff.collect_garbage(state.backoff, now=now, settings=settings, current=current)
 
 
@@ -75,7 +82,7 @@ def _pleg(state: PodState, payload: Any, now: datetime) -> None:
     signal = Pleg.model_validate(payload)
     uid = signal.status.uid
     if uid and uid != state.pod.metadata.uid:
-        raise Rejected(f"is about the pod {uid}, this is {state.pod.metadata.uid}")
+        raise _Late(f"is about the pod {uid}, this is {state.pod.metadata.uid}")
     meet_node(state, signal.node)
     if uid:
         observe(state, signal.status, now)
@@ -158,7 +165,7 @@ def _is_at_limit(state: PodState, subject: str) -> bool:
     """Say whether a container, or the pod as a whole, waits because it has reached its limit of restarts."""
     status = state.status
     return any(
-        known.state.waiting is not None and known.state.waiting.reason == restart_policy.LIMIT_REACHED
+        known.state.waiting is not None and known.state.waiting.reason == restart_pacing.LIMIT_REACHED
         for known in (*status.init_container_statuses, *status.container_statuses)
         if subject in (known.name, backoff.RESTART_ALL)
     )
@@ -211,7 +218,7 @@ def _evict(state: PodState, payload: Any, now: datetime) -> None:
 def _probe(state: PodState, payload: Any, now: datetime) -> None:
     change = ProbeChanged.model_validate(payload)
     if change.uid and change.uid != state.pod.metadata.uid:
-        raise Rejected(f"is about the pod {change.uid}, this is {state.pod.metadata.uid}")
+        raise _Late(f"is about the pod {change.uid}, this is {state.pod.metadata.uid}")
     try:
         container = state.container(change.container)
     except KeyError:

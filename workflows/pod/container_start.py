@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
-from syncpod.lifecycle import backoff, restart_policy
+from syncpod.lifecycle import backoff, restart_pacing
 from syncpod.lifecycle.backoff import BackoffStore
 from syncpod.lifecycle.observed import ObservedSandbox
 from syncpod.lifecycle.plan import PlannedStep
-from syncpod.lifecycle.restart_policy import Restart
+from syncpod.lifecycle.restart_pacing import RestartPermission
 from syncpod.lifecycle.status import PodFailure
-from syncpod.messages import ContainerKind, PullImage, StartContainer, StepName
+from syncpod.messages import NOT_PULLED, ContainerKind, PullImage, StartContainer, StepName
 from syncpod.pod import Container, EphemeralContainer, Pod
 from workflows.pod import facts
 from workflows.pod.decision import Decision, Hold, Step, clip, failure_hold, is_released
@@ -50,6 +50,8 @@ def start_container(state: PodState, planned_step: PlannedStep, now: datetime) -
     if absent or ("Always" in policies and state.pulled.get(name) != restart):
         image_key = backoff.image_key(state.pod.metadata.uid, container.image)
         held = failure_hold(state, image_key, name, restart, now)
+        if held and held.reason in NOT_PULLED:
+            return Decision(holds=(held,))
         if held:
             message = backoff.image_backoff_message(container.image, f"{held.reason}: {held.message}")
             hold = Hold(name, restart, held.until, held.delay, "ImagePullBackOff", message)
@@ -81,9 +83,9 @@ def _begin_anew(state: PodState, last: Round, planned_step: PlannedStep, now: da
     """Return the first step of a pod whose containers were all removed, or the one hold for all of them."""
     anew = state.model_copy(update={"restart_all": last.model_copy(update={"begun": True})})
 
-    def ask(store: BackoffStore, at: datetime) -> tuple[Restart, BackoffStore]:
+    def ask(store: BackoffStore, at: datetime) -> tuple[RestartPermission, BackoffStore]:
         meta = state.pod.metadata
-        return restart_policy.restart_all(store, state.restart_settings, meta, last.cause, last.exit, now=at)
+        return restart_pacing.restart_all(store, state.restart_settings, meta, last.cause, last.exit, now=at)
 
     allowed, store = ask(state.backoff, now)
     if not allowed.allowed:
@@ -96,7 +98,7 @@ def _begin_anew(state: PodState, last: Round, planned_step: PlannedStep, now: da
     return Decision(replace(first.step, store=store, begins_anew=True))
 
 
-def _held_back(subject: str, restart: int, held: Restart) -> Decision:
+def _held_back(subject: str, restart: int, held: RestartPermission) -> Decision:
     """Return the hold of a start that is not allowed yet, or the pod's failure if it never will be."""
     if held.fails:
         return Decision(failure=PodFailure(reason=held.reason, message=held.message))
@@ -106,8 +108,8 @@ def _held_back(subject: str, restart: int, held: Restart) -> Decision:
 def _released(
     store: BackoffStore,
     key: str,
-    held: Restart,
-    ask: Callable[[BackoffStore, datetime], tuple[Restart, BackoffStore]],
+    held: RestartPermission,
+    ask: Callable[[BackoffStore, datetime], tuple[RestartPermission, BackoffStore]],
     now: datetime,
 ) -> BackoffStore:
     """Return the back-offs after a start that a signal allows although it is held.
@@ -149,14 +151,16 @@ def _superseded(state: PodState, name: str) -> tuple[str, ...]:
     return tuple(dead[1:])
 
 
-def _crash_loop(state: PodState, name: str, restart: int, now: datetime) -> tuple[Restart, BackoffStore | None, str]:
+def _crash_loop(
+    state: PodState, name: str, restart: int, now: datetime
+) -> tuple[RestartPermission, BackoffStore | None, str]:
     """Ask the pod's restart policy about the last recorded exit of a container.
 
     A start that was allowed, and has waited for its pull since, is not checked again for the same exit. A start that a
     signal has released counts as made at the time when it would have been allowed.
     """
     last = state.last_exit(name)
-    free = Restart(allowed=True)
+    free = RestartPermission(allowed=True)
     if last is None or state.cleared.get(name) == last.id:
         return free, None, ""
     container = state.container(name)
@@ -168,8 +172,8 @@ def _crash_loop(state: PodState, name: str, restart: int, now: datetime) -> tupl
     if state.restart_all is not None and last.id in state.restart_all.removed:
         return free, None, ""
 
-    def ask(store: BackoffStore, at: datetime) -> tuple[Restart, BackoffStore]:
-        return restart_policy.restart_container(store, state.restart_settings, meta, container, last, now=at)
+    def ask(store: BackoffStore, at: datetime) -> tuple[RestartPermission, BackoffStore]:
+        return restart_pacing.restart_container(store, state.restart_settings, meta, container, last, now=at)
 
     allowed, store = ask(state.backoff, now)
     if allowed.allowed:

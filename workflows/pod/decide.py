@@ -215,7 +215,7 @@ def _kill_pod(state: PodState, why: str, now: datetime) -> Step:
             name=container.name,
             grace_seconds=left,
             after=tuple(other.id for other in alive if other.name in order[container.name]),
-            **_pre_stop(state.pod, container.name),
+            **(_pre_stop(state.pod, container.name) if _grace(state) > 0 else {}),
         )
         for container in alive
     )
@@ -323,7 +323,8 @@ def _as_step(state: PodState, planned_step: PlannedStep, now: datetime) -> Decis
         case StepName.KILL_CONTAINER:
             container_id = planned_step.ids[0]
             grace = kill_grace_seconds(state.pod, _main_or_init(state.pod, name), planned_step.reason)
-            target = KillTarget(id=container_id, name=name, grace_seconds=grace, **_pre_stop(state.pod, name))
+            hook = _pre_stop(state.pod, name) if grace > 0 else {}
+            target = KillTarget(id=container_id, name=name, grace_seconds=grace, **hook)
             kill = KillContainer(ref=state.ref, target=target, message=why, reason=planned_step.reason)
             replaces = container_id if planned_step.follows and _might_rest(state.pod, name) else ""
             step = Step(

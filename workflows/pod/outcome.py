@@ -20,6 +20,7 @@ from syncpod.messages import (
     AllocateResources,
     CreateSandbox,
     Evict,
+    Fault,
     KillPod,
     NodeFacts,
     Outcome,
@@ -68,7 +69,8 @@ def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetim
     # Oldest first, so that the exits are recorded in the order in which they happened.
     for container in reversed(state.own.containers):
         if container.has_run:
-            state.restarts[container.name] = max(state.restarts.get(container.name, 0), container.restart_count)
+            newest = max(state.restarts.get(container.name, 0), container.restart_count)
+            state.restarts = {**state.restarts, container.name: newest}
         ended = container.exit
         if ended is None or not container.has_run:
             continue
@@ -107,16 +109,20 @@ def _tell_exit(state: PodState, exit_: RecordedExit, now: datetime) -> None:
 def heard(state: PodState, change: ProbeChanged, now: datetime) -> None:
     """Take a probe's result for an instance, which may not be in the view yet; events are those of prober/prober.go."""
     what = f"{change.probe.capitalize()} probe"
-    if change.result == "unknown":  # the probe could not be carried out, which is no result
+    failures = max(change.failures, int(change.result == "failure"))
+    if change.result == "unknown" and not failures:  # the probe could not be carried out, which is no result
         text = f"{what} errored and resulted in unknown state: {change.message}"
         state.event(now, "Warning", "Unhealthy", text, change.container)
         return
-    if state.ending and change.probe != "readiness" and change.result == "failure":
+    if state.ending and change.probe != "readiness" and change.result != "success":
         return  # only readiness counts by then (worker.go, v1.36, doProbe: success once deletion is requested)
-    if change.result == "failure":
-        state.event(now, "Warning", "Unhealthy", f"{what} failed: {change.message}", change.container)
-    elif change.warning:
+    if failures:
+        text = f"{what} failed: {change.failure or change.message}"
+        state.event(now, "Warning", "Unhealthy", text, change.container, times=failures)
+    if change.warning:
         state.event(now, "Warning", "ProbeWarning", f"{what} warning: {change.message}", change.container)
+    if change.result == "unknown":
+        return
     before = state.probes.get(change.probe, {})
     if before.get(change.container_id) == change.result:
         return
@@ -198,15 +204,18 @@ def _turn_away(state: PodState, rejection: Rejection, now: datetime) -> None:
 
 
 def finished_step(state: PodState, step: Step, payload: Any, started: datetime, now: datetime) -> None:
-    """Fold a step's result into the state. An unreadable result counts as a failure of the step."""
-    told, state.history = state.history, ()
+    """Fold a step's result into the state. An unreadable result changes nothing, and counts as a failure."""
     try:
-        result = StepResult.model_validate(payload)
-        _look(state, step, result, started, now)
+        with state.all_or_nothing():
+            _fold(state, step, StepResult.model_validate(payload), started, now)
     except ValueError as wrong:
-        state.history = (*told, *state.history)
         failed_step(state, step, "UnreadableResult", f"the step's result cannot be read: {wrong}", None, started, now)
-        return
+
+
+def _fold(state: PodState, step: Step, result: StepResult, started: datetime, now: datetime) -> None:
+    """Fold in the result of a step that has not failed. Raises ValueError."""
+    told, state.history = state.history, ()
+    _look(state, step, result, started, now)
     state.backoff = backoff.forget(state.backoff, step.key)
     match result.outcome:
         case Outcome.SPENT:
@@ -335,7 +344,8 @@ def failed_step(
     if payload is not None:
         try:
             result = StepResult.model_validate(payload)
-            _look(state, step, result, started, now)
+            with state.all_or_nothing():
+                _look(state, step, result, started, now)
             told = bool(result.events)
             if result.rejection is not None:
                 _turn_away(state, result.rejection, now)
@@ -350,7 +360,7 @@ def failed_step(
                 return
         except ValueError as wrong:
             state.reject(now, step.name.value, f"the step's status cannot be read: {wrong}")
-    if not _ended_by_refusal(state, step):
+    if not _ended_by_start(state, step, fault):
         state.backoff = backoff.record_failure(state.backoff, step.key, now=now, reason=fault, message=message)
     state.cleared = _without(state.cleared, step.container)
     if step.container and step.name.value.startswith(("start_", "pull_")):
@@ -359,16 +369,22 @@ def failed_step(
         resizing.failed(state, message, now)
     elif not told:
         state.event(now, "Warning", *_as_event(step, fault, message), step.container)
-    why = f"{step.why}: {message}"
+    # What a hook has written is shown in the status alone.
+    why = step.why if fault == Fault.POST_START_HOOK_ERROR else f"{step.why}: {message}"
     state.note(now, "step", step.name.value, why, outcome=fault, took_ms=took, container=step.container)
 
 
-def _ended_by_refusal(state: PodState, step: Step) -> bool:
-    """Say whether the runtime refused a start. That is an exit of the instance: the crash-loop back-off applies."""
+def _ended_by_start(state: PodState, step: Step, fault: str) -> bool:
+    """Say whether a start that failed has ended its instance: the crash-loop back-off of that exit applies alone.
+
+    The runtime refused the start, or the container was ended since its postStart hook failed.
+    """
     if not isinstance(step.input, StartContainer):
         return False
     last = state.last_exit(step.container)
-    return last is not None and last.restart == step.input.restart and last.reason == START_ERROR
+    if last is None or last.restart != step.input.restart:
+        return False
+    return last.reason == START_ERROR or fault == Fault.POST_START_HOOK_ERROR
 
 
 def cancelled_step(state: PodState, step: Step, started: datetime, now: datetime) -> None:

@@ -8,14 +8,14 @@ from typing import Any
 
 from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
+from syncpod.go_durations import go_duration
 from syncpod.lifecycle import backoff, conditions
-from syncpod.lifecycle.backoff import go_duration
 from syncpod.lifecycle.container_status import ProbeResults, WaitingReason
 from syncpod.lifecycle.phase import TERMINAL_PHASES
 from syncpod.lifecycle.plan import PlannedStep, something_to_stop
-from syncpod.lifecycle.restart_policy import LIMIT_REACHED
+from syncpod.lifecycle.restart_pacing import LIMIT_REACHED
 from syncpod.lifecycle.status import StatusDecision, StatusInputs, pod_status, terminated_pod_status
-from syncpod.messages import STUCK_FAULTS, StepName, labels_attribute
+from syncpod.messages import NOT_PULLED, STUCK_FAULTS, Fault, StepName, labels_attribute
 from syncpod.pod import ContainerState, ContainerStatus
 from workflows.pod import decide, desired, facts, resizing
 from workflows.pod.decision import Hold, Step
@@ -52,9 +52,21 @@ def _waiting(state: PodState, holds: Sequence[Hold]) -> dict[str, WaitingReason]
             spec = state.pod.spec
             why = WaitingReason(reason=hold.reason, message=hold.message)
             waiting |= {container.name: why for container in (*spec.init_containers, *spec.containers)}
-        elif hold.reason in ("CrashLoopBackOff", "ImagePullBackOff", LIMIT_REACHED):
-            waiting[hold.subject] = WaitingReason(reason=hold.reason, message=hold.message)
+        elif hold.reason in ("CrashLoopBackOff", "ImagePullBackOff", LIMIT_REACHED, *NOT_PULLED):
+            message = f"{hold.message}{_after_hook(state, hold)}"
+            waiting[hold.subject] = WaitingReason(reason=hold.reason, message=message)
     return waiting
+
+
+def _after_hook(state: PodState, hold: Hold) -> str:
+    """Return what the failed postStart hook of a container said that now waits to start again; "" if none failed.
+
+    Difference: the kubelet shows PostStartHookError with these words until its next sync, and then only the back-off.
+    """
+    failed = state.waiting.get(hold.subject)
+    if failed is None or failed.reason != Fault.POST_START_HOOK_ERROR:
+        return ""
+    return f": {failed.reason}: {failed.message}"
 
 
 def _without_sandbox(state: PodState, holds: Sequence[Hold]) -> dict[str, WaitingReason]:

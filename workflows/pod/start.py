@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from syncpod.lifecycle.version import is_superseded, too_old
 from syncpod.messages import pod_workflow_id
 from syncpod.pod import Admission, ObjectMeta, Pod, PodInvalid, PodStatus, admit, parse_pod, readmit
-from workflows.pod.state import PodState
+from workflows.pod.state import PodState, clipped
 
 
 class Adoption(BaseModel):
@@ -30,6 +30,25 @@ class Adoption(BaseModel):
     """Which life of the pod goes on; its sandbox is annotated with it."""
 
 
+class Restarted(BaseModel):
+    """What the node's agent says in a start of the run that it replaces, whose tasks failed again and again."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    why: str = ""
+    """The failure of its last task."""
+    since: str = ""
+    """From which state the run goes on: "its state at 12:03:04", "its node's record"."""
+    signals: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+    """The signals that came after that state, oldest first: names and arguments."""
+    left_out: int = 0
+    """How many of them are not among `signals`."""
+
+
+class CannotBeginAnew(Exception):
+    """A run that should replace another cannot begin; the text says why."""
+
+
 def initial_state(
     start: Any, workflow_id: str, now: datetime, uuid4: Callable[[], UUID], task_queue: str, *, decisions: int
 ) -> tuple[PodState, str]:
@@ -37,9 +56,12 @@ def initial_state(
 
     `start` is ``{"pod": <v1 Pod>}``, which a person may have typed, so it is checked strictly; or what
     :func:`next_input` has returned. A pod without a UID gets one from `uuid4`, which must be the workflow's.
-    `decisions` is the version of the run's decisions. Never raises.
+    `decisions` is the version of the run's decisions.
 
     ``"adopt": {"incarnation": "…"}`` beside the pod says that it runs already: it keeps its UID and its incarnation.
+
+    ``"restarted"`` beside either says that the run replaces one that could not go on. Raises CannotBeginAnew if such a
+    run cannot begin: its task fails, and the agent tries another start. A run that ended would have its pod killed.
     """
     if refusal := too_old(decisions):
         return PodState(), refusal
@@ -51,9 +73,36 @@ def initial_state(
         else:
             state = _new(start, workflow_id, now, uuid4, task_queue, decisions)
     except (_Refused, PodInvalid) as wrong:
+        if "restarted" in start:
+            raise CannotBeginAnew(str(wrong)) from None
         return PodState(), str(wrong)
     state.decision_version = decisions
+    if "restarted" in start:
+        _tell_restart(state, _restarted(start), now)
     return state, ""
+
+
+def signals_left(start: Any) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+    """Return the signals that a start brings from the run that it replaces: names and arguments, oldest first."""
+    return _restarted(start).signals if isinstance(start, dict) and "restarted" in start else ()
+
+
+def _restarted(start: dict[str, Any]) -> Restarted:
+    """Return what the start says of the run that it replaces. Raises CannotBeginAnew."""
+    try:
+        return Restarted.model_validate(start["restarted"])
+    except ValidationError as wrong:
+        raise CannotBeginAnew(f"restarted: {wrong}") from None
+
+
+def _tell_restart(state: PodState, restarted: Restarted, now: datetime) -> None:
+    """Record that the workflow was begun anew, and why."""
+    left = f", without {restarted.left_out} later signal(s)" if restarted.left_out else ""
+    text = f"Its workflow could not go on and was started anew from {restarted.since}{left}: {restarted.why}"
+    state.event(now, "Warning", "WorkflowRestarted", text)
+    state.note(now, "update", "workflow restarted", clipped(text))
+    # The new run has the search attributes that it was started with, not those that the run before had written.
+    state.written = {}
 
 
 class _Refused(Exception):

@@ -7,6 +7,8 @@ None of them reads a clock: they are given the workflow's time as ``now``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -277,8 +279,24 @@ class PodState(BaseModel):
             del exits[spare]
         self.exits = tuple(exits)
 
-    def event(self, now: datetime, kind: str, reason: str, message: str, container: str = "") -> None:
-        """Record an event with its message clipped. Repeats are counted, as the API server does."""
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Undo every change that was made within, if it raises: what comes in is folded in whole or not at all.
+
+        No value of the state is changed in place; a change replaces it.
+        """
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def event(
+        self, now: datetime, kind: str, reason: str, message: str, container: str = "", *, times: int = 1
+    ) -> None:
+        """Record an event with its message clipped. Repeats are counted, as the API server does; `times` more now."""
         message = clipped(message)
         kept = []
         seen: EventRecord | None = None
@@ -293,7 +311,7 @@ class PodState(BaseModel):
                 "reason": reason,
                 "message": message,
                 "container": container,
-                "count": seen.count + 1 if seen else 1,
+                "count": seen.count + times if seen else times,
                 "first": seen.first if seen else now,
                 "last": now,
             }

@@ -38,6 +38,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.pod import absorb, decide, desired, facts, outcome, report, resizing, rounds, start
     from workflows.pod.decision import Decision, Hold, Step
     from workflows.pod.inbox import PART, PodInbox
+    from workflows.pod.published import PublishedPod
     from workflows.pod.state import PodState
     from workflows.pod.steps import HEARTBEAT_TIMEOUT, RETRY
 
@@ -76,6 +77,8 @@ class PodWorkflow:
             decisions=decisions_taken(),
         )
         self.entity = Entity(self, self.state, PodInbox(), part=PART)
+        for name, args in start.signals_left(start_input):
+            self.entity.put(name, args)
         self.holds: tuple[Hold, ...] = ()
         self.planned: tuple[str, ...] = ()
         self.pulls: dict[str, Pull] = {}
@@ -162,6 +165,7 @@ class PodWorkflow:
         if self.state.successor is not None:
             workflow.continue_as_new(desired.successor_of(self.state))
         self.publish()
+        self.hand_out(gone=True)
         return pod_to_wire(desired.as_pod(self.state))
 
     # --- one step -----------------------------------------------------------------------------------------------------
@@ -278,6 +282,7 @@ class PodWorkflow:
         await self.entity.until(lambda: activity.done() or must_stop())
         if not activity.done():
             activity.cancel()
+            self.hasten_cancellation()
             await self.entity.until(activity.done)
         try:
             result = await activity
@@ -290,6 +295,13 @@ class PodWorkflow:
                 step = replace(step, outdated=True)
             outcome.finished_step(self.state, step, decoded(result), began, workflow.now())
         self.span(step, began)
+
+    def hasten_cancellation(self) -> None:
+        """Have the worker ask the server at once for the cancellation of a step that it runs itself."""
+        cancelled = workflow.extern_functions().get("syncpod_step_cancelled")
+        # Replay: below this line nothing may change the state or give a command: a replay does not come here.
+        if cancelled is not None and not workflow.unsafe.is_replaying():
+            cancelled(workflow.info().workflow_id)
 
     def failed(self, step: Step, error: ActivityError, began: datetime) -> None:
         """Record that a step was cancelled, has timed out, or was refused by the runtime: it is decided again later."""
@@ -388,7 +400,20 @@ class PodWorkflow:
     def show(self) -> None:
         """Set the workflow's current details; costs no history."""
         workflow.set_current_details(report.details(self.state, self.holds))
+        self.hand_out()
         self.count_resizes()
+
+    def as_published(self) -> PublishedPod:
+        """Return the state as it is now, which no later change of it changes."""
+        # Replay: a shallow copy is enough, since the state's values are replaced and never changed.
+        return PublishedPod(self.state.model_copy(), workflow.now(), workflow.info().get_current_history_length())
+
+    def hand_out(self, *, gone: bool = False) -> None:
+        """Give the node's agent what it answers reads from, and begins the workflow anew from; costs no history."""
+        hand = workflow.extern_functions().get("syncpod_publish")
+        # Replay: the agent has been given it before; nothing here may change the state or give a command.
+        if hand is not None and not workflow.unsafe.is_replaying():
+            hand(workflow.info().run_id, None if gone else self.as_published())
 
     def count_resizes(self) -> None:
         """Give telemetry how the pod's resize stands; a replay counts nothing."""
@@ -525,7 +550,7 @@ class PodWorkflow:
     @workflow.query
     def pod(self) -> dict[str, Any]:
         """Return the whole Pod with its status, as ``kubectl get -o json`` has it."""
-        return pod_to_wire(desired.as_pod(self.state))
+        return self.as_published().pod()
 
     @workflow.query
     def plan(self, candidate: Any = None, update: str = "apply") -> dict[str, Any]:
@@ -533,14 +558,14 @@ class PodWorkflow:
 
         With `update` ``resize``, the candidate is what that update takes.
         """
-        return report.plan(self.state, candidate, workflow.now(), update=update)
+        return self.as_published().plan(candidate, update)
 
     @workflow.query
     def history(self) -> list[dict[str, Any]]:
         """Return each decision, step, signal and exit with time, reason and attempt, oldest first."""
-        return [record.model_dump(mode="json", by_alias=True) for record in self.state.history]
+        return self.as_published().history()
 
     @workflow.query
     def events(self) -> list[dict[str, Any]]:
         """Return the pod's events in the kubelet's words, rejections among them, oldest first."""
-        return [event.model_dump(mode="json", by_alias=True) for event in self.state.events]
+        return self.as_published().events()

@@ -14,6 +14,7 @@ from syncpod.agent.eviction.storage_limits import LocalStorageEviction
 from syncpod.agent.housekeeping.dead_containers import Collector, ContainerGc
 from syncpod.agent.housekeeping.duplicates import Duplicates, Ender
 from syncpod.agent.housekeeping.gone_pods import GonePods
+from syncpod.agent.housekeeping.log_links import LogLinks
 from syncpod.agent.housekeeping.node_history import NodeHistory
 from syncpod.agent.housekeeping.orphans import Killer, Orphans
 from syncpod.agent.housekeeping.report import NodeReporter
@@ -79,6 +80,8 @@ def add_housekeeping_tasks(
     agent.add_listing_watcher(duplicates.observe)
     agent.add_background_task("container garbage collection", containers.run)
     agent.add_background_task("removal of gone pods", gone.run)
+    links = LogLinks(node.log_dir, agent.pleg.listings, period=settings.gone_pods_period)
+    agent.add_background_task("links to logs", links.run)
     agent.add_background_task("orphans", orphans.run)
     agent.add_background_task("duplicates", duplicates.run)
     agent.add_background_task("eviction", evictor.run)

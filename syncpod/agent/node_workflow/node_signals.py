@@ -12,9 +12,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.messages import Message, node_task_queue
 from syncpod.messages.node import NODE_WORKFLOW, NodeStatus, NodeView, RecallPods, SyncPods, node_workflow_id
+from syncpod.temporal.timeouts import WORKFLOW_TASK
 
 _RPC: Final = timedelta(seconds=5)
-_TASK_TIMEOUT: Final = timedelta(seconds=3)
 
 
 class NodeSignals:
@@ -63,7 +63,7 @@ class NodeSignals:
             {"node": self._node},
             id=node_workflow_id(self._node),
             task_queue=node_task_queue(self._node),
-            task_timeout=_TASK_TIMEOUT,
+            task_timeout=WORKFLOW_TASK,
             static_summary=f"node {self._node}",
             start_signal=name,
             start_signal_args=[payload],

@@ -23,6 +23,7 @@ from temporalio.service import RPCError
 from syncpod.agent.takeover.lock import NodeLife
 from syncpod.cri.port import RuntimeVersion
 from syncpod.messages.node import NodeAddress, NodeCondition, NodeInfo, NodeStatus, NodeView
+from syncpod.node.labels import architecture
 from syncpod.node.report import NodeReport, read_node_report
 from syncpod.pod import parse_quantity, quantity_text
 from syncpod.translation.context import NodeContext
@@ -32,8 +33,6 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 2.0
 REWORDED_SECONDS: Final = 300.0
 """How long a status that differs only in wording is held back: nodeStatusReportFrequency."""
-_ARCHITECTURES: Final[Mapping[str, str]] = {"x86_64": "amd64", "aarch64": "arm64"}
-"""Go's names, which a v1 Node uses."""
 _READY: Final = NodeCondition(
     type="Ready", status="True", reason="KubeletReady", message="kubelet is posting ready status"
 )
@@ -113,6 +112,7 @@ class NodeStatusReporter:
             boot=self._life.boot,
             identity=self._life.identity,
             conditions=(*pressures(report), self._ready),
+            labels=dict(self._context.labels),
             capacity=amounts,
             allocatable=amounts,
             addresses=(*addresses, NodeAddress(type="Hostname", address=self._context.name)),
@@ -134,7 +134,7 @@ class NodeStatusReporter:
 def _essence(said: NodeStatus | NodeView) -> tuple[object, ...]:
     """Return the part of a status that matters: whose it is, and what it says of the node."""
     conditions = {each.type: each.status for each in said.conditions}
-    return said.boot, said.identity, conditions, said.capacity, said.allocatable, said.addresses
+    return said.boot, said.identity, conditions, said.labels, said.capacity, said.allocatable, said.addresses
 
 
 def _without_words(status: NodeStatus) -> NodeStatus:
@@ -183,7 +183,7 @@ def node_info(version: RuntimeVersion, root: Path = Path("/")) -> NodeInfo:
         kernel_version=system.release,
         os_image=_os_image(root / "etc/os-release"),
         operating_system=system.sysname.lower(),
-        architecture=_ARCHITECTURES.get(system.machine, system.machine),
+        architecture=architecture(),
     )
 
 

@@ -20,6 +20,25 @@ Send = Callable[[PodRef, ProbeChanged], Awaitable[bool]]
 """Signals a changed result; returns whether the pod has a workflow. Raises RPCError while nobody answers."""
 
 
+_Key = tuple[str, str, str]
+"""Container id, probe, and what is told: the result, that it cannot be run, or only that it fails. These last two
+change no result, so they are sent besides it."""
+
+
+def _key(change: ProbeChanged) -> _Key:
+    if change.result != "unknown":
+        return change.container_id, change.probe, "result"
+    return change.container_id, change.probe, "fails" if change.failures else "cannot be run"
+
+
+def _with_failures(change: ProbeChanged, earlier: ProbeChanged) -> ProbeChanged:
+    """Return a change with the failures of an earlier one that was not sent."""
+    if not earlier.failures:
+        return change
+    text = change.failure or (change.message if change.failures else earlier.failure or earlier.message)
+    return change.model_copy(update={"failures": change.failures + earlier.failures, "failure": text})
+
+
 class Outbox:
     """Sends what is put into it, one signal at a time."""
 
@@ -31,9 +50,8 @@ class Outbox:
         self._send = send
         self._taken = taken
         self._emptied = emptied
-        self._changes: dict[tuple[str, str, bool], ProbeChanged] = {}
-        """By container id, probe, and whether the result is unknown: that is sent besides the result, which it does not
-        change."""
+        self._changes: dict[_Key, ProbeChanged] = {}
+        self._sending: ProbeChanged | None = None
         self._flight: asyncio.Task[None] | None = None
 
     def __bool__(self) -> bool:
@@ -41,8 +59,11 @@ class Outbox:
         return bool(self._changes)
 
     def put(self, change: ProbeChanged) -> None:
-        """Send this instead of an unsent change of the same probe."""
-        self._changes[change.container_id, change.probe, change.result == "unknown"] = change
+        """Send this instead of an unsent change of the same probe, whose failures it takes along."""
+        key = _key(change)
+        before = self._changes.get(key)
+        # What is on its way may still arrive: its failures are taken along only when it has not.
+        self._changes[key] = change if before is None or before is self._sending else _with_failures(change, before)
         if self._flight is None:
             self._flight = asyncio.create_task(self._deliver(), name=f"probes of {self._ref.name}")
 
@@ -57,13 +78,18 @@ class Outbox:
         try:
             while self._changes:
                 key, change = next(iter(self._changes.items()))
+                self._sending = change
                 try:
                     taken = await self._send(self._ref, change)
                 except RPCError as error:
                     log.debug("probe signal to %s/%s: %s", self._ref.namespace, self._ref.name, error)
+                    self._sending = None
+                    if (newer := self._changes[key]) is not change:
+                        self._changes[key] = _with_failures(newer, change)
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, longest)
                     continue
+                self._sending = None
                 pause, _ = _RETRY_SECONDS
                 if self._changes.get(key) is change:
                     del self._changes[key]

@@ -6,13 +6,14 @@
                                   ▲   │
                                   └ schedule: one heap, one timer
 
-Only changes are signalled; that a container is not ready from the start is signalled once its probe has failed often
-enough. Mirrors prober/prober_manager.go and prober/worker.go, v1.36. Differences:
+Only changes and counts of failures are signalled; that a container is not ready from the start is signalled once its
+probe has failed often enough. Mirrors prober/prober_manager.go and prober/worker.go, v1.36. Differences:
 
 - The first probe runs as soon as the initial delay is over, not at the next tick of the period.
 - After a start of the worker it is delayed by a fixed share of the period, where the kubelet's is random.
 - Results survive a restart of the worker.
 - A probe that cannot be run, or that succeeds with a warning, is reported when that begins and not each time.
+- Failures are counted here, and told at 1, 10, 100 and so on, with a change of the result, and when the instance ends.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from syncpod.agent.probing.outbox import Outbox, Send
 from syncpod.agent.probing.results import read_results, write_results
 from syncpod.agent.probing.run_probe import run_probe, with_static_variables
 from syncpod.agent.probing.schedule import Schedule
-from syncpod.agent.probing.worker import ProbeWorker
+from syncpod.agent.probing.worker import ProbeWorker, Report
 from syncpod.cri.port import CriRuntime
 from syncpod.handlers.answer import Answer, NoAnswer, Target
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
@@ -147,7 +148,7 @@ class Prober:
             for worker in instance.workers:
                 if worker.state.settled:
                     answer = Answer("failure" if worker.state.result == "failure" else "success", _AS_BEFORE)
-                    self._tell(pod, instance, worker.state, worker.state.result, answer)
+                    self._tell(pod, instance, worker.state, Report(worker.state.result, answer))
 
     async def close(self) -> None:
         """Stop probing and signalling."""
@@ -240,18 +241,20 @@ class Prober:
 
     # --- signalling ---------------------------------------------------------------------------------------------------
 
-    def _tell(self, pod: _Pod, instance: _Instance, state: ProbeState, result: ProbeResult, answer: Answer) -> None:
+    def _tell(self, pod: _Pod, instance: _Instance, state: ProbeState, report: Report) -> None:
         change = ProbeChanged(
             uid=pod.ref.uid,
             container=instance.container.name,
             container_id=instance.observed.id,
             probe=state.type,
-            result=result,
-            message=answer.text[:_TEXT_LIMIT],
-            warning=answer.result == "warning",
+            result=report.result,
+            message=report.answer.text[:_TEXT_LIMIT],
+            warning=report.answer.result == "warning",
+            failures=report.failures.untold,
+            failure=report.failures.text[:_TEXT_LIMIT] if report.answer.result != "failure" else "",
         )
         pod.outbox.put(change)
-        if state.type == "startup" and result == "success":
+        if state.type == "startup" and report.result == "success":
             for worker in instance.workers:
                 worker.container_started()
 

@@ -10,14 +10,17 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Final
 
 from syncpod.agent.probing.schedule import Schedule
 from syncpod.handlers.answer import Answer, NoAddress, NoAnswer
 from syncpod.lifecycle.probing import (
+    Failures,
     ProbeResult,
     ProbeState,
     answered,
+    first_failures,
     period_seconds,
     says_something,
     waits_for_start,
@@ -33,8 +36,24 @@ _REMARK_AGAIN_SECONDS: Final = 300.0
 
 Ask = Callable[[Probe], Awaitable[Answer]]
 """Runs the probe once. Raises NoAnswer if that cannot be done."""
-Tell = Callable[[ProbeState, ProbeResult, Answer], None]
-"""Called with the state, its result or `unknown` (the probe cannot be run), and the output."""
+
+
+_NONE: Final = Failures()
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a probe tells of one instance."""
+
+    result: ProbeResult
+    """Its result; `unknown` = the probe cannot be run, or it has failed and that changes no result yet."""
+    answer: Answer
+    failures: Failures = _NONE
+    """The failed answers, those included that are told now for the first time."""
+
+
+Tell = Callable[[ProbeState, Report], None]
+"""Called with the state, and what is told of it."""
 
 
 class ProbeWorker:
@@ -48,6 +67,7 @@ class ProbeWorker:
         `name` is for logs and tasks.
         """
         self.state = state
+        self.failures = first_failures(state)
         self._name = name
         self._probe = probe
         self._schedule = schedule
@@ -73,7 +93,9 @@ class ProbeWorker:
             self._plan(max(self._due, asyncio.get_running_loop().time()))
 
     def end(self) -> None:
-        """Stop probing; the outcome of a probe under way is ignored."""
+        """Stop probing, and tell of failures that were not told yet; the outcome of a probe under way is ignored."""
+        if self.failures.untold:
+            self._tell_of(Report("unknown", Answer("failure", self.failures.text), self.failures))
         self._over = True
         if self._task is not None:
             self._task.cancel()
@@ -112,21 +134,30 @@ class ProbeWorker:
             return
         except NoAnswer as error:
             await asyncio.sleep(_ENDING_SECONDS)
-            self._remark("unknown", Answer("failure", str(error)))
+            self._remark(Report("unknown", Answer("failure", str(error))))
             return
         before = self.state
         self.state = answered(before, self._probe, "failure" if answer.result == "failure" else "success")
+        if answer.result == "failure":
+            self.failures = self.failures.one_more(answer.text)
         if says_something(before, self.state):
-            self._tell(self.state, self.state.result, answer)
+            self._tell_of(Report(self.state.result, answer, self.failures))
+        elif self.failures.is_due:
+            self._tell_of(Report("unknown", answer, self.failures))
         elif answer.result == "warning":
-            self._remark(self.state.result, answer)
+            self._remark(Report(self.state.result, answer, self.failures))
             return
         self._remarkable = answer.result == "warning"
 
-    def _remark(self, result: ProbeResult, answer: Answer) -> None:
+    def _tell_of(self, report: Report) -> None:
+        if report.failures.untold:
+            self.failures = self.failures.all_told()
+        self._tell(self.state, report)
+
+    def _remark(self, report: Report) -> None:
         """Report what changes no result when it begins, and not repeatedly if it comes and goes."""
         begins, self._remarkable = not self._remarkable, True
         now = time.monotonic()
         if begins and now - self._remarked >= _REMARK_AGAIN_SECONDS:
             self._remarked = now
-            self._tell(self.state, result, answer)
+            self._tell_of(report)

@@ -2,8 +2,9 @@
 
 A worker that died has left behind, for each pod, a sticky queue that nobody polls and perhaps a started step that
 nobody runs. The server would notice by timeouts. This worker knows already, since it is the only one of the node. For
-every open pod of its task queue it resets the sticky queue, and fails each step that another identity started,
-retryably, so that Temporal schedules it again at once. Afterwards the agent signals what the runtime has now.
+every open pod of its task queue it resets the sticky queue, empties it of what lies in it already, and fails each step
+that another identity started, retryably, so that Temporal schedules it again at once. So no timeout has to be short for
+a worker's death, and a busy worker can keep them all. Afterwards the agent signals what the runtime has now.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.enums.v1 import PendingActivityState, WorkflowExecutionStatus
+from temporalio.api.enums.v1 import PendingActivityState, PendingWorkflowTaskState, WorkflowExecutionStatus
 from temporalio.api.failure.v1 import ApplicationFailureInfo, Failure
 from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.api.workflowservice.v1 import (
@@ -28,6 +29,7 @@ from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.client import WorkflowExecution as ListedWorkflow
 from temporalio.service import RPCError, RPCStatusCode
 
+from syncpod.agent.takeover.sticky_queues import StickyQueues
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.messages import POD_WORKFLOW, PodRef, pod_workflow_id
 
@@ -61,6 +63,11 @@ class Takeover:
         self._task_queue = task_queue
         self._identity = identity
         self._slots = asyncio.Semaphore(AT_ONCE)
+        self._sticky_queues = StickyQueues(client, task_queue, identity)
+
+    async def close(self) -> None:
+        """Leave what is under way to the server's timeouts."""
+        await self._sticky_queues.close()
 
     async def open_pods(self, in_runtime: Iterable[ObservedPod]) -> tuple[OpenPod, ...]:
         """List the pods that may have an open workflow on this node's queue. Raises RPCError.
@@ -86,11 +93,7 @@ class Takeover:
                 described = await self._describe(execution)
                 if not self._is_ours(described):
                     return False
-                await self._client.workflow_service.reset_sticky_task_queue(
-                    ResetStickyTaskQueueRequest(namespace=self._client.namespace, execution=execution),
-                    retry=True,
-                    timeout=_RPC,
-                )
+                await self._unstick(described)
             except RPCError as error:
                 if error.status == RPCStatusCode.NOT_FOUND:
                     return False
@@ -130,6 +133,22 @@ class Takeover:
                 meta = pod["metadata"]
                 return PodRef(namespace=meta["namespace"], name=meta["name"], uid=meta["uid"])
             await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _unstick(self, described: DescribeWorkflowExecutionResponse) -> None:
+        """Have the workflow's next task, or the one that is waiting, go to any worker of the node."""
+        execution = described.workflow_execution_info.execution
+        waiting = (
+            described.pending_workflow_task.state == PendingWorkflowTaskState.PENDING_WORKFLOW_TASK_STATE_SCHEDULED
+        )
+        if waiting and await self._sticky_queues.empty_that_of(execution):
+            return  # after a reset the server would give the task to nobody, and wait for its timeout
+        await self._client.workflow_service.reset_sticky_task_queue(
+            ResetStickyTaskQueueRequest(
+                namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=execution.workflow_id)
+            ),
+            retry=True,
+            timeout=_RPC,
+        )
 
     async def _describe(self, execution: WorkflowExecution) -> DescribeWorkflowExecutionResponse:
         return await self._client.workflow_service.describe_workflow_execution(

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from syncpod.cli.console import say, warn
+from syncpod.cli.console import remark, say, warn
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import read_dry_run, read_timeout
 from syncpod.cli.input.options import DryRun, Filenames, ManifestNamespace, Node, Timeout
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from temporalio.client import Client
 
     from syncpod.cli.input.manifests import Manifests
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 _AT_ONCE: Final = 8
 """Pods applied at a time; with many more, a node answers each later than this command waits."""
+_TELL_SECONDS: Final = 2.0
+"""After which a node that does not answer is told of."""
 
 
 def apply(
@@ -44,7 +48,8 @@ def apply(
     again after a reboot. Neither is ever sent to the Temporal server.
 
     With `--dry-run=client`, manifests are checked here and compared with what exists. With `--dry-run=server`, the
-    pods' workflows are also asked what they would refuse, and nodes whether they are cordoned. `plan` shows the steps.
+    pods' workflows are also asked what they would refuse, and nodes whether they are cordoned and have the labels that
+    the pods ask for. `plan` shows the steps.
     """
     from syncpod.cli.input.manifests import admitted
     from syncpod.cli.machine.object_apply import keep, require_possible
@@ -117,7 +122,8 @@ async def apply_all(
 
     applied: list[Applied] = []
     failures: list[Failure] = []
-    applying = [asyncio.create_task(apply_one(admission.pod)) for admission in admissions]
+    applying = {asyncio.create_task(apply_one(pod)): pod for pod, _ in admissions}
+    telling = asyncio.create_task(_tell_what_takes_long(applying, node))
     for (pod, warnings), answer in zip(admissions, applying, strict=True):
         try:
             one = await answer
@@ -129,10 +135,35 @@ async def apply_all(
         for warning in warnings:
             warn(f"pod {pod.metadata.name}: {warning}")
         if one.node_is_away:
-            warn(f"node {one.node} is away: pod {pod.metadata.name} starts when its worker does (`syncpod up` there)")
+            warn(await _absence(client, one))
+    telling.cancel()
     if failures:
         raise together(failures, done=bool(applied))
     return applied
+
+
+async def _tell_what_takes_long(applying: Mapping[asyncio.Task[Applied], Pod], node: str) -> None:
+    """Print a note, once, about the pods whose nodes have not answered for a while."""
+    await asyncio.sleep(_TELL_SECONDS)
+    waiting = [pod for task, pod in applying.items() if not task.done()]
+    if not waiting:
+        return
+    nodes = ", ".join(sorted({pod.spec.node_name or node for pod in waiting}))
+    names = waiting[0].metadata.name if len(waiting) == 1 else f"{len(waiting)} pods"
+    remark(f"Note: node {nodes} has not answered yet about {names}; a busy one is waited for, up to half a minute")
+
+
+async def _absence(client: Client, applied: Applied) -> str:
+    """Return what to expect of a pod whose node did not answer, and what to do."""
+    from syncpod.cli.temporal.unserved import never_served
+
+    name, node = applied.pod.metadata.name, applied.node
+    if await never_served(client, (node,)):
+        return (
+            f"no worker has ever polled for node {node}: pod {name} starts when one does; if the node's name is wrong, "
+            f"`syncpod delete pod {name} --force` takes the pod back"
+        )
+    return f"node {node} is away: pod {name} starts when its worker does (`syncpod up` there)"
 
 
 async def _wait(client: Client, applied: list[Applied], timeout: timedelta | None, spent: timedelta) -> None:

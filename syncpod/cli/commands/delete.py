@@ -38,7 +38,7 @@ def delete(
     what: Things = None,
     filename: Filenames = None,
     selector: Selector = "",
-    everything: Annotated[bool, typer.Option("--all", help="All of them in the namespace.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="All of that kind in the namespace.")] = False,
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
     grace_period: GracePeriod = -1,
@@ -64,10 +64,13 @@ def delete(
     ways = [names, bool(filename), bool(conditions.requirements) or everything or all_namespaces]
     if sum(ways) != 1 or (filename and what):
         raise BadInput("say what to delete, in one way: NAME..., -f FILE, -l SELECTOR or --all")
+    if not (what or filename or conditions.requirements):  # as kubectl: a bare --all says nothing of what
+        flag = "--all" if everything else "--all-namespaces"
+        raise BadInput(f"{flag}: say of which kind: `syncpod delete pods {flag}`, or configmaps, or secrets")
     how = _How(
         mark=read_dry_run(dry_run),
         grace=_grace(grace_period, now=now, force=force),
-        verb="force deleted" if force else "deleted",
+        force=force,
         wait=wait,
         patience=read_timeout(timeout),
         ignore_not_found=ignore_not_found,
@@ -91,8 +94,8 @@ class _How:
     """What is printed after each line of a dry run; "" = this is none."""
     grace: int | None
     """Seconds; None = each pod's own."""
-    verb: str
-    """The word that is printed for a deleted pod."""
+    force: bool
+    """Whether a pod that has never run ends although no worker serves its node."""
     wait: bool
     """Whether to wait until the pods are gone."""
     patience: timedelta | None
@@ -160,7 +163,8 @@ def _wanted(
 async def _delete_pods(client: Client, pods: Sequence[tuple[str, str]], how: _How) -> None:
     """Delete pods, given by namespace and name, all at once. Raises Failure for missing ones, and on a timeout.
 
-    The request is a signal: Temporal keeps it even while the pod's node is away.
+    The request is a signal: Temporal keeps it even while the pod's node is away. By force, a pod that has never run
+    ends without its node.
     """
     from syncpod.cli.temporal.pod_deletion import remark_on_source, request_deletion
     from syncpod.cli.temporal.pods import not_found, read_pod
@@ -173,9 +177,12 @@ async def _delete_pods(client: Client, pods: Sequence[tuple[str, str]], how: _Ho
     )
     missing = [pod for pod, reading in zip(pods, begun, strict=True) if reading is None]
     ending = [reading for reading in begun if reading is not None]
+    verb = "force deleted" if how.force else "deleted"
     for reading in ending:
-        say(f'pod "{reading.pod.metadata.name}" {how.verb}{how.mark}')
+        say(f'pod "{reading.pod.metadata.name}" {verb}{how.mark}')
         remark_on_source(reading)
+    if not how.mark:
+        ending = await _answering(client, ending, how)
     if how.wait and not how.mark:
         await _until_gone(client, ending, how.patience)
     if missing and not how.ignore_not_found:
@@ -206,11 +213,30 @@ async def _selected(client: Client, namespace: str | None, conditions: Condition
     return [reading.key for reading in await list_pods(client, namespace, conditions)]
 
 
+async def _answering(client: Client, ending: Sequence[Reading], how: _How) -> list[Reading]:
+    """Return the pods to wait for, with a note on those that did not answer.
+
+    By force, those that have never run are ended here, and not returned.
+    """
+    from syncpod.cli.temporal.pods import note_absent_nodes
+    from syncpod.cli.temporal.unserved import end_if_never_run, never_served
+
+    silent = [reading for reading in ending if not reading.current]
+    if how.force:
+        gone = [one.key for one in silent if await end_if_never_run(client, one)]
+        ending = [reading for reading in ending if reading.key not in gone]
+        silent = [reading for reading in silent if reading.key not in gone]
+    unserved = await never_served(client, (reading.pod.spec.node_name or "" for reading in silent))
+    for node in unserved:
+        names = ", ".join(one.pod.metadata.name for one in silent if one.pod.spec.node_name == node)
+        remark(f"Note: no worker has ever polled for node {node}, so nothing ends {names} there; --force ends it here")
+    note_absent_nodes(reading for reading in silent if reading.pod.spec.node_name not in unserved)
+    return list(ending)
+
+
 async def _until_gone(client: Client, ending: list[Reading], patience: timedelta | None) -> None:
     from syncpod.cli.temporal.pod_waits import until_gone
-    from syncpod.cli.temporal.pods import note_absent_nodes
 
-    note_absent_nodes(ending)
     waits = [
         asyncio.create_task(until_gone(client, *reading.key, reading.pod.metadata.uid), name=reading.key[1])
         for reading in ending

@@ -83,7 +83,7 @@ def _pods(names: Sequence[str], namespace: str, conditions: Conditions) -> tuple
 
     async def work(client: Client) -> tuple[list[list[str]], list[str]]:
         from syncpod.cli.temporal.pods import list_pods, note_absent_nodes, read_pod
-        from syncpod.cli.view.pod_description import describe as lines_of
+        from syncpod.cli.view import pod_description as view
 
         if names:
             found = await asyncio.gather(*(read_pod(client, namespace, name) for name in names))
@@ -91,7 +91,10 @@ def _pods(names: Sequence[str], namespace: str, conditions: Conditions) -> tuple
         else:
             readings = await list_pods(client, namespace, conditions)
         now = datetime.now(UTC)
-        described = [lines_of(one.pod, await _facts(client, one), now) for one in readings]
+        described = [
+            (view.describe if one.current else view.describe_recorded)(one.pod, await _facts(client, one), now)
+            for one in readings
+        ]
         note_absent_nodes(readings)
         missing = sorted(set(names) - {one.pod.metadata.name for one in readings})
         return described, [f'pods "{name}" not found in namespace {namespace}' for name in missing]
@@ -101,22 +104,19 @@ def _pods(names: Sequence[str], namespace: str, conditions: Conditions) -> tuple
 
 async def _facts(client: Client, reading: Reading) -> Facts:
     """Ask the workflow for its events and holds, and Temporal for its pending steps."""
-    from syncpod.cli.temporal.pods import QUERY_DEADLINE, handle_of
+    from syncpod.cli.temporal.pods import handle_of
     from syncpod.cli.view.pod_description import Facts, Hold
     from syncpod.messages import EventRecord
 
     handle = handle_of(client, *reading.key)
     description = await handle.describe()
-    events: list[Any] = []
-    plan: dict[str, Any] = {}
-    if reading.current:
-        events = await handle.query("events", result_type=list, rpc_timeout=QUERY_DEADLINE)
-        plan = await handle.query("plan", result_type=dict, rpc_timeout=QUERY_DEADLINE)
+    said = await _said_of(client, handle.id) if reading.current else None
+    events, plan = said or (None, {})
     return Facts(
         workflow_id=handle.id,
         run_id=description.run_id,
         ui=_page(client, handle.id, description.run_id),
-        events=tuple(EventRecord.model_validate(event) for event in events),
+        events=None if events is None else tuple(EventRecord.model_validate(event) for event in events),
         pending=_pending(description),
         holds=tuple(
             Hold(
@@ -127,6 +127,22 @@ async def _facts(client: Client, reading: Reading) -> Facts:
             for hold in plan.get("holds", [])
         ),
     )
+
+
+async def _said_of(client: Client, workflow_id: str) -> tuple[list[Any], dict[str, Any]] | None:
+    """Return a pod's events and its plan; None if it does not answer any more."""
+    from temporalio.client import WorkflowQueryFailedError
+    from temporalio.service import RPCError
+
+    from syncpod.cli.temporal.pod_reads import ask_pod
+
+    try:
+        return (
+            await ask_pod(client, workflow_id, "events", result_type=list),
+            await ask_pod(client, workflow_id, "plan", result_type=dict),
+        )
+    except (RPCError, WorkflowQueryFailedError):
+        return None
 
 
 def _pending(description: WorkflowExecutionDescription) -> tuple[PendingStep, ...]:

@@ -168,17 +168,17 @@ async def _events_of(client: Client, pod: Pod, *, with_fields: bool) -> list[Pod
     from temporalio.client import WorkflowQueryFailedError
     from temporalio.service import RPCError
 
-    from syncpod.cli.temporal.pods import QUERY_DEADLINE, handle_of
+    from syncpod.cli.temporal.pod_reads import ask_pod
     from syncpod.cli.view.event_lines import PodEvent
-    from syncpod.messages import EventRecord
+    from syncpod.messages import EventRecord, pod_workflow_id
 
     meta = pod.metadata
-    handle = handle_of(client, meta.namespace, meta.name)
+    workflow_id = pod_workflow_id(meta.namespace, meta.name)
     paths: dict[str, str] = {}
     try:
-        records: list[Any] = await handle.query("events", result_type=list, rpc_timeout=QUERY_DEADLINE)
+        records: list[Any] = await ask_pod(client, workflow_id, "events", result_type=list)
         if with_fields:
-            paths = _field_paths(await handle.query("pod", result_type=dict, rpc_timeout=QUERY_DEADLINE))
+            paths = _field_paths(await ask_pod(client, workflow_id, "pod", result_type=dict))
     except (WorkflowQueryFailedError, RPCError):
         return None
     read = [EventRecord.model_validate(record) for record in records]

@@ -146,7 +146,7 @@ def _get_pods(names: Sequence[str], request: _Request, found: _Found) -> list[st
 
         printer = _Printer(request)
         readings = await _find(client, names, request)
-        found.add("Pod", [_document(reading) for reading in readings], request.output)
+        found.add("Pod", [reading.document for reading in readings], request.output)
         printer.print(readings)
         note_absent_nodes(readings)
         missing = sorted(set(names) - {reading.pod.metadata.name for reading in readings})
@@ -226,13 +226,6 @@ class _Printer:
                 one.pod.status.pod_ip,
                 *self._request.labels.cells(one.pod.metadata.labels),
             )
-
-
-def _document(reading: Reading) -> dict[str, Any]:
-    """Return the pod as JSON: as its workflow answered, else as far as it is known."""
-    from syncpod.pod import pod_to_wire
-
-    return {"apiVersion": "v1", "kind": "Pod"} | (reading.wire or pod_to_wire(reading.pod))
 
 
 # --- configmaps and secrets -------------------------------------------------------------------------------------------

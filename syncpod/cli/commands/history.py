@@ -47,17 +47,18 @@ def history(
 
 
 async def _records(client: Client, namespace: str, name: str) -> list[HistoryRecord]:
-    """Query the workflow, running or closed; else read the events of its last run."""
+    """Ask the workflow, running or closed; else read the events of its last run."""
     from temporalio.client import WorkflowQueryFailedError
     from temporalio.service import RPCError, RPCStatusCode
 
-    from syncpod.cli.temporal.pods import QUERY_DEADLINE, handle_of, not_found
+    from syncpod.cli.temporal.pod_reads import ask_pod
+    from syncpod.cli.temporal.pods import handle_of, not_found
     from syncpod.cli.view.history_lines import from_events
     from syncpod.messages import HistoryRecord
 
     handle = handle_of(client, namespace, name)
     try:
-        answer = await handle.query("history", result_type=list, rpc_timeout=QUERY_DEADLINE)
+        answer = await ask_pod(client, handle.id, "history", result_type=list)
         return [HistoryRecord.model_validate(record) for record in answer]
     except WorkflowQueryFailedError:
         pass

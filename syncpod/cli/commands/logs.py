@@ -122,12 +122,20 @@ def _chosen(
     conditions = read_selector(selector)
     if len(words) == 2 and "/" not in words[1] and not container:
         words, container = words[:1], words[1]
-    names = [words[0].rpartition("/")[2]] if len(words) == 1 else pod_names(words)
+    if other := next((word for word in words if _is_of_pods_above(word)), ""):
+        raise BadInput(f"{other!r}: only pods have logs: name one, or choose the pods by their labels, -l app=NAME")
+    names = pod_names(words)
     if bool(names) == bool(conditions.requirements) or len(names) > 1:
         raise BadInput("name one pod, or choose pods with --selector")
     if container and all_containers:
         raise BadInput("either --container or --all-containers")
     return "".join(names), conditions, container
+
+
+def _is_of_pods_above(word: str) -> bool:
+    """Return whether a word names an object that would have pods in a cluster: ``deploy/web``."""
+    kind, slash, _ = word.partition("/")
+    return bool(slash) and kind not in ("po", "pod", "pods")
 
 
 def _require_numbers(tail: int, limit_bytes: int, max_log_requests: int) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from syncpod.cli.console import columns, printable, remark, say
 from syncpod.cli.failure import Failure
+from syncpod.cli.view.layout import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +46,7 @@ def _worker(worker: WorkerRecord, *, serves: bool) -> list[str]:
     return columns(
         [
             ("Name:", worker.node),
+            ("Labels:", ",".join(mapping(worker.labels))),
             ("Runtime:", f"{worker.runtime} at {worker.endpoint}"),
             ("Temporal:", f"{worker.address}, namespace {worker.namespace}, task queue {worker.task_queue}"),
             ("Worker:", f"pid {worker.pid}" if serves else "not running"),

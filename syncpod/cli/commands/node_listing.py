@@ -11,14 +11,16 @@ from syncpod.cli.failure import Failure
 from syncpod.cli.view.documents import is_of_documents, print_documents
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from temporalio.client import Client
 
-    from syncpod.cli.readings import NodeReading
+    from syncpod.cli.readings import NodeReading, Reading
     from syncpod.cli.view.label_columns import LabelColumns
 
 _WATCH_SECONDS: Final = 1.0
+_AT_ONCE: Final = 50
+"""Pods that are asked at a time."""
 
 
 def get_nodes(names: Sequence[str], output: str, labels: LabelColumns, *, headers: bool, watch: bool) -> None:
@@ -61,10 +63,10 @@ class _Printer:
 
     def print_changes(self, found: Sequence[NodeReading]) -> None:
         """Print those whose line has changed, apart from the age."""
-        from syncpod.cli.view.node_table import HEADER, WIDE, labels_of, row
+        from syncpod.cli.view.node_table import HEADER, WIDE, row
 
         wide, now = self._output == "wide", datetime.now(UTC)
-        rows = {one.name: (*row(one, now, wide=wide), *self._labels.cells(labels_of(one))) for one in found}
+        rows = {one.name: (*row(one, now, wide=wide), *self._labels.cells(one.view.labels)) for one in found}
         before, self._printed = self._printed, {name: _without_age(cells) for name, cells in rows.items()}
         changed = [cells for name, cells in rows.items() if self._printed[name] != before.get(name)]
         if not changed:
@@ -89,14 +91,12 @@ def describe_nodes(names: Sequence[str]) -> None:
     from syncpod.cli.temporal import session
 
     async def work(client: Client) -> tuple[list[list[str]], list[str]]:
-        from syncpod.cli.temporal.pods import list_recorded
         from syncpod.cli.view.node_description import describe
 
         found, missing = await _find(client, names)
-        pods = await list_recorded(client, None) if found else []
+        pods = await _pods_of(client, {one.name for one in found})
         now = datetime.now(UTC)
-        described = [describe(one, [pod for pod in pods if pod.spec.node_name == one.name], now) for one in found]
-        return described, missing
+        return [describe(one, [pod for pod in pods if _node_of(pod) == one.name], now) for one in found], missing
 
     described, missing = session.run(work)
     if described:
@@ -106,6 +106,25 @@ def describe_nodes(names: Sequence[str]) -> None:
         remark("No resources found")
     if missing:
         raise Failure("\n".join(missing))
+
+
+async def _pods_of(client: Client, nodes: Collection[str]) -> list[Reading]:
+    """Return the pods of some nodes. Those that do not answer are as Temporal recorded them last."""
+    from syncpod.cli.temporal.pods import list_recorded, read_pod
+
+    slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def read(namespace: str, name: str) -> Reading | None:
+        async with slots:
+            return await read_pod(client, namespace, name)
+
+    listed = [pod.metadata for pod in await list_recorded(client, None) if pod.spec.node_name in nodes] if nodes else []
+    readings = await asyncio.gather(*(read(meta.namespace, meta.name) for meta in listed))
+    return [reading for reading in readings if reading is not None]
+
+
+def _node_of(reading: Reading) -> str:
+    return reading.pod.spec.node_name
 
 
 async def _find(client: Client, names: Sequence[str]) -> tuple[list[NodeReading], list[str]]:

@@ -79,10 +79,12 @@ def _plans_of_objects(manifests: Manifests) -> list[dict[str, Any]]:
 
 
 async def _plan_of_existing(client: Client, namespace: str, name: str) -> dict[str, Any]:
-    from syncpod.cli.temporal.pods import QUERY_DEADLINE, handle_of, require_pod
+    from syncpod.cli.temporal.pod_reads import ask_pod
+    from syncpod.cli.temporal.pods import require_pod
+    from syncpod.messages import pod_workflow_id
 
     await require_pod(client, namespace, name)
-    found = await handle_of(client, namespace, name).query("plan", result_type=dict, rpc_timeout=QUERY_DEADLINE)
+    found = await ask_pod(client, pod_workflow_id(namespace, name), "plan", result_type=dict)
     return {"pod": name, "change": "none", **found}
 
 
@@ -92,12 +94,13 @@ async def plan_of_manifest(client: Client, admission: Admission, node: str) -> t
     The pod would go to `node` unless it names one.
     """
     from syncpod.cli.temporal.ephemeral_containers import without_known
-    from syncpod.cli.temporal.pod_apply import Cordoned, refuse_cordoned
+    from syncpod.cli.temporal.pod_apply import Cordoned, refuse_cordoned, refuse_unmatched
 
     name = admission.pod.metadata.name
     try:
         ((pod, _),) = await without_known(client, [admission])
         await refuse_cordoned(client, [pod], node)
+        await refuse_unmatched(client, pod, node)
     except (BadInput, Cordoned) as refused:
         error = str(refused).removeprefix(f"pod {name}: ")
         planned = {"pod": name, "change": "none", "steps": [], "holds": [], "error": error}
@@ -115,7 +118,9 @@ async def _plan_of_pod(client: Client, pod: Pod) -> dict[str, Any]:
         plan_of_new,
         resources_differ,
     )
-    from syncpod.cli.temporal.pods import QUERY_DEADLINE, handle_of, read_pod, require_answer
+    from syncpod.cli.temporal.pod_reads import ask_pod
+    from syncpod.cli.temporal.pods import read_pod, require_answer
+    from syncpod.messages import pod_workflow_id
     from syncpod.pod import pod_to_wire
 
     namespace, name = pod.metadata.namespace, pod.metadata.name
@@ -124,9 +129,7 @@ async def _plan_of_pod(client: Client, pod: Pod) -> dict[str, Any]:
         steps = [{"step": line.step, "container": line.container, "why": line.why} for line in plan_of_new(pod)]
         return {"pod": name, "change": "create", "steps": steps, "holds": []}
     existing = require_answer(reading).pod
-    found = await handle_of(client, namespace, name).query(
-        "plan", pod_to_wire(pod), result_type=dict, rpc_timeout=QUERY_DEADLINE
-    )
+    found = await ask_pod(client, pod_workflow_id(namespace, name), "plan", pod_to_wire(pod), result_type=dict)
     images = [{"container": one.container, "from": one.old, "to": one.new} for one in changed_images(existing, pod)]
     details = {"metadata": metadata_differs(existing, pod), "resources": resources_differ(existing, pod)}
     if found.get("error"):

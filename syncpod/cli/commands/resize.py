@@ -107,13 +107,13 @@ async def _show_plan(client: Client, pod: Pod, asked: PodResize) -> None:
 
     from syncpod.cli.commands.plan import print_plans
     from syncpod.cli.input.resize_request import as_document
-    from syncpod.cli.temporal.pods import QUERY_DEADLINE, handle_of
+    from syncpod.cli.temporal.pod_reads import ask_pod
+    from syncpod.messages import pod_workflow_id
 
     meta = pod.metadata
+    workflow_id = pod_workflow_id(meta.namespace, meta.name)
     try:
-        found = await handle_of(client, meta.namespace, meta.name).query(
-            "plan", args=[as_document(asked), "resize"], result_type=dict, rpc_timeout=QUERY_DEADLINE
-        )
+        found = await ask_pod(client, workflow_id, "plan", as_document(asked), "resize", result_type=dict)
     except WorkflowQueryFailedError as failed:
         # A worker of an earlier version has no answer for a pod that ends; or the run cannot be replayed.
         why = failed.message.strip().splitlines() or ["it does not say why"]

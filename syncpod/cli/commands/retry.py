@@ -29,7 +29,8 @@ def retry(
     """Retry now what a pod is waiting to retry.
 
     This ends back-offs: of a container that crashes, of an image that cannot be pulled, of a sandbox that cannot be
-    created. Without --container, it ends all back-offs of the pod. The next back-off is as long as it would have been.
+    created, of a kill that has failed. Without --container, it ends all back-offs of the pod. The next back-off is as
+    long as it would have been.
 
     It also releases a container that is held by its restart limit (annotation `syncpod.dev/restart-limit`), and counts
     its restarts afresh.
@@ -50,9 +51,12 @@ async def _retry(
     client: Client, namespace: str, name: str, container: str, patience: timedelta | None, *, wait: bool
 ) -> None:
     from syncpod.cli.temporal.operator_signals import pod_to_signal, signal, until_up
+    from syncpod.cli.temporal.pods import require_pod
 
-    pod = await pod_to_signal(client, namespace, name)
+    pod = (await require_pod(client, namespace, name)).pod
     held = await _held(client, namespace, name)
+    if not held:
+        await pod_to_signal(client, namespace, name)  # says so of a pod that ends or has ended
     subjects = [subject for subject in held if container in ("", subject)]
     if not subjects:
         raise _nothing_waits(pod, container, held)
@@ -68,10 +72,11 @@ async def _held(client: Client, namespace: str, name: str) -> list[str]:
     from temporalio.client import WorkflowQueryFailedError
     from temporalio.service import RPCError
 
-    from syncpod.cli.temporal.pods import QUERY_DEADLINE, handle_of
+    from syncpod.cli.temporal.pod_reads import ask_pod
+    from syncpod.messages import pod_workflow_id
 
     try:
-        plan = await handle_of(client, namespace, name).query("plan", result_type=dict, rpc_timeout=QUERY_DEADLINE)
+        plan = await ask_pod(client, pod_workflow_id(namespace, name), "plan", result_type=dict)
     except (WorkflowQueryFailedError, RPCError):
         raise Failure(f'pod "{name}" does not answer') from None
     return [hold["subject"] for hold in plan["holds"]]

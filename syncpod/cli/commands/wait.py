@@ -185,6 +185,6 @@ def _print(name: str, reading: Reading, output: str) -> None:
     if output in ("json", "yaml"):
         from syncpod.cli.view.documents import print_documents
 
-        print_documents([{"apiVersion": "v1", "kind": "Pod"} | reading.wire], output, single=True)
+        print_documents([reading.document], output, single=True)
     else:
         say(f"pod/{name}" if output == "name" else f"pod/{name} condition met")

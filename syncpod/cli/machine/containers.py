@@ -68,9 +68,17 @@ def current_instance(pod: Pod, container: str) -> Instance:
         return Instance(_raw(status.container_id), status.restart_count)
     if last is not None and last.container_id:
         return Instance(_raw(last.container_id), _restart_of(status, last.container_id))
+    if pod.status.phase == "Failed":
+        raise Failure(f'container "{container}" in pod "{pod.metadata.name}" has never run: {_verdict(pod)}')
     why = waiting.reason if waiting is not None and waiting.reason else "ContainerCreating"
     said = f": {waiting.message}" if waiting is not None and waiting.message else ""
     raise Failure(f'container "{container}" in pod "{pod.metadata.name}" is waiting to start: {why}{said}')
+
+
+def _verdict(pod: Pod) -> str:
+    """Return why a pod has failed as a whole: the node's reason and message."""
+    status = pod.status
+    return f"the pod has failed: {': '.join(part for part in (status.reason, status.message) if part) or 'no reason'}"
 
 
 def running_instance(pod: Pod, container: str) -> Instance:

@@ -50,10 +50,12 @@ def purge(directory: Path, memory: Path, logs: Path) -> None:
 
 
 def _purge_logs(directory: Path, logs: Path) -> None:
-    """Remove pods' logs, and the directories above them that are empty then."""
+    """Remove pods' logs and the links to them, and the directories above them that are empty then."""
     from syncpod.kernel.tree_removal import remove_tree
+    from syncpod.node.log_links import remove_all_links
 
     try:
+        remove_all_links(logs)
         for place in pod_directories(logs):
             remove_tree(place)
         while logs != directory and logs.is_dir() and not any(logs.iterdir()):
@@ -81,9 +83,13 @@ def _unmount(directory: Path, memory: Path) -> None:
 
 
 def _is_of_a_volume(place: Path, state_dir: Path) -> bool:
-    """Return whether workers mount at this place: an emptyDir in memory, or a subPath of a volume."""
+    """Return whether workers mount at this place: a volume in memory, or a subPath of a volume."""
+    from syncpod.translation.paths import MOUNTED
+
     match place.relative_to(state_dir).parts if place.is_relative_to(state_dir) else ():
-        case ("pods", _, "volumes", "kubernetes.io~empty-dir", _) | ("pods", _, "volume-subpaths", _, _, _):
+        case ("pods", _, "volumes", plugin, _):
+            return plugin in MOUNTED
+        case ("pods", _, "volume-subpaths", _, _, _):
             return True
     return False
 

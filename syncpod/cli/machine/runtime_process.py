@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import stat
@@ -188,6 +189,23 @@ def _note(state_dir: Path, record: RuntimeRecord) -> None:
     if before is not None and kept.endpoint == before.endpoint != record.endpoint:
         variables = {**kept.variables, RUNTIME_ENDPOINT: record.endpoint}
         write_kept_settings(state_dir, replace(kept, variables=variables))
+
+
+def weaknesses(endpoint: str) -> tuple[str, ...]:
+    """Return what an embedded runtime cannot do on this machine, each in a sentence; () if it does not say."""
+    return asyncio.run(_weaknesses(endpoint))
+
+
+async def _weaknesses(endpoint: str) -> tuple[str, ...]:
+    from syncpod.cri import records
+    from syncpod.cri.client import CriClient
+    from syncpod.cri.errors import CriError
+
+    async with CriClient(endpoint) as runtime:
+        try:
+            return records.weaknesses((await runtime.status(verbose=True)).info)
+        except CriError:  # The worker, which is started next, says what is wrong with it.
+            return ()
 
 
 def end_process(process: ProcessIdentity) -> bool:

@@ -22,8 +22,8 @@ MARK: Final = "syncpod-state"
 _SERVER, _WORKER, _RUNTIME, _LOCK = "server.json", "up-worker.json", "runtime.json", "up.lock"
 _OF_WORKER: Final = frozenset(
     {
-        *("lock", "node.json", KEPT_SETTINGS, "node-report.json", "worker.json", "manifest-pods.json"),
-        *("pods", "deleted", "objects", "memory", "image_manager", "exits"),
+        *("lock", "node.json", KEPT_SETTINGS, "node-report.json", "worker.json", "manifest-pods.json", "reads.sock"),
+        *("pods", "containers", "deleted", "objects", "memory", "image_manager", "exits"),
     }
 )
 """The files of a worker."""

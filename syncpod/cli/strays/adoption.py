@@ -12,8 +12,8 @@ from temporalio.service import RPCError
 
 from syncpod.cli.failure import Failure
 from syncpod.cli.machine.worker_process import serving
-from syncpod.cli.temporal.pods import QUERY_DEADLINE, handle_of
-from syncpod.messages import POD_WORKFLOW, HistoryRecord, Outcome, StepName
+from syncpod.cli.temporal.pod_reads import ask_pod
+from syncpod.messages import POD_WORKFLOW, HistoryRecord, Outcome, StepName, pod_workflow_id
 from syncpod.pod import pod_to_wire
 from syncpod.temporal.pod_start import adoption, start_arguments
 
@@ -62,11 +62,11 @@ async def until_adopted(client: Client, place: Here, stray: Stray) -> None:
 
     Raises Failure if it has not done so in time, and at once if no worker runs that could.
     """
-    handle = handle_of(client, stray.pod.namespace, stray.pod.name)
+    workflow_id = pod_workflow_id(stray.pod.namespace, stray.pod.name)
     deadline = asyncio.get_running_loop().time() + ADOPTED_SECONDS
     while serving(place.node.state_dir) is not None and asyncio.get_running_loop().time() < deadline:
         try:
-            answer: list[Any] = await handle.query("history", result_type=list, rpc_timeout=QUERY_DEADLINE)
+            answer: list[Any] = await ask_pod(client, workflow_id, "history", result_type=list)
         except (WorkflowQueryFailedError, RPCError):
             answer = []
         records = [HistoryRecord.model_validate(each) for each in answer]

@@ -26,7 +26,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import Failure
 from syncpod.cli.readings import NodeReading
-from syncpod.cli.temporal.pods import QUERY_DEADLINE
+from syncpod.cli.temporal.pod_reads import QUERY_DEADLINE
 from syncpod.messages import node_task_queue
 from syncpod.messages.node import (
     NODE_MEMO,
@@ -87,6 +87,17 @@ async def is_cordoned(client: Client, name: str) -> bool:
     return described.status not in ENDED and (await _summary(described)).unschedulable
 
 
+async def labels_of_node(client: Client, name: str) -> Mapping[str, str]:
+    """Return a node's labels, by its memo, also while it is away; none where it has not told them yet."""
+    try:
+        described = await client.get_workflow_handle(node_workflow_id(name)).describe(rpc_timeout=_RPC)
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return {}
+        raise
+    return {} if described.status in ENDED else (await _summary(described)).labels
+
+
 async def is_silent(client: Client, name: str) -> bool:
     """Return whether a node's workflow does not answer in time; False if it has no workflow."""
     try:
@@ -124,6 +135,7 @@ async def _read(client: Client, execution: WorkflowExecution, signs: _Signs) -> 
         name=name,
         since=summary.since or execution.start_time,
         unschedulable=summary.unschedulable,
+        labels=summary.labels,
         addresses=summary.addresses,
         node_info=summary.node_info,
     )

@@ -16,10 +16,11 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import Failure
 from syncpod.cli.readings import Reading
+from syncpod.cli.temporal.pod_reads import ask_pod
 from syncpod.cli.temporal.pod_waits import Settled, is_ready, settled, state_of, until_seen
-from syncpod.cli.temporal.pods import QUERY_DEADLINE, handle_of, not_found, require_pod
+from syncpod.cli.temporal.pods import handle_of, not_found, require_pod
 from syncpod.cli.view.durations import short_duration
-from syncpod.messages import HistoryRecord
+from syncpod.messages import HistoryRecord, pod_workflow_id
 from syncpod.pod import Pod
 
 ACCEPT_SECONDS: Final = 5.0
@@ -63,9 +64,9 @@ async def signal(client: Client, pod: Pod, name: str, payload: dict[str, Any]) -
 
 async def _records(client: Client, pod: Pod, name: str) -> Counter[HistoryRecord] | None:
     """Return the records of signals of this name in a pod's history; None if it does not answer now."""
-    handle = handle_of(client, pod.metadata.namespace, pod.metadata.name)
+    workflow_id = pod_workflow_id(pod.metadata.namespace, pod.metadata.name)
     try:
-        answer: list[Any] = await handle.query("history", result_type=list, rpc_timeout=QUERY_DEADLINE)
+        answer: list[Any] = await ask_pod(client, workflow_id, "history", result_type=list)
     except (WorkflowQueryFailedError, RPCError):
         return None
     records = (HistoryRecord.model_validate(record) for record in answer)

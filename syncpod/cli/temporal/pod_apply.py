@@ -19,9 +19,11 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.worker_process import serving
 from syncpod.cli.readings import Reading
-from syncpod.cli.temporal.nodes import is_cordoned, is_silent
+from syncpod.cli.temporal.nodes import is_cordoned, is_silent, labels_of_node
 from syncpod.cli.temporal.pods import away, handle_of, read_pod
+from syncpod.cli.temporal.unserved import never_served
 from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, answer_in_time, is_gone, refusal
+from syncpod.lifecycle.node_affinity import MESSAGE, REASON, matches_node
 from syncpod.messages import SEARCH_ATTRIBUTES
 from syncpod.pod import Pod, pod_to_wire
 from syncpod.temporal.pod_start import ENDED, look_at, start_operation
@@ -67,6 +69,19 @@ async def refuse_cordoned(client: Client, pods: Sequence[Pod], node: str) -> Non
             raise Cordoned(
                 f"pod {pod.metadata.name}: node {there} is cordoned, and takes no new pod: `syncpod uncordon {there}`"
             )
+
+
+async def refuse_unmatched(client: Client, pod: Pod, node: str) -> None:
+    """Raise BadInput if the pod is new and its node would reject it for its labels; see `node_affinity`."""
+    there = pod.spec.node_name or node
+    labels = await labels_of_node(client, there)
+    if not labels or matches_node(pod, there, labels):
+        return
+    if await read_pod(client, pod.metadata.namespace, pod.metadata.name) is None:
+        raise BadInput(
+            f"pod {pod.metadata.name}: node {there} would reject it: {REASON}: {MESSAGE} "
+            f"(`syncpod get nodes --show-labels`)"
+        )
 
 
 async def apply_pod(
@@ -166,7 +181,9 @@ async def _is_silent(client: Client, node: str) -> bool:
     """Return whether a node does not answer. If its worker runs on this machine, it is only busy."""
     await asyncio.sleep(_SOON_SECONDS)
     worker = serving(settings().state_dir)
-    return (worker is None or worker.node != node) and await is_silent(client, node)
+    if worker is not None and worker.node == node:
+        return False
+    return bool(await never_served(client, (node,))) or await is_silent(client, node)
 
 
 async def _is_open(client: Client, namespace: str, name: str) -> bool:

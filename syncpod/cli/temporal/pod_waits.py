@@ -13,9 +13,11 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.readings import Reading
 from syncpod.cli.temporal.pod_apply import Applied
-from syncpod.cli.temporal.pods import QUERY_DEADLINE, handle_of, read_pod
+from syncpod.cli.temporal.pod_reads import ask_pod
+from syncpod.cli.temporal.pods import handle_of, read_pod
 from syncpod.cli.view.durations import short_duration
 from syncpod.cli.view.unready import unready
+from syncpod.messages import pod_workflow_id
 from syncpod.pod import Pod
 
 POLL_SECONDS: Final = 0.25
@@ -151,9 +153,9 @@ async def _is_idle(client: Client, pod: Pod) -> bool:
 
     Those of ephemeral containers do not count: they are no part of what was applied.
     """
-    handle = handle_of(client, pod.metadata.namespace, pod.metadata.name)
+    workflow_id = pod_workflow_id(pod.metadata.namespace, pod.metadata.name)
     try:
-        plan = await handle.query("plan", None, result_type=dict, rpc_timeout=QUERY_DEADLINE)
+        plan = await ask_pod(client, workflow_id, "plan", result_type=dict)
     except (RPCError, WorkflowQueryFailedError):
         return False
     ephemeral = {container.name for container in pod.spec.ephemeral_containers}
@@ -188,18 +190,19 @@ def state_of(reading: Reading | None) -> str:
 
 
 async def until_gone(client: Client, namespace: str, name: str, uid: str) -> None:
-    """Wait until the pod with this UID ("" = any) has ended; a later pod of the same name is another one."""
+    """Wait until the pod with this UID ("" = any) has ended; a later pod of the same name is another one.
+
+    A run may end without its pod: it continues as new, or its node begins it anew because it was stuck.
+    """
     while True:
         handle = handle_of(client, namespace, name)
         try:
             run = (await handle.describe()).run_id
             await client.get_workflow_handle(handle.id, run_id=run).result(follow_runs=False)
-        except WorkflowContinuedAsNewError:
+        except (WorkflowContinuedAsNewError, WorkflowFailureError):
             reading = await read_pod(client, namespace, name)
             if reading is None or (uid and reading.current and reading.pod.metadata.uid != uid):
                 return
-        except WorkflowFailureError:
-            return
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return

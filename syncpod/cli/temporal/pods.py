@@ -1,10 +1,10 @@
-"""Reading pods: by a query to the workflow, else what Temporal recorded last, marked as such."""
+"""Reading pods: on this machine's node, else by a query, else what Temporal recorded last, marked as such."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
 from typing import Any, Final
 
 from temporalio.client import (
@@ -21,13 +21,28 @@ from syncpod.cli.console import remark
 from syncpod.cli.failure import Failure
 from syncpod.cli.input.selector import Selector
 from syncpod.cli.readings import Reading
+from syncpod.cli.temporal.pod_reads import is_open, query_pod, told_by_this_node
 from syncpod.messages import POD_WORKFLOW, pod_workflow_id
+from syncpod.node.read_socket import Told
 from syncpod.pod import ObjectMeta, Pod, PodCondition, PodSpec, PodStatus
 from syncpod.temporal.pod_start import ENDED
 
-QUERY_DEADLINE: Final = timedelta(seconds=2)
-"""Without it, a query to a pod whose worker is away takes half a minute to fail."""
-_AT_ONCE: Final = 50
+_AT_ONCE: Final = 500
+"""Queries at the same time."""
+_ENOUGH: Final = 50
+"""After so many pods of a node that do not answer, and none that does, its other pods are not asked any more."""
+_SILENT: Final = frozenset(
+    (
+        RPCStatusCode.DEADLINE_EXCEEDED,
+        RPCStatusCode.CANCELLED,
+        RPCStatusCode.UNAVAILABLE,
+        RPCStatusCode.FAILED_PRECONDITION,
+        RPCStatusCode.ABORTED,
+    )
+)
+"""How a query fails if no worker answers it. Anything else is about the asker, or about the server."""
+_STUCK: Final = "failed state"
+"""Part of the server's message if it does not even ask, because the workflow's tasks have failed again and again."""
 
 
 def handle_of(client: Client, namespace: str, name: str) -> WorkflowHandle[Any, Any]:
@@ -42,7 +57,11 @@ def not_found(name: str, namespace: str) -> Failure:
 
 async def read_pod(client: Client, namespace: str, name: str) -> Reading | None:
     """Return one pod; None if it does not exist, or has ended."""
-    return await _read(client, pod_workflow_id(namespace, name), None)
+    workflow_id = pod_workflow_id(namespace, name)
+    told = (await told_by_this_node([workflow_id], "pod")).get(workflow_id)
+    if told is not None and await is_open(client.get_workflow_handle(workflow_id), told.run_id):
+        return _as_told(told)
+    return await _query(client, workflow_id, None)
 
 
 async def require_pod(client: Client, namespace: str, name: str) -> Reading:
@@ -62,20 +81,35 @@ def require_answer(reading: Reading) -> Reading:
 
 def does_not_answer(reading: Reading) -> Failure:
     """Return the failure of a pod that does not answer."""
+    if reading.stuck:
+        return Failure(f'pod "{reading.pod.metadata.name}" does not answer: {_CANNOT_GO_ON}')
     return Failure(f'pod "{reading.pod.metadata.name}" does not answer: {away(reading.pod.spec.node_name)}')
 
 
 async def list_pods(client: Client, namespace: str | None, selector: Selector) -> list[Reading]:
     """Return the pods of a namespace (None = all) that the selector selects, in order of namespace and name.
 
-    The list comes from visibility, which may lag by a moment; then each pod's workflow is queried.
+    The list comes from visibility, which may lag by a moment. Pods of this machine's node are read from it; each other
+    pod's workflow is queried.
     """
     executions = await _open_executions(client, namespace)
+    told = await told_by_this_node(executions.keys(), "pod")
     some = asyncio.Semaphore(_AT_ONCE)
+    silent, heard = Counter[str](), set[str]()
 
     async def read(execution: WorkflowExecution) -> Reading | None:
+        if (ours := told.get(execution.id)) is not None and ours.run_id == execution.run_id:
+            return _as_told(ours)
+        queue = execution.task_queue or ""
         async with some:
-            return await _read(client, execution.id, execution)
+            if queue not in heard and silent[queue] >= _ENOUGH:
+                return Reading(_from_attributes(execution), {}, current=False)
+            reading = await _query(client, execution.id, execution)
+        if reading is not None and reading.current:
+            heard.add(queue)
+        elif reading is not None:
+            silent[queue] += 1
+        return reading
 
     found = await asyncio.gather(*map(read, executions.values()))
     readings = [reading for reading in found if reading and selector.matches(reading.pod.metadata.labels)]
@@ -108,10 +142,15 @@ async def _open_executions(client: Client, namespace: str | None) -> dict[str, W
 
 def note_absent_nodes(readings: Iterable[Reading]) -> None:
     """Print a note about pods that did not answer: which nodes are away, and what to do."""
-    silent = [reading for reading in readings if not reading.current]
+    if stuck := [reading for reading in readings if reading.stuck]:
+        remark(f"Note: {_count(stuck)}: {_CANNOT_GO_ON}")
+    silent = [reading for reading in readings if not reading.current and not reading.stuck]
     if silent:
         names = ", ".join(sorted({reading.pod.spec.node_name or "?" for reading in silent}))
         remark(f"Note: {away(names)}; what is marked with ? is what was last recorded of {_count(silent)}")
+
+
+_CANNOT_GO_ON: Final = "its workflow cannot go on, and its node is about to begin it anew"
 
 
 def _count(readings: Sequence[Reading]) -> str:
@@ -123,12 +162,19 @@ def away(node: str) -> str:
     return f"node {node or '?'} is away (is its worker running there? `syncpod up` or `syncpod worker` starts it)"
 
 
-async def _read(client: Client, workflow_id: str, execution: WorkflowExecution | None) -> Reading | None:
+def _as_told(told: Told) -> Reading:
+    return Reading(Pod.model_validate(told.answer), told.answer, current=True)
+
+
+async def _query(client: Client, workflow_id: str, execution: WorkflowExecution | None) -> Reading | None:
+    """Ask a pod's workflow, else return what Temporal recorded last; None if there is no open one.
+
+    Raises RPCError if the server refuses, and Failure for a workflow that is neither running nor ended.
+    """
+    stuck = False
     handle = client.get_workflow_handle(workflow_id)
     try:
-        wire = await handle.query(
-            "pod", reject_condition=QueryRejectCondition.NOT_OPEN, result_type=dict, rpc_timeout=QUERY_DEADLINE
-        )
+        wire = await query_pod(handle, "pod", result_type=dict, reject_condition=QueryRejectCondition.NOT_OPEN)
     except WorkflowQueryRejectedError as rejected:
         if rejected.status in ENDED:
             return None
@@ -137,6 +183,9 @@ async def _read(client: Client, workflow_id: str, execution: WorkflowExecution |
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
             return None
+        if error.status not in _SILENT:
+            raise
+        stuck = error.status == RPCStatusCode.FAILED_PRECONDITION and _STUCK in error.message
     else:
         return Reading(Pod.model_validate(wire), wire, current=True)
     try:
@@ -151,7 +200,7 @@ async def _read(client: Client, workflow_id: str, execution: WorkflowExecution |
         ) from None
     if recorded.status in ENDED:
         return None
-    return Reading(_from_attributes(recorded), {}, current=False)
+    return Reading(_from_attributes(recorded), {}, current=False, stuck=stuck)
 
 
 def _from_attributes(execution: WorkflowExecution) -> Pod:

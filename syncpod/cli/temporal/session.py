@@ -126,4 +126,12 @@ async def _note_another_cluster(client: Client, address: str) -> None:
 
 def refused(error: RPCError) -> Failure:
     """Return the failure of a call that the server refused."""
-    return Failure(f"the Temporal server fails: {error.message or error.status.name}")
+    from temporalio.service import RPCStatusCode
+
+    sentences = {
+        RPCStatusCode.PERMISSION_DENIED: "the Temporal server does not permit that",
+        RPCStatusCode.UNAUTHENTICATED: "the Temporal server does not accept your credentials",
+        RPCStatusCode.RESOURCE_EXHAUSTED: "the Temporal server has too much to do; try again later",
+    }
+    sentence = sentences.get(error.status, "the Temporal server fails")
+    return Failure(f"{sentence}: {error.message or error.status.name}")

@@ -9,15 +9,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from syncpod.cli.console import align
-from syncpod.cli.readings import NodeReading
+from syncpod.cli.readings import NodeReading, Reading
 from syncpod.cli.view.durations import age, short_duration
-from syncpod.cli.view.layout import NONE, pairs
+from syncpod.cli.view.layout import NONE, mapping, pairs
 from syncpod.messages import EventRecord
 from syncpod.messages.node import NodeView
-from syncpod.pod import Pod
 
 
-def describe(reading: NodeReading, pods: Sequence[Pod], now: datetime) -> list[str]:
+def describe(reading: NodeReading, pods: Sequence[Reading], now: datetime) -> list[str]:
     """Return the lines; `pods` are those on the node."""
     view = reading.view
     lines = list(pairs(_head(reading, now)))
@@ -36,6 +35,7 @@ def _head(reading: NodeReading, now: datetime) -> Iterator[tuple[str, Sequence[s
     view = reading.view
     yield "Name", [reading.name]
     yield "Roles", [NONE]
+    yield "Labels", mapping(view.labels)
     yield "CreationTimestamp", [_moment(view.since)]
     yield "Unschedulable", [str(view.unschedulable).lower()]
     heard = f"heard of {age(reading.heard, now)} ago" if reading.heard is not None else "not heard of"
@@ -83,14 +83,15 @@ def _sources(view: NodeView, now: datetime) -> list[str]:
     return [*lines, *(_table("Waiting Pods", held) if waiting else [])]
 
 
-def _pods(view: NodeView, pods: Sequence[Pod], now: datetime) -> list[str]:
+def _pods(view: NodeView, pods: Sequence[Reading], now: datetime) -> list[str]:
     sources = {(each.namespace, each.name): each.source for each in view.desired}
     rows = [("Namespace", "Name", "Phase", "Source", "Age")]
-    for pod in pods:
-        meta = pod.metadata
+    for each in pods:
+        meta, phase = each.pod.metadata, each.pod.status.phase or "Pending"
         source = sources.get((meta.namespace, meta.name), "api")
-        created = age(meta.creation_timestamp, now)
-        rows.append((meta.namespace, meta.name, pod.status.phase or "Pending", source, created))
+        # Of a pod that did not answer, only the start of its workflow's present run is known.
+        told = (phase, source, age(meta.creation_timestamp, now)) if each.current else (f"{phase}?", source, "?")
+        rows.append((meta.namespace, meta.name, *told))
     return _table(f"Pods ({len(pods)} in total)", rows)
 
 

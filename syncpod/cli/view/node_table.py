@@ -36,16 +36,6 @@ def row(reading: NodeReading, now: datetime, *, wide: bool) -> tuple[str, ...]:
     return (*cells, address, NONE, *(each or _UNKNOWN for each in machine))
 
 
-def labels_of(reading: NodeReading) -> dict[str, str]:
-    """Return the labels that a kubelet gives its node."""
-    info = reading.view.node_info
-    return {
-        "kubernetes.io/hostname": reading.name,
-        "kubernetes.io/os": info.operating_system,
-        "kubernetes.io/arch": info.architecture,
-    }
-
-
 def document(reading: NodeReading) -> dict[str, Any]:
     """Return the node as a v1 Node."""
     view = reading.view
@@ -57,7 +47,7 @@ def document(reading: NodeReading) -> dict[str, Any]:
         "metadata": {
             "name": reading.name,
             **({"creationTimestamp": view.since.strftime("%Y-%m-%dT%H:%M:%SZ")} if view.since is not None else {}),
-            "labels": labels_of(reading),
+            "labels": view.labels,
         },
         "spec": spec,
         "status": {

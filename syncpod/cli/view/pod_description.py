@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from syncpod.cli.console import align
 from syncpod.cli.view.durations import age, short_duration
 from syncpod.cli.view.layout import NONE, mapping, pairs
 from syncpod.cli.view.volume_description import volume_lines
-from syncpod.lifecycle.backoff import go_duration
+from syncpod.go_durations import go_duration
 from syncpod.messages import EventRecord
 from syncpod.pod import Container, ContainerState, ContainerStatus, EnvVar, EphemeralContainer, Pod, Probe, VolumeMount
 from syncpod.pod.restart_settings import RestartSettings, restart_settings, says_restarts
+
+_UNKNOWN: Final = "<unknown>"
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,8 @@ class Facts:
     run_id: str
     ui: str
     """URL of its page; "" = not known."""
-    events: tuple[EventRecord, ...] = ()
+    events: tuple[EventRecord, ...] | None = ()
+    """None = not known: the pod did not answer."""
     pending: tuple[PendingStep, ...] = ()
     holds: tuple[Hold, ...] = ()
 
@@ -71,7 +75,23 @@ def describe(pod: Pod, facts: Facts, now: datetime) -> list[str]:
     return lines
 
 
+def describe_recorded(pod: Pod, facts: Facts, now: datetime) -> list[str]:
+    """Return the lines of a pod that did not answer: what Temporal recorded last, and nothing that is only guessed."""
+    return [*pairs(_recorded(pod)), *_workflow(facts, now), *_events(None, now)]
+
+
 # --- the pod ----------------------------------------------------------------------------------------------------------
+
+
+def _recorded(pod: Pod) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield what the search attributes say of a pod."""
+    meta = pod.metadata
+    yield "Name", [meta.name]
+    yield "Namespace", [meta.namespace]
+    yield "UID", [meta.uid or _UNKNOWN]
+    yield "Node", [pod.spec.node_name or _UNKNOWN]
+    yield "Labels", mapping(meta.labels)
+    yield "Status", [f"{pod.status.phase or 'Unknown'}? (recorded last; the pod did not answer)"]
 
 
 def _head(pod: Pod, now: datetime) -> Iterator[tuple[str, Sequence[str]]]:
@@ -317,7 +337,9 @@ def _tried(since: datetime | None, now: datetime) -> str:
     return f", for {short_duration(now - since)}" if since <= now else f" in {short_duration(since - now)}"
 
 
-def _events(events: Sequence[EventRecord], now: datetime) -> list[str]:
+def _events(events: Sequence[EventRecord] | None, now: datetime) -> list[str]:
+    if events is None:
+        return [f"Events:  {_UNKNOWN}, the pod did not answer"]
     if not events:
         return [f"Events:  {NONE}"]
     head = ["Type", "Reason", "Age", "Container", "Message"]

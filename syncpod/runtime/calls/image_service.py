@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import AsyncIterator
+from typing import Final
 
 from protos.cri.v1 import api_pb2
 from syncpod.runtime.calls.faults import Faults
@@ -13,6 +14,8 @@ from syncpod.runtime.calls.validation import image_name
 from syncpod.runtime.images.inventory import Content, Image, ReferenceInvalid, parse_reference
 from syncpod.runtime.refusals import failed, invalid
 from syncpod.runtime.state import Runtime, exhausted
+
+_FILES: Final = "syncpod.dev/files"
 
 
 class ImageService:
@@ -100,10 +103,15 @@ class ImageService:
             repo_tags=[tag for each in names for tag in each.repo_tags],
             repo_digests=dict.fromkeys(each.repo_digest for each in names),
             size=image.size,
-            spec=api_pb2.ImageSpec(image=str(image.reference)),
+            spec=api_pb2.ImageSpec(image=str(image.reference), annotations=self._annotations(image)),
         )
         self._name_user(said, image.content)
         return said
+
+    def _annotations(self, image: Image) -> dict[str, str]:
+        """Say of an image without files that its containers have the machine's; clients read it in the image's spec."""
+        simulated = self._runtime.host.isolation == "simulated"
+        return {} if simulated or image.content else {_FILES: "machine"}
 
     def _name_user(self, said: api_pb2.Image, content: Content | None) -> None:
         """Set the user of an image's programs, as a name or an id, as containerd does.

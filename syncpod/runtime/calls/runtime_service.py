@@ -12,6 +12,7 @@ from syncpod.runtime import statuses
 from syncpod.runtime.calls import validation
 from syncpod.runtime.calls.faults import Faults
 from syncpod.runtime.calls.lookup import Lookup, running
+from syncpod.runtime.calls.status import configuration
 from syncpod.runtime.cgroups.limits import CgroupRefused
 from syncpod.runtime.containers import Containers
 from syncpod.runtime.refusals import failed, invalid, not_found, precondition
@@ -61,23 +62,10 @@ class RuntimeService:
         conditions = [api_pb2.RuntimeCondition(type=type, status=True) for type in ("RuntimeReady", "NetworkReady")]
         return api_pb2.StatusResponse(
             status=api_pb2.RuntimeStatus(conditions=conditions),
-            info={"config": json.dumps(self._configuration())} if request.verbose else None,
+            info={"config": json.dumps(configuration(self._runtime))} if request.verbose else None,
             runtime_handlers=[api_pb2.RuntimeHandler(name="", features=self._features)],
             features=api_pb2.RuntimeFeatures(supplemental_groups_policy=host.root),
         )
-
-    def _configuration(self) -> dict[str, object]:
-        runtime = self._runtime
-        return {
-            "stateDir": str(runtime.directory),
-            "isolation": runtime.host.isolation,
-            "cgroupDriver": "cgroupfs",
-            "cgroupControllers": runtime.cgroups.controllers,
-            "cgroupsClosed": runtime.cgroups.why_not,
-            "limitsUnenforced": {} if runtime.host.isolation == "simulated" else dict(runtime.cgroups.unenforced),
-            "sandboxes": len(runtime.sandboxes),
-            "containers": len(runtime.containers),
-        }
 
     async def RuntimeConfig(self, request: api_pb2.RuntimeConfigRequest) -> api_pb2.RuntimeConfigResponse:  # noqa: N802
         """Return the cgroup driver."""

@@ -21,6 +21,7 @@ from typing import NoReturn
 from syncpod.kernel import libc
 from syncpod.runtime.port import ProcessSpec, StartFailed
 from syncpod.runtime.processes import capabilities
+from syncpod.runtime.processes.pause import is_pause, pause
 from syncpod.runtime.processes.records import Level
 from syncpod.runtime.root import rootfs
 
@@ -89,6 +90,8 @@ def run_main(gate: Gate, spec: ProcessSpec, level: Level, directory: Path, stdio
     _change_directory(cwd)
     _die_with(parent)  # Changing the user resets it.
     gate()
+    if is_pause(spec):
+        pause()
     _execute(spec.arguments, spec, terminal=spec.terminal)
 
 

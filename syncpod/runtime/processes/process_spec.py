@@ -22,6 +22,7 @@ from syncpod.runtime.port import Mount, ProcessSpec, User
 from syncpod.runtime.processes import resolver
 from syncpod.runtime.processes.accounts import Account, Accounts, ImageAccounts, MachineAccounts, image_user
 from syncpod.runtime.processes.capabilities import NAMES
+from syncpod.runtime.processes.pause import PAUSE
 from syncpod.runtime.refusals import invalid, unsupported
 
 _FIRST_REALTIME: Final = api_pb2.SIGNAL_SIGRTMIN
@@ -150,9 +151,10 @@ def _check_mount(mount: api_pb2.Mount, path: str) -> None:
 
 
 def arguments(config: api_pb2.ContainerConfig, image: Image, host: Host, path: str) -> tuple[str, ...]:
-    """Return the command line: command and args, else the image's, or the host's program of the image's name.
+    """Return the command line: command and args, else the image's with args.
 
-    An image without files has no entrypoint, so `args` alone are a command. Raises Refusal.
+    The name of an image without files is its entry point: a program of the host's, or `pause`, which every runtime of
+    Kubernetes' has. `busybox` has none, as the image itself, and its command is a shell. Raises Refusal.
     """
     given = (*config.command, *config.args)
     if image.content is not None and not config.command:
@@ -160,18 +162,21 @@ def arguments(config: api_pb2.ContainerConfig, image: Image, host: Host, path: s
         given = (*own.entrypoint, *(config.args or own.command))
         if not given:
             raise invalid(f"{path}.command", "no command specified, and the image names none: give the container one")
-    if given:
+    if config.command or image.content is not None or (given and host.isolation == "simulated"):
         return given
     name = image.reference.short_name
     if name == "busybox":
         busybox = shutil.which("busybox", path=host.search_path)
-        return (busybox, "sh") if busybox else ("sh",)
+        return given or ((busybox, "sh") if busybox else ("sh",))
+    if name == PAUSE[0].rpartition("/")[2]:
+        return PAUSE
     if shutil.which(name, path=host.search_path) or host.isolation == "simulated":
-        return (name,)
+        return (name, *given)
     raise invalid(
         f"{path}.command",
-        f'no command specified: an image stands for a program of this machine, and there is none called "{name}"; '
-        "give the container a command",
+        f'no command specified: an image stands for a program of this machine, and there is none called "{name}"'
+        f"{' that could take the args' if given else ''}; give the container a command, or load the image "
+        "with `syncpod load`",
     )
 
 
@@ -258,15 +263,14 @@ def environment(
     """Return the environment: the config's variables override the image's, which override the defaults.
 
     The defaults are PATH, HOSTNAME, HOME and, on a terminal, TERM; PATH is the server's, unless the image has its own
-    files.
+    files. Without a host name of its own, a container is told the machine's, as by containerd.
     """
     if image is None:
         variables = {"PATH": host.search_path, "HOME": home_of(runs_as.uid) if runs_as else host.home}
     else:
         uid = runs_as.uid if runs_as else host.uid
         variables = {"PATH": DEFAULT_PATH, "HOME": ImageAccounts(image.root).numbered(uid).home}
-    if hostname:
-        variables["HOSTNAME"] = hostname
+    variables["HOSTNAME"] = hostname or os.uname().nodename
     if config.tty:
         variables["TERM"] = "xterm"
     variables |= dict(image.config.environment) if image is not None else {}

@@ -73,12 +73,17 @@ class Supervised:
         self._oom_killed = oom_killed or (lambda _: False)
         self._spawner: subprocess.Popen[bytes] | None = None
         self._requests: socket.socket | None = None
+        self._asking = asyncio.Lock()
+        """Held by whoever asks the spawner: only one may wait until its socket takes more."""
         self._running: dict[Path, ContainerHandle] = {}
         self._concluding: set[asyncio.Task[None]] = set()
 
     @staticmethod
-    async def probe(directory: Path) -> Level:
-        """Find out, by trying in a child process, which level works for containers in `directory`."""
+    async def probe(directory: Path) -> tuple[Level, str]:
+        """Find out, by trying in a child process, which level works for containers in `directory`.
+
+        Also returns why mount namespaces cannot be had; "" if they can.
+        """
         trial = await asyncio.create_subprocess_exec(
             sys.executable,
             "-I",
@@ -89,7 +94,10 @@ class Supervised:
             stdout=subprocess.PIPE,
         )
         output, _ = await trial.communicate()
-        return Level(output.decode().strip()) if trial.returncode == 0 else Level.PLAIN
+        if trial.returncode != 0:
+            return Level.PLAIN, f"the trial ended with {trial.returncode}"
+        level, _, why_not = output.decode(errors="replace").strip().partition("\n")
+        return Level(level), why_not
 
     def refusal(self, mount: Mount) -> str | None:
         """Return, in a sentence, why no container could have this mount; None if one could, as things are."""
@@ -115,9 +123,9 @@ class Supervised:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.setblocking(False)
             try:
-                with theirs:
-                    self._request(directory, theirs)
                 async with asyncio.timeout(_START_SECONDS):
+                    with theirs:
+                        await self._request(directory, theirs)
                     await _readable(ours)
             except TimeoutError:
                 ours.close()
@@ -266,19 +274,29 @@ class Supervised:
             self._release(known[0])
         return True
 
-    def _request(self, directory: Path, line: socket.socket) -> None:
-        """Ask the spawner for a supervisor, starting a spawner if there is none."""
-        for attempt in range(2):
-            if self._requests is None:
-                self._start_spawner()
-            assert self._requests is not None
-            try:
-                socket.send_fds(self._requests, [os.fsencode(directory.absolute())], [line.fileno()])
-                return
-            except OSError as error:
-                if attempt:
-                    raise StartFailed(f"no supervisor can be started: {error.strerror}") from error
-                self._replace_spawner()
+    async def _request(self, directory: Path, line: socket.socket) -> None:
+        """Ask the spawner for a supervisor, starting a spawner if there is none.
+
+        A spawner that forks more slowly than it is asked is waited for, one request after the other.
+        """
+        request = os.fsencode(directory.absolute())  # noqa: ASYNC240 - it only joins names
+        async with self._asking:
+            replaced = False
+            while True:
+                if self._requests is None:
+                    self._start_spawner()
+                assert self._requests is not None
+                try:
+                    socket.send_fds(self._requests, [request], [line.fileno()])
+                    return
+                except BlockingIOError:
+                    with self._requests.dup() as waiting:  # The socket may be closed meanwhile, with its spawner.
+                        await _writable(waiting)
+                except OSError as error:
+                    if replaced:
+                        raise StartFailed(f"no supervisor can be started: {error.strerror}") from error
+                    self._replace_spawner()
+                    replaced = True
 
     def _replace_spawner(self) -> None:
         """Make the next request start a new spawner: this one has gone, or was stopped."""
@@ -450,6 +468,17 @@ async def _readable(file: socket.socket | int) -> None:
         await ready
     finally:
         loop.remove_reader(file)
+
+
+async def _writable(sock: socket.socket) -> None:
+    """Wait until the socket takes more, or has been closed at the other end."""
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    loop.add_writer(sock, control.set_ready, ready)
+    try:
+        await ready
+    finally:
+        loop.remove_writer(sock)
 
 
 def _receive(sock: socket.socket) -> tuple[bytes, list[int]]:

@@ -113,9 +113,7 @@ class Supervisor:
     def _refuse(self, sentence: str) -> NoReturn:
         """Clean up a failed start, and report why it failed."""
         self._end_descendants()
-        with contextlib.suppress(OSError):  # Even if this cannot be written, the server is told.
-            note_ending(self._ending, Ended(128, time.time_ns(), error=sentence))
-            publish_ending(self._directory)
+        self._record(Ended(128, time.time_ns(), error=sentence))  # Even if this cannot be written, the server is told.
         with contextlib.suppress(OSError):
             self._line.send(Word.REFUSED + sentence.encode(errors="surrogateescape")[:CHUNK])
         os._exit(0)
@@ -127,11 +125,11 @@ class Supervisor:
         signal.set_wakeup_fd(wake_writing, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, lambda *_: self._kill_all())
+        self._ending = reserve_ending(self._directory)  # Before all that may fail: that is recorded too.
         try:
             self._log = CriLog(self._spec.log_path)
         except OSError as error:
             raise StartFailed(f"open log {self._spec.log_path}: {error.strerror}") from error
-        self._ending = reserve_ending(self._directory)
         self._streams = OwnStreams(
             self._spec, self._watch, self._log, said=self._tell_attached, moved=self._set_interests
         )
@@ -372,6 +370,9 @@ class Supervisor:
     def _record(self, ended: Ended) -> bool:
         """Record the end; False if that fails now."""
         try:
+            if self._ending < 0:  # The start failed before it was reserved.
+                write_record(self._directory, EXIT, ended)
+                return True
             try:
                 note_ending(self._ending, ended)
                 publish_ending(self._directory)

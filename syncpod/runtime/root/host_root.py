@@ -5,7 +5,8 @@ files are copied. A directory, and each directory mounted beneath it, gets an ov
 container's own directory. From a directory that holds the runtime's own state, that state is first hidden, because an
 upper layer must not be inside its lower one. If a directory with mounts beneath it cannot be a lower layer, as in a
 user namespace, it is recreated and its entries are shown in the same way. A directory without mounts that cannot be a
-lower layer is shared with the host.
+lower layer is shared with the host. So is one that this user may not look at, such as another user's FUSE mount: a
+container may not look at it either, and no single directory of the host's keeps a container from starting.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ class _HostRoot:
 
     def _show_file(self, entry: os.DirEntry[str], target: Path) -> None:
         """Copy a small file; a larger one, or a socket and the like, is the host's own, mounted read-only."""
-        if entry.is_file() and entry.stat().st_size <= _COPY_BYTES and self._copies < _COPIES:
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):
+            if entry.is_file() and entry.stat().st_size <= _COPY_BYTES and self._copies < _COPIES:
                 shutil.copyfile(entry.path, target)
                 liken(target, entry.stat())
                 self._copies += 1
@@ -93,7 +94,13 @@ class _HostRoot:
             is_beneath(self._root.hidden, point) for point in points
         )
         target.mkdir(mode=0o755, exist_ok=True)
-        if self._root.lay(path, target, Path(path).stat(), without_state=holds_state):
+        try:
+            like = Path(path).stat()
+        except OSError:
+            with contextlib.suppress(OSError):  # What cannot even be shared is an empty directory.
+                self._root.share(path, target)
+            return
+        if self._root.lay(path, target, like, without_state=holds_state):
             for point in points:
                 self._show_mounted(point, target / os.path.relpath(point, path))
         elif points or holds_state:
@@ -123,7 +130,7 @@ class _HostRoot:
         """Show a directory's entries one by one; share the directory if we may not read it."""
         try:
             children = list(os.scandir(path))
-        except PermissionError:
+        except OSError:
             self._root.share(path, target)
             return
         for child in children:

@@ -46,7 +46,7 @@ BUGS = (
         name="unready-while-ending-is-not-seen",
         room=POD,
         file="workflows/pod/outcome.py",
-        before='if state.ending and change.probe != "readiness" and change.result == "failure":',
+        before='if state.ending and change.probe != "readiness" and change.result != "success":',
         after='if state.ending and change.result == "failure":',
         harm="A pod that ends stays Ready although its readiness probe fails, so that it is still sent traffic.",
         tests=("tests/workflows/test_lives.py", "tests/workflows/test_probes.py"),

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from syncpod.lifecycle import backoff
 from syncpod.lifecycle.backoff import BackoffStore, collect_garbage, crash_loop_key, start_decision
 from syncpod.lifecycle.exit import RecordedExit
-from syncpod.lifecycle.restart_policy import (
+from syncpod.lifecycle.restart_pacing import (
     EXEMPT_AT_ONCE,
-    Restart,
+    RestartPermission,
     restart_all,
     restart_container,
     restart_keys,
@@ -43,7 +43,7 @@ class Loop:
         self.now = NOON
         self.exits = 0
 
-    def again(self, code: int = 1, *, ran: float = 0.0, by_us: bool = False) -> Restart:
+    def again(self, code: int = 1, *, ran: float = 0.0, by_us: bool = False) -> RestartPermission:
         """Let it end after `ran` seconds and start again; the answer that was given first."""
         self.now += seconds(ran)
         self.exits += 1
@@ -58,7 +58,7 @@ class Loop:
         self.store = collect_garbage(store, now=self.now, settings=self.settings, current=[KEY])
         return first
 
-    def ask(self) -> tuple[Restart, BackoffStore]:
+    def ask(self) -> tuple[RestartPermission, BackoffStore]:
         return restart_container(self.store, self.settings, WEB, APP, self.ended, now=self.now)
 
 

@@ -1,4 +1,4 @@
-"""Whether a container that has ended is started again now, later, or only when an operator says so.
+"""When a container that is to restart may start: now, later, or only when an operator says so.
 
 The kubelet has one policy, its crash-loop back-off (`syncpod.lifecycle.backoff`), which goes on for ever. Here a pod
 may set the numbers of that back-off, name exit codes that are no crashes, and limit the restarts
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from syncpod.go_durations import go_duration
 from syncpod.lifecycle import backoff
 from syncpod.lifecycle.backoff import BackoffEntry, BackoffStore, StartDecision
 from syncpod.lifecycle.exit import RecordedExit
@@ -29,7 +30,7 @@ EXEMPT_AT_ONCE: Final = 5
 
 
 @dataclass(frozen=True)
-class Restart:
+class RestartPermission:
     """Whether to start, and if not, what holds the start back."""
 
     allowed: bool
@@ -51,7 +52,7 @@ def restart_container(
     exit_: RecordedExit,
     *,
     now: datetime,
-) -> tuple[Restart, BackoffStore]:
+) -> tuple[RestartPermission, BackoffStore]:
     """Decide whether the next instance of `container` may start, and remember the start if it may.
 
     For a pod without settings the answer is that of `backoff.start_decision`.
@@ -69,7 +70,7 @@ def restart_container(
 
 def restart_all(
     store: BackoffStore, settings: RestartSettings, pod: ObjectMeta, cause: str, exit_: RecordedExit, *, now: datetime
-) -> tuple[Restart, BackoffStore]:
+) -> tuple[RestartPermission, BackoffStore]:
     """Decide whether a restart of all containers may begin now, and remember it if it may.
 
     `exit_` is the exit that asked for it, `cause` a phrase for it. One round counts as one restart.
@@ -97,7 +98,7 @@ def _is_exempt(settings: RestartSettings, exit_: RecordedExit) -> bool:
     return exit_.exit_code in settings.exempt and not exit_.cause
 
 
-def _at_limit(settings: RestartSettings, before: int, who: str) -> Restart | None:
+def _at_limit(settings: RestartSettings, before: int, who: str) -> RestartPermission | None:
     """Return the refusal of a start if the limit of restarts is reached, else None."""
     limit = settings.limit
     if limit is None or before < limit:
@@ -107,12 +108,12 @@ def _at_limit(settings: RestartSettings, before: int, who: str) -> Restart | Non
     fails = settings.action == "fail"
     if not fails:
         message += "; waits for `syncpod retry`"
-    return Restart(False, reason=LIMIT_REACHED, message=message, fails=fails)
+    return RestartPermission(False, reason=LIMIT_REACHED, message=message, fails=fails)
 
 
 def _paced(
     store: BackoffStore, settings: RestartSettings, key: str, what: str, exit_: RecordedExit, now: datetime
-) -> tuple[Restart, BackoffStore]:
+) -> tuple[RestartPermission, BackoffStore]:
     """Decide on a restart after an exempt exit: at once, unless there were too many recently.
 
     Each restart takes one of `EXEMPT_AT_ONCE` places, and one place becomes free after each `backoff-initial`. The
@@ -122,16 +123,16 @@ def _paced(
     all_free = max(now, entry.last_update) if entry is not None else now
     due = all_free - (EXEMPT_AT_ONCE - 1) * every
     if now < due:
-        words = f"back-off {backoff.go_duration(every)} restarting {what}"
+        words = f"back-off {go_duration(every)} restarting {what}"
         message = f"{words}: it exits with {exit_.exit_code} too often to be restarted at once each time"
-        return Restart(False, every, due, CRASH_LOOP, message), store
-    return Restart(True), store.with_entry(key, BackoffEntry(delay=every, last_update=all_free + every))
+        return RestartPermission(False, every, due, CRASH_LOOP, message), store
+    return RestartPermission(True), store.with_entry(key, BackoffEntry(delay=every, last_update=all_free + every))
 
 
 def _counted(
     decision: StartDecision, store: BackoffStore, key: str, before: int, exit_: RecordedExit
-) -> tuple[Restart, BackoffStore]:
+) -> tuple[RestartPermission, BackoffStore]:
     """Return the back-off's answer; if it is yes, count this restart in the store."""
     if not decision.allowed:
-        return Restart(False, decision.delay, decision.retry_at, CRASH_LOOP, decision.message), store
-    return Restart(True, decision.delay), backoff.with_restarts(store, key, before + 1, exit_.id)
+        return RestartPermission(False, decision.delay, decision.retry_at, CRASH_LOOP, decision.message), store
+    return RestartPermission(True, decision.delay), backoff.with_restarts(store, key, before + 1, exit_.id)

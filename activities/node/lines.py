@@ -1,0 +1,128 @@
+"""Lines: so many pods begin, or end, at the same time on a node, and the others wait in order.
+
+If all of a crowd went at once, each would be as slow as all together: none would get anywhere for minutes, and their
+time-outs would pass meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from activities.node.fences import Holder
+
+HELD_SECONDS = 5.0
+"""How long a step keeps its place. One that takes longer waits for something, or hangs, and uses none of what the
+places share: another pod gets its place while it goes on."""
+REMEMBERED_SECONDS = 60.0
+"""How long a pod that has left the line comes before those that came later: it has a next step."""
+
+
+class Line:
+    """A number of places, and the pods that wait for one, in the order in which they first came."""
+
+    def __init__(self, places: int) -> None:
+        self._free = places
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._numbers = itertools.count()
+        self._came: OrderedDict[str, tuple[int, float]] = OrderedDict()
+
+    def came(self, uid: str) -> int:
+        """Return the number of a pod in the order of arrival: its old one, if it was here a moment ago."""
+        now = time.monotonic()
+        while self._came and now - next(iter(self._came.values()))[1] > REMEMBERED_SECONDS:
+            self._came.popitem(last=False)
+        number, _ = self._came.get(uid) or (next(self._numbers), now)
+        self._came[uid] = (number, now)
+        self._came.move_to_end(uid)
+        return number
+
+    def ahead_of(self, number: int) -> int:
+        """Return how many that wait come before the pod of this number."""
+        return sum(1 for other, _, turn in self._waiting if other < number and not turn.done())
+
+    async def enter(self, number: int) -> None:
+        """Wait for a place, and take it."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (number, next(self._numbers), turn))
+        self._call()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.leave()  # it was called just now
+            else:
+                self._waiting = [entry for entry in self._waiting if entry[2] is not turn]
+                heapq.heapify(self._waiting)
+            raise
+
+    def leave(self) -> None:
+        """Give a place back."""
+        self._free += 1
+        self._call()
+
+    def _call(self) -> None:
+        while self._free and self._waiting:
+            _, _, turn = heapq.heappop(self._waiting)
+            if not turn.done():
+                self._free -= 1
+                turn.set_result(None)
+
+
+class Place:
+    """One step's place in a line."""
+
+    def __init__(self, line: Line, holder: Holder, uid: str) -> None:
+        """Wait as `holder`, which may be asked to let go, for the pod `uid`."""
+        self._line = line
+        self._holder = holder
+        self._number = line.came(uid)
+        self._since = 0.0
+        """Since when it waits, by the monotonic clock; 0 = it does not."""
+        self._waited = 0.0
+        self._given_up: asyncio.TimerHandle | None = None
+
+    @property
+    def ahead(self) -> int | None:
+        """How many other pods come first; None = the step does not wait."""
+        return self._line.ahead_of(self._number) if self._since else None
+
+    @property
+    def waited_seconds(self) -> float:
+        """How long the step has stood in the line."""
+        return self._waited + (time.monotonic() - self._since if self._since else 0.0)
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Hold the place for the block, but no longer than HELD_SECONDS. Raises what `holder.interruptible` raises."""
+        await self._take()
+        try:
+            yield
+        finally:
+            self._give_back()
+
+    @asynccontextmanager
+    async def aside(self) -> AsyncIterator[None]:
+        """Leave the place to others for a block that only waits, and take one again after it; not after an error."""
+        self._give_back()
+        yield
+        await self._take()
+
+    async def _take(self) -> None:
+        self._since = time.monotonic()
+        try:
+            await self._holder.interruptible(self._line.enter(self._number))
+        finally:
+            self._waited, self._since = self.waited_seconds, 0.0
+        self._given_up = asyncio.get_running_loop().call_later(HELD_SECONDS, self._give_back)
+
+    def _give_back(self) -> None:
+        if self._given_up is not None:
+            self._given_up.cancel()
+            self._given_up = None
+            self._line.leave()

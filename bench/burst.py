@@ -1,0 +1,185 @@
+"""``python -m bench.burst``: applies and then deletes many simulated pods at once, and the same a few at a time.
+
+Says for each how long it takes against the bare CRI calls, the longest time in which no pod got anywhere, and what it
+costs: workflow tasks for each pod, those that timed out, and steps that had to be tried again. ``--load 40`` runs so
+many busy processes beside.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from bench import machine
+from bench.busy import busy
+from bench.pods import simulated_pod
+from bench.simulated_node import AT_ONCE, SimulatedNode, each, markdown, simulated_node
+from bench.stage import NODE
+from bench.tasks import Tasks, counted
+from syncpod.cli.failure import Failure
+from syncpod.cli.temporal.pod_apply import apply_pod
+from syncpod.messages.node import node_workflow_id
+from tests.runtimes.bare import BareCri
+from tests.runtimes.embedded import Embedded
+from tests.runtimes.require import Missing
+
+_LOOKS_EVERY = 0.5
+_PATIENCE_SECONDS = 1200.0
+
+
+@dataclass(frozen=True)
+class Phase:
+    """All pods applied, or all deleted."""
+
+    seconds: float
+    """From the first request until all pods run, or are gone."""
+    longest_pause: float
+    """The longest time in which no pod began to run, or ended."""
+
+
+@dataclass
+class Burst:
+    """What one run of all pods has shown."""
+
+    at_once: int
+    applied: Phase
+    deleted: Phase
+    tasks: Tasks
+    node: Tasks
+    late: int = field(default=0)
+    """How many applies were not answered in time, and said that the node is away."""
+
+
+async def burst(pods: int, at_once: int, load: int) -> Burst:
+    """Run so many pods, of which so many are applied or deleted at the same time, on a node of their own."""
+    names = [f"burst-{number}" for number in range(pods)]
+    late = 0
+    async with simulated_node() as node:
+
+        async def apply(name: str) -> None:
+            nonlocal late
+            while True:
+                try:
+                    applied = await apply_pod(node.client, simulated_pod(name), node=NODE, has_attributes=True)
+                except Failure as failure:
+                    sys.stderr.write(f"bench:   {failure}\n")
+                    late += 1
+                else:
+                    late += applied.node_is_away
+                    return
+
+        with busy(load):
+            applied = await _phase(node, lambda: each(names, apply, at_once=at_once), "running", pods)
+            deleted = await _phase(node, lambda: each(names, node.engine.delete, at_once=at_once), "gone", pods)
+        tasks = [counted((await node.engine.handle(name).fetch_history()).events) for name in names]
+        known = await node.client.get_workflow_handle(node_workflow_id(NODE)).fetch_history()
+    return Burst(at_once, applied, deleted, sum(tasks, Tasks()), counted(known.events), late)
+
+
+async def _phase(node: SimulatedNode, requests: Callable[[], Awaitable[None]], what: str, pods: int) -> Phase:
+    """Make the requests, and look until all pods are what they are to be."""
+    began = moved = time.monotonic()
+    longest, before = 0.0, 0
+    condition = "PodReady = true" if what == "running" else ""
+    async with _in_background(requests) as asking, asyncio.timeout(_PATIENCE_SECONDS):
+        while before < pods or not asking.done():
+            await asyncio.sleep(_LOOKS_EVERY)
+            if asking.done():
+                asking.result()
+            there = await node.visible(condition)
+            done, now = there if what == "running" else pods - there, time.monotonic()
+            longest = max(longest, now - moved)
+            if done != before:
+                sys.stderr.write(f"bench:   {now - began:6.1f} s: {done} {what}\n")
+                before, moved = done, now
+        await asking
+    return Phase(time.monotonic() - began, longest)
+
+
+@contextlib.asynccontextmanager
+async def _in_background(requests: Callable[[], Awaitable[None]]) -> AsyncIterator[asyncio.Future[None]]:
+    asking = asyncio.ensure_future(requests())
+    try:
+        yield asking
+    finally:
+        asking.cancel()
+
+
+async def floor(pods: int, load: int) -> tuple[float, float]:
+    """Return how many seconds the bare CRI calls take that start so many pods, and that end them."""
+    runtime = await asyncio.to_thread(Embedded.launch, "--simulate")
+    try:
+        async with BareCri(runtime.endpoint) as cri:
+            with busy(load):
+                began, started = time.monotonic(), []
+
+                async def start(name: str) -> None:
+                    started.append(await cri.start_pod(cri.sandbox_config(name)))
+
+                await each((f"bare-{number}" for number in range(pods)), start)
+                up = time.monotonic()
+                await each(started, cri.remove_pod)
+                return up - began, time.monotonic() - up
+    finally:
+        await asyncio.to_thread(runtime.close)
+
+
+def table(pods: int, bare: tuple[float, float], bursts: Sequence[Burst]) -> str:
+    """Return the figures as Markdown."""
+    head = ("applied until all run", "longest pause", "deleted until all are gone", "longest pause")
+    costs = ("workflow tasks/pod", "timed out", "failed", "steps/pod", "tries/pod", "called away", "node's events")
+    rows: list[Sequence[str]] = [(f"{pods} simulated pods", *head, *costs)]
+    rows.append(
+        (f"bare CRI calls, {AT_ONCE} at a time", f"{bare[0]:.1f} s", "", f"{bare[1]:.1f} s", *("" for _ in range(8)))
+    )
+    for one in bursts:
+        tasks = one.tasks
+        rows.append(
+            (
+                "all at once" if one.at_once >= pods else f"{one.at_once} at a time",
+                *(f"{one.applied.seconds:.1f} s", f"{one.applied.longest_pause:.1f} s"),
+                *(f"{one.deleted.seconds:.1f} s", f"{one.deleted.longest_pause:.1f} s"),
+                f"{tasks.workflow / pods:.2f}",
+                *(str(tasks.timed_out), str(tasks.failed)),
+                *(f"{tasks.steps / pods:.2f}", f"{tasks.tries / pods:.2f}"),
+                *(str(one.late), str(one.node.events)),
+            )
+        )
+    return markdown(rows)
+
+
+async def measured(pods: int, at_once: Sequence[int], load: int) -> str:
+    """Measure all, one after the other, and return the table."""
+    bare = await floor(pods, load)
+    found = []
+    for number in at_once:
+        sys.stderr.write(f"bench: {pods} pods, {number} at a time\n")
+        found.append(await burst(pods, number, load))
+    return table(pods, bare, found)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print; return the exit code: 2 if the machine lacks a part."""
+    parser = argparse.ArgumentParser(prog="python -m bench.burst", description="Apply and delete many pods at once.")
+    parser.add_argument("--pods", type=int, default=500)
+    parser.add_argument("--at-once", type=int, nargs="+", help="how many requests at a time (default: all, then 8)")
+    parser.add_argument("--load", type=int, default=0, help="how many busy processes run beside (default: 0)")
+    options, before = parser.parse_args(arguments), machine.load()
+    at_once = options.at_once or (options.pods, AT_ONCE)
+    try:
+        found = asyncio.run(measured(options.pods, at_once, options.load))
+    except Missing as missing:
+        sys.stderr.write(f"bench: {missing}\n")
+        return 2
+    beside = f", {options.load} busy processes beside" if options.load else ""
+    print(machine.environment(f"simulated pods{beside}", before), found, sep="\n\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""Workflow tasks and steps of a run, counted in its history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """What the server has given the worker to do for some runs."""
+
+    workflow: int = 0
+    """Workflow tasks, those included that were given out again."""
+    timed_out: int = 0
+    """Those of them that the worker did not answer in time, or whose worker had left a sticky queue behind."""
+    failed: int = 0
+    """Those of them that the worker answered with a failure, or that were discarded for something newer."""
+    steps: int = 0
+    tries: int = 0
+    """Tries of steps; a step takes one unless something goes wrong."""
+    events: int = 0
+
+    def __add__(self, other: Tasks) -> Tasks:
+        """Return the sum."""
+        return Tasks(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
+
+
+def counted(events: Iterable[HistoryEvent]) -> Tasks:
+    """Count one run's history.
+
+    A task that fails twice in a row is written only once: the number of its tries stands in the task that ends them.
+    """
+    kinds = {name: 0 for name in ("workflow", "timed_out", "failed", "steps", "tries", "events")}
+    for event in events:
+        kinds["events"] += 1
+        match event.event_type:
+            case EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED:
+                unwritten = max(0, event.workflow_task_scheduled_event_attributes.attempt - 2)
+                kinds["workflow"] += 1 + unwritten
+                kinds["timed_out"] += unwritten
+            case EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT:
+                kinds["timed_out"] += 1
+            case EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
+                kinds["failed"] += 1
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+                kinds["steps"] += 1
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
+                kinds["tries"] += event.activity_task_started_event_attributes.attempt
+    return Tasks(**kinds)

@@ -1,0 +1,61 @@
+"""Removes links to containers' logs that are gone; a container's removal takes its own link along.
+
+Links are left behind if logs are removed by somebody else, or by a worker that knows of no links. Mirrors
+kuberuntime_gc.go, v1.36, evictPodLogsDirectories. Differences: a link goes only if it dangles in two rounds, since a
+log that is being rotated is gone for a moment; and only if nothing of its pod is left or the pod is this node's, since
+a kubelet may have its links in the same directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from syncpod.lifecycle.observed import ObservedPod
+from syncpod.node.log_links import Dangling, dangling_links
+
+log = logging.getLogger(__name__)
+
+
+class LogLinks:
+    """Tidies the links of one node."""
+
+    def __init__(self, log_dir: Path, listings: Callable[[], Iterable[ObservedPod]], *, period: float = 60.0) -> None:
+        """Look every `period` seconds, in what `listings` last showed of the node's pods."""
+        self._log_dir = log_dir
+        self._listings = listings
+        self._period = period
+        self._seen: frozenset[Dangling] = frozenset()
+        self._obstacle = ""
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            await asyncio.sleep(self._period)
+            await self.round()
+
+    async def round(self) -> int:
+        """Look once; return how many links were removed."""
+        try:
+            found = frozenset(await asyncio.to_thread(dangling_links, self._log_dir))
+            gone = [each for each in found & self._seen if self._may_go(each)]
+            for each in gone:
+                await asyncio.to_thread(each.link.unlink, missing_ok=True)
+        except OSError as error:
+            if str(error) != self._obstacle:
+                log.warning("links to logs that are gone stay for now: %s", error)
+            self._obstacle = str(error)
+            return 0
+        self._obstacle = ""
+        self._seen = found.difference(gone)
+        return len(gone)
+
+    def _may_go(self, link: Dangling) -> bool:
+        """Say whether no container that is alive will write the log again, and the link is ours."""
+        pods = tuple(self._listings())
+        alive = (each.id for pod in pods for each in pod.containers if each.state != "exited")
+        if any(each.startswith(link.container_id) for each in alive):
+            return False
+        return not link.logs.exists() or link.logs.name.rpartition("_")[2] in {pod.uid for pod in pods}

@@ -1,0 +1,88 @@
+"""Answers what is read of the node's pods, from what their workflows have published: no query, no workflow task.
+
+A query is answered by the worker all the same, but it goes through the server, may have a workflow replayed from its
+start, and waits behind all other workflow tasks. See :mod:`syncpod.node.read_socket` for the wire.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from syncpod.agent.published_pods import PublishedPods, PublishedRun
+from syncpod.node.read_socket import LINE_LIMIT, PATIENCE_SECONDS, SOCKET_NAME, socket_address
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE: Final = 50
+"""Answers computed in one go, in a thread."""
+
+
+class NodeSocket:
+    """The answering end of one node's socket."""
+
+    def __init__(self, state_dir: Path, published: PublishedPods) -> None:
+        """Answer from `published`, on the socket in `state_dir`."""
+        self._state_dir = state_dir
+        self._published = published
+
+    async def run(self) -> None:
+        """Answer until cancelled. Raises OSError if the socket cannot be made."""
+        server = await asyncio.start_unix_server(self._serve, sock=self._listen(), limit=LINE_LIMIT)
+        async with server:
+            await server.serve_forever()
+
+    def _listen(self) -> socket.socket:
+        """Return the bound socket, in place of one that an earlier worker has left: there is one worker per node."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        try:
+            os.fchmod(listener.fileno(), 0o600)  # before it has a name, so that it never has another mode
+            (self._state_dir / SOCKET_NAME).unlink(missing_ok=True)
+            with socket_address(self._state_dir) as address:
+                listener.bind(address)
+        except BaseException:
+            listener.close()
+            raise
+        return listener
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one connection; one that says nonsense, or nothing, is closed."""
+        try:
+            line = await asyncio.wait_for(reader.readline(), PATIENCE_SECONDS)
+            asked = json.loads(line)
+            query, args, workflows = str(asked["query"]), list(asked["args"]), list(asked["workflows"])
+            for some in _parts(workflows):
+                known = {str(each): self._published.newest(str(each)) for each in some}
+                lines = await asyncio.to_thread(_answers, known, query, args)
+                writer.write(lines)
+                await asyncio.wait_for(writer.drain(), PATIENCE_SECONDS)
+        except (OSError, TimeoutError, ValueError, TypeError, KeyError) as error:
+            log.debug("a reader of the node's socket is given up: %s", error)
+        finally:
+            writer.close()
+
+
+def _parts(workflows: list[Any]) -> Iterator[list[Any]]:
+    for at in range(0, len(workflows), _AT_ONCE):
+        yield workflows[at : at + _AT_ONCE]
+
+
+def _answers(known: dict[str, PublishedRun | None], query: str, args: list[Any]) -> bytes:
+    """Return a line for each workflow that is known."""
+    lines = [_answer(workflow_id, run, query, args) for workflow_id, run in known.items() if run is not None]
+    return b"".join(lines)
+
+
+def _answer(workflow_id: str, run: PublishedRun, query: str, args: list[Any]) -> bytes:
+    said: dict[str, Any] = {"workflow": workflow_id, "run": run.run_id}
+    try:
+        said["answer"] = run.published.answer(query, *args)
+    except Exception as error:  # noqa: BLE001  # as with a query, any defect is the asker's to hear of
+        said["error"] = f"{type(error).__name__}: {error}"
+    return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"

@@ -1,0 +1,105 @@
+"""What the pods' workflows have published: the newest state of each, in memory and, a moment later, on disk.
+
+Reads are answered from it, and a workflow whose history cannot be replayed is begun anew from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final, NamedTuple
+
+from syncpod.node.workflow_snapshots import WorkflowSnapshot, find_snapshot, write_snapshot
+from syncpod.temporal.workflow_watch import Published
+from syncpod.translation.context import NodeContext
+from syncpod.translation.paths import UnsafeName
+
+log = logging.getLogger(__name__)
+
+WRITE_SECONDS: Final = 1.0
+"""How long the disk may be behind: what a pod publishes within this time is written once."""
+
+
+class PublishedRun(NamedTuple):
+    """The newest state of a workflow, and the run that has published it."""
+
+    run_id: str
+    published: Published
+
+
+class PublishedPods:
+    """The published states of one node. All methods belong to the agent's event loop."""
+
+    def __init__(self, node: NodeContext) -> None:
+        self._node = node
+        self._runs: dict[str, PublishedRun] = {}
+        self._behind: dict[str, None] = {}
+        """The workflows whose newest state is not on disk."""
+        self._news = asyncio.Event()
+        self._is_failing = False
+
+    def __len__(self) -> int:
+        """Return of how many workflows a state is known."""
+        return len(self._runs)
+
+    def take(self, workflow_id: str, run_id: str, published: Published | None) -> None:
+        """Take the newest state of a workflow; None = its pod is gone."""
+        if published is None:
+            self._runs.pop(workflow_id, None)
+            self._behind.pop(workflow_id, None)
+            return
+        self._runs[workflow_id] = PublishedRun(run_id, published)
+        self._behind[workflow_id] = None
+        self._news.set()
+
+    def newest(self, workflow_id: str) -> PublishedRun | None:
+        """Return the newest state of a workflow that this worker has seen; None if it has seen none."""
+        return self._runs.get(workflow_id)
+
+    async def snapshot(self, workflow_id: str) -> WorkflowSnapshot | None:
+        """Return from what a workflow may go on: its newest state, else what is on disk of it. Raises OSError."""
+        newest = self._runs.get(workflow_id)
+        if newest is not None:
+            return await asyncio.to_thread(_as_snapshot, workflow_id, newest)
+        return await asyncio.to_thread(find_snapshot, self._node, workflow_id)
+
+    async def run(self) -> None:
+        """Keep the disk up to date until cancelled."""
+        while True:
+            await self._news.wait()
+            await asyncio.sleep(WRITE_SECONDS)
+            self._news.clear()
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Write what is not on disk yet; a state that cannot be written is left to the next one."""
+        while self._behind:
+            workflow_id = next(iter(self._behind))
+            del self._behind[workflow_id]
+            run = self._runs.get(workflow_id)
+            if run is not None:
+                # One at a time: the workflows' tasks and everything else on this machine come first.
+                await asyncio.to_thread(self._write, workflow_id, run)
+
+    def _write(self, workflow_id: str, run: PublishedRun) -> None:
+        try:
+            write_snapshot(self._node, run.published.uid, _as_snapshot(workflow_id, run))
+        except UnsafeName:
+            return
+        except OSError as error:
+            if not self._is_failing:
+                log.warning("states of workflows cannot be kept on disk: %s", error)
+            self._is_failing = True
+        else:
+            self._is_failing = False
+
+
+def _as_snapshot(workflow_id: str, run: PublishedRun) -> WorkflowSnapshot:
+    published = run.published
+    return WorkflowSnapshot(
+        workflow_id=workflow_id,
+        run_id=run.run_id,
+        history_length=published.history_length,
+        at=published.at,
+        next_input=published.next_input(),
+    )

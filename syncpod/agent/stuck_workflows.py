@@ -1,0 +1,306 @@
+"""Begins a pod's workflow anew when its tasks fail again and again: nothing else would ever help it.
+
+Temporal retries a failed workflow task for ever, which heals what a deploy can mend. But the pod would be looked after
+by nobody until then, and a history that cannot be replayed is never mended. The pod's state is more than its history:
+the node has the last state that the workflow has published, and the runtime has the containers. So the run is
+terminated, and another one started from that state, in one step: no container is touched, and the pod is never without
+a workflow.
+
+What is tried, one after the other, while the new run completes no task:
+
+1. the last published state, and the signals that came after it;
+2. the same state without these signals: one of them may be what no task survives;
+3. the node's record of the pod, as ``syncpod adopt --force`` does: back-offs, events and history start afresh.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final
+
+from temporalio.api.common.v1 import Payloads, WorkflowExecution
+from temporalio.api.enums.v1 import EventType, WorkflowExecutionStatus
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest, DescribeWorkflowExecutionResponse
+from temporalio.client import Client
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.agent import metrics
+from syncpod.agent.published_pods import PublishedPods
+from syncpod.messages import POD_WORKFLOW, PodRef, pod_workflow_id
+from syncpod.node.pod_records import PodRecord, read_pod_records
+from syncpod.node.workflow_snapshots import WorkflowSnapshot
+from syncpod.pod import Pod, pod_to_wire
+from syncpod.temporal.pod_start import adoption, start_arguments
+from syncpod.translation.context import NodeContext
+
+log = logging.getLogger(__name__)
+
+FAILURES: Final = 3
+"""After so many failures of the same task, one after the other, a run counts as stuck."""
+PAUSES: Final = (10.0, 300.0)
+"""Seconds between the second restart of a pod's workflow and the one before; doubled with each, up to the longest."""
+FORGET_SECONDS: Final = 600.0
+"""How long a workflow must go on before its earlier restarts no longer count."""
+SIGNALS_BYTES: Final = 512 * 1024
+"""How much of signals a start takes along; a server takes 2 MiB in one payload, and the state has its own part."""
+_REPEATED: Final = frozenset(("pleg", "probe", "renew"))
+"""Signals that the agent sends the new run afresh, or that are about one run only."""
+_AS_SIGNAL: Final = {"apply": "update_pod", "delete": "delete_pod"}
+"""The signals that say the same as an update."""
+_RPC: Final = timedelta(seconds=5)
+_RETRY_SECONDS: Final = 1.0
+
+
+@dataclass
+class _Failing:
+    """One workflow whose tasks fail, or have failed."""
+
+    run_id: str = ""
+    failures: int = 0
+    """Of the run's tasks, since one of them was completed."""
+    why: str = ""
+    restarts: int = 0
+    barren: int = 0
+    """Restarts whose run has completed no task."""
+    left: int = 0
+    """Signals that were taken along into, or have come to, runs that have completed no task."""
+    restarted_at: float = 0.0
+    """When it was restarted last, by the loop's clock."""
+    task: asyncio.Task[None] | None = None
+
+
+@dataclass
+class _Start:
+    """How a run is to be begun."""
+
+    pod: Pod
+    input: dict[str, Any]
+    since: str
+    signals: list[tuple[str, list[Any]]] = field(default_factory=list)
+    left_out: int = 0
+
+
+class StuckWorkflows:
+    """Heals the stuck pod workflows of one node. All methods belong to the agent's event loop."""
+
+    def __init__(
+        self,
+        client: Client,
+        node: NodeContext,
+        *,
+        task_queue: str,
+        published: PublishedPods,
+        has_attributes: Callable[[], bool],
+        resume: Callable[[PodRef], None],
+    ) -> None:
+        """`has_attributes`: whether the namespace has our search attributes. `resume` tells a new run what it needs."""
+        self._client = client
+        self._node = node
+        self._task_queue = task_queue
+        self._published = published
+        self._has_attributes = has_attributes
+        self._resume = resume
+        self._failing: dict[str, _Failing] = {}
+
+    def failed(self, workflow_id: str, run_id: str, why: str) -> None:
+        """Note that a task of this run has failed here, and look whether the run is stuck."""
+        if not workflow_id.startswith("pod/"):
+            return
+        known = self._failing.setdefault(workflow_id, _Failing())
+        if known.run_id != run_id:
+            known.run_id, known.failures = run_id, 0
+        known.failures += 1
+        known.why = why
+        if known.task is None or known.task.done():
+            known.task = asyncio.create_task(self._heal(workflow_id, known), name=f"stuck {workflow_id}")
+
+    def went_on(self, workflow_id: str, run_id: str) -> None:
+        """Note that a task of this run has not failed."""
+        known = self._failing.get(workflow_id)
+        if known is None:
+            return
+        known.failures = known.barren = 0
+        if asyncio.get_running_loop().time() - known.restarted_at > FORGET_SECONDS and _is_idle(known):
+            del self._failing[workflow_id]
+
+    async def close(self) -> None:
+        """Cancel what is under way; the next worker sees the same failures."""
+        tasks = [each.task for each in self._failing.values() if each.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _heal(self, workflow_id: str, known: _Failing) -> None:
+        """Restart a workflow if it is stuck; asks the server, so that a task that only timed out restarts nothing."""
+        while known.failures:
+            try:
+                described = await self._describe(workflow_id, known.run_id)
+                if described is None or not _is_stuck(described, known.failures):
+                    return
+                if (pause := self._pause(known)) > 0:
+                    await asyncio.sleep(pause)
+                    continue
+                await self._restart(workflow_id, known)
+            except (RPCError, OSError) as error:
+                log.warning("workflow %s is stuck, and cannot be begun anew yet: %s", workflow_id, error)
+                await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                return
+
+    def _pause(self, known: _Failing) -> float:
+        """Return for how long the next restart has to wait."""
+        if not known.restarts:
+            return 0.0
+        first, longest = PAUSES
+        pause = min(longest, first * 2.0 ** min(known.restarts - 1, 10))
+        if known.barren in (1, 2):
+            pause = 0.0  # another way to begin is tried at once
+        return known.restarted_at + pause - asyncio.get_running_loop().time()
+
+    async def _describe(self, workflow_id: str, run_id: str) -> DescribeWorkflowExecutionResponse | None:
+        """Return the workflow as the server has it; None if that run is not the open one of this node any more."""
+        try:
+            described = await self._client.workflow_service.describe_workflow_execution(
+                DescribeWorkflowExecutionRequest(
+                    namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=workflow_id)
+                ),
+                retry=True,
+                timeout=_RPC,
+            )
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return None
+            raise
+        info = described.workflow_execution_info
+        is_ours = (
+            info.execution.run_id == run_id
+            and info.status == WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_RUNNING
+            and info.type.name == POD_WORKFLOW
+            and described.execution_config.task_queue.name == self._task_queue
+        )
+        return described if is_ours else None
+
+    async def _restart(self, workflow_id: str, known: _Failing) -> None:
+        start = await self._start(workflow_id, known)
+        why = " ".join(known.why.split())[:300]
+        if start is None:
+            log.error("workflow %s is stuck, and the node knows nothing to begin it anew from: %s", workflow_id, why)
+            return
+        restarted = {"why": why, "since": start.since, "signals": start.signals, "left_out": start.left_out}
+        await self._client.start_workflow(
+            POD_WORKFLOW,
+            {**start.input, "restarted": restarted},
+            id_conflict_policy=WorkflowIDConflictPolicy.TERMINATE_EXISTING,
+            **start_arguments(start.pod, self._node.name, has_attributes=self._has_attributes()),
+        )
+        known.restarts += 1
+        known.barren += 1
+        known.left = len(start.signals) + start.left_out
+        known.failures = 0
+        known.restarted_at = asyncio.get_running_loop().time()
+        metrics.workflow_restarts.add(1)
+        log.warning("workflow %s was stuck, and is begun anew from %s: %s", workflow_id, start.since, why)
+        meta = start.pod.metadata
+        self._resume(PodRef(namespace=meta.namespace, name=meta.name, uid=meta.uid))
+
+    async def _start(self, workflow_id: str, known: _Failing) -> _Start | None:
+        """Return how to begin the workflow anew; None if nothing is known of its pod."""
+        snapshot = await self._published.snapshot(workflow_id) if known.barren < 2 else None
+        if snapshot is not None:
+            at = f"{snapshot.at:%Y-%m-%dT%H:%M:%SZ}"
+            pod = Pod.model_validate(snapshot.next_input.get("snapshot", {}).get("pod", {}))
+            start = _Start(pod, snapshot.next_input, f"its state at {at}")
+        else:
+            record = _record_of(workflow_id, await asyncio.to_thread(read_pod_records, self._node))
+            if record is None:
+                return None
+            given = {"pod": pod_to_wire(record.pod), **adoption(record.incarnation)}
+            start = _Start(record.pod, given, "its node's record of it")
+        signals = await self._signals(workflow_id, known.run_id, snapshot)
+        if known.barren:
+            start.left_out = known.left + len(signals)
+        else:
+            start.signals, start.left_out = _fitting(signals)
+        return start
+
+    async def _signals(
+        self, workflow_id: str, run_id: str, snapshot: WorkflowSnapshot | None
+    ) -> list[tuple[str, list[Any]]]:
+        """Return the signals to the run that are no part of the snapshot, oldest first, without those repeated anyway.
+
+        Accepted updates that a signal can say as well are among them. What cannot be decoded is left out, as the SDK
+        does.
+        """
+        found: list[tuple[str, list[Any]]] = []
+        async for event in self._client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history_events():
+            name, input = _said(event)
+            if not name or name in _REPEATED or _is_in(event, run_id, snapshot):
+                continue
+            try:
+                args = await self._client.data_converter.decode(input.payloads)
+            except Exception:  # noqa: BLE001  # a converter may raise anything, and the signal stays in the history
+                continue
+            found.append((name, args))
+        return found
+
+
+def _said(event: HistoryEvent) -> tuple[str, Payloads]:
+    """Return the name and the payloads of the signal in an event, or of an update as a signal; "" if it has none."""
+    if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
+        signal = event.workflow_execution_signaled_event_attributes
+        return signal.signal_name, signal.input
+    update = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
+    return _AS_SIGNAL.get(update.name, ""), update.args
+
+
+def _is_idle(known: _Failing) -> bool:
+    return known.task is None or known.task.done()
+
+
+def _is_stuck(described: DescribeWorkflowExecutionResponse, failures: int) -> bool:
+    """Say whether a run's task has failed too often, by what this worker has seen and by the server's count.
+
+    The server also counts tasks that timed out, as on a busy machine: they alone are no failure.
+    """
+    if not described.HasField("pending_workflow_task"):
+        return False
+    tries = described.pending_workflow_task.attempt
+    return (failures >= FAILURES and tries > 1) or tries > FAILURES
+
+
+def _is_in(event: HistoryEvent, run_id: str, snapshot: WorkflowSnapshot | None) -> bool:
+    """Say whether a snapshot has a signal already."""
+    if snapshot is None:
+        return False
+    if snapshot.run_id == run_id:
+        return event.event_id <= snapshot.history_length
+    return event.event_time.ToDatetime(tzinfo=snapshot.at.tzinfo) <= snapshot.at
+
+
+def _fitting(signals: list[tuple[str, list[Any]]]) -> tuple[list[tuple[str, list[Any]]], int]:
+    """Return the newest signals that a start has room for, oldest first, and how many it has no room for."""
+    room, kept = SIGNALS_BYTES, 0
+    for name, args in reversed(signals):
+        room -= len(name) + len(json.dumps(args, default=str).encode())
+        if room < 0:
+            break
+        kept += 1
+    return signals[len(signals) - kept :], len(signals) - kept
+
+
+def _record_of(workflow_id: str, records: tuple[PodRecord, ...]) -> PodRecord | None:
+    """Return the record of the pod that a workflow is of; the newest, if earlier pods of that name left one."""
+    ours = [
+        record
+        for record in records
+        if record.incarnation
+        and pod_workflow_id(record.pod.metadata.namespace or "default", record.pod.metadata.name) == workflow_id
+    ]
+    return max(ours, key=lambda each: str(each.pod.metadata.creation_timestamp or ""), default=None)

@@ -1,0 +1,129 @@
+"""The workflow tasks that lie in a dead worker's sticky queue, handed back to the server.
+
+The server puts a task of a cached workflow into the queue of the very worker that has it in its cache, and takes it
+back when the sticky schedule-to-start timeout has passed. Resetting the workflow's stickiness changes where its next
+task goes, but this one is then given to nobody until that timeout. So the new worker polls the dead one's queue and
+fails what it finds there: the server gives each such task out again at once, to any worker of the node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import timedelta
+
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import TaskQueueKind, WorkflowTaskFailedCause
+from temporalio.api.failure.v1 import Failure
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import (
+    GetWorkflowExecutionHistoryReverseRequest,
+    PollWorkflowTaskQueueRequest,
+    RespondWorkflowTaskFailedRequest,
+)
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.agent.background import cancel_all
+
+log = logging.getLogger(__name__)
+
+_RPC = timedelta(seconds=5)
+_POLL = timedelta(seconds=5)
+"""How long a poll may take; the server wants more than two seconds. What lies in a queue is answered at once, and the
+last poll finds nothing."""
+_RECENT = 50
+"""How many of a run's last events are looked at, from the pending task's back to the end of the one before."""
+_POLLERS = 4
+
+
+class StickyQueues:
+    """The sticky queues of this node's dead workers: each is emptied once for all pods that have a task in it."""
+
+    def __init__(self, client: Client, task_queue: str, identity: str) -> None:
+        """Empty queues that belong to workers of `task_queue`, as the worker `identity`."""
+        self._client = client
+        self._task_queue = task_queue
+        self._identity = identity
+        self._emptying: dict[str, asyncio.Task[None]] = {}
+
+    async def empty_that_of(self, execution: WorkflowExecution) -> bool:
+        """Begin to empty the dead worker's queue in which a workflow's pending task lies; return whether it does.
+
+        Does not wait for the end: that nothing is left is only known after seconds. Raises RPCError.
+        """
+        name = await self._queue_of(execution)
+        if name and name not in self._emptying:
+            self._emptying[name] = asyncio.create_task(self._empty(name), name=f"empty {name}")
+        return bool(name)
+
+    async def close(self) -> None:
+        """Leave what is not handed back yet to the server's timeout."""
+        await cancel_all(self._emptying.values())
+
+    async def _queue_of(self, execution: WorkflowExecution) -> str:
+        """Return the dead worker's sticky queue in which the newest workflow task lies; "" = it lies elsewhere.
+
+        The queue is that of the worker that completed the task before. It may be this one, which by now serves others.
+        """
+        history = await self._client.workflow_service.get_workflow_execution_history_reverse(
+            GetWorkflowExecutionHistoryReverseRequest(
+                namespace=self._client.namespace, execution=execution, maximum_page_size=_RECENT
+            ),
+            retry=True,
+            timeout=_RPC,
+        )
+        queue = TaskQueue()
+        for event in history.history.events:
+            if event.HasField("workflow_task_scheduled_event_attributes") and not queue.name:
+                queue = event.workflow_task_scheduled_event_attributes.task_queue
+            if event.HasField("workflow_task_completed_event_attributes"):
+                by = event.workflow_task_completed_event_attributes.identity
+                is_sticky = queue.kind == TaskQueueKind.TASK_QUEUE_KIND_STICKY
+                return queue.name if is_sticky and by != self._identity else ""
+        return ""
+
+    async def _empty(self, name: str) -> None:
+        try:
+            counts = await asyncio.gather(*(self._hand_back_all(name) for _ in range(_POLLERS)))
+        except RPCError as error:
+            log.warning("workflow tasks of the last worker wait for their timeout: %s", error.message)
+        else:
+            log.info("handed back %d workflow tasks of the last worker", sum(counts))
+
+    async def _hand_back_all(self, name: str) -> int:
+        """Hand back one task after the other until there is none; return how many there were. Raises RPCError."""
+        count = 0
+        while token := await self._polled(name):
+            await self._hand_back(token)
+            count += 1
+        return count
+
+    async def _polled(self, name: str) -> bytes:
+        """Return the token of a task in the queue; b"" = there is none."""
+        queue = TaskQueue(name=name, kind=TaskQueueKind.TASK_QUEUE_KIND_STICKY, normal_name=self._task_queue)
+        request = PollWorkflowTaskQueueRequest(
+            namespace=self._client.namespace, task_queue=queue, identity=self._identity
+        )
+        try:
+            polled = await self._client.workflow_service.poll_workflow_task_queue(request, timeout=_POLL)
+        except RPCError as error:
+            if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
+                return b""
+            raise
+        return polled.task_token
+
+    async def _hand_back(self, token: bytes) -> None:
+        request = RespondWorkflowTaskFailedRequest(
+            namespace=self._client.namespace,
+            task_token=token,
+            cause=WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_STICKY_TASK_QUEUE,
+            failure=Failure(message="the worker that had this workflow in its cache is gone", source="syncpod"),
+            identity=self._identity,
+        )
+        try:
+            await self._client.workflow_service.respond_workflow_task_failed(request, retry=True, timeout=_RPC)
+        except RPCError as error:
+            # The run has ended, or its task has been taken back meanwhile.
+            if error.status not in (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT):
+                raise

@@ -1,0 +1,158 @@
+"""Whether a node's worker lives: known from signs that a busy worker keeps giving, never from one late answer.
+
+On the worker's own machine the sign is its process. Elsewhere it is what the server has heard: the SDK's heartbeats,
+and the polls for the node's tasks, both of which the SDK sends beside all other work. Mirrors
+pkg/controller/nodelifecycle, v1.36: a node counts as dead when it has not been heard from for 40 s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from temporalio.api.enums.v1 import WorkerStatus
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, ListWorkersRequest
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.cli.machine.settings import settings
+from syncpod.cli.machine.worker_process import serving
+from syncpod.cli.readings import Reading
+from syncpod.messages import node_task_queue
+from syncpod.settings.worker_record import WorkerRecord, read_worker_record
+
+GRACE: Final = timedelta(seconds=40)
+"""The node lifecycle controller's nodeMonitorGracePeriod; a worker's heartbeats are 10 s apart."""
+POLLED_WITHIN: Final = timedelta(seconds=70)
+"""A poll lasts a minute. It shows that a worker is alive before its first heartbeat, and on a server without heartbeats
+(before 1.30)."""
+_RPC: Final = timedelta(seconds=5)
+
+
+@dataclass(frozen=True)
+class Sign:
+    """What one worker was heard of last."""
+
+    identity: str
+    at: datetime
+    beats: bool
+    """Whether the server keeps heartbeats of it; otherwise `at` is a poll, which may last a minute."""
+
+
+@dataclass(frozen=True)
+class Life:
+    """Whether a node's worker lives, and when it was last heard of; None = never, or it has shut down."""
+
+    lives: bool
+    heard: datetime | None
+
+
+def judge(signs: Iterable[Sign], now: datetime, *, here: bool = False, dead: str = "") -> Life:
+    """Return whether one of a node's workers lives.
+
+    `here`: its process is known to run on this machine. `dead` is the identity of a worker whose process is known to
+    have ended, so that what the server still has of it counts for nothing.
+    """
+    if here:
+        return Life(True, now)
+    heard = [sign for sign in signs if sign.identity != dead]
+    lives = any(now - sign.at < (GRACE if sign.beats else POLLED_WITHIN) for sign in heard)
+    return Life(lives, max((sign.at for sign in heard), default=None))
+
+
+async def lives_of(client: Client, nodes: Iterable[str]) -> Mapping[str, Life]:
+    """Return whether the worker of each node lives. Raises RPCError."""
+    wanted, now = sorted(set(nodes)), datetime.now(UTC)
+    if not wanted:
+        return {}
+    beats = await _beats(client)
+    record = read_worker_record(settings().state_dir)
+    found = {}
+    for node in wanted:
+        at_home = record is not None and _is_of(record, client, node)
+        here = at_home and serving(settings().state_dir) is not None
+        signs = () if here else _signs(beats, node_task_queue(node), await _polls(client, node))
+        dead = record.identity if record is not None and at_home and not here else ""
+        found[node] = judge(signs, now, here=here, dead=dead)
+    return found
+
+
+async def lives(client: Client, node: str) -> bool:
+    """Return whether the worker of one node lives. Raises RPCError."""
+    return (await lives_of(client, (node,)))[node].lives
+
+
+async def judged(client: Client, readings: Sequence[Reading]) -> list[Reading]:
+    """Return the readings, and in those of pods that did not answer whether the worker of their node lives."""
+    silent = {reading.pod.spec.node_name for reading in readings if not reading.current}
+    found = await lives_of(client, silent)
+    return [
+        reading if reading.current else replace(reading, lives=found[reading.pod.spec.node_name].lives)
+        for reading in readings
+    ]
+
+
+def _is_of(record: WorkerRecord, client: Client, node: str) -> bool:
+    """Say whether a record on this machine is of the worker that serves the node for this server."""
+    address = client.service_client.config.target_host
+    return (record.node, record.namespace, record.address) == (node, client.namespace, address)
+
+
+# --- what the server has heard ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Beat:
+    task_queue: str
+    at: datetime
+    runs: bool
+    """Whether the worker has not shut down."""
+
+
+def _signs(beats: Mapping[str, _Beat], task_queue: str, polls: Mapping[str, datetime]) -> list[Sign]:
+    """Return the newest sign of each worker of a task queue; none of those that have shut down."""
+    signs = [
+        Sign(identity, max(beat.at, polls.get(identity, _NEVER)), beats=True)
+        for identity, beat in beats.items()
+        if beat.task_queue == task_queue and beat.runs
+    ]
+    return signs + [Sign(identity, at, beats=False) for identity, at in polls.items() if identity not in beats]
+
+
+async def _beats(client: Client) -> dict[str, _Beat]:
+    """Return the last heartbeat of each worker, by identity; none if the server keeps no heartbeats."""
+    beats: dict[str, _Beat] = {}
+    token = b""
+    while True:
+        request = ListWorkersRequest(namespace=client.namespace, next_page_token=token, page_size=100)
+        try:
+            listed = await client.workflow_service.list_workers(request, retry=True, timeout=_RPC)
+        except RPCError as error:
+            if error.status == RPCStatusCode.UNIMPLEMENTED:
+                return {}
+            raise
+        for info in listed.workers_info:
+            said = info.worker_heartbeat
+            beat = _Beat(
+                said.task_queue,
+                said.heartbeat_time.ToDatetime(UTC),
+                said.status == WorkerStatus.WORKER_STATUS_RUNNING,
+            )
+            if (known := beats.get(said.worker_identity)) is None or known.at < beat.at:
+                beats[said.worker_identity] = beat
+        token = listed.next_page_token
+        if not token:
+            return beats
+
+
+_NEVER: Final = datetime.fromtimestamp(0, UTC)
+
+
+async def _polls(client: Client, node: str) -> dict[str, datetime]:
+    """Return when each worker last polled the node's task queue, by identity."""
+    request = DescribeTaskQueueRequest(namespace=client.namespace)
+    request.task_queue.name = node_task_queue(node)
+    described = await client.workflow_service.describe_task_queue(request, retry=True, timeout=_RPC)
+    return {poller.identity: poller.last_access_time.ToDatetime(UTC) for poller in described.pollers}

@@ -1,0 +1,70 @@
+"""Asking pods' workflows: on their node's socket if it is this machine's, else by a query."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, WorkflowQueryFailedError
+from temporalio.common import QueryRejectCondition
+from temporalio.service import RPCError
+
+from syncpod.cli.failure import BadInput
+from syncpod.cli.machine.settings import settings
+from syncpod.node.read_socket import Told, ask_node
+from syncpod.temporal.queries import AHEAD
+
+QUERY_DEADLINE: Final = timedelta(seconds=2)
+"""Without it, a query to a pod whose worker is away takes half a minute to fail."""
+
+_Answer = TypeVar("_Answer")
+
+
+async def told_by_this_node(workflows: Collection[str], query: str, *args: Any) -> dict[str, Told]:
+    """Return what this machine's node answers for these workflows, by id; those that it does not know are missing.
+
+    It costs neither a query nor a workflow task. It may be the state of a run that has been terminated since, or of
+    another server's workflow: compare the run.
+    """
+    try:
+        state_dir = settings().state_dir
+    except BadInput:  # settings that are wrong here say nothing about pods elsewhere
+        return {}
+    return await ask_node(state_dir, query, list(args), workflows)
+
+
+async def is_open(handle: WorkflowHandle[Any, Any], run_id: str) -> bool:
+    """Say whether this run is the open one of the workflow; False if the server does not say."""
+    try:
+        described = await handle.describe(rpc_timeout=QUERY_DEADLINE)
+    except (RPCError, ValueError):  # ValueError: a state that the SDK does not know
+        return False
+    return described.run_id == run_id and described.status == WorkflowExecutionStatus.RUNNING
+
+
+async def ask_pod(client: Client, workflow_id: str, query: str, *args: Any, result_type: type[_Answer]) -> _Answer:
+    """Return the answer of a pod's workflow, open or closed. Raises RPCError, WorkflowQueryFailedError as a query."""
+    handle = client.get_workflow_handle(workflow_id)
+    told = (await told_by_this_node([workflow_id], query, *args)).get(workflow_id)
+    if told is not None and isinstance(told.answer, result_type) and await is_open(handle, told.run_id):
+        return told.answer
+    return await query_pod(handle, query, *args, result_type=result_type)
+
+
+async def query_pod(
+    handle: WorkflowHandle[Any, Any],
+    query: str,
+    *args: Any,
+    result_type: type[_Answer],
+    reject_condition: QueryRejectCondition | None = None,
+) -> _Answer:
+    """Query a pod's workflow, once more if it asks for that. Raises as the SDK's `query`."""
+    how: dict[str, Any] = {"result_type": result_type, "rpc_timeout": QUERY_DEADLINE}
+    try:
+        answer: _Answer = await handle.query(query, args=args, reject_condition=reject_condition, **how)
+    except WorkflowQueryFailedError as failed:
+        if failed.message != AHEAD:
+            raise
+        answer = await handle.query(query, args=args, reject_condition=reject_condition, **how)
+    return answer

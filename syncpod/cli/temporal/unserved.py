@@ -1,0 +1,68 @@
+"""Nodes that no worker has ever served, and pods whose workflow has never run.
+
+A node's first worker starts the node's workflow, which has no end. So a name without one, that nobody polls for, never
+was a node: perhaps it is a typing error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Final
+
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.cli.readings import Reading
+from syncpod.cli.temporal.pods import handle_of
+from syncpod.messages import node_task_queue
+from syncpod.messages.node import node_workflow_id
+
+_RPC: Final = timedelta(seconds=5)
+
+
+async def never_served(client: Client, nodes: Iterable[str]) -> list[str]:
+    """Return those of the nodes that no worker has ever served, in order of name; none if the server does not say."""
+    return [node for node in sorted(set(nodes)) if node and not await _was_served(client, node)]
+
+
+async def _was_served(client: Client, node: str) -> bool:
+    request = DescribeTaskQueueRequest(namespace=client.namespace)
+    request.task_queue.name = node_task_queue(node)
+    try:
+        await client.get_workflow_handle(node_workflow_id(node)).describe(rpc_timeout=_RPC)
+    except RPCError as error:
+        if error.status != RPCStatusCode.NOT_FOUND:
+            return True
+    else:
+        return True
+    try:
+        queue = await client.workflow_service.describe_task_queue(request, retry=True, timeout=_RPC)
+    except RPCError:
+        return True
+    return bool(queue.pollers)
+
+
+async def end_if_never_run(client: Client, reading: Reading) -> bool:
+    """End the workflow of a pod of which nothing has ever run; return whether it was that.
+
+    A worker that has begun the workflow's first task may act on it, so from then on only the pod's node can end it.
+    """
+    handle = handle_of(client, *reading.key)
+    try:
+        described = await handle.describe(rpc_timeout=_RPC)
+        info = described.raw_description.workflow_execution_info
+        if info.first_run_id not in ("", described.run_id):
+            return False
+        run = client.get_workflow_handle(handle.id, run_id=described.run_id)
+        async for event in run.fetch_history_events(rpc_timeout=_RPC):
+            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED:
+                return False
+        await run.terminate(reason="deleted by force; no worker has ever run it", rpc_timeout=_RPC)
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return True
+        raise
+    return True

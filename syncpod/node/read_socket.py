@@ -1,0 +1,87 @@
+"""The socket on which a node's worker answers what is read of its pods: how both ends reach it, and the asking end.
+
+One line of JSON asks: ``{"query": "pod", "args": [], "workflows": ["pod/default/web"]}``. The answer is a line for each
+of these workflows that the worker knows: ``{"workflow": …, "run": …, "answer": …}``, or with an ``"error"``; then the
+end. The queries are those of the pod's workflow.
+
+Nobody but the node's user may connect: the socket has mode 0600, in a directory of mode 0700.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+SOCKET_NAME: Final = "reads.sock"
+"""The socket's name in the node's state directory."""
+LINE_LIMIT: Final = 8 * 1024 * 1024
+"""Bytes of a line, in either direction: a pod has at most 512 KiB, its answer some more."""
+PATIENCE_SECONDS: Final = 2.0
+"""How long the worker may take for each line."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a node's worker has told of a workflow."""
+
+    run_id: str
+    """The run that has published it."""
+    answer: Any
+    """What the workflow's query would have returned."""
+
+
+@contextlib.contextmanager
+def socket_address(state_dir: Path) -> Iterator[str]:
+    """Yield an address of the socket that is short enough, however deep its directory lies. Raises OSError.
+
+    An address of a unix socket has at most 107 bytes.
+    """
+    directory = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{directory}/{SOCKET_NAME}"
+    finally:
+        os.close(directory)
+
+
+async def ask_node(state_dir: Path, query: str, args: list[Any], workflows: Collection[str]) -> dict[str, Told]:
+    """Return what the worker of the node with this state directory answers, by workflow id; {} if it does not.
+
+    That is so if no worker runs, if it is somebody else's, or if it is too busy. A workflow that it does not know, or
+    that has no answer to the query, is missing.
+    """
+    told: dict[str, Told] = {}
+    try:
+        reader, writer = await _connect(state_dir)
+    except (OSError, TimeoutError):
+        return told
+    try:
+        writer.write(json.dumps({"query": query, "args": args, "workflows": list(workflows)}).encode() + b"\n")
+        while line := await asyncio.wait_for(reader.readline(), PATIENCE_SECONDS):
+            said = json.loads(line)
+            if "error" not in said:
+                told[said["workflow"]] = Told(said["run"], said["answer"])
+    except (OSError, TimeoutError, ValueError, KeyError):
+        pass  # what has been told so far is true; the rest is asked elsewhere
+    finally:
+        writer.close()
+    return told
+
+
+async def _connect(state_dir: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to the worker. Raises OSError, TimeoutError."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    try:
+        with socket_address(state_dir) as address:
+            loop = asyncio.get_running_loop()
+            await asyncio.wait_for(loop.sock_connect(connection, address), PATIENCE_SECONDS)
+        return await asyncio.open_unix_connection(sock=connection, limit=LINE_LIMIT)
+    except BaseException:
+        connection.close()
+        raise

@@ -1,0 +1,69 @@
+"""What a node keeps of its pods' workflows: the last state of each, stored beside the pod's record.
+
+A workflow whose history cannot be replayed is begun anew from it. It has references to ConfigMaps and Secrets, never
+their content.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from syncpod.kernel.atomic_file import replace_file
+from syncpod.translation.context import NodeContext
+from syncpod.translation.paths import pod_directory, pods_directory
+
+SNAPSHOT_NAME = "workflow.json"
+"""The snapshot's file name in the pod's directory."""
+
+
+class WorkflowSnapshot(BaseModel):
+    """The state of one run at the end of one of its tasks."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    workflow_id: str
+    run_id: str
+    history_length: int
+    """Number of the newest event of the run's history that is part of it."""
+    at: datetime
+    """The workflow's time then."""
+    next_input: dict[str, Any]
+    """The input of a run that goes on from here."""
+
+
+def write_snapshot(node: NodeContext, uid: str, snapshot: WorkflowSnapshot) -> bool:
+    """Replace a pod's snapshot atomically, mode 0600; return False if the pod has no directory (yet, or any more).
+
+    It is not synced to disk: a power cut may lose the newest one. Blocks. Raises OSError, UnsafeName.
+    """
+    directory = pod_directory(node, uid)
+    # One encoding for all: pydantic's own would check the input's thousands of values once more.
+    text = json.dumps(
+        {**snapshot.model_dump(mode="json", exclude={"next_input"}), "next_input": snapshot.next_input},
+        ensure_ascii=False,
+        separators=(",", ":"),
+    )
+    try:
+        replace_file(directory / SNAPSHOT_NAME, text, durable=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def find_snapshot(node: NodeContext, workflow_id: str) -> WorkflowSnapshot | None:
+    """Return the newest snapshot of a workflow; None if there is no readable one. Reads all. Blocks. Raises OSError."""
+    found = (_read(path) for path in pods_directory(node).glob(f"*/{SNAPSHOT_NAME}"))
+    ours = [each for each in found if each is not None and each.workflow_id == workflow_id]
+    return max(ours, key=lambda each: each.at, default=None)
+
+
+def _read(path: Path) -> WorkflowSnapshot | None:
+    try:
+        return WorkflowSnapshot.model_validate_json(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError, ValidationError):
+        return None

@@ -1,0 +1,41 @@
+"""What a verbose Status tells of the embedded runtime: its configuration, and what it cannot do on this machine."""
+
+from __future__ import annotations
+
+from syncpod.runtime.state import Runtime
+
+
+def configuration(runtime: Runtime) -> dict[str, object]:
+    """Return the `config` of a verbose Status, for JSON."""
+    simulated = runtime.host.isolation == "simulated"
+    return {
+        "stateDir": str(runtime.directory),
+        "isolation": runtime.host.isolation,
+        "cgroupDriver": "cgroupfs",
+        "cgroupControllers": runtime.cgroups.controllers,
+        "cgroupsClosed": runtime.cgroups.why_not,
+        "limitsUnenforced": {} if simulated else dict(runtime.cgroups.unenforced),
+        "unappliedFields": [] if simulated else ["seccompProfile"],
+        "weaknesses": weaknesses(runtime),
+        "sandboxes": len(runtime.sandboxes),
+        "containers": len(runtime.containers),
+    }
+
+
+def weaknesses(runtime: Runtime) -> list[str]:
+    """Return a sentence for each thing that this runtime does elsewhere and cannot do on this machine, or as this user.
+
+    A simulated one lacks nothing.
+    """
+    if runtime.host.isolation == "simulated":
+        return []
+    found = []
+    if runtime.host.isolation == "plain":
+        found.append(
+            f"containers have no mounts of their own here ({runtime.host.without_mounts or 'they do not work'}): "
+            "they share the machine's files, its /tmp and its host name, a volume is a symbolic link on the machine, "
+            "and images with files, readOnlyRootFilesystem, recursive read-only mounts and dnsConfig are refused"
+        )
+    if not runtime.cgroups.hierarchies:
+        found.append(f"limits are refused: {runtime.cgroups.why_not}")
+    return found

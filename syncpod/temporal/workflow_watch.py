@@ -1,0 +1,159 @@
+"""Tells the node's agent how its workflows' tasks go: what each of them leaves behind, and which of them fail.
+
+The SDK has no hook for a failed workflow task, so the runner is wrapped: it sees each activation and its outcome. A
+task's failure is followed by the eviction of its run, whatever was wrong: a history that cannot be replayed, an
+exception, or code that did not come back in time. So evictions are counted.
+
+It also keeps queries from spoiling a run. For a query of a run that is not cached the server sends the history as it is
+at that moment, perhaps with signals that no workflow task has taken yet. The SDK (1.35) gives these to the workflow at
+the time of the last completed task, not as a replay, and then keeps the instance for the next task: its commands become
+history, though a replay at the right time may come to others. Such an activation is refused here, so that the query
+fails and the instance is evicted (docs/stuck-workflows.md).
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+from temporalio.bridge.proto.workflow_activation import RemoveFromCache, WorkflowActivation
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
+from temporalio.converter import SerializationContext
+from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
+from temporalio.workflow import Info
+
+from syncpod.temporal.queries import AHEAD
+
+PUBLISH: Final = "syncpod_publish"
+"""Extern function ``(run_id, published)``. A workflow, while not replaying, calls it with what is to be known of it
+outside: a :class:`Published`, or None once its pod is gone."""
+TOO_OLD: Final = "TooOld"
+"""The failure of a run that this worker refuses on purpose: another version of the program can go on with it."""
+_FAILURES: Final = frozenset(
+    (
+        RemoveFromCache.EvictionReason.NONDETERMINISM,
+        RemoveFromCache.EvictionReason.LANG_FAIL,
+        RemoveFromCache.EvictionReason.FATAL,
+    )
+)
+
+
+class Published(Protocol):
+    """What a run has left behind at the end of one of its tasks. It never changes, and may be read in any thread."""
+
+    @property
+    def uid(self) -> str:
+        """The pod's UID."""
+
+    @property
+    def at(self) -> datetime:
+        """The workflow's time then."""
+
+    @property
+    def history_length(self) -> int:
+        """Number of the newest event that is part of it."""
+
+    def answer(self, query: str, *args: Any) -> Any:
+        """Return what the workflow's query of this name returned then. Raises KeyError if it has none."""
+
+    def next_input(self) -> dict[str, Any]:
+        """Return the input of a run that goes on from here, as JSON: what continue-as-new would carry."""
+
+
+class WorkflowWatch(Protocol):
+    """What the node's agent implements. Called from the threads of workflow tasks."""
+
+    def published(self, workflow_id: str, run_id: str, published: Published | None) -> None:
+        """Take what a task has left behind that did not fail; None = its pod is gone."""
+
+    def task_failed(self, workflow_id: str, run_id: str, why: str) -> None:
+        """Note that a task of this run has failed here."""
+
+
+class WatchedRunner(WorkflowRunner):
+    """Runs workflows with another runner, and reports how their tasks go."""
+
+    def __init__(self, inner: WorkflowRunner, watch: WorkflowWatch) -> None:
+        self._inner = inner
+        self._watch = watch
+        self._staged: dict[str, Published | None] = {}
+
+    def stage(self, run_id: str, published: Published | None) -> None:
+        """Keep what a workflow publishes until its task is known not to have failed."""
+        self._staged[run_id] = published
+
+    def prepare_workflow(self, defn: Any) -> None:
+        """Leave it to the inner runner."""
+        self._inner.prepare_workflow(defn)
+
+    def set_worker_level_failure_exception_types(self, types: Any) -> None:
+        """Leave it to the inner runner."""
+        self._inner.set_worker_level_failure_exception_types(types)
+
+    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        """Return the inner runner's instance, watched."""
+        return _Watched(self._inner.create_instance(det), det.info, self._staged, self._watch)
+
+
+class _Watched(WorkflowInstance):
+    def __init__(
+        self, inner: WorkflowInstance, info: Info, staged: dict[str, Published | None], watch: WorkflowWatch
+    ) -> None:
+        self._inner, self._watch, self._staged = inner, watch, staged
+        self._workflow_id, self._run_id = info.workflow_id, info.run_id
+        self._failure = ""
+        self._reached = (0, 0)
+        """The time of the newest task, in nanoseconds, and its history's length."""
+
+    def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
+        if self._runs_ahead(act):
+            self._failure = AHEAD
+            refused = WorkflowActivationCompletion(run_id=act.run_id)
+            refused.failed.failure.message = AHEAD
+            return refused
+        completion = self._inner.activate(act)
+        if completion.HasField("failed"):
+            self._staged.pop(self._run_id, None)
+            failure = completion.failed.failure
+            type_ = failure.application_failure_info.type
+            self._failure = f"{type_}: {failure.message}" if type_ else failure.message
+        elif self._run_id in self._staged:
+            self._watch.published(self._workflow_id, self._run_id, self._staged.pop(self._run_id))
+        for job in act.jobs:
+            if job.HasField("remove_from_cache") and job.remove_from_cache.reason in _FAILURES:
+                self._failed(job.remove_from_cache)
+        return completion
+
+    def _runs_ahead(self, act: WorkflowActivation) -> bool:
+        """Say whether an activation has events that belong to no task yet: more history, at the time of the last task.
+
+        Each task has a time of its own, and all its activations have the same length of history.
+        """
+        before, self._reached = self._reached, (act.timestamp.ToNanoseconds(), act.history_length)
+        is_more = before[0] == self._reached[0] != 0 and before[1] < self._reached[1]
+        return is_more and not act.is_replaying and not all(job.HasField("query_workflow") for job in act.jobs)
+
+    def _failed(self, eviction: RemoveFromCache) -> None:
+        self._staged.pop(self._run_id, None)
+        why, self._failure = self._failure or _said(eviction), ""
+        if why != AHEAD and not why.startswith(TOO_OLD):
+            self._watch.task_failed(self._workflow_id, self._run_id, why)
+
+    def get_serialization_context(self, command_info: Any) -> SerializationContext | None:
+        return self._inner.get_serialization_context(command_info)
+
+    def get_external_store_context(self, command_info: Any) -> Any:
+        return self._inner.get_external_store_context(command_info)
+
+    def get_info(self) -> Info:
+        return self._inner.get_info()
+
+    def get_thread_id(self) -> int | None:
+        return self._inner.get_thread_id()
+
+
+def _said(eviction: RemoveFromCache) -> str:
+    """Return why a run was evicted: the SDK's sentence, without the structures that its core prints around it."""
+    sentence = re.search(r'\[TMPRL\d+\] [^"]+', eviction.message)
+    return sentence.group() if sentence else eviction.message

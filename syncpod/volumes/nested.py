@@ -1,0 +1,69 @@
+"""Mount points inside a volume of files: containers see it read-only, so no runtime can make them there."""
+
+import os
+import posixpath
+from collections.abc import Collection
+from pathlib import Path
+
+from syncpod.kernel.beneath import make_beneath, open_directory
+from syncpod.pod import Pod
+from syncpod.volumes.payload import PayloadError
+
+_MODE = 0o755
+
+
+def nested_mount_points(pod: Pod, volume: str) -> tuple[str, ...]:
+    """Return the directories that a volume needs for what is mounted inside it, relative to it, each once.
+
+    Of mounts inside one another only the outermost counts: the others lie in another volume. Raises PayloadError for a
+    mount that would lead out of the volume, or into its own files (nested_volumes.go, v1.36, getNestedMountpoints;
+    difference: there a name that begins with `..` keeps the volume from ever being written).
+    """
+    found: dict[str, None] = {}
+    for container in (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers):
+        places = [(mount.name, _clean(mount.mount_path)) for mount in container.volume_mounts]
+        inside = sorted(place for _, place in places)
+        for place in [place for name, place in places if name == volume]:
+            if place.startswith("../"):
+                raise PayloadError(f"invalid container mount point {place}")
+            found |= dict.fromkeys(_outermost(inside, f"{place}/"))
+    return tuple(found)
+
+
+def make_nested_mount_points(volume: Path, relative: Collection[str]) -> None:
+    """Make these directories in a volume, and those on the way to them. Blocks; safe to repeat.
+
+    In a new volume they come before its files, so a link to a file or directory of the same name is left out: what is
+    mounted there would hide it anyway. In one that is written already, such a link is followed, but never out of the
+    volume. Raises OSError (nested_volumes.go, v1.36, MakeNestedMountpoints).
+    """
+    if not relative:
+        return
+    root = open_directory(volume)
+    try:
+        for place in relative:
+            try:
+                os.close(make_beneath(root, place, _MODE))
+            except OSError as error:
+                why = f"unable to create nested volume mountpoints: {error.strerror}"
+                raise OSError(error.errno, why, os.fspath(volume / place)) from error
+    finally:
+        os.close(root)
+
+
+def _outermost(places: Collection[str], above: str) -> list[str]:
+    """Return the places below one, relative to it, without those below another of them; `places` is sorted."""
+    found: list[str] = []
+    for place in places:
+        relative = place.removeprefix(above)
+        if relative == place or any(relative.startswith(f"{other}/") for other in found):
+            continue
+        if relative.startswith("..") or "\0" in relative:
+            raise PayloadError(f"invalid container mount point {place!r}: must not begin with '..' inside a volume")
+        found.append(relative)
+    return found
+
+
+def _clean(path: str) -> str:
+    """Return a path as Go's filepath.Clean does, to which two slashes at its beginning mean no more than one."""
+    return posixpath.normpath(f"/{path.lstrip('/')}" if path.startswith("/") else path)

@@ -1,0 +1,60 @@
+"""Steps on the embedded runtime, which pulls nothing: they say what it does instead."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+import pytest_asyncio
+
+from syncpod.agent.node_setup import node_context
+from syncpod.messages import Outcome
+from syncpod.settings.node import node_settings
+from tests.activities.bench import Bench, bench_of, container
+from tests.runtimes.containerd import Containerd
+from tests.runtimes.embedded import Embedded
+
+MACHINES = (
+    "the embedded runtime has no registry, so the container runs programs of this machine. "
+    "`syncpod load` gives the image files of its own"
+)
+
+
+@pytest.fixture(scope="session")
+def runtime(embedded: Embedded) -> Embedded:
+    return embedded
+
+
+@pytest_asyncio.fixture
+async def bench(runtime: Embedded, tmp_path: Path) -> AsyncIterator[Bench]:
+    async with bench_of(cast(Containerd, runtime), tmp_path) as bench:  # nothing here asks it for `ctr`
+        yield bench
+
+
+async def test_a_pull_says_that_nothing_was_pulled_and_how_to_have_the_image(bench: Bench) -> None:
+    image = "registry.example.com/team/app:1"
+    pod = bench.pod(container(image=image))
+    await pod.create_sandbox()
+    for result in (await pod.pull(), await pod.pull(), await pod.start()):
+        assert result.outcome == Outcome.DONE
+        [said] = [event.message for event in result.events if event.reason == "Pulled"]
+        assert said == f'Nothing was pulled for image "{image}": {MACHINES}'
+
+
+async def test_a_seccomp_profile_that_is_not_applied_is_told_once_by_its_field(bench: Bench) -> None:
+    default = {"seccompProfile": {"type": "RuntimeDefault"}}
+    context = bench.node.context
+    context.state_dir.mkdir(exist_ok=True)
+    settings = node_settings({}, state_dir=str(context.state_dir), memory_dir=str(context.memory_dir))
+    read = await node_context(settings, bench.cri, bench.runtime.endpoint, cluster="test/default")
+    assert not read.applies_seccomp
+    bench.node.context = dataclasses.replace(context, applies_seccomp=read.applies_seccomp)
+    pod = bench.pod(container(securityContext=default), container("open"), securityContext=default)
+    told = [await pod.create_sandbox(), await pod.pull(), await pod.start(), await pod.start("open")]
+    assert [event.message for result in told for event in result.events if event.reason == "FieldNotApplied"] == [
+        f"{path}.securityContext.seccompProfile: has no effect here: the embedded runtime applies no seccomp profile"
+        for path in ("spec", "spec.containers[0]")
+    ]

@@ -1,0 +1,197 @@
+"""So many pods begin or end at once; the others wait in order."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import pytest
+
+from activities.attempt import Attempt, Interrupted
+from activities.node import lines
+from activities.node.context import pods_at_once
+from activities.node.lines import Line, Place
+from syncpod.messages import CreateSandbox, Outcome, StepName
+from syncpod.messages.step_table import Stage
+from tests.activities.bench import Bench, until
+from tests.activities.test_fences import settle
+
+T = TypeVar("T")
+
+
+async def fill(line: Line) -> None:
+    """Take every place, for ever."""
+    for _ in range(pods_at_once()):
+        await asyncio.wait_for(line.enter(-1), 1)
+
+
+class Step:
+    """A step that works until it is told to end; `aside` makes it wait for something meanwhile."""
+
+    _order = itertools.count()
+
+    def __init__(self, line: Line, uid: str) -> None:
+        self.place = Place(line, self, uid)
+        self.works = False
+        self.may_end, self.may_wait, self.has_waited = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.task = asyncio.create_task(self._run())
+
+    def supersede(self) -> None:
+        """Nobody supersedes it."""
+
+    async def interruptible(self, work: Coroutine[Any, Any, T]) -> T:
+        return await work
+
+    async def _run(self) -> None:
+        async with self.place.held():
+            self.works = True
+            await asyncio.wait(
+                [asyncio.ensure_future(each.wait()) for each in (self.may_end, self.may_wait)],
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if self.may_wait.is_set():
+                async with self.place.aside():
+                    self.works = False
+                    await self.has_waited.wait()
+                self.works = True
+                await self.may_end.wait()
+        self.works = False
+
+
+async def test_as_many_as_there_are_places_work_and_the_others_follow_in_order() -> None:
+    line = Line(2)
+    steps = [Step(line, name) for name in "abcd"]
+    await settle()
+    assert [step.works for step in steps] == [True, True, False, False]
+    assert [step.place.ahead for step in steps] == [None, None, 0, 1]
+    steps[1].may_end.set()
+    await settle()
+    assert [step.works for step in steps] == [True, False, True, False]
+    for step in steps:
+        step.may_end.set()
+    await asyncio.gather(*(step.task for step in steps))
+
+
+async def test_a_pod_that_has_begun_comes_before_one_that_has_not() -> None:
+    line = Line(1)
+    first = Step(line, "a")
+    waiting = Step(line, "b")
+    await settle()
+    second = Step(line, "a")
+    first.may_end.set()
+    await settle()
+    assert (second.works, waiting.works) == (True, False)
+    for step in (second, waiting):
+        step.may_end.set()
+        await step.task
+
+
+async def test_a_pod_that_was_here_long_ago_stands_behind_those_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = Line(1)
+    first = Step(line, "a")
+    waiting = Step(line, "b")
+    await settle()
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + lines.REMEMBERED_SECONDS + 1)
+    late = Step(line, "a")
+    first.may_end.set()
+    await settle()
+    assert (waiting.works, late.works) == (True, False)
+    for step in (waiting, late):
+        step.may_end.set()
+        await step.task
+
+
+async def test_who_only_waits_for_something_leaves_the_place_and_comes_back_first() -> None:
+    line = Line(1)
+    elder, second, third = (Step(line, name) for name in "abc")
+    await settle()
+    elder.may_wait.set()
+    await settle()
+    assert [step.works for step in (elder, second, third)] == [False, True, False]
+    elder.has_waited.set()
+    await settle()
+    assert not elder.works
+    second.may_end.set()
+    await settle()
+    assert [step.works for step in (elder, second, third)] == [True, False, False]
+    elder.may_end.set()
+    third.may_end.set()
+    await asyncio.gather(elder.task, second.task, third.task)
+    assert elder.place.waited_seconds > 0
+
+
+async def test_a_step_that_hangs_keeps_its_place_only_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "HELD_SECONDS", 0.01)
+    line = Line(1)
+    hangs, other = Step(line, "a"), Step(line, "b")
+    async with asyncio.timeout(30):
+        while not other.works:  # noqa: ASYNC110  # it is called by a timer
+            await asyncio.sleep(0.01)
+    assert hangs.works
+    for step in (hangs, other):
+        step.may_end.set()
+        await step.task
+    await asyncio.wait_for(line.enter(0), 1)  # the place is not given back twice
+
+
+@pytest.mark.parametrize("called", [False, True], ids=["while it waits", "as it is called"])
+async def test_a_step_that_lets_go_in_the_line_takes_no_place_with_it(*, called: bool) -> None:
+    line = Line(1)
+    first, gone, last = (Step(line, name) for name in "abc")
+    await settle()
+    if called:
+        line.leave()
+    gone.task.cancel()
+    await settle()
+    if not called:
+        first.may_end.set()
+        await settle()
+    assert last.works
+    first.task.cancel()
+    last.may_end.set()
+    await asyncio.gather(first.task, gone.task, last.task, return_exceptions=True)
+
+
+async def test_a_step_in_the_line_says_so_and_loses_none_of_its_time(bench: Bench) -> None:
+    pod = bench.pod()
+    line = bench.node.lines[Stage.ENDING]
+    await fill(line)
+    attempt = Attempt(bench.node, CreateSandbox(ref=pod.ref, fence=1, pod=pod.pod, attempt=0), number=1)
+
+    async def wait() -> None:
+        async with attempt.in_line(Stage.ENDING):
+            """Its turn has come."""
+
+    waiting = asyncio.create_task(wait())
+    await settle()
+    assert attempt.telling == "waits for its turn to end: 0 other pods come first"
+    before = attempt.waited_seconds
+    await asyncio.sleep(0.05)
+    assert attempt.waited_seconds - before < 0.04
+    attempt.interrupt()
+    with pytest.raises(Interrupted):
+        await waiting
+
+
+async def test_pods_begin_in_order_and_one_that_is_deleted_in_the_line_has_changed_nothing(bench: Bench) -> None:
+    line = bench.node.lines[Stage.BEGINNING]
+    await fill(line)
+    pods = [bench.pod() for _ in range(3)]
+    steps = [pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request()) for pod in pods]
+    said = "waits for its turn to begin: 2 other pods come first"
+    await until(lambda: _says(steps[2].heartbeats, said))
+    steps[1].cancel()
+    cancelled = await steps[1].result()
+    assert (cancelled.outcome, cancelled.status.sandboxes) == (Outcome.CANCELLED, ())
+    line.leave()
+    first = await steps[0].result()
+    assert first.outcome == Outcome.DONE
+    assert (await steps[2].result()).outcome == Outcome.DONE
+
+
+async def _says(heartbeats: list[str], text: str) -> bool:
+    return text in heartbeats

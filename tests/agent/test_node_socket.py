@@ -1,0 +1,106 @@
+"""Reads of a node's pods are answered on its socket, to its own user only."""
+
+import asyncio
+import stat
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest_asyncio
+
+from syncpod.agent.node_socket import NodeSocket
+from syncpod.agent.published_pods import PublishedPods
+from syncpod.node.read_socket import SOCKET_NAME, Told, ask_node, socket_address
+from syncpod.node.workflow_snapshots import SNAPSHOT_NAME
+from syncpod.translation.context import NodeContext
+from syncpod.translation.paths import pod_directory
+from tests.agent.waiting import until
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a workflow has published."""
+
+    uid: str = "uid-web"
+    at: datetime = datetime(2026, 11, 22, tzinfo=UTC)
+    history_length: int = 7
+
+    def answer(self, query: str, *args: Any) -> Any:
+        if query != "pod":
+            raise KeyError(query)
+        return {"metadata": {"uid": self.uid}, "asked": list(args), "text": "ü" * 200_000}
+
+    def next_input(self) -> dict[str, Any]:
+        return {"snapshot": {"incarnation": "i"}, "decisions": 1}
+
+
+@pytest_asyncio.fixture
+async def node(tmp_path: Path) -> AsyncIterator[tuple[NodeContext, PublishedPods]]:
+    state = tmp_path / ("deep" * 20) / ("deeper" * 20)  # longer than an address of a unix socket may be
+    state.mkdir(parents=True, mode=0o700)
+    context = NodeContext(name="n", state_dir=state, memory_dir=tmp_path, log_dir=tmp_path, cluster="c/n")
+    published = PublishedPods(context)
+    serving = asyncio.create_task(NodeSocket(state, published).run())
+    await until((state / SOCKET_NAME).exists)
+    yield context, published
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+
+
+async def test_what_is_known_is_told_with_its_run(node: tuple[NodeContext, PublishedPods]) -> None:
+    context, published = node
+    many = [f"pod/default/web-{number}" for number in range(120)]
+    for workflow_id in many:
+        published.take(workflow_id, f"run of {workflow_id}", Shown())
+    told = await ask_node(context.state_dir, "pod", ["x"], [*many, "pod/default/unknown"])
+    assert list(told) == many
+    answer = {"metadata": {"uid": "uid-web"}, "asked": ["x"], "text": "ü" * 200_000}
+    assert told[many[-1]] == Told(f"run of {many[-1]}", answer)
+
+    assert await ask_node(context.state_dir, "no such query", [], many) == {}
+    published.take(many[0], "run", None)
+    assert list(await ask_node(context.state_dir, "pod", [], many[:2])) == many[1:2]
+
+
+async def test_only_its_own_user_may_ask(node: tuple[NodeContext, PublishedPods]) -> None:
+    mode = (node[0].state_dir / SOCKET_NAME).stat().st_mode
+    assert stat.S_ISSOCK(mode) and stat.S_IMODE(mode) == 0o600
+
+
+async def test_nonsense_ends_its_own_connection_only(node: tuple[NodeContext, PublishedPods]) -> None:
+    context, published = node
+    published.take("pod/default/web", "run", Shown())
+    for line in (b"nonsense\n", b"[]\n", b'{"query": 1}\n', b'{"query": "pod", "args": 3, "workflows": 4}\n', b""):
+        with socket_address(context.state_dir) as address:
+            reader, writer = await asyncio.open_unix_connection(address)
+        writer.write(line)
+        writer.write_eof()
+        assert await reader.read() == b""
+        writer.close()
+    assert await ask_node(context.state_dir, "pod", [], ["pod/default/web"])
+
+
+async def test_without_a_worker_nothing_is_told(tmp_path: Path) -> None:
+    assert await ask_node(tmp_path, "pod", [], ["pod/default/web"]) == {}
+    assert await ask_node(tmp_path / "missing", "pod", [], ["pod/default/web"]) == {}
+    (tmp_path / SOCKET_NAME).write_text("")
+    assert await ask_node(tmp_path, "pod", [], ["pod/default/web"]) == {}
+
+
+async def test_a_state_is_on_disk_for_its_user_only_and_found_again(node: tuple[NodeContext, PublishedPods]) -> None:
+    context, published = node
+    published.take("pod/default/web", "run", Shown())
+    await published.flush()
+    assert await PublishedPods(context).snapshot("pod/default/web") is None, "a pod without a directory has no room"
+    pod_directory(context, "uid-web").mkdir(parents=True)
+    published.take("pod/default/web", "run", Shown())
+    await published.flush()
+    path = pod_directory(context, "uid-web") / SNAPSHOT_NAME
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    found = await PublishedPods(context).snapshot("pod/default/web")
+    assert found is not None and found == await published.snapshot("pod/default/web")
+    assert (found.run_id, found.history_length, found.next_input["decisions"]) == ("run", 7, 1)
+    path.write_text("{")
+    assert await PublishedPods(context).snapshot("pod/default/web") is None

@@ -1,0 +1,331 @@
+"""Workflows whose tasks fail again and again are begun anew, and nothing that counts is lost."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from temporalio import workflow
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import EventType, ResetReapplyExcludeType
+from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest, ResetWorkflowExecutionRequest
+from temporalio.client import Client, WorkflowHandle
+from temporalio.worker import Worker
+
+from syncpod.agent.published_pods import PublishedPods
+from syncpod.agent.stuck_workflows import StuckWorkflows
+from syncpod.lifecycle.version import build_id
+from syncpod.messages import Outcome, PodRef
+from syncpod.node.pod_records import PodRecord, write_pod_record
+from syncpod.pod import Pod
+from syncpod.temporal.plugin import DATA_CONVERTER, syncpod_plugin
+from syncpod.temporal.workflow_watch import Published
+from syncpod.translation.context import NodeContext
+from syncpod.translation.paths import pod_directory
+from tests.agent.waiting import until_asked
+from tests.runtimes.temporal import DevServer
+from tests.workflows.scripted import DIGEST, ScriptedNode, container, start_pod, until
+from workflows.pod import absorb
+from workflows.pod.workflow import PodWorkflow
+from workflows.runner import workflow_runner
+
+POISON = {"type": "poison"}
+
+
+@pytest_asyncio.fixture(loop_scope="session", scope="session")
+async def client(temporal_server: DevServer) -> Client:
+    return await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER)
+
+
+class Healer:
+    """What the agent does with its workflows' tasks, for a scripted node."""
+
+    def __init__(self, client: Client, node: ScriptedNode, context: NodeContext) -> None:
+        self.client, self.node, self.context = client, node, context
+        self.loop = asyncio.get_running_loop()
+        self.heals = True
+        self.forget()
+        self.failures: list[str] = []
+        self.resumed: list[PodRef] = []
+        self._telling: list[asyncio.Task[None]] = []
+
+    def forget(self) -> None:
+        """Begin another life: only what is on disk is known."""
+        self.published_pods = PublishedPods(self.context)
+        self.stuck = StuckWorkflows(
+            self.client,
+            self.context,
+            task_queue=self.node.queue,
+            published=self.published_pods,
+            has_attributes=lambda: False,
+            resume=self._resume,
+        )
+
+    def published(self, workflow_id: str, run_id: str, published: Published | None) -> None:
+        def take() -> None:
+            self.published_pods.take(workflow_id, run_id, published)
+            self.stuck.went_on(workflow_id, run_id)
+
+        self.loop.call_soon_threadsafe(take)
+
+    def task_failed(self, workflow_id: str, run_id: str, why: str) -> None:
+        self.failures.append(why)
+        if self.heals:
+            self.loop.call_soon_threadsafe(self.stuck.failed, workflow_id, run_id, why)
+
+    def _resume(self, ref: PodRef) -> None:
+        self.resumed.append(ref)
+        handle = self.client.get_workflow_handle(f"pod/{ref.namespace}/{ref.name}")
+        self._telling.append(asyncio.create_task(self.node.tell(handle, self.node.list(ref.uid), "Boot")))
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> NodeContext:
+    return NodeContext(
+        name="scripted", state_dir=tmp_path, memory_dir=tmp_path / "memory", log_dir=tmp_path / "log", cluster="c/n"
+    )
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def node() -> ScriptedNode:
+    return ScriptedNode()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def healer(client: Client, node: ScriptedNode, context: NodeContext) -> AsyncIterator[Healer]:
+    context = NodeContext(
+        name=node.queue.removeprefix("node/"),
+        state_dir=context.state_dir,
+        memory_dir=context.memory_dir,
+        log_dir=context.log_dir,
+        cluster=context.cluster,
+    )
+    healer = Healer(client, node, context)
+    yield healer
+    await healer.stuck.close()
+
+
+@asynccontextmanager
+async def worker(client: Client, node: ScriptedNode, healer: Healer) -> AsyncIterator[None]:
+    plugin = syncpod_plugin(
+        workflows=[PodWorkflow], activities=list(node.activities()), runner=workflow_runner(), watch=healer
+    )
+    async with Worker(client, task_queue=node.queue, build_id=build_id("syncpod-test", DIGEST), plugins=[plugin]):
+        yield
+
+
+def manifest(name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
+        "spec": {"terminationGracePeriodSeconds": 1, "containers": [{"name": "web", "image": "web:1"}]},
+    }
+
+
+def restarts(pod: dict[str, Any]) -> int:
+    return int(container(pod, "web").get("restartCount", -1))
+
+
+def is_running(pod: dict[str, Any]) -> bool:
+    return "running" in container(pod, "web").get("state", {})
+
+
+async def crashed_once(client: Client, node: ScriptedNode, name: str) -> WorkflowHandle[Any, Any]:
+    """Start a pod whose container has crashed once, and runs again."""
+    started = await start_pod(client, node, manifest(name))
+    handle = client.get_workflow_handle(started.id)
+    await until(handle, is_running)
+    await node.tell(handle, node.exits(f"uid-{name}", "web", 3))
+    await until(handle, lambda pod: restarts(pod) == 1 and is_running(pod))
+    return handle
+
+
+async def restarted(handle: WorkflowHandle[Any, Any], first: str, times: int = 1) -> dict[str, Any]:
+    """Wait until the workflow has been begun anew; return the event that says so."""
+
+    async def is_told() -> bool:
+        return (await handle.describe()).run_id != first and sum(e["count"] for e in await told(handle)) >= times
+
+    async def told(handle: WorkflowHandle[Any, Any]) -> list[dict[str, Any]]:
+        try:
+            events = await handle.query("events", rpc_timeout=timedelta(seconds=2))
+        except Exception:  # noqa: BLE001  # it may be stuck once more
+            return []
+        return [event for event in events if event["reason"] == "WorkflowRestarted"]
+
+    await until_asked(is_told)
+    return (await told(handle))[-1]
+
+
+def poisoned(known: Callable[..., None]) -> Callable[..., None]:
+    """A defect of the workflow's: one signal that no task survives."""
+
+    def absorb_or_fail(state: Any, name: str, args: tuple[Any, ...], now: Any) -> None:
+        if args and args[0] == POISON:
+            raise RuntimeError("a poison signal")
+        known(state, name, args, now)
+
+    return absorb_or_fail
+
+
+async def test_a_poison_signal_costs_a_pod_nothing(
+    client: Client, node: ScriptedNode, healer: Healer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(absorb, "absorb", poisoned(absorb.absorb))
+    async with worker(client, node, healer):
+        handle = await crashed_once(client, node, "poisoned")
+        first = (await handle.describe()).run_id
+        steps = node.steps("uid-poisoned")
+        await handle.signal("set_condition", POISON)
+
+        event = await restarted(handle, first)
+        pod = await until(handle, is_running)
+        assert restarts(pod) == 1 and pod["metadata"]["uid"] == "uid-poisoned"
+        assert container(pod, "web")["lastState"]["terminated"]["exitCode"] == 3
+        assert node.steps("uid-poisoned") == steps, "no container was touched"
+        assert "a poison signal" in event["message"] and "without 1 later signal(s)" in event["message"]
+        history = await handle.query("history")
+        assert [each["subject"] for each in history if each["kind"] == "exit"] == ["web"]
+
+        # The next crash is held back as the second one: the back-off has been kept.
+        await node.tell(handle, node.exits("uid-poisoned", "web", 3))
+        held = await until(handle, lambda pod: "waiting" in container(pod, "web").get("state", {}))
+        assert container(held, "web")["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+        await handle.terminate()
+
+
+async def test_a_history_that_cannot_be_replayed_is_left_and_its_newest_signals_are_taken_along(
+    client: Client, node: ScriptedNode, healer: Healer, context: NodeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as planted:
+        planted.setattr(PodWorkflow, "publish", one_timer_more(PodWorkflow.publish))
+        async with worker(client, node, healer):
+            handle = await crashed_once(client, node, "nondeterministic")
+    first = (await handle.describe()).run_id
+    steps = node.steps("uid-nondeterministic")
+    # What is on disk is enough: the next worker has seen no task of the run.
+    pod_directory(context, "uid-nondeterministic").mkdir(parents=True)
+    await healer.published_pods.flush()
+    healer.forget()
+    async with worker(client, node, healer):
+        await forget_sticky(client, handle)
+        await handle.signal("set_condition", {"type": "example.com/late", "status": "True"})
+        event = await restarted(handle, first)
+        pod = await until(handle, is_running)
+        assert "ondeterminis" in event["message"] and "without" not in event["message"]
+        assert restarts(pod) == 1
+        assert "example.com/late" in {condition["type"] for condition in pod["status"]["conditions"]}
+        assert node.steps("uid-nondeterministic") == steps, "no container was touched"
+        assert [ref.uid for ref in healer.resumed] == ["uid-nondeterministic"]
+        await handle.signal("delete_pod", {})
+        await handle.result()
+
+
+def one_timer_more(known: Callable[..., None]) -> Callable[..., None]:
+    """A worker of other decisions: its workflows set a timer that ours do not."""
+
+    def publish(self: PodWorkflow) -> None:
+        known(self)
+        self.extra = asyncio.ensure_future(workflow.sleep(3600))  # type: ignore[attr-defined]
+
+    return publish
+
+
+async def forget_sticky(client: Client, handle: WorkflowHandle[Any, Any]) -> None:
+    execution = WorkflowExecution(workflow_id=handle.id)
+    request = ResetStickyTaskQueueRequest(namespace=client.namespace, execution=execution)
+    await client.workflow_service.reset_sticky_task_queue(request)
+
+
+async def test_without_a_state_the_nodes_record_is_enough(
+    client: Client, node: ScriptedNode, healer: Healer, context: NodeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as planted:
+        planted.setattr(PodWorkflow, "publish", one_timer_more(PodWorkflow.publish))
+        async with worker(client, node, healer):
+            handle = await crashed_once(client, node, "recorded")
+    published = healer.published_pods.newest(handle.id)
+    assert published is not None
+    pod = Pod.model_validate(published.published.answer("pod"))
+    incarnation = published.published.next_input()["snapshot"]["incarnation"]
+    pod_directory(context, "uid-recorded").mkdir(parents=True)
+    write_pod_record(context, PodRecord(pod=pod, incarnation=incarnation, admitted=True))
+    first = (await handle.describe()).run_id
+    healer.forget()
+    node.script["create_sandbox"].append(lambda _: Outcome.ADOPTED)
+    async with worker(client, node, healer):
+        await forget_sticky(client, handle)
+        await node.tell(handle, node.list("uid-recorded"), "Boot")
+        event = await restarted(handle, first)
+        wire = await until(handle, is_running)
+        assert "its node's record" in event["message"]
+        assert restarts(wire) == 1 and wire["metadata"]["uid"] == "uid-recorded"
+        assert node.steps("uid-recorded").count("start_container web") == 2, "no container was started again"
+        await handle.terminate()
+
+
+async def test_a_failure_that_passes_restarts_nothing(
+    client: Client, node: ScriptedNode, healer: Healer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = [RuntimeError("once"), RuntimeError("twice")]
+    known = absorb.absorb
+
+    def fail_twice(state: Any, name: str, args: tuple[Any, ...], now: Any) -> None:
+        if name == "set_condition" and failing:
+            raise failing.pop(0)
+        known(state, name, args, now)
+
+    monkeypatch.setattr(absorb, "absorb", fail_twice)
+    async with worker(client, node, healer):
+        handle = await crashed_once(client, node, "passing")
+        first = (await handle.describe()).run_id
+        await handle.signal("set_condition", {"type": "example.com/a", "status": "True"})
+        await until(handle, lambda pod: "example.com/a" in {each["type"] for each in pod["status"]["conditions"]})
+        assert healer.failures and (await handle.describe()).run_id == first
+        await handle.terminate()
+
+
+async def test_a_reset_by_hand_heals_too_and_is_left_alone(
+    client: Client, node: ScriptedNode, healer: Healer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`temporal workflow reset`, to the last task before what no task survives."""
+    monkeypatch.setattr(absorb, "absorb", poisoned(absorb.absorb))
+    healer.heals = False
+    async with worker(client, node, healer):
+        handle = await crashed_once(client, node, "reset")
+        first = (await handle.describe()).run_id
+        steps = node.steps("uid-reset")
+        await handle.signal("set_condition", POISON)
+        await until_asked(lambda: is_failing(healer))
+        healer.heals = True
+        completed = [
+            event.event_id
+            async for event in handle.fetch_history_events()
+            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+        ]
+        await client.workflow_service.reset_workflow_execution(
+            ResetWorkflowExecutionRequest(
+                namespace=client.namespace,
+                workflow_execution=WorkflowExecution(workflow_id=handle.id, run_id=first),
+                reason="by hand",
+                workflow_task_finish_event_id=completed[-1],
+                request_id="by-hand",
+                reset_reapply_exclude_types=[ResetReapplyExcludeType.RESET_REAPPLY_EXCLUDE_TYPE_SIGNAL],
+            )
+        )
+        await node.tell(handle, node.list("uid-reset"), "Boot")
+        pod = await until(handle, lambda pod: is_running(pod) and restarts(pod) == 1)
+        assert container(pod, "web")["lastState"]["terminated"]["exitCode"] == 3
+        assert node.steps("uid-reset") == steps, "no container was touched"
+        events = await handle.query("events")
+        assert not [event for event in events if event["reason"] == "WorkflowRestarted"]
+        await handle.terminate()
+
+
+async def is_failing(healer: Healer) -> bool:
+    return len(healer.failures) >= 2

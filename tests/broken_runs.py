@@ -1,0 +1,78 @@
+"""A run that breaks still says why. `make test` loads it.
+
+When pytest itself breaks, in one of xdist's processes or in the one that leads them, it prints no summary, and the
+cause stands far above the end of the output, which may be all that is kept. And text that is no UTF-8 in the report of
+one test (an odd path in a log line) breaks the whole run, because xdist cannot send it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+LINES = 30
+"""How many lines of each error are repeated: its end, which names the exception."""
+
+_errors: list[str] = []
+_failed: list[str] = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
+    """Make every text of a report one that xdist can send."""
+    return sendable((yield))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Note a failure, with the line that says what it was."""
+    if report.failed:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        said = crash.message if crash is not None else report.longreprtext
+        _failed.append(f"{report.nodeid} ({report.when}): {said.strip().partition(chr(10))[0]}")
+
+
+def pytest_internalerror(excrepr: object) -> None:
+    """Note what broke the run."""
+    _errors.append(str(excrepr))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Let no broken run pass: xdist goes by the reports that it has got, which may all be good."""
+    if _errors:
+        session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Say it at the very end, of a run that broke; xdist's processes leave this to the one that leads them."""
+    if _errors and not hasattr(config, "workerinput"):
+        sys.stderr.write("\n".join(last_words(_errors, _failed)) + "\n")
+
+
+def sendable(value: Any) -> Any:
+    """A copy of a report's data of which xdist can send all: text that is no UTF-8 has escapes (`\\udcff`).
+
+    What is of another type than those that xdist knows, such as an enumeration's, becomes what it is printed as.
+    """
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, dict):
+        return {sendable(key): sendable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [sendable(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple(sendable(item) for item in value)
+    return value if value is None or type(value) in (bool, int, float) else sendable(str(value))
+
+
+def last_words(errors: list[str], failed: list[str]) -> list[str]:
+    """Say why a run broke: the tests that had failed, then the last `LINES` lines of each error."""
+    return [
+        "the run broke; until then had failed:",
+        *(f"  {line}" for line in failed or ["nothing"]),
+        *(line for error in errors for line in ("it broke on:", *error.splitlines()[-LINES:])),
+    ]

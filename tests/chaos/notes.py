@@ -1,0 +1,47 @@
+"""What containers have noted of themselves: the lines that `witness.c` writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Note:
+    """One line: what happened, when (nanoseconds since the machine booted), and to which instance."""
+
+    what: str
+    """START, TERM, PRESTOP or END."""
+    at: int
+    uid: str
+    container: str
+    id: str
+    """The instance's id in the runtime."""
+    sandbox: str
+    pid: int
+    """In its own namespace."""
+    restart: int
+    said: str
+    """Of a START whether its lock was `free` or `held`, of an END the exit code."""
+
+
+def parse(lines: Iterable[str]) -> tuple[Note, ...]:
+    """Read lines, oldest first; raises ValueError for one that a witness does not write."""
+    notes = []
+    for line in lines:
+        what, at, uid, container, id_, sandbox, pid, restart, said = line.split()
+        notes.append(Note(what, int(at), uid, container, id_, sandbox, int(pid), int(restart), said))
+    return tuple(sorted(notes, key=lambda note: note.at))
+
+
+def read(place: Path) -> tuple[Note, ...]:
+    """Read the notes of all pods in a directory, oldest first."""
+    found = [note for path in place.glob("*.log") for note in read_one(path)]
+    return tuple(sorted(found, key=lambda note: note.at))
+
+
+def read_one(path: Path) -> tuple[Note, ...]:
+    """Read a pod's notes; none where it has written none. A line that is being written is left for the next time."""
+    text = path.read_text() if path.exists() else ""
+    return parse(text[: text.rfind("\n") + 1].splitlines())

@@ -1,0 +1,69 @@
+"""What the engine says of a pod, once it has ended or has come to rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class PodRecord:
+    """One incarnation of a pod: as it was applied, as the engine shows it, and what was done to it."""
+
+    document: dict[str, Any]
+    """As it was applied, with a UID."""
+    shown: dict[str, Any] = field(default_factory=dict)
+    """As `syncpod get -o json` has it; {} if nobody can say any more."""
+    history: tuple[dict[str, Any], ...] = ()
+    events: tuple[dict[str, Any], ...] = ()
+    terminated: bool = False
+    """Its workflow was terminated: nobody kept count any more."""
+    reset: bool = False
+    """Its workflow was reset to an earlier moment."""
+
+    @property
+    def uid(self) -> str:
+        uid: str = self.document["metadata"]["uid"]
+        return uid
+
+    @property
+    def name(self) -> str:
+        name: str = self.document["metadata"]["name"]
+        return name
+
+    @property
+    def never(self) -> bool:
+        """Whether no container of it may start twice."""
+        return bool(self.document["spec"].get("restartPolicy") == "Never")
+
+    @property
+    def inits(self) -> tuple[str, ...]:
+        """Its init containers that come to an end, in their order."""
+        containers = self.document["spec"].get("initContainers", [])
+        return tuple(each["name"] for each in containers if each.get("restartPolicy") != "Always")
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """All init containers, in their order; sidecars are among them."""
+        return tuple(each["name"] for each in self.document["spec"].get("initContainers", []))
+
+    @property
+    def mains(self) -> tuple[str, ...]:
+        return tuple(each["name"] for each in self.document["spec"]["containers"])
+
+    @property
+    def with_pre_stop(self) -> tuple[str, ...]:
+        """The containers that have a preStop hook."""
+        containers = [*self.document["spec"].get("initContainers", []), *self.document["spec"]["containers"]]
+        return tuple(each["name"] for each in containers if "preStop" in each.get("lifecycle", {}))
+
+    def status(self, container: str) -> dict[str, Any]:
+        """What is shown of one container; {} if nothing is."""
+        status = self.shown.get("status", {})
+        listed = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
+        return next((each for each in listed if each["name"] == container), {})
+
+    def exits(self, container: str) -> tuple[str, ...]:
+        """How each instance ended, by the history, oldest first: `7 (Error)`."""
+        lines = (line for line in self.history if line["kind"] == "exit" and line["subject"] == container)
+        return tuple(line["outcome"].removeprefix("exited ") for line in lines)

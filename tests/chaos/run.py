@@ -1,0 +1,265 @@
+"""A chaos run: pods come and go while everything below them is killed, stopped and slowed, all drawn from a seed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import random  # noqa: TID251  # a seeded order of what is done
+import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.messages import POD_WORKFLOW
+from syncpod.pod import Pod
+from syncpod.temporal.pod_start import start_arguments
+from tests.chaos import notes, pods
+from tests.chaos.checker import Verdict, Violation, check
+from tests.chaos.faults import FAULTS
+from tests.chaos.record import PodRecord
+from tests.chaos.stack import NODE, Stack
+
+MOST = 12
+"""Pods at once."""
+PATIENCE = 180.0
+"""Seconds for which pods are given to come to rest, and to their end, once nothing is broken any more."""
+REFUSED = 2
+"""How a worker exits that finds no runtime: whoever supervises it starts it again."""
+_RPC = timedelta(seconds=5)
+
+_T = TypeVar("_T")
+
+
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+@dataclass
+class LivePod:
+    """A pod that was applied."""
+
+    document: dict[str, Any]
+    handle: WorkflowHandle[Any, Any]
+    deleting: bool = False
+    terminated: bool = False
+    reset: bool = False
+    watch: asyncio.Task[PodRecord] | None = None
+
+    @property
+    def name(self) -> str:
+        name: str = self.document["metadata"]["name"]
+        return name
+
+
+@dataclass
+class Chaos:
+    """One run of chaos on one node."""
+
+    stack: Stack
+    seed: int
+    seconds: float
+    pods: list[LivePod] = field(default_factory=list)
+    faults: Counter[str] = field(default_factory=Counter)
+    killed: set[str] = field(default_factory=set)
+    """The ids of the instances that were sent SIGKILL."""
+    began: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        # Each fault has a chance of its own, so that what one draws changes nothing for the others.
+        self.chance = {each: random.Random(f"{self.seed} {each}") for each in ("faults", "pods", *FAULTS)}
+        self.parts = {part: asyncio.Lock() for part in ("worker", "runtime", "server")}
+
+    async def run(self) -> Verdict:
+        """Break the node for as long as it lasts, let it come to rest, delete all pods, and judge."""
+        changes = asyncio.create_task(self._change())
+        keeping = asyncio.create_task(self._keep())
+        try:
+            await self._break()
+            await changes
+            self.log("nothing is broken any more")
+            self.stack.be_late(0)
+            verdict = await self._at_rest()
+            verdict.violations += await self._end()
+            records = [pod.watch.result() for pod in self.pods if pod.watch is not None and pod.watch.done()]
+            final = check(notes.read(self.stack.out), records, self.killed)
+            verdict.violations += [each for each in final.violations if each not in verdict.violations]
+            verdict.figures = final.figures
+            verdict.violations += [Violation("nothing left", "node", each) for each in await self._left()]
+        finally:
+            for task in (changes, keeping, *(pod.watch for pod in self.pods if pod.watch is not None)):
+                task.cancel()
+        for code in self.stack.ended_by_itself:
+            if code == REFUSED:
+                verdict.figures["workers that refused to serve"] += 1
+            else:
+                verdict.violations.append(Violation("the worker lives", "node", f"it ended by itself with {code}"))
+        return verdict
+
+    def log(self, line: str) -> None:
+        """Say what is done, with the seconds since the start."""
+        say(f"{time.monotonic() - self.began:8.1f}  {line}")
+
+    @property
+    def live(self) -> list[LivePod]:
+        """The pods that are not about to end."""
+        return [pod for pod in self.pods if not pod.deleting and not pod.terminated]
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() - self.began > self.seconds
+
+    # --- pods ---------------------------------------------------------------------------------------------------------
+
+    async def _change(self) -> None:
+        """Apply and delete pods."""
+        chance = self.chance["pods"]
+        while not self.is_over:
+            busy = [pod for pod in self.pods if pod.watch is not None and not pod.watch.done()]
+            grows = chance.random() < 0.6
+            if len(busy) < MOST and grows:
+                await self.apply(pods.draw(chance, f"p{len(self.pods):03}", self.stack.directory))
+            elif not grows and len(self.live) > MOST // 3:
+                await self._delete(chance.choice(self.live))
+            await asyncio.sleep(chance.uniform(0.2, 3))
+
+    async def apply(self, document: dict[str, Any]) -> None:
+        """Apply a pod, and watch it to its end."""
+        arguments = start_arguments(Pod.model_validate(document), NODE, has_attributes=True)
+        handle = await self.taken(
+            lambda: self.stack.client.start_workflow(POD_WORKFLOW, {"pod": document}, **arguments)
+        )
+        pod = LivePod(document, self.stack.client.get_workflow_handle(handle.id))
+        pod.watch = asyncio.create_task(self._watch(pod))
+        self.pods.append(pod)
+        self.log(f"apply {pod.name}")
+
+    async def _delete(self, pod: LivePod) -> None:
+        pod.deleting = True
+        self.log(f"delete {pod.name}")
+        with contextlib.suppress(RPCError):  # its watch says how its workflow has ended
+            await self.taken(lambda: pod.handle.signal("delete_pod", {}))
+
+    async def taken(self, call: Callable[[], Awaitable[_T]]) -> _T:
+        """Repeat a call until the server has taken it, as a person would. Raises RPCError for an ended workflow."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                try:
+                    return await call()
+                except RPCError as error:
+                    if error.status == RPCStatusCode.NOT_FOUND:
+                        raise
+                    await asyncio.sleep(0.3)
+
+    async def _watch(self, pod: LivePod) -> PodRecord:
+        """Wait for a pod's end, and return what is said of it then."""
+        while True:
+            try:
+                shown = await pod.handle.result()
+            except RPCError:
+                await asyncio.sleep(0.5)
+            except WorkflowFailureError:
+                if pod.terminated:
+                    return PodRecord(pod.document, terminated=True)
+                described = await self.taken(pod.handle.describe)
+                if described.status != WorkflowExecutionStatus.RUNNING:
+                    raise  # a reset has another run follow
+            else:
+                return await self._record(pod, shown)
+
+    async def _record(self, pod: LivePod, shown: dict[str, Any]) -> PodRecord:
+        history, events = [await self._asked(pod, query) for query in ("history", "events")]
+        return PodRecord(pod.document, shown, tuple(history), tuple(events), reset=pod.reset)
+
+    async def _asked(self, pod: LivePod, query: str) -> Any:
+        return await self.taken(lambda: pod.handle.query(query, rpc_timeout=_RPC))
+
+    # --- faults -------------------------------------------------------------------------------------------------------
+
+    async def _break(self) -> None:
+        """Do one, two or three things at once, again and again."""
+        chance, under_way = self.chance["faults"], set[asyncio.Task[None]]()
+        names, weights = list(FAULTS), [weight for weight, _ in FAULTS.values()]
+        while not self.is_over:
+            for name in chance.choices(names, weights, k=chance.choice((1, 1, 2, 3))):
+                under_way.add(asyncio.create_task(FAULTS[name][1](self, self.chance[name]), name=name))
+            await asyncio.sleep(chance.uniform(0.5, 8))
+        await asyncio.gather(*under_way)
+
+    def count(self, fault: str, more: str = "") -> None:
+        """Count a fault, and say that it happens."""
+        self.faults[fault] += 1
+        self.log(f"{fault} {more}".strip())
+
+    async def _keep(self) -> None:
+        """Start a worker that has ended by itself again, without end."""
+        while True:
+            async with self.parts["worker"]:
+                self.stack.keep_worker()
+            await asyncio.sleep(0.5)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    async def _at_rest(self) -> Verdict:
+        """Wait until `syncpod get` agrees with what containers have noted, with no container starting meanwhile."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            before = notes.read(self.stack.out)
+            try:
+                shown = {pod["metadata"]["uid"]: pod for pod in await self._get_pods()}
+            except RuntimeError as error:
+                verdict = Verdict([Violation("the pods are shown", "node", str(error))])
+            else:
+                live = [pod for pod in self.live if pod.watch is not None and not pod.watch.done()]
+                records = [await self._record(pod, shown.get(pod.document["metadata"]["uid"], {})) for pod in live]
+                ours = {record.uid for record in records}
+                verdict = check([note for note in before if note.uid in ours], records, self.killed)
+                verdict.violations += [
+                    Violation("the pods are shown", each.name, "`syncpod get` does not list it")
+                    for each in records
+                    if not each.shown
+                ]
+            if time.monotonic() > deadline or (not verdict.violations and before == notes.read(self.stack.out)):
+                return verdict
+            await asyncio.sleep(2)
+
+    async def _get_pods(self) -> list[dict[str, Any]]:
+        environment = os.environ | {"TEMPORAL_ADDRESS": self.stack.server.address, "TEMPORAL_CONFIG_FILE": os.devnull}
+        command = [str(Path(sys.executable).with_name("syncpod")), "get", "pods", "-o", "json"]
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=environment
+        )
+        output, errors = await process.communicate()
+        if process.returncode:
+            raise RuntimeError(f"`syncpod get pods -o json` exits with {process.returncode}: {errors.decode()}")
+        listed: list[dict[str, Any]] = json.loads(output)["items"]
+        return listed
+
+    async def _end(self) -> list[Violation]:
+        """Delete what is left, and wait for the end of each pod."""
+        for pod in self.live:
+            await self._delete(pod)
+        watches = {pod.watch: pod for pod in self.pods if pod.watch is not None}
+        done, pending = await asyncio.wait(watches, timeout=PATIENCE)
+        found = [Violation("every pod ends", watches[each].name, "it does not") for each in pending]
+        for each in done:
+            if (error := each.exception()) is not None:
+                found.append(Violation("no workflow fails", watches[each].name, repr(error.__cause__ or error)))
+                watches[each].watch = None
+        return found
+
+    async def _left(self) -> Sequence[str]:
+        """What is left when the node has had time to tidy up."""
+        deadline = time.monotonic() + PATIENCE
+        while (left := await self.stack.left()) and time.monotonic() < deadline:  # noqa: ASYNC110  # it tells nobody
+            await asyncio.sleep(1)
+        return left

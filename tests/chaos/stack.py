@@ -1,0 +1,194 @@
+"""What chaos breaks: a Temporal server, a containerd whose runc can be slow, and a worker, all private to one run."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from temporalio.client import Client
+from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig
+
+from syncpod.cri.client import CriClient
+from syncpod.temporal.plugin import DATA_CONVERTER
+from syncpod.translation.names import NODE_LABEL
+from tests.chaos.witness import PLACE, build
+from tests.runtimes.containerd import Containerd
+from tests.runtimes.leftovers import CGROUPS
+from tests.runtimes.processes import processes, with_descendants
+from tests.runtimes.temporal import DevServer
+from tests.worker.node_process import NodeProcess
+
+VERSIONS = {"containerd16": "1.6", "containerd24": "2.4"}
+NODE = "chaos"
+TIDY = {"SYNCPOD_ORPHANS_PERIOD": "5s", "SYNCPOD_GONE_PODS_PERIOD": "5s", "SYNCPOD_GONE_PODS_MIN_AGE": "30s"}
+"""The node tidies up so soon that a run can wait for it."""
+
+_SLOW_RUNC = """#!{busybox} sh
+case " $* " in
+*" start "*)
+  {runc} "$@"
+  code=$?
+  {busybox} sleep "$({busybox} cat {late})"
+  exit $code
+  ;;
+esac
+exec {runc} "$@"
+"""
+"""Answers `start` late: the process runs by then, and nobody has been told."""
+
+
+@dataclass
+class Stack:
+    """One node with all that it stands on."""
+
+    directory: Path
+    server: DevServer
+    runtime: Containerd
+    client: Client
+    cri: CriClient
+    worker: NodeProcess | None = None
+    ended_by_itself: list[int] = field(default_factory=list)
+    """The exit codes of workers that nobody killed."""
+
+    @property
+    def out(self) -> Path:
+        """Where containers write their notes."""
+        return self.directory / "out"
+
+    @property
+    def late(self) -> Path:
+        """The file that says how many seconds late runc answers a start."""
+        return self.directory / "late"
+
+    def be_late(self, seconds: float) -> None:
+        """Have runc answer each start so late from now on."""
+        beside = self.late.with_suffix(".new")
+        beside.write_text(f"{seconds}\n")
+        beside.replace(self.late)
+
+    def start_worker(self) -> NodeProcess:
+        """Start a worker process; it need not serve yet."""
+        self.worker = NodeProcess.of(self.runtime, self.server, self.directory, node=NODE, **TIDY)
+        return self.worker
+
+    def kill_worker(self) -> None:
+        """SIGKILL the worker."""
+        if self.worker is not None:
+            self.worker.kill()
+            self.worker = None
+
+    def keep_worker(self) -> None:
+        """Start the worker again if it has ended by itself, as whoever supervises it would."""
+        code = self.worker._process.poll() if self.worker is not None else None
+        if code is not None:
+            self.ended_by_itself.append(code)
+            self.start_worker()
+
+    def witnesses(self) -> tuple[int, ...]:
+        """The ids of all processes of our containers, by the kernel."""
+        everything = processes()
+        below = set(with_descendants((shim.pid for shim in self.runtime.shims), everything))
+        mark = f"{PLACE}/witness"
+        return tuple(each.pid for each in everything if each.pid in below and each.argv[0] == mark)
+
+    def stop_for_a_while(self) -> None:
+        """SIGSTOP containerd."""
+        os.kill(self.runtime.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """SIGCONT containerd."""
+        with contextlib.suppress(ProcessLookupError, RuntimeError):
+            os.kill(self.runtime.pid, signal.SIGCONT)
+
+    async def left(self) -> list[str]:
+        """What is left on the machine when no pod is: containers, processes, cgroups, mounts, directories."""
+        labels = {NODE_LABEL: NODE}
+        found = [f"sandbox {each.id}" for each in await self.cri.list_pod_sandboxes(labels=labels)]
+        found += [f"container {each.id} ({each.name})" for each in await self.cri.list_containers(labels=labels)]
+        found += [f"process {pid}" for pid in self.witnesses()]
+        found += [f"shim {shim.pid}" for shim in self.runtime.shims]
+        ours = (self.directory, self.runtime.directory)
+        found += [f"mount {mount}" for place in ours for mount in mounts_below(place)]
+        for place in ("state/pods", "memory/pods", "logs"):
+            found += [f"directory {path}" for path in sorted((self.directory / place).glob("*"))]
+        parent = self.runtime.cgroup_parent.strip("/")
+        for hierarchy in (CGROUPS, *(each for each in CGROUPS.iterdir() if each.is_dir())):
+            places = (hierarchy / parent / tier for tier in ("", "burstable", "besteffort"))
+            found += [f"cgroup {path}" for place in places for path in sorted(place.glob("pod*"))]
+        return found
+
+    def keep_evidence(self, place: Path) -> None:
+        """Copy notes and logs to a directory, for whoever looks for the cause."""
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.copytree(self.out, place / "out")
+        for path, name in ((self.runtime.log, "containerd.log"), (self.server.log, "temporal.log")):
+            shutil.copy(path, place / name)
+        shutil.copy(self.directory / "stderr", place / "worker.log")
+
+
+@contextlib.asynccontextmanager
+async def stack(runtime: str) -> AsyncIterator[Stack]:
+    """Start server, containerd and worker, and leave nothing of them in the end. Raises `Missing`."""
+    with tempfile.TemporaryDirectory(prefix="syncpod-chaos-") as name, contextlib.ExitStack() as parts:
+        directory = _laid_out(Path(name))
+        containerd = parts.enter_context(await asyncio.to_thread(Containerd.launch, VERSIONS[runtime], gates=False))
+        server = parts.enter_context(await asyncio.to_thread(DevServer.launch))
+        client = await Client.connect(server.address, data_converter=DATA_CONVERTER, runtime=_quiet())
+        async with CriClient(containerd.endpoint) as cri:
+            made = Stack(directory, server, containerd, client, cri)
+            made.be_late(0)
+            _slow_down(containerd, made.late)
+            try:
+                await made.start_worker().ready()
+                yield made
+            finally:
+                made.kill_worker()
+                made.go_on()
+                await asyncio.to_thread(_unmount, directory)
+
+
+def _quiet() -> Runtime:
+    """A runtime of the SDK that does not tell of each try to reach a server that was killed."""
+    return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter="off")))
+
+
+def _laid_out(directory: Path) -> Path:
+    """Make what containers see of the directory, open to whoever they run as."""
+    directory.chmod(0o755)
+    for place in ("out", "bin"):
+        (directory / place).mkdir()
+    (directory / "out").chmod(0o777)
+    build(directory / "bin" / "witness")
+    return directory
+
+
+def _slow_down(runtime: Containerd, late: Path) -> None:
+    """Put a runc before containerd that reads from a file how late it is to answer."""
+    wrapper = runtime.directory / "bin" / "runc"
+    wrapper.unlink()
+    wrapper.write_text(_SLOW_RUNC.format(busybox=shutil.which("busybox"), runc=shutil.which("runc"), late=late))
+    wrapper.chmod(0o755)
+
+
+def _unmount(directory: Path) -> None:
+    if mounts := mounts_below(directory):
+        subprocess.run(["umount", "--lazy", *reversed(mounts)], capture_output=True, check=False)
+
+
+def mounts_below(directory: Path) -> list[str]:
+    """What is mounted below a directory, in the order of mounting."""
+    mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    return [mount for mount in mounts if mount.startswith(f"{directory}/")]
+
+
+def container_of(pid: int) -> str:
+    """The id of the container that a process is in. Raises OSError if it has ended."""
+    return Path(f"/proc/{pid}/cgroup").read_text().splitlines()[0].rpartition("/")[2]

@@ -1,0 +1,119 @@
+"""The judge of a chaos run, given wrong notes and wrong answers that it must not let pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.chaos import notes
+from tests.chaos.checker import Verdict, check
+from tests.chaos.record import PodRecord
+
+WEB = "START 10 u1 web w0 s1 1 0 free"
+WEB_ENDS = "END 20 u1 web w0 s1 1 0 7"
+WEB_AGAIN = "START 30 u1 web w1 s1 1 1 free"
+HOOK = "PRESTOP 40 u1 web w1 s1 9 1 -"
+TERM = "TERM 50 u1 web w1 s1 1 1 -"
+WEB_IS_ENDED = "END 60 u1 web w1 s1 1 1 0"
+STORY = (WEB, WEB_ENDS, WEB_AGAIN, HOOK, TERM, WEB_IS_ENDED)
+"""A container that exits with 7, is started again, and is then told to end."""
+
+INIT = ("START 1 u1 one a0 s1 1 0 free", "END 5 u1 one a0 s1 1 0 0")
+
+
+def ended(id_: str, code: int, reason: str = "Error") -> dict[str, Any]:
+    return {"terminated": {"containerID": f"containerd://{id_}", "exitCode": code, "reason": reason}}
+
+
+def pod(
+    *exits: str, policy: str = "Always", inits: tuple[str, ...] = (), events: tuple[str, ...] = (), **status: Any
+) -> PodRecord:
+    """A pod `u1` with a container `web`; `exits` are those of its history, `status` is that of the container."""
+    shown = {"name": "web", "restartCount": 1, "state": ended("w1", 0), "lastState": ended("w0", 7), **status}
+    web = {"name": "web", "lifecycle": {"preStop": {"sleep": {"seconds": 1}}}}
+    spec = {"restartPolicy": policy, "initContainers": [{"name": each} for each in inits], "containers": [web]}
+    inits_shown = [{"name": each, "restartCount": 0} for each in inits]
+    return PodRecord(
+        {"metadata": {"name": "p", "uid": "u1"}, "spec": spec},
+        {"status": {"containerStatuses": [shown], "initContainerStatuses": inits_shown}},
+        tuple({"kind": "exit", "subject": "web", "outcome": f"exited {each}"} for each in exits),
+        tuple({"reason": each, "container": "web", "count": 1} for each in events),
+    )
+
+
+def judged(record: PodRecord, *lines: str, killed: tuple[str, ...] = ()) -> Verdict:
+    return check(notes.parse(lines), [record], killed)
+
+
+def rules(verdict: Verdict) -> list[str]:
+    return sorted({violation.rule for violation in verdict.violations})
+
+
+def test_a_true_story_passes() -> None:
+    verdict = judged(pod("7 (Error)", "0 (Completed)", inits=("one",)), *INIT, *STORY)
+    assert verdict.violations == []
+    assert (verdict.figures["exits true"], verdict.figures["preStop hooks run"]) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("rule", "record", "lines"),
+    [
+        ("no overlap", pod(), (*STORY[:2], WEB_AGAIN.replace("free", "held"), *STORY[3:])),
+        ("no overlap", pod(), (WEB, WEB_ENDS.replace("20", "35"), *STORY[2:])),
+        ("Never at most once", pod(policy="Never"), STORY),
+        ("nothing twice", pod(), (*STORY[:2], WEB_AGAIN.replace("1 1 free", "1 0 free"), *STORY[3:])),
+        ("true counts", pod(restartCount=0), STORY),
+        ("true counts", pod(restartCount=2), STORY),
+        ("true exits", pod(lastState=ended("w0", 0)), STORY),
+        ("true exits", pod(lastState=ended("w0", 137)), STORY),
+        ("true exits", pod("1 (Error)", "0 (Completed)", lastState={}), STORY),
+        ("true exits", pod(lastState=ended("w0", 7)), (WEB, *STORY[2:])),
+        ("preStop", pod(), (*STORY[:3], TERM, WEB_IS_ENDED)),
+        ("preStop", pod(), (*STORY[:3], HOOK.replace("40", "55"), TERM, WEB_IS_ENDED)),
+        ("init order", pod(inits=("one",)), STORY),
+        ("init order", pod(inits=("one",)), (INIT[0], INIT[1].replace(" 0 0", " 0 3"), *STORY)),
+        ("init order", pod(inits=("one",)), (INIT[0], INIT[1].replace("END 5", "END 15"), *STORY)),
+        ("init order", pod(inits=("one",)), (*(line.replace("s1", "s0") for line in INIT), *STORY)),
+        ("init order", pod(inits=("one",)), (*INIT, "START 7 u1 one a1 s1 1 1 free", *STORY)),
+        ("known pods", pod(), (*STORY, "START 10 u2 web x0 s1 1 0 free")),
+    ],
+)
+def test_a_planted_wrong_is_found(rule: str, record: PodRecord, lines: tuple[str, ...]) -> None:
+    assert rule in rules(judged(record, *lines))
+
+
+def test_what_is_said_to_be_unknown_is_no_lie() -> None:
+    record = pod("137 (ContainerStatusUnknown)", "0 (Completed)", lastState=ended("w0", 137, "ContainerStatusUnknown"))
+    verdict = judged(record, *STORY)
+    assert (verdict.violations, verdict.figures["exits said to be unknown"]) == ([], 1)
+
+
+def test_an_instance_without_a_start_is_excused_if_nobody_knows_whether_it_ran() -> None:
+    exits = ("7 (Error)", "0 (Completed)", "137 (ContainerStatusUnknown)")
+    assert rules(judged(pod(*exits, restartCount=2), *STORY)) == []
+    assert rules(judged(pod(*exits[:2], "1 (Error)", restartCount=2), *STORY)) == ["true counts"]
+
+
+def test_who_noted_its_end_may_still_have_been_killed() -> None:
+    record = pod(lastState=ended("w0", 137))
+    assert rules(judged(record, *STORY)) == ["true exits"]
+    assert rules(judged(record, *STORY, killed=("w0",))) == []
+
+
+def test_a_hook_that_was_skipped_is_to_be_told() -> None:
+    record = pod(events=("FailedPreStopHook",))
+    verdict = judged(record, *STORY[:3], TERM, WEB_IS_ENDED)
+    assert (verdict.violations, verdict.figures["preStop hooks said not to have run"]) == ([], 1)
+
+
+def test_of_a_terminated_workflow_only_what_ran_is_judged() -> None:
+    record = pod(restartCount=5, lastState=ended("w0", 1))
+    blind = PodRecord(record.document, terminated=True)
+    assert rules(judged(blind, *STORY)) == []
+    assert rules(judged(blind, *STORY, WEB_AGAIN.replace("START 30", "START 55").replace("w1", "w2"))) == ["no overlap"]
+
+
+def test_a_line_that_is_being_written_is_left_for_later(tmp_path: Any) -> None:
+    (tmp_path / "p.log").write_text(f"{WEB}\n{WEB_ENDS[:7]}")
+    assert [note.what for note in notes.read(tmp_path)] == ["START"]

@@ -1,0 +1,46 @@
+"""The program that containers run: built once for a run, and shown to containers by a hostPath volume."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.runtimes.images import BUSYBOX
+from tests.runtimes.require import Missing
+
+PLACE = "/witness"
+"""Where containers have it."""
+
+
+def build(program: Path) -> None:
+    """Compile it. Raises `Missing` where there is no C compiler."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        raise Missing("there is no C compiler (gcc) to build the containers' program with")
+    source = Path(__file__).with_suffix(".c")
+    subprocess.run([compiler, "-static", "-Os", "-s", "-o", program, source], check=True)
+
+
+def container(pod: str, name: str, *options: str, pre_stop: int | None = None, **more: Any) -> dict[str, Any]:
+    """A container that notes what becomes of it; `pre_stop` gives it a hook of so many milliseconds."""
+    found: dict[str, Any] = {
+        "name": name,
+        "image": BUSYBOX,
+        "imagePullPolicy": "Never",
+        "command": [f"{PLACE}/witness", "run", pod, name, *options],
+        "env": [{"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}],
+        "volumeMounts": [{"name": "out", "mountPath": "/out"}, {"name": "witness", "mountPath": PLACE}],
+        **more,
+    }
+    if pre_stop is not None:
+        hook = [f"{PLACE}/witness", "prestop", pod, name, f"for={pre_stop}"]
+        found["lifecycle"] = {"preStop": {"exec": {"command": hook}}}
+    return found
+
+
+def volumes(directory: Path) -> list[dict[str, Any]]:
+    """What such containers need of the node: a place for their notes, and the program."""
+    places = {"out": directory / "out", "witness": directory / "bin"}
+    return [{"name": name, "hostPath": {"path": str(place), "type": "Directory"}} for name, place in places.items()]

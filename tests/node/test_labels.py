@@ -1,0 +1,53 @@
+"""The labels of a node: the kubelet's own, and those that its owner adds."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from syncpod.node.labels import NodeLabelsInvalid, architecture, node_labels, parse_node_labels
+
+
+def test_a_node_has_the_labels_that_a_kubelet_gives_it() -> None:
+    assert node_labels("n1", {}) == {
+        "kubernetes.io/hostname": "n1",
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": architecture(),
+    }
+    assert architecture() in ("amd64", "arm64", os.uname().machine)
+
+
+def test_what_its_owner_adds_comes_first() -> None:
+    added = parse_node_labels(
+        " disk=ssd, example.com/rack=7,gpu=,topology.kubernetes.io/zone=a,kubernetes.io/hostname=x"
+    )
+    assert node_labels("n1", added) == {
+        "kubernetes.io/hostname": "x",
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": architecture(),
+        "disk": "ssd",
+        "example.com/rack": "7",
+        "gpu": "",
+        "topology.kubernetes.io/zone": "a",
+    }
+    assert parse_node_labels("") == {}
+    assert parse_node_labels("a.node.kubernetes.io/x=1,kubelet.kubernetes.io/y=2") != {}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("disk", "node label 'disk': must be key=value"),
+        ("=ssd", "node label '=ssd': "),
+        ("disk=not ok", "node label 'disk=not ok': "),
+        ("a=1,a=2", "node label 'a=2': is named twice"),
+        ("kubernetes.io/role=master", "must have no prefix of kubernetes.io or k8s.io"),
+        ("node-role.kubernetes.io/control-plane=", "must have no prefix of kubernetes.io or k8s.io"),
+        ("x.k8s.io/y=1", "must have no prefix of kubernetes.io or k8s.io"),
+    ],
+)
+def test_labels_that_no_node_may_have_are_refused_by_name(text: str, said: str) -> None:
+    with pytest.raises(NodeLabelsInvalid) as refused:
+        parse_node_labels(text)
+    assert said in str(refused.value)

@@ -1,0 +1,178 @@
+"""What the SDK does with a query whose history goes on after the last completed workflow task.
+
+See docs/stuck-workflows.md.
+
+A server fetches the history for a query when it hands the query out. What has come in since the last completed task,
+which has no task of its own yet, may be in it. A scripted server hands out exactly that: a query, and then the workflow
+task that the same history leads to.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from temporalio import workflow
+from temporalio.api.common.v1 import Payloads, WorkflowExecution, WorkflowType
+from temporalio.api.enums.v1 import CommandType, EventType
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.query.v1 import WorkflowQuery
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import PollWorkflowTaskQueueResponse
+from temporalio.client import Client
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkflowRunner
+
+from syncpod.temporal.queries import AHEAD
+from syncpod.temporal.workflow_watch import Published, WatchedRunner
+from tests.replay.scripted_server import ScriptedServer
+
+RUN = "11111111-2222-3333-4444-555555555555"
+AT_FIRST = datetime(2026, 1, 1, tzinfo=UTC)
+"""The time of the last completed task."""
+LATER = AT_FIRST + timedelta(seconds=60)
+"""The time of the task that takes the signal."""
+
+
+@dataclass(frozen=True)
+class Handled:
+    """One call of the signal's handler."""
+
+    instance: int
+    at: datetime
+    replaying: bool
+
+
+HANDLED: list[Handled] = []
+
+
+@workflow.defn(name="Waits")
+class Waits:
+    """Waits for one signal, and then sets a timer."""
+
+    def __init__(self) -> None:
+        self.signalled = False
+
+    @workflow.run
+    async def run(self) -> None:
+        await workflow.wait_condition(lambda: self.signalled)
+        await workflow.sleep(timedelta(hours=1))
+
+    @workflow.signal
+    def go(self) -> None:
+        HANDLED.append(Handled(id(self), workflow.now(), workflow.unsafe.is_replaying()))
+        self.signalled = True
+
+    @workflow.query
+    def has_been_signalled(self) -> bool:
+        return self.signalled
+
+
+def history() -> list[HistoryEvent]:
+    """The run's events up to the task that takes the signal."""
+    kinds = (
+        ("WORKFLOW_EXECUTION_STARTED", AT_FIRST),
+        ("WORKFLOW_TASK_SCHEDULED", AT_FIRST),
+        ("WORKFLOW_TASK_STARTED", AT_FIRST),
+        ("WORKFLOW_TASK_COMPLETED", AT_FIRST),
+        ("WORKFLOW_EXECUTION_SIGNALED", LATER),
+        ("WORKFLOW_TASK_SCHEDULED", LATER),
+        ("WORKFLOW_TASK_STARTED", LATER),
+    )
+    events = []
+    for number, (kind, at) in enumerate(kinds, start=1):
+        event = HistoryEvent(event_id=number, event_type=EventType.Value(f"EVENT_TYPE_{kind}"))
+        event.event_time.FromDatetime(at)
+        events.append(event)
+    started = events[0].workflow_execution_started_event_attributes
+    started.workflow_type.name = "Waits"
+    started.task_queue.name = "queue"
+    started.original_execution_run_id = started.first_execution_run_id = RUN
+    started.attempt = 1
+    events[1].workflow_task_scheduled_event_attributes.SetInParent()
+    events[5].workflow_task_scheduled_event_attributes.SetInParent()
+    events[2].workflow_task_started_event_attributes.scheduled_event_id = 2
+    events[3].workflow_task_completed_event_attributes.scheduled_event_id = 2
+    events[3].workflow_task_completed_event_attributes.started_event_id = 3
+    events[4].workflow_execution_signaled_event_attributes.signal_name = "go"
+    events[6].workflow_task_started_event_attributes.scheduled_event_id = 6
+    return events
+
+
+def task(events: list[HistoryEvent], **more: Any) -> PollWorkflowTaskQueueResponse:
+    """What a poll returns."""
+    polled = PollWorkflowTaskQueueResponse(
+        task_token=b"token",
+        workflow_execution=WorkflowExecution(workflow_id="waits", run_id=RUN),
+        workflow_type=WorkflowType(name="Waits"),
+        previous_started_event_id=3,
+        workflow_execution_task_queue=TaskQueue(name="queue"),
+        attempt=1,
+        **more,
+    )
+    polled.scheduled_time.FromDatetime(LATER)
+    polled.started_time.FromDatetime(LATER)
+    polled.history.events.extend(events)
+    return polled
+
+
+class Ignored:
+    """What watches workflow tasks, and does nothing about them."""
+
+    def __init__(self) -> None:
+        self.failures: list[str] = []
+
+    def published(self, _workflow_id: str, _run_id: str, _published: Published | None) -> None:
+        pass
+
+    def task_failed(self, _workflow_id: str, _run_id: str, why: str) -> None:
+        self.failures.append(why)
+
+
+@asynccontextmanager
+async def worker_of(server: ScriptedServer, runner: WorkflowRunner) -> AsyncIterator[None]:
+    async with server.serving() as address:
+        client = await Client.connect(address)
+        async with Worker(client, task_queue="queue", workflows=[Waits], workflow_runner=runner):
+            yield
+            server.over()
+
+
+def query_ahead() -> PollWorkflowTaskQueueResponse:
+    """A query, with a signal in its history that no task has taken."""
+    query = WorkflowQuery(query_type="has_been_signalled", query_args=Payloads(payloads=[]))
+    return task(history()[:6], query=query)
+
+
+def timers(answer: Any) -> int:
+    return len([each for each in answer.commands if each.command_type == CommandType.COMMAND_TYPE_START_TIMER])
+
+
+@pytest.mark.parametrize("is_sticky", [False, True], ids=["the whole history", "what is new since the last task"])
+async def test_the_sdk_uses_a_querys_instance_that_ran_ahead_for_the_next_task(is_sticky: bool) -> None:
+    """What is wrong in temporalio 1.35.0: when this fails, the guard is no longer needed."""
+    HANDLED.clear()
+    following = task(history()[4 if is_sticky else 0 :], started_event_id=7)
+    server = ScriptedServer(query_ahead(), following, sticky=is_sticky)
+    async with worker_of(server, UnsandboxedWorkflowRunner()):
+        await server.until_answered()
+    (handled,) = HANDLED
+    assert handled.at == AT_FIRST and not handled.replaying, "handled once, a minute before it was sent, as new"
+    assert server.answers[0].query_result.payloads[0].data == b"true"
+    assert timers(server.answers[1]) == 1, "and its command is the next task's"
+
+
+async def test_a_guarded_instance_never_runs_ahead() -> None:
+    HANDLED.clear()
+    ignored = Ignored()
+    runner = WatchedRunner(UnsandboxedWorkflowRunner(), ignored)
+    following = task(history(), started_event_id=7)
+    server = ScriptedServer(query_ahead(), following)
+    async with worker_of(server, runner):
+        await server.until_answered()
+    (handled,) = HANDLED
+    assert handled.at == LATER, "at the time of its own task, as in each replay"
+    assert AHEAD in server.answers[0].error_message
+    assert timers(server.answers[1]) == 1
+    assert not ignored.failures, "no workflow task has failed"

@@ -1,0 +1,77 @@
+"""A run that breaks says why at its end, and one odd text breaks no run."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.broken_runs import LINES, last_words, sendable
+
+ODD = """
+import logging
+def test_odd():
+    logging.getLogger().warning("odd \\udcff")
+    assert 0, "the test itself"
+"""
+
+TWO = """
+import pytest
+pytestmark = pytest.mark.xdist_group("one")
+def test_first():
+    assert 0, "broken before"
+def test_second():
+    pass
+"""
+
+BREAKING = """
+import os
+def pytest_runtest_logstart(nodeid):
+    if "second" in nodeid and "PYTEST_XDIST_WORKER" in os.environ:
+        raise RuntimeError("the cause")
+"""
+
+
+def run(directory: Path, tests: str, *, hooks: str = "") -> subprocess.CompletedProcess[str]:
+    """Run tests as `make test` does, in two processes."""
+    (directory / "test_it.py").write_text(tests)
+    (directory / "conftest.py").write_text(hooks)
+    command = [sys.executable, "-m", "pytest", "-p", "tests.broken_runs", "-p", "no:cacheprovider"]
+    project = Path(__file__).parent.parent
+    return subprocess.run(
+        [*command, "--numprocesses=2", "--dist=loadgroup", f"--rootdir={directory}", str(directory)],
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": str(project), "PYTEST_ADDOPTS": ""},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_a_text_that_is_no_utf_8_fails_its_own_test_only(tmp_path: Path) -> None:
+    done = run(tmp_path, ODD)
+    assert done.returncode == 1, done.stdout
+    assert "1 failed" in done.stdout and "the test itself" in done.stdout and "INTERNALERROR" not in done.stdout
+
+
+def test_a_run_that_breaks_ends_with_the_cause_and_what_had_failed(tmp_path: Path) -> None:
+    done = run(tmp_path, TWO, hooks=BREAKING)
+    assert done.returncode == 3
+    assert "test_first@one (call): AssertionError: broken before" in done.stderr
+    assert "RuntimeError: the cause" in done.stderr.partition("it broke on:")[2]
+
+
+def test_texts_are_escaped_wherever_they_stand() -> None:
+    assert sendable({"a": [("\udcff", 1)], "\udcfe": None}) == {"a": [("\\udcff", 1)], "\\udcfe": None}
+
+
+def test_what_is_of_no_plain_type_is_sent_as_text() -> None:
+    sent = sendable({"signal": signal.SIGINT, "path": Path("/a")})
+    assert sent == {"signal": str(signal.SIGINT), "path": "/a"} and type(sent["signal"]) is str
+
+
+def test_an_error_is_told_by_its_end() -> None:
+    error = "\n".join(f"line {number}" for number in range(LINES + 5))
+    lines = last_words([error], [])
+    assert lines[1] == "  nothing" and lines[-1] == f"line {LINES + 4}" and "line 4" not in lines

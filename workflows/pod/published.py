@@ -1,0 +1,55 @@
+"""What a pod's workflow leaves behind at the end of a task, for its queries and for the node's agent.
+
+The agent answers the command line from it, without a query, and begins the workflow anew from it when its history
+cannot be replayed. It costs no history.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from syncpod.pod import pod_to_wire
+from workflows.pod import desired, report, start
+from workflows.pod.state import PodState
+
+
+@dataclass(frozen=True)
+class PublishedPod:
+    """A pod's state at one moment. Nothing changes it, so any thread may read it."""
+
+    state: PodState
+    at: datetime
+    """The workflow's time then."""
+    history_length: int = 0
+    """Number of the newest event of the run's history that is part of it."""
+
+    @property
+    def uid(self) -> str:
+        """The pod's UID."""
+        return self.state.pod.metadata.uid
+
+    def answer(self, query: str, *args: Any) -> Any:
+        """Return what the workflow's query of this name returns. Raises KeyError if it has none."""
+        return {"pod": self.pod, "plan": self.plan, "history": self.history, "events": self.events}[query](*args)
+
+    def next_input(self) -> dict[str, Any]:
+        """Return the input of a run that goes on from here, as JSON."""
+        return start.next_input(self.state)
+
+    def pod(self) -> dict[str, Any]:
+        """Return the whole Pod with its status."""
+        return pod_to_wire(desired.as_pod(self.state))
+
+    def plan(self, candidate: Any = None, update: str = "apply") -> dict[str, Any]:
+        """Return the steps that would be taken, as :func:`workflows.pod.report.plan`."""
+        return report.plan(self.state, candidate, self.at, update=update)
+
+    def history(self) -> list[dict[str, Any]]:
+        """Return each decision, step, signal and exit, oldest first."""
+        return [record.model_dump(mode="json", by_alias=True) for record in self.state.history]
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return the pod's events, oldest first."""
+        return [event.model_dump(mode="json", by_alias=True) for event in self.state.events]
