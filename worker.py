@@ -16,12 +16,12 @@ import signal
 import stat
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from importlib import metadata
 from pathlib import Path
 
-from temporalio.api.workflowservice.v1 import GetClusterInfoRequest
 from temporalio.client import Client
 from temporalio.envconfig import ClientConnectConfig
 from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
@@ -49,10 +49,13 @@ from syncpod.agent.node_setup import (
     verification,
 )
 from syncpod.agent.node_workflow.tasks import add_node_workflow_tasks
+from syncpod.agent.runtime_version import FollowedVersion
+from syncpod.agent.server_outage import ServerOutage
 from syncpod.agent.storage.image_gc import ImageGc
 from syncpod.agent.storage.log_rotation import LogRotation
 from syncpod.agent.takeover import foreign_kubelet
-from syncpod.agent.takeover.lock import NodeLife, NodeLock, NotThisNode, machine_id
+from syncpod.agent.takeover.cluster import ClusterGuard, another_cluster
+from syncpod.agent.takeover.lock import NodeLife, NodeLock, NotThisNode, machine_id, node_of
 from syncpod.agent.takeover.rival import HEARTBEAT, refuse_rivals
 from syncpod.agent.takeover.search_attributes import register_search_attributes
 from syncpod.cri.client import CriClient
@@ -62,15 +65,28 @@ from syncpod.cri.port import RuntimeVersion
 from syncpod.fault_points import cri_client
 from syncpod.lifecycle import version
 from syncpod.messages import NodeFacts, node_task_queue
+from syncpod.node.deleted_pods import tidy_deleted
 from syncpod.node.pod_cgroups import remove_empty_tiers
-from syncpod.node.pod_records import read_pod_record
+from syncpod.node.pod_lives import pod_life
+from syncpod.node.pods_left import has_pods, has_records
 from syncpod.node.reader import PodReader
 from syncpod.node.secret_values import known_secret_values
 from syncpod.node.seen_exits import SeenExits
 from syncpod.settings.command_line import parse_arguments
 from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.kept import (
+    KeptSettings,
+    is_same_runtime,
+    kept_runtime_missing,
+    other_name,
+    other_runtime,
+    read_kept_settings,
+    write_kept_settings,
+)
 from syncpod.settings.node import NodeSettings
+from syncpod.settings.variables import NODE, RUNTIME_ENDPOINT
 from syncpod.settings.worker_record import WorkerRecord, remove_worker_record, write_worker_record
+from syncpod.temporal.cluster import cluster_identity
 from syncpod.temporal.plugin import NoServer, connect, connection_settings, syncpod_plugin
 from syncpod.temporal.step_cancellation import StepCancellation
 from syncpod.temporal.timeouts import HEARTBEAT_THROTTLE, STICKY_QUEUE
@@ -81,6 +97,8 @@ from workflows.runner import workflow_runner
 from workflows.source_digest import source_digest
 
 log = logging.getLogger("syncpod.worker")
+outage = ServerOutage()
+"""What this process's log says while the Temporal server is away."""
 
 RELIST_POD_SECONDS = 1.0
 """How long one pod may take of a relist; what takes longer is read apart, and holds up no other pod."""
@@ -104,13 +122,15 @@ class CannotServe(Exception):
 async def serve(settings: NodeSettings, connection: ClientConnectConfig, stop: asyncio.Event) -> None:
     """Serve the node until `stop`. Raises CannotServe, SettingsInvalid; anything else is a defect."""
     await _require_directory(settings.manifest_dir)
-    endpoint = _find_runtime(settings, os.environ)
+    kept = read_kept_settings(settings.state_dir)
+    endpoint = _find_runtime(settings, kept, os.environ)
+    await _require_same_node(settings, kept, endpoint)
     with contextlib.ExitStack() as last:  # the node is free again before telemetry is flushed, which may take a while
         async with cri_client(endpoint, os.environ) as cri:
             with _lock(settings) as lock:
                 recording = telemetry.configure(service="syncpod-worker", instance=lock.life.identity)
                 last.callback(recording.flush)
-                await _serve_locked(settings, connection, endpoint, cri, lock, stop)
+                await _serve_locked(settings, connection, endpoint, cri, lock, kept, stop)
 
 
 async def _serve_locked(
@@ -119,16 +139,19 @@ async def _serve_locked(
     endpoint: str,
     cri: CriClient,
     lock: NodeLock,
+    kept: KeptSettings,
     stop: asyncio.Event,
 ) -> None:
     """Put the node together, with its lock held, and serve it until `stop`. Raises as `serve`."""
-    life, task_queue = lock.life, node_task_queue(settings.node)
+    life, task_queue, address = lock.life, node_task_queue(settings.node), connection["target_host"]
     try:
         prepare_memory(settings)
-        runtime = await _meet_runtime(settings, endpoint, cri)
+        runtime = await _meet_runtime(settings, kept, endpoint, cri)
         client = await connect(settings=connection, runtime=_runtime(), identity=life.identity)
+        cluster = await _require_cluster(settings, kept, client, address)
         await refuse_rivals(client, task_queue, life)
-        context = await node_context(settings, cri, endpoint, cluster=await _cluster(client))
+        named = f"{cluster.partition('/')[0]}/{client.namespace}"
+        context = await node_context(settings, cri, endpoint, cluster=named)
         facts = NodeFacts(
             name=settings.node,
             runtime=runtime.name,
@@ -138,22 +161,33 @@ async def _serve_locked(
         )
         reader = _reader(settings, cri, life)
         agent = Agent(
-            client, task_queue=task_queue, life=life, cri=cri, reader=reader, context=context, facts=lambda: facts
+            client,
+            task_queue=task_queue,
+            life=life,
+            cri=cri,
+            reader=reader,
+            context=context,
+            facts=lambda: facts,
+            guard=ClusterGuard(client, cluster, node=settings.node, address=address, answered=outage.over),
         )
         node = _node(settings, cri, reader, context, facts, agent)
         await limit_pods(node)
         await asyncio.to_thread(remove_empty_tiers, context)
         cri.withhold(await asyncio.to_thread(known_secret_values, node.objects))
+        await asyncio.to_thread(tidy_deleted, context)
         await node.pulls.records.recover(lambda image: image_id(cri, image))
         _add_housekeeping(settings, client, node, agent, life)
-        add_node_workflow_tasks(agent, client, context, life, runtime, settings.manifest_dir)
+        record = _worker_record(settings, client, address, endpoint, runtime, life)
+        version = FollowedVersion(runtime, cri.version, partial(_note_version, settings, record))
+        agent.add_background_task("runtime version", version.run)
+        add_node_workflow_tasks(agent, client, context, life, lambda: version.current, settings.manifest_dir)
         worker = make_worker(client, node, agent, task_queue=task_queue, identity=life.identity)
-        record = _worker_record(settings, client, connection["target_host"], endpoint, runtime, life)
+        _keep(settings, KeptSettings({}, runtime.name, cluster, address, client.namespace), endpoint)
         await _run(worker, agent, record, settings, stop)
     except (NoServer, NotThisNode) as refusal:
         raise CannotServe(str(refusal)) from refusal
     except RPCError as error:
-        raise CannotServe(f"the Temporal server at {connection['target_host']} fails: {error.message}") from error
+        raise CannotServe(f"the Temporal server at {address} fails: {error.message}") from error
 
 
 def _reader(settings: NodeSettings, cri: CriClient, life: NodeLife) -> PodReader:
@@ -181,6 +215,7 @@ def _node(
         has_room=agent.room_freed,
         waiting_for=agent.waiting_for,
         adopted=agent.pod_adopted,
+        was_deleted=agent.pod_was_deleted,
         sysctls=sysctls(settings, os.uname().release),
         pull_settings=PullSettings(pulls.at_once, verification(pulls), pulls.registry_auth_file),
     )
@@ -217,7 +252,7 @@ def _worker_record(
         identity=life.identity,
         node=settings.node,
         endpoint=endpoint,
-        runtime=f"{runtime.name} {runtime.version}",
+        runtime=_called(runtime),
         address=address,
         namespace=client.namespace,
         task_queue=node_task_queue(settings.node),
@@ -238,7 +273,7 @@ def make_worker(client: Client, node: Node, agent: Agent, *, task_queue: str, id
         plugins=[
             syncpod_plugin(
                 workflows=[PodWorkflow, NodeWorkflow],
-                activities=[*steps(node), *node_steps(client, node.facts, partial(read_pod_record, node.context))],
+                activities=[*steps(node), *node_steps(client, node.facts, partial(pod_life, node.context, node.cri))],
                 runner=workflow_runner(),
                 hooks=agent,
                 watch=agent,
@@ -297,6 +332,25 @@ async def _run(worker: Worker, agent: Agent, record: WorkerRecord, settings: Nod
         await agent.close()
 
 
+def _called(runtime: RuntimeVersion) -> str:
+    return f"{runtime.name} {runtime.version}"
+
+
+def _note_version(settings: NodeSettings, record: WorkerRecord, runtime: RuntimeVersion) -> None:
+    """Say in the state directory which version the runtime has been upgraded to. Raises OSError."""
+    write_worker_record(settings.state_dir, replace(record, runtime=_called(runtime)))
+
+
+def _keep(settings: NodeSettings, kept: KeptSettings, endpoint: str) -> None:
+    """Keep what the node is for its next start. Raises CannotServe: on a full disk no pod could be started either."""
+    kept = replace(kept, variables={**settings.given, NODE: settings.node, RUNTIME_ENDPOINT: endpoint})
+    try:
+        if kept != read_kept_settings(settings.state_dir):
+            write_kept_settings(settings.state_dir, kept)
+    except OSError as error:
+        raise CannotServe(f"state directory {settings.state_dir}: {error.strerror}") from error
+
+
 def _note_worker(settings: NodeSettings, record: WorkerRecord) -> None:
     """Say in the state directory who serves. Raises CannotServe: on a full disk no pod could be started either."""
     try:
@@ -321,22 +375,42 @@ async def _require_directory(manifests: Path | None) -> None:
             raise CannotServe(f"manifest directory {manifests}: is no directory")
 
 
-def _find_runtime(settings: NodeSettings, environ: Mapping[str, str]) -> str:
+def _find_runtime(settings: NodeSettings, kept: KeptSettings, environ: Mapping[str, str]) -> str:
     named = {VARIABLE: settings.runtime_endpoint} if settings.runtime_endpoint else {}
     try:
         return find_endpoint({**environ, **named})
-    except (NoRuntime, ValueError) as error:
+    except NoRuntime as missing:
+        if settings.runtime_endpoint and settings.runtime_endpoint == kept.endpoint:
+            raise CannotServe(kept_runtime_missing(kept, missing.tried[0][1])) from missing
+        raise CannotServe(str(missing)) from missing
+    except ValueError as error:
         raise CannotServe(str(error)) from error
+
+
+async def _require_same_node(settings: NodeSettings, kept: KeptSettings, endpoint: str) -> None:
+    """Raise CannotServe if a node that has pods is to get another runtime or another name."""
+    try:
+        before = kept.node or node_of(settings.state_dir)
+    except NotThisNode as refusal:
+        raise CannotServe(str(refusal)) from refusal
+    is_renamed = before not in ("", settings.node)
+    if not is_renamed and is_same_runtime(kept, endpoint):
+        return
+    if await has_pods(settings.state_dir, before, kept.endpoint or endpoint):
+        raise CannotServe(
+            other_name(before, settings.state_dir, settings.node) if is_renamed else other_runtime(kept, endpoint)
+        )
 
 
 def _lock(settings: NodeSettings) -> NodeLock:
     try:
-        return NodeLock(settings.state_dir, settings.node, machine=machine_id())
+        # A node of another name has been found to have no pods.
+        return NodeLock(settings.state_dir, settings.node, machine=machine_id(), may_rename=True)
     except NotThisNode as refusal:
         raise CannotServe(str(refusal)) from refusal
 
 
-async def _meet_runtime(settings: NodeSettings, endpoint: str, cri: CriClient) -> RuntimeVersion:
+async def _meet_runtime(settings: NodeSettings, kept: KeptSettings, endpoint: str, cri: CriClient) -> RuntimeVersion:
     try:
         version = await cri.version()
         kubelets = foreign_kubelet.foreign_pods(await cri.list_pod_sandboxes())
@@ -344,13 +418,17 @@ async def _meet_runtime(settings: NodeSettings, endpoint: str, cri: CriClient) -
         raise CannotServe(f"the runtime at {endpoint} does not answer: {error.message or error.code}") from error
     if kubelets and not settings.allow_foreign_kubelet:
         raise CannotServe(foreign_kubelet.refusal(kubelets, endpoint))
+    if kept.runtime not in ("", version.name) and await asyncio.to_thread(has_records, settings.state_dir):
+        raise CannotServe(other_runtime(kept, f"{version.name}, which answers there now: it was {kept.runtime}"))
     return version
 
 
-async def _cluster(client: Client) -> str:
-    """Return what tells this Temporal server and namespace from all others."""
-    cluster = await client.workflow_service.get_cluster_info(GetClusterInfoRequest(), retry=True)
-    return f"{cluster.cluster_id}/{client.namespace}"
+async def _require_cluster(settings: NodeSettings, kept: KeptSettings, client: Client, address: str) -> str:
+    """Return which Temporal cluster and namespace answer. Raises NotThisNode if others have the node's pods."""
+    cluster = await cluster_identity(client)
+    if kept.cluster not in ("", cluster) and not settings.adopt_cluster:
+        raise another_cluster(settings.node, address)
+    return cluster
 
 
 def build_id() -> str:
@@ -381,6 +459,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the worker as a process; return its exit code."""
     log_level, read_settings = parse_arguments(arguments)
     logging.basicConfig(stream=sys.stderr, level=log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(outage)
     for chatty in ("grpc", "asyncio", "watchfiles"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     _spare_the_collector()

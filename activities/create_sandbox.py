@@ -28,11 +28,13 @@ from syncpod.messages import (
     ObservedSandbox,
     Outcome,
     PodRef,
+    Rejection,
     StepEvent,
     StepName,
     StepResult,
     pod_workflow_id,
 )
+from syncpod.node.deleted_pods import deleted_at
 from syncpod.node.directories import PodPlan, plan_pod, prepare_pod
 from syncpod.node.host import with_current_resolver
 from syncpod.node.pod_volumes import MountFailure, refresh_volumes
@@ -73,6 +75,7 @@ async def create_sandbox(attempt: Attempt, request: CreateSandbox) -> StepResult
     """
     images = asyncio.create_task(missing_images(attempt, request.pod))
     try:
+        await _refuse_deleted(attempt)
         await _note(attempt, request)
         grace = request.pod.spec.termination_grace_period_seconds or 0
         still_running = await end_earlier_lives(attempt, grace_seconds=grace)
@@ -124,6 +127,23 @@ async def _adopt(attempt: Attempt, request: CreateSandbox, images: asyncio.Task[
     ready = next((each.id for each in view.sandboxes if each.ready), "")
     said = f"running: {', '.join(sorted(running))}" if running else "none of its containers runs"
     return StepResult(outcome=Outcome.ADOPTED, id=ready, message=said, missing_images=await images)
+
+
+async def _refuse_deleted(attempt: Attempt) -> None:
+    """Raise PodFault if this life of the pod was deleted on this node: its workflow is of a restored database.
+
+    The pod has failed with that as its reason, and the agent has its workflow end.
+    """
+    ref = attempt.ref
+    at = await asyncio.to_thread(deleted_at, attempt.node.context, ref.uid, ref.incarnation)
+    if at is None:
+        return
+    attempt.node.was_deleted(ref)
+    message = (
+        f"this node deleted the pod at {at:%Y-%m-%dT%H:%M:%SZ}; the Temporal server knows nothing of that, perhaps "
+        "because its database was restored from a copy: it is not started again"
+    )
+    raise PodFault(Fault.POD_REJECTED, message, rejection=Rejection(reason="PodDeleted", message=message))
 
 
 async def _note(attempt: Attempt, request: CreateSandbox) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from typing import Any, Final
 
@@ -33,17 +33,16 @@ from syncpod.messages.node import ApplyPodWorkflow, DeletePodWorkflow, NodeStepN
 from syncpod.node.pod_records import PodRecord
 from syncpod.pod import Pod, PodInvalid, admit_pod, pod_to_wire
 from syncpod.temporal.pod_start import ENDED, look_at, start_operation
-from syncpod.translation.paths import is_uid
 
 _ANSWER_SECONDS: Final = 15.0
 """How long a workflow may take to answer: less than the step itself may take."""
 _RPC: Final = timedelta(seconds=5)
 
-Recorded = Callable[[str], PodRecord | None]
-"""Returns the node's record of a pod, by UID, if it has one; may block."""
+Recorded = Callable[[Pod], Awaitable[PodRecord | None]]
+"""Returns what the node knows of a pod's life so far, if anything. Raises CriError, OSError: the step is repeated."""
 
 
-def nothing_recorded(uid: str) -> PodRecord | None:
+async def nothing_recorded(pod: Pod) -> PodRecord | None:
     """Return no record, for a node that keeps none."""
     return None
 
@@ -66,8 +65,9 @@ class PodWorkflowSteps:
     async def apply_pod(self, request: ApplyPodWorkflow) -> PodWorkflowResult:
         """Hand a pod to its workflow. The pod that it replaces ends first, and this one follows as its successor.
 
-        If there is no workflow, but the node has a record of this very pod, the pod is adopted: its containers run on,
-        and those that have finished do not run again. A static pod has the same UID on a new Temporal server.
+        If there is no workflow, but the node has a record of this very pod, or its runtime has the pod, it is adopted:
+        its containers run on, and those that have finished do not run again. A static pod has the same UID on a new
+        Temporal server, and after its node's state directory was lost.
 
         The whole document is checked before any pod is ended for it. Raises ApplicationError, retryable, while the
         workflow does not answer.
@@ -104,8 +104,7 @@ class PodWorkflowSteps:
         return next((result for result in results if not result.refused), results[-1])
 
     async def _apply(self, pod: Pod, node: str) -> PodWorkflowResult:
-        uid = pod.metadata.uid
-        record = await asyncio.to_thread(self._recorded, uid) if is_uid(uid) else None
+        record = await self._recorded(pod)
         start = start_operation(
             pod,
             node,

@@ -119,14 +119,32 @@ async def _let_go(attempt: Attempt, interruption: Interruption, complete: Comple
     """Return the result of a step that let go, or raise what Temporal is to take it for."""
     if attempt.superseded:
         raise _stale(f"a newer step of {attempt.ref.namespace}/{attempt.ref.name} has come")
-    details = activity.cancellation_details()
-    if details is None or not details.cancel_requested:
-        raise asyncio.CancelledError
+    details = activity.cancellation_details() or activity.ActivityCancellationDetails()
+    if details.paused or details.reset:
+        raise asyncio.CancelledError  # the SDK tells the server which
+    if not details.cancel_requested:
+        raise _given_up(attempt, details)
     try:
         return await complete(attempt, StepResult(outcome=interruption.outcome))
     except CriError as error:
         activity.logger.warning("cancelled, and the pod cannot be read: %s", error)
         raise asyncio.CancelledError from error
+
+
+def _given_up(attempt: Attempt, details: activity.ActivityCancellationDetails) -> ApplicationError:
+    """Build the error of a step that let go although its workflow did not ask for it: it is tried again.
+
+    The SDK would log a CancelledError with its traceback, for each step of a busy node.
+    """
+    if details.timed_out:
+        why = "the server had no heartbeat of it in time"
+    elif details.not_found:
+        why = "the server no longer waits for it"
+    else:
+        why = "the worker stops"
+    activity.logger.warning("try %d let go: %s; Temporal tries it again where that is due", attempt.number, why)
+    kind, benign = Interrupted.__name__, ApplicationErrorCategory.BENIGN
+    return ApplicationError(f"the step let go: {why}", type=kind, category=benign)
 
 
 async def _unforeseen(

@@ -58,6 +58,8 @@ class Node:
     views: LastViews = field(default_factory=LastViews)
     adopted: Callable[[PodRef], None] = lambda ref: None
     """Called when a workflow that knows nothing of a pod yet has adopted what runs of it."""
+    was_deleted: Callable[[PodRef], None] = lambda ref: None
+    """Called when a workflow wants to start a pod's life that has ended for good on this node."""
     waiting_for: dict[ObjectRef, set[tuple[str, str]]] = field(default_factory=dict)
     """For each missing object, who waits for it: the workflow id, and the container or step. The agent tells them when
     the object appears."""

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 
+from temporalio import activity
+
 from activities.attempt import Attempt, NotYet
 from activities.containers.leftovers import say_killed
 from activities.containers.removal import remove_dead, remove_sandbox, remove_unstarted
 from activities.pods.admission import forget
 from activities.pods.stopping import stop_sandboxes
 from syncpod.kernel.cgroupfs import CgroupBusy
-from syncpod.messages import Outcome, RemovePod, StepResult
+from syncpod.messages import Outcome, PodRef, RemovePod, StepResult
 from syncpod.node.cgroups import kill_pod_cgroup, remove_pod_cgroup
+from syncpod.node.deleted_pods import note_deleted
 from syncpod.node.directories import remove_pod_directories
+from syncpod.translation.context import NodeContext
 from syncpod.translation.names import POD_UID_LABEL
 
 
@@ -49,9 +53,19 @@ async def remove_remains(attempt: Attempt, request: RemovePod) -> StepResult:
     attempt.doing = "removes the pod's cgroup, directories and logs"
     await _remove_cgroup(attempt, request.ref.uid)
     context, ref = attempt.node.context, request.ref
+    await asyncio.to_thread(_note_deleted, context, ref)
     await asyncio.to_thread(remove_pod_directories, context, namespace=ref.namespace, name=ref.name, uid=ref.uid)
     await forget(attempt)
     return StepResult()
+
+
+def _note_deleted(node: NodeContext, ref: PodRef) -> None:
+    """Note that this life of the pod is over; on a full disk not, since nothing may keep a pod from being removed."""
+    if ref.incarnation:
+        try:
+            note_deleted(node, ref.uid, ref.incarnation)
+        except OSError as error:
+            activity.logger.warning("the deletion of the pod cannot be noted: %s", error.strerror)
 
 
 async def _remove_cgroup(attempt: Attempt, uid: str) -> None:

@@ -32,6 +32,7 @@ from syncpod.agent.runtime_readiness import RuntimeReadiness
 from syncpod.agent.storage.volume_refresh import VolumeRefresh
 from syncpod.agent.stuck_workflows import StuckWorkflows
 from syncpod.agent.takeover.boot import OpenPod, Takeover
+from syncpod.agent.takeover.cluster import ClusterGuard
 from syncpod.agent.takeover.lock import NodeLife
 from syncpod.agent.takeover.rival import stop_if_outranked
 from syncpod.cri.errors import CriError
@@ -69,9 +70,11 @@ class Agent:
         reader: PodReader,
         context: NodeContext,
         facts: Callable[[], NodeFacts],
+        guard: ClusterGuard,
     ) -> None:
-        """Serve the node of `life`, configured by `context`. Every signal carries `facts`."""
+        """Serve the node of `life`, configured by `context`, on `guard`'s cluster. Every signal carries `facts`."""
         self._client = client
+        self.guard = guard
         self._task_queue = task_queue
         self._life = life
         self._reader = reader
@@ -158,6 +161,22 @@ class Agent:
             except RPCError as error:
                 log.warning("pod %s/%s cannot be told that there is room: %s", ref.namespace, ref.name, error)
 
+    def pod_was_deleted(self, ref: PodRef) -> None:
+        """Have the workflow end of a pod that was deleted, and that a restored database has brought back.
+
+        If it cannot be told now, the next worker tells it: the pod stays Failed, with the reason.
+        """
+        self._tell(self._delete(ref), f"delete {ref.namespace}/{ref.name}")
+
+    async def _delete(self, ref: PodRef) -> None:
+        log.warning(
+            "pod %s/%s (uid %s) was deleted, and its workflow is back: it is ended", ref.namespace, ref.name, ref.uid
+        )
+        try:
+            await self.signals.delete(ref)
+        except RPCError as error:
+            log.warning("pod %s/%s cannot be told that it was deleted: %s", ref.namespace, ref.name, error)
+
     def pod_adopted(self, ref: PodRef) -> None:
         """Send all probe results again: a new workflow has taken over the pod's containers, and has no results yet."""
         self.prober.tell_again(ref.uid)
@@ -214,12 +233,16 @@ class Agent:
             log.info("took over %d of %d pods", len(pods) - len(late), len(pods))
 
     async def run(self) -> None:
-        """Serve until cancelled. Raises NotThisNode if another worker has the node; any other exception is a defect."""
+        """Serve until cancelled.
+
+        Raises NotThisNode if another worker has the node, or another cluster answers; any other exception is a defect.
+        """
         tasks = [
             asyncio.create_task(self.pleg.run(), name="pleg"),
             asyncio.create_task(self.readiness.run(), name="readiness"),
             asyncio.create_task(self._volumes.run(), name="volumes"),
             asyncio.create_task(stop_if_outranked(self._client, self._task_queue, self._life), name="rivals"),
+            asyncio.create_task(self.guard.run(), name="cluster"),
             asyncio.create_task(self._log_health(), name="health"),
             *(asyncio.create_task(keep_running(name, run), name=name) for name, run in self._background.items()),
         ]

@@ -11,7 +11,17 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.version import DECISION_VERSION
-from syncpod.messages import BackoffExpired, Evict, NodeFacts, Pleg, PlegEvent, PodRef, ProbeChanged, pod_workflow_id
+from syncpod.messages import (
+    BackoffExpired,
+    DeletePod,
+    Evict,
+    NodeFacts,
+    Pleg,
+    PlegEvent,
+    PodRef,
+    ProbeChanged,
+    pod_workflow_id,
+)
 
 _RPC = timedelta(seconds=5)
 """The client retries within this time; after that the caller retries."""
@@ -46,6 +56,11 @@ class PodSignals:
     async def evict(self, ref: PodRef, order: Evict) -> bool:
         """Tell a pod that its node evicts it."""
         return await self._send(pod_workflow_id(ref.namespace, ref.name), "evict", order)
+
+    async def delete(self, ref: PodRef) -> bool:
+        """Have a pod's workflow end it."""
+        order = DeletePod(grace_period_seconds=0, uid=ref.uid)
+        return await self._send(pod_workflow_id(ref.namespace, ref.name), "delete_pod", order)
 
     async def _send(self, workflow_id: str, name: str, payload: Any) -> bool:
         try:

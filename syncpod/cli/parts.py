@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 from syncpod.cli.console import paint, program, remark
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine import runtime_process, worker_process
-from syncpod.cli.machine.settings import settings
+from syncpod.cli.machine.settings import kept_settings, settings
 from syncpod.cli.machine.state_directory import (
     RuntimeRecord,
     ServerRecord,
     StartedWorker,
+    recorded_server,
+    recorded_worker,
     running_server,
     running_worker,
 )
@@ -53,10 +55,15 @@ class Node:
     started: bool
 
 
-def start_server(here: NodeSettings) -> Server:
-    """Return how to connect: to the configured server, else to our own, which is started if it does not run.
+Ports = tuple[int | None, int | None]
+"""The ports that are asked for our own server, and for its UI; None = any."""
 
-    Raises Failure, before anything is started, if a worker of the state directory uses another server.
+
+def start_server(here: NodeSettings, ports: Ports = (None, None)) -> Server:
+    """Return how to connect: to the configured server, else the node's, else our own, started if it does not run.
+
+    The node's is the one that another command than `up` runs, and that the node was started with last. Raises Failure,
+    before anything is started, if a worker of the state directory uses another server.
     """
     from syncpod.cli.machine import dev_server
     from syncpod.temporal.plugin import NoServer, connection_settings
@@ -68,10 +75,32 @@ def start_server(here: NodeSettings) -> Server:
     own = running_server(here.state_dir)
     if config["target_host"] and (own is None or own.address != config["target_host"]):
         _require_workers(here, config["target_host"], config["namespace"])
+        _require_no_ports(ports, config["target_host"])
+        return Server(config, None)
+    if (other := _server_of_others(here)) is not None:
+        config["target_host"], config["namespace"] = other
+        _require_workers(here, *other)
+        _require_no_ports(ports, config["target_host"])
         return Server(config, None)
     if own is None:
-        _require_workers(here, dev_server.next_address(here.state_dir), config["namespace"])
-    return _start_own_server(here)
+        _require_workers(here, dev_server.next_address(here.state_dir, ports[0]), config["namespace"])
+    return _start_own_server(here, ports)
+
+
+def _require_no_ports(ports: Ports, address: str) -> None:
+    if any(ports):
+        raise BadInput(f"--port and --ui-port: are for a server of `syncpod up`, and the one at {address} is used")
+
+
+def _server_of_others(here: NodeSettings) -> tuple[str, str] | None:
+    """Return address and namespace of the server that the node was started with; None if that is our own, or none."""
+    before = recorded_worker(here.state_dir)
+    if before is not None:
+        return None if before.own_server else (before.address, before.namespace)
+    kept, own = kept_settings(here.state_dir), recorded_server(here.state_dir)
+    if not kept.address or (own is not None and own.address == kept.address):
+        return None
+    return kept.address, kept.namespace
 
 
 def start_server_of(here: NodeSettings, before: StartedWorker) -> Server:
@@ -88,19 +117,32 @@ def start_server_of(here: NodeSettings, before: StartedWorker) -> Server:
     return Server(config, None)
 
 
-def _start_own_server(here: NodeSettings) -> Server:
+def _start_own_server(here: NodeSettings, ports: Ports = (None, None)) -> Server:
     from syncpod.cli.machine import dev_server
     from syncpod.temporal.plugin import NoServer, connection_settings
 
     try:
-        server, child = dev_server.start(here.state_dir)
-        if child is not None:
+        server, child = dev_server.start(here.state_dir, port=ports[0], ui_port=ports[1])
+        if child is None:
+            _require_ports(server, ports)
+        else:
             remark(paint(f"Temporal server started (pid {child.pid})", "dim"))
         config = connection_settings(default_address=server.address)
         config["target_host"] = server.address
         return Server(config, server, child is not None)
     except NoServer as error:
         raise BadInput(str(error)) from None
+
+
+def _require_ports(server: ServerRecord, ports: Ports) -> None:
+    """Raise BadInput if our server runs already, at other ports than those that are asked for."""
+    asked = [port for port in ports if port is not None]
+    running = [int(each.rpartition(":")[2]) for each in (server.address, server.ui)]
+    if any(wanted not in (None, there) for wanted, there in zip(ports, running, strict=True)):
+        raise BadInput(
+            f"port {asked[0]}: the Temporal server runs already, at {server.address} with its UI at {server.ui}: "
+            f"end it first with `{program()} down --keep-pods`"
+        )
 
 
 def start_node(here: NodeSettings, choice: Choice, server: Server) -> Node:
@@ -112,6 +154,8 @@ def start_node(here: NodeSettings, choice: Choice, server: Server) -> Node:
 
     config = server.config
     asyncio.run(session.connect(config))  # report a missing server here, not from the worker's log
+    if server.own is not None and _server_of_others(here) is None:
+        here = replace(here, adopt_cluster=True)  # our own server with a new database is still the node's
     own, runtime_started = _start_runtime(here, choice)
     endpoint = own.endpoint if own is not None else choice.endpoint
     if own is not None and own.simulated:
@@ -125,10 +169,10 @@ def start_node(here: NodeSettings, choice: Choice, server: Server) -> Node:
         raise Failure(
             f"{_whose(here, worker)} uses the runtime at {worker.endpoint}, not {endpoint}: {_how_to_end(here, worker)}"
         )
-    if here.manifest_dir is not None and worker.manifest_dir != str(here.manifest_dir):
+    if worker.manifest_dir != str(here.manifest_dir or ""):
         raise Failure(
-            f"{_whose(here, worker)} follows {worker.manifest_dir or 'no manifests'}, not {here.manifest_dir}: "
-            f"{_how_to_end(here, worker)}"
+            f"{_whose(here, worker)} follows {worker.manifest_dir or 'no manifests'}, "
+            f"not {here.manifest_dir or 'none'}: {_how_to_end(here, worker)}"
         )
     return Node(worker, own, runtime_started)
 

@@ -1,4 +1,4 @@
-"""The worker's command line: each flag overrides an environment variable."""
+"""The worker's command line: each flag overrides an environment variable, and what is kept of the last start."""
 
 from __future__ import annotations
 
@@ -33,6 +33,13 @@ def _parser() -> argparse.ArgumentParser:
         dest="manifest_dir",
         metavar="DIR",
         help="a directory of manifests, one pod each, that the node keeps running (SYNCPOD_MANIFEST_DIR)",
+    )
+    parser.add_argument(
+        "--no-manifests",
+        action="store_const",
+        const="",
+        dest="manifest_dir",
+        help="follow no directory of manifests any more; its pods stay as they are",
     )
     parser.add_argument("--cgroup-parent", help="the cgroup above the pods' (SYNCPOD_CGROUP_PARENT)")
     parser.add_argument(
@@ -69,6 +76,11 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         default=None,
         help="serve beside a kubelet on the same runtime, although it kills pods that it does not know",
+    )
+    parser.add_argument(
+        "--adopt-cluster",
+        action="store_true",
+        help="serve on this Temporal server from now on, although another one has the node's pods",
     )
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     return parser

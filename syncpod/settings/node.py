@@ -6,12 +6,13 @@ import os
 import re
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from syncpod.settings import variables as v
 from syncpod.settings.directories import default_state_dir, memory_directory
 from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.kept import KEPT_VARIABLES, beneath, read_kept_settings
 from syncpod.settings.values import absolute_path, comma_separated, duration_seconds, flag, percent, size_bytes
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -89,6 +90,10 @@ class NodeSettings:
     """The CRI socket, ``unix:///path``; None = try the well-known ones."""
     allow_foreign_kubelet: bool
     """Serve even if a kubelet uses the same runtime, although it kills pods that it does not know."""
+    adopt_cluster: bool = False
+    """Serve on the Temporal cluster that is named, although another one has the node's pods; a flag only."""
+    given: Mapping[str, str] = field(default_factory=dict)
+    """What is not left at its default, by the name of its variable: what the node keeps for its next start."""
 
 
 def node_settings(
@@ -108,34 +113,57 @@ def node_settings(
     registry_auth_file: str | None = None,
     runtime_endpoint: str | None = None,
     allow_foreign_kubelet: bool | None = None,
+    adopt_cluster: bool = False,
 ) -> NodeSettings:
     """Return the node's settings: each argument that is given, else the variable in `environ`, else the default.
 
+    Before the default comes what the node was started with last (`syncpod.settings.kept`). `manifest_dir` "" = none.
     State is kept in ``/var/lib/syncpod`` as root, else in ``$XDG_STATE_HOME/syncpod``. Logs are kept in ``pods`` below
     the state directory, except for root's default state directory: then in ``/var/log/pods``. Raises SettingsInvalid.
     """
     default_state = default_state_dir(environ)
     state = absolute_path("state directory", state_dir or environ.get(v.STATE_DIR), default_state)
-    logs = log_dir or environ.get(v.LOG_DIR)
-    manifests = manifest_dir or environ.get(v.MANIFEST_DIR)
-    if memory_dir:
-        environ = {**environ, v.MEMORY_DIR: memory_dir}
+    flags = {
+        v.NODE: node,
+        v.MEMORY_DIR: memory_dir,
+        v.LOG_DIR: log_dir,
+        v.MANIFEST_DIR: manifest_dir,
+        v.CGROUP_PARENT: cgroup_parent,
+        v.CAPACITY: capacity,
+        v.NODE_LABELS: node_labels,
+        v.POD_CGROUPS: None if pod_cgroups is None else str(pod_cgroups).lower(),
+        v.ALLOWED_UNSAFE_SYSCTLS: allowed_unsafe_sysctls,
+        v.MAX_PARALLEL_IMAGE_PULLS: max_parallel_image_pulls,
+        v.REGISTRY_AUTH_FILE: registry_auth_file,
+        v.RUNTIME_ENDPOINT: runtime_endpoint,
+    }
+    told = beneath(read_kept_settings(state).variables, environ)
+    told |= {name: text for name, text in flags.items() if text or (name == v.MANIFEST_DIR and text is not None)}
+    memory, default_memory = memory_directory(state, told), memory_directory(state, {**told, v.MEMORY_DIR: ""})
+    manifests = told.get(v.MANIFEST_DIR)
     return NodeSettings(
-        node=_node_name(node or environ.get(v.NODE) or socket.gethostname().lower()),
+        node=_node_name(told.get(v.NODE) or socket.gethostname().lower()),
         state_dir=state,
-        memory_dir=memory_directory(state, environ),
-        log_dir=absolute_path("log directory", logs, _default_log_dir(state, default_state)),
+        memory_dir=memory,
+        log_dir=absolute_path("log directory", told.get(v.LOG_DIR), _default_log_dir(state, default_state)),
         manifest_dir=absolute_path("manifest directory", manifests, Path()) if manifests else None,
-        cgroup_parent=_cgroup_parent(cgroup_parent or environ.get(v.CGROUP_PARENT) or "syncpod"),
-        capacity=capacity or environ.get(v.CAPACITY, ""),
-        node_labels=node_labels or environ.get(v.NODE_LABELS, ""),
-        pod_cgroups=_flag(v.POD_CGROUPS, pod_cgroups, environ, default="true"),
-        allowed_unsafe_sysctls=comma_separated(allowed_unsafe_sysctls or environ.get(v.ALLOWED_UNSAFE_SYSCTLS, "")),
+        cgroup_parent=_cgroup_parent(told.get(v.CGROUP_PARENT) or "syncpod"),
+        capacity=told.get(v.CAPACITY, ""),
+        node_labels=told.get(v.NODE_LABELS, ""),
+        pod_cgroups=flag(v.POD_CGROUPS, told.get(v.POD_CGROUPS, "true")),
+        allowed_unsafe_sysctls=comma_separated(told.get(v.ALLOWED_UNSAFE_SYSCTLS, "")),
         image_gc=_image_gc(environ),
         logs=_logs(environ),
-        image_pulls=_image_pulls(environ, max_parallel_image_pulls, registry_auth_file),
-        runtime_endpoint=runtime_endpoint or environ.get(v.RUNTIME_ENDPOINT) or None,
-        allow_foreign_kubelet=_flag(v.ALLOW_FOREIGN_KUBELET, allow_foreign_kubelet, environ, default=""),
+        image_pulls=_image_pulls(told),
+        runtime_endpoint=told.get(v.RUNTIME_ENDPOINT) or None,
+        allow_foreign_kubelet=_flag(v.ALLOW_FOREIGN_KUBELET, allow_foreign_kubelet, environ),
+        adopt_cluster=adopt_cluster,
+        given={
+            name: told[name]
+            for name in KEPT_VARIABLES
+            # A default directory in memory may be gone after a reboot, so it is chosen anew.
+            if told.get(name) and not (name == v.MEMORY_DIR and memory == default_memory)
+        },
     )
 
 
@@ -144,8 +172,8 @@ def _default_log_dir(state: Path, default_state: Path) -> Path:
     return Path("/var/log/pods") if os.geteuid() == 0 and state == default_state else state / "pods"
 
 
-def _flag(name: str, given: bool | None, environ: Mapping[str, str], *, default: str) -> bool:
-    return flag(name, environ.get(name, default)) if given is None else given
+def _flag(name: str, given: bool | None, environ: Mapping[str, str]) -> bool:
+    return flag(name, environ.get(name, "")) if given is None else given
 
 
 def _node_name(name: str) -> str:
@@ -166,13 +194,13 @@ def _cgroup_parent(parent: str) -> str:
     return "/".join(parts)
 
 
-def _image_pulls(environ: Mapping[str, str], at_once: str | None, auth_file: str | None) -> ImagePullSettings:
-    number = at_once or environ.get(v.MAX_PARALLEL_IMAGE_PULLS) or "1"
+def _image_pulls(environ: Mapping[str, str]) -> ImagePullSettings:
+    number = environ.get(v.MAX_PARALLEL_IMAGE_PULLS) or "1"
     if not re.fullmatch("[1-9][0-9]{0,3}", number):
         raise SettingsInvalid(
             f"{v.MAX_PARALLEL_IMAGE_PULLS}={number!r}: must be a whole number from 1 (--max-parallel-image-pulls)"
         )
-    file = auth_file or environ.get(v.REGISTRY_AUTH_FILE)
+    file = environ.get(v.REGISTRY_AUTH_FILE)
     return ImagePullSettings(
         at_once=int(number),
         registry_auth_file=absolute_path("registry auth file", file, Path()) if file else None,

@@ -7,7 +7,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from protos.cri.v1 import api_pb2 as cri
 from syncpod.cri.errors import Unavailable
@@ -237,8 +237,9 @@ async def test_a_worker_that_shuts_down_leaves_a_waiting_step_to_be_tried_again(
     step = pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())
     await asyncio.sleep(0.3)
     step.cancel(worker_shutdown=True)
-    with pytest.raises(asyncio.CancelledError):
+    with pytest.raises(ApplicationError, match="the step let go: the worker stops") as let_go:
         await step.result()
+    assert not let_go.value.non_retryable and let_go.value.category == ApplicationErrorCategory.BENIGN
 
 
 async def test_nothing_is_made_while_the_network_is_not_ready_but_for_pods_without_one(

@@ -9,7 +9,7 @@ import signal
 from typing import Any
 
 import pytest
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from syncpod.cri.errors import RuntimeFailure
 from syncpod.cri.port import SandboxSummary
@@ -158,14 +158,35 @@ async def test_a_retry_of_a_stalled_kill_joins_the_stop_that_is_under_way(bench:
     assert calls.count("stop_container sent") == 1
 
 
+@pytest.mark.parametrize(
+    ("cause", "said"),
+    [("timed_out", "the server had no heartbeat of it in time"), ("not_found", "the server no longer waits for it")],
+)
+async def test_a_step_that_the_server_has_given_up_is_one_sentence(
+    bench: Bench, caplog: pytest.LogCaptureFixture, cause: str, said: str
+) -> None:
+    """A busy node has many of them; a traceback for each would bury what matters."""
+    pod = bench.pod(container(command=DEAF))
+    [main] = await started(pod)
+    step = pod.step(StepName.KILL_CONTAINER, killing(pod, main, 2))
+    await until(lambda: is_stopping(bench, main))
+    step.cancel(**{cause: True})
+    with pytest.raises(ApplicationError, match=said):
+        await step.result()
+    (line,) = [record for record in caplog.records if "let go" in record.getMessage()]
+    assert said in line.getMessage() and line.exc_info is None
+    assert (await pod.kill_container(main, grace=2)).outcome == Outcome.DONE
+
+
 async def test_a_worker_that_shuts_down_leaves_the_kill_to_be_tried_again(bench: Bench) -> None:
     pod = bench.pod(container(command=DEAF))
     [main] = await started(pod)
     step = pod.step(StepName.KILL_CONTAINER, killing(pod, main, 2))
     await until(lambda: is_stopping(bench, main))
     step.cancel(worker_shutdown=True)
-    with pytest.raises(asyncio.CancelledError):
+    with pytest.raises(ApplicationError, match="the step let go: the worker stops") as let_go:
         await step.result()
+    assert not let_go.value.non_retryable and let_go.value.category == ApplicationErrorCategory.BENIGN
     assert (await pod.kill_container(main, grace=2)).outcome == Outcome.DONE
 
 

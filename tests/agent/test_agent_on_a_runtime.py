@@ -20,6 +20,7 @@ from temporalio.worker import Worker
 from protos.cri.v1 import api_pb2 as cri_api
 from syncpod.agent import agent as module
 from syncpod.agent.agent import Agent
+from syncpod.agent.takeover.cluster import ClusterGuard
 from syncpod.agent.takeover.lock import NodeLife
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import Unavailable
@@ -78,6 +79,7 @@ async def scene(runtime: Containerd, temporal_server: DevServer, tmp_path: Path)
             reader=reader,
             context=NodeContext(name=node, state_dir=tmp_path, memory_dir=tmp_path, log_dir=tmp_path, cluster=""),
             facts=lambda: NodeFacts(name=node),
+            guard=ClusterGuard(client, "", node=node, address=temporal_server.address),
         )
         recorder: WorkflowHandle[Any, Any] = await client.start_workflow(
             "PodWorkflow", id=pod_workflow_id("default", name), task_queue=f"node/{node}"

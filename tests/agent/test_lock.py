@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.agent.takeover.lock import NodeLock, NotThisNode, machine_id
+from syncpod.agent.takeover.lock import NodeLock, NotThisNode, machine_id, node_of
 
 HOLD = """
 import sys, time
@@ -112,6 +112,8 @@ def test_state_of_another_node_is_refused(state_dir: Path) -> None:
     boot(state_dir)
     with pytest.raises(NotThisNode, match=r"belongs to node n1: give node n2 one of its own \(--state-dir\)"):
         boot(state_dir, node="n2")
+    with NodeLock(state_dir, "n2", machine="m1", may_rename=True) as lock:
+        assert lock.life.node == "n2" == node_of(state_dir)
 
 
 def test_state_of_another_machine_is_refused(state_dir: Path) -> None:

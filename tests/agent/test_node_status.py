@@ -35,7 +35,7 @@ class Heard:
 
 
 async def test_a_status_is_told_when_it_is_another_and_until_it_is_heard(tmp_path: Path) -> None:
-    heard, obstacles, reported = Heard(), [""], [False]
+    heard, obstacles, reported, runtime = Heard(), [""], [False], ["containerd://2.4.2"]
     context = NodeContext(
         name="n1",
         state_dir=tmp_path,
@@ -49,13 +49,19 @@ async def test_a_status_is_told_when_it_is_another_and_until_it_is_heard(tmp_pat
     teller = NodeStatusReporter(
         context,
         NodeLife("n1", "machine", 4),
-        NodeInfo(kubelet_version="v1"),
+        lambda: NodeInfo(kubelet_version="v1", container_runtime_version=runtime[0]),
         heard.tell,
         obstacles=lambda: tuple(filter(None, obstacles)),
         sources={"file": lambda: reported[0]},
     )
     assert await teller.round()
     assert not await teller.round()
+    runtime[0] = "containerd://2.4.3"
+    assert await teller.round()
+    assert heard.statuses.pop().node_info.container_runtime_version == "containerd://2.4.3"
+    runtime[0] = "containerd://2.4.2"
+    assert await teller.round()
+    heard.statuses.pop()
     teller.forget()
     assert await teller.round()
     assert heard.statuses.pop() == heard.statuses[0]
@@ -96,7 +102,7 @@ async def test_what_only_words_have_changed_of_is_told_now_and_then(tmp_path: Pa
     teller = NodeStatusReporter(
         context,
         NodeLife("n1", "machine", 4),
-        NodeInfo(),
+        NodeInfo,
         heard.tell,
         obstacles=lambda: tuple(filter(None, obstacles)),
         sources={},

@@ -342,12 +342,12 @@ async def test_what_is_not_told_yet_can_be_read(tmp_path: Path) -> None:
     prober.observe(listing("c1"))
     await passing(lambda: len(node.told) == 1 and bool(prober.untold(UID)))
     [untold] = prober.untold(UID)
-    assert (untold.container, untold.count) == ("web", 1)
+    assert (untold.container, untold.failures) == ("web", 1)
     assert untold.message.startswith("Readiness probe failed: dial tcp 127.0.0.1:1: ")
     before = {"type": "Warning", "reason": "Unhealthy", "message": untold.message, "container": "web", "count": 1}
     before |= {"first": "2026-01-01T00:00:00Z", "last": "2026-01-01T00:00:00Z"}
     other = {**before, "reason": "Started", "message": "Container started"}
-    shown = with_untold([before, other], [untold, untold._replace(container="other", count=3)])
+    shown = with_untold([before, other], [untold, untold._replace(container="other", failures=3)])
     assert [(each["reason"], each["container"], each["count"]) for each in shown] == [
         ("Started", "web", 1),
         ("Unhealthy", "web", 2),

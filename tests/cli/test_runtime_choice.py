@@ -19,7 +19,7 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine import purge as purging
 from syncpod.cli.machine import runtime_process
 from syncpod.cli.machine.processes import identify
-from syncpod.cli.machine.runtime_choice import choose, endpoint_of
+from syncpod.cli.machine.runtime_choice import choose, endpoint_of, require_same_name
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import MARK, RuntimeRecord, prepare, recorded_runtime, write_runtime
 from syncpod.cli.strays import runtime_cleanup
@@ -30,6 +30,7 @@ from syncpod.kernel.mountinfo import read_mounts
 from syncpod.kernel.mounting import bind, is_mount, may_mount, mount_tmpfs, unmount
 from syncpod.kernel.tree_removal import remove_tree
 from syncpod.node.log_links import make_log_link
+from syncpod.settings.kept import KeptSettings, read_kept_settings, write_kept_settings
 from syncpod.settings.node import NodeSettings, node_settings
 from syncpod.settings.worker_record import WorkerRecord, write_worker_record
 from syncpod.translation.names import NODE_LABEL
@@ -138,6 +139,65 @@ def test_a_worker_keeps_its_runtime(here: NodeSettings, monkeypatch: pytest.Monk
     assert choose(here).endpoint == "unix:///run/a.sock"
     with pytest.raises(BadInput, match=r"runs pods on unix:///run/a\.sock"):
         choose(here, embedded=True)
+
+
+def keep(here: NodeSettings, endpoint: str) -> NodeSettings:
+    """A node that was started on a runtime, and its settings for the next start."""
+    prepare(here.state_dir)
+    given = {"SYNCPOD_NODE": "vm", "CONTAINER_RUNTIME_ENDPOINT": endpoint}
+    write_kept_settings(here.state_dir, KeptSettings(given, "containerd"))
+    return settings(state_dir=str(here.state_dir))
+
+
+def record_pod(here: NodeSettings) -> None:
+    (here.state_dir / "pods" / UID).mkdir(parents=True)
+    (here.state_dir / "pods" / UID / "pod.json").write_text("{}")
+
+
+def test_a_node_keeps_its_runtime_when_its_worker_is_gone(here: NodeSettings, tmp_path: Path) -> None:
+    record_runtime(here, alive=True)  # beside it, somebody has started an embedded one
+    with listening(tmp_path / "own.sock") as own, listening(tmp_path / "other.sock") as other:
+        here = keep(here, own)
+        (tmp_path / "link.sock").symlink_to(tmp_path / "own.sock")
+        assert choose(here).endpoint == own == endpoint_of(here.state_dir)
+        assert choose(replace(here, runtime_endpoint=str(tmp_path / "link.sock"))).endpoint == own
+        record_pod(here)
+        with pytest.raises(BadInput) as refused:
+            choose(replace(here, runtime_endpoint=other))
+        assert str(refused.value) == (
+            f"node vm has pods on the runtime at {own}, so it cannot use {other}: name no other runtime, or end the "
+            "pods first (`syncpod down`, or `syncpod delete pods --all`)"
+        )
+        with pytest.raises(BadInput, match="so it cannot use the embedded runtime"):
+            choose(here, embedded=True)
+    with pytest.raises(BadInput) as absent:
+        choose(here)
+    assert str(absent.value) == (
+        f"the runtime that node vm was started with does not answer at {own} (connection refused: nothing listens "
+        "there any more): start it (`syncpod up` starts an embedded one)"
+    )
+
+
+def test_a_node_without_pods_may_have_another_runtime_or_name(here: NodeSettings, tmp_path: Path) -> None:
+    with listening(tmp_path / "other.sock") as other:
+        here = keep(here, "unix:///none.sock")
+        assert choose(replace(here, runtime_endpoint=other)).endpoint == other
+        assert choose(here, embedded=True).embedded
+        require_same_name(replace(here, node="another"))
+        record_pod(here)
+        require_same_name(here)
+        with pytest.raises(BadInput, match="has pods of node vm, so it cannot become node another: keep the name"):
+            require_same_name(replace(here, node="another"))
+
+
+def test_an_embedded_runtime_whose_socket_has_moved_is_still_the_nodes(here: NodeSettings) -> None:
+    before = record_runtime(here, alive=False)
+    here = keep(here, before.endpoint)
+    record_pod(here)
+    moved = replace(before, endpoint="unix:///run/user/0/syncpod-cri-1/cri.sock")
+    runtime_process._note(here.state_dir, moved)
+    assert choose(settings(state_dir=str(here.state_dir))).embedded
+    assert read_kept_settings(here.state_dir).endpoint == moved.endpoint
 
 
 def test_a_socket_whose_path_would_be_too_long_lies_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

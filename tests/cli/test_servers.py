@@ -26,9 +26,11 @@ from syncpod.cli.main import run
 from syncpod.cli.readings import Reading
 from syncpod.cli.temporal import session
 from syncpod.cli.view.progress import hindrances
+from syncpod.settings.kept import KeptSettings, write_kept_settings
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.worker_record import WorkerRecord, write_worker_record
 from syncpod.temporal import plugin
+from syncpod.temporal.cluster import cluster_identity
 from tests.cli.conftest import program
 from tests.cli.pods import pod
 from tests.runtimes.temporal import DevServer
@@ -156,6 +158,64 @@ def test_another_users_server_at_the_usual_port_is_named_and_not_used(
     assert session.connection(str(tmp_path))["target_host"] == temporal_server.address
 
 
+def keep(state: Path, cluster: str, address: str) -> None:
+    """A node of the state directory was served by that cluster."""
+    prepare(state)
+    write_kept_settings(state, KeptSettings({"SYNCPOD_NODE": "vm"}, "containerd", cluster, address, "default"))
+
+
+def test_the_server_of_a_node_is_named_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_somebody_listens", lambda _address: True)
+    keep(tmp_path, "c/n", "db.example:7233")
+    shown = program("get", "pods", environ={"SYNCPOD_STATE_DIR": str(tmp_path)})
+    with pytest.raises(BadInput) as refused:
+        session.connection(str(tmp_path))
+    assert shown.err == f"syncpod: {refused.value}\n"
+    assert str(refused.value).endswith("(the one that node vm was started with: TEMPORAL_ADDRESS=db.example:7233)")
+
+
+def test_another_server_at_the_address_of_the_nodes_is_told_apart(temporal_server: DevServer, tmp_path: Path) -> None:
+    here = {"SYNCPOD_STATE_DIR": str(tmp_path), "TEMPORAL_ADDRESS": temporal_server.address}
+    keep(tmp_path, "another/one", temporal_server.address)
+    note = f"Note: the Temporal server at {temporal_server.address} is not the one that has the pods of node vm: "
+    assert program("get", "pods", environ=here).err.startswith(note)
+    keep(tmp_path, "another/one", "127.0.0.1:1")
+    assert "Note: " not in program("get", "pods", environ=here).err, "this server was named on purpose"
+    identity = asyncio.run(identity_of(temporal_server.address))
+    keep(tmp_path, identity, temporal_server.address)
+    assert "Note: " not in program("get", "pods", environ=here).err
+
+
+async def identity_of(address: str) -> str:
+    return await cluster_identity(await Client.connect(address))
+
+
+def test_the_node_of_a_configured_server_comes_back_to_it(tmp_path: Path, temporal_server: DevServer) -> None:
+    keep(tmp_path, asyncio.run(identity_of(temporal_server.address)), temporal_server.address)
+    server = parts.start_server(settings(state_dir=str(tmp_path)))
+    assert (server.config["target_host"], server.own, server.started) == (temporal_server.address, None, False)
+    assert running_server(tmp_path) is None
+
+
+def test_the_ports_of_our_server_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = settings(state_dir=str(tmp_path))
+    port, ui_port = free_port(), free_port()
+    server = parts.start_server(here, (port, ui_port)).own
+    assert server is not None
+    try:
+        assert (server.address, server.ui) == (f"127.0.0.1:{port}", f"http://127.0.0.1:{ui_port}")
+        assert parts.start_server(here, (port, None)).own == server == parts.start_server(here).own
+        with pytest.raises(
+            BadInput, match=f"port 1: the Temporal server runs already, at {server.address} with its UI"
+        ):
+            parts.start_server(here, (1, None))
+    finally:
+        end(server.process, patience_seconds=10)
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    with pytest.raises(BadInput, match=r"--port and --ui-port: .* the one at 127\.0\.0\.1:1 is used"):
+        parts.start_server(here, (None, ui_port))
+
+
 def test_a_server_that_was_killed_is_not_looked_for_at_its_port(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,7 +267,7 @@ def test_no_server_is_started_beside_a_worker_that_serves_another(tmp_path: Path
 def test_ctrl_c_in_the_first_moments_claims_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(here: NodeSettings) -> parts.Server:
+    def interrupted(here: NodeSettings, *_: object) -> parts.Server:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(parts, "start_server", interrupted)

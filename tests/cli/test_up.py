@@ -124,7 +124,7 @@ def test_ctrl_c_leaves_everything_running_and_says_how_to_stop(syncpod: Run, env
             "containers": [{"name": "app", "image": "registry.invalid/none:1", "imagePullPolicy": "Never"}],
         },
     }
-    command = [sys.executable, "-m", "syncpod.cli.main", "up", "-f", "-"]
+    command = [sys.executable, "-m", "syncpod.cli.main", "up", "-f", "-", "--timeout", "100s"]
     process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -148,6 +148,11 @@ def test_ctrl_c_leaves_everything_running_and_says_how_to_stop(syncpod: Run, env
     why = 'container app: Container image "registry.invalid/none:1" is not present with pull policy of Never'
     assert f"pod absent: ErrImageNeverPull, 0/1 ready; {why}" in said
     assert syncpod("get", "pod", "absent", "--no-headers").out.split()[2] == "ErrImageNeverPull"
+    upped = syncpod("up", "-f", "-", stdin=json.dumps(absent))  # without --timeout it does not wait for an image
+    assert upped.code == 1 and f'pod "absent" is not ready: ErrImageNeverPull, {why}' in upped.err
+    assert "The node goes on trying to get the images: " in upped.err and " wait pod absent --for condition=Ready`" in (
+        upped.err
+    )
     waited = syncpod("apply", "-f", "-", "--wait", "--timeout", "1s", stdin=json.dumps(absent))
     assert waited.code == 1
     assert 'Container image "registry.invalid/none:1" is not present with pull policy of Never' in waited.err

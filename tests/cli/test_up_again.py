@@ -86,8 +86,10 @@ def test_manifests_that_are_no_longer_followed_are_named_once(
     before = uid(syncpod, static)
     running = syncpod("up")
     assert running.code == 0 and "no longer" not in running.err and f"manifests   {manifests}\n" in running.out
+    refused = syncpod("up", "--no-manifests")
+    assert refused.code == 1 and f"follows {manifests}, not none: " in refused.err
     assert syncpod("down", "--keep-pods").code == 0
-    without = syncpod("up")
+    without = syncpod("up", "--no-manifests")
     assert without.code == 0, without.err
     (note,) = [line for line in without.err.splitlines() if line.startswith("Note: ")]
     assert note.startswith(f"Note: {manifests} is no longer followed: its pods stay as they are")
@@ -96,13 +98,29 @@ def test_manifests_that_are_no_longer_followed_are_named_once(
     assert "no longer" not in syncpod("up").err
 
 
-def test_a_worker_that_was_killed_is_remembered_to_have_followed_them(
-    syncpod: Run, environ: dict[str, str], manifests: Path
+def test_up_after_a_workers_death_brings_up_the_same_node(
+    syncpod: Run, environ: dict[str, str], manifests: Path, tmp_path: Path
 ) -> None:
+    """With the name, the runtime, the manifests and the directories that it had, though nothing says them."""
     assert syncpod("down", "--keep-pods").code == 0
     assert "Note: " not in syncpod("up", "--manifests", str(manifests)).err
+    before = [json.loads((state_of(environ) / name).read_text()) for name in ("worker.json", "node-settings.json")]
     kill(environ, "up-worker.json")
-    assert f"Note: {manifests} is no longer followed: " in syncpod("up").err
+    name = environ["SYNCPOD_NODE"]
+    silent = {"SYNCPOD_STATE_DIR": environ["SYNCPOD_STATE_DIR"], "CONTAINER_RUNTIME_ENDPOINT": ""}
+    for flags, reason in (
+        (("--node", "another"), f"has pods of node {name}, so it cannot become node another: keep the name"),
+        (("--runtime-endpoint", str(tmp_path / "cri.sock")), "no container runtime at"),
+    ):
+        refused = program("up", *flags, environ=silent)
+        assert refused.code == 2 and reason in refused.err and refused.err.count("\n") == 1, refused.err
+    again = program("up", environ=silent)
+    assert again.code == 0 and "Note: " not in again.err, again.err
+    after = [json.loads((state_of(environ) / name).read_text()) for name in ("worker.json", "node-settings.json")]
+    assert after[1] == before[1]
+    of_node = ("node", "endpoint", "address", "memory_dir", "manifest_dir", "task_queue")
+    assert [after[0][each] for each in of_node] == [before[0][each] for each in of_node]
+    assert "1/1     Running   0 " in syncpod("get", "pod", "cat").out
 
 
 def test_pods_without_a_workflow_are_named_with_what_to_type(syncpod: Run, environ: dict[str, str]) -> None:
@@ -117,7 +135,7 @@ def test_pods_without_a_workflow_are_named_with_what_to_type(syncpod: Run, envir
         if notes := [line for line in upped.err.splitlines() if "without a workflow" in line]:
             break
     (note,) = notes
-    assert note.startswith(f"Note: in the runtime and without a workflow: pod/cat, pod/web-{environ['SYNCPOD_NODE']}. ")
+    assert note.startswith("Note: in the runtime and without a workflow: pod/cat. `")
     typed = note.split("`")[1]
     assert typed.endswith(" adopt --all")
     adopted = syncpod("adopt", "--all")
@@ -126,13 +144,27 @@ def test_pods_without_a_workflow_are_named_with_what_to_type(syncpod: Run, envir
     assert "without a workflow" not in syncpod("up").err
 
 
-def test_down_says_why_it_starts_a_worker(syncpod: Run, manifests: Path) -> None:
+def test_down_says_why_it_starts_a_worker_and_what_it_waits_for(
+    syncpod: Run, environ: dict[str, str], manifests: Path
+) -> None:
+    stubborn = (
+        pod("stubborn").replace("trap exit TERM", "trap '' TERM").replace('PeriodSeconds": 1', 'PeriodSeconds": 600')
+    )
     assert syncpod("down", "--keep-pods").code == 0
-    assert syncpod("up", "--manifests", str(manifests)).code == 0
+    assert syncpod("up", "--manifests", str(manifests), "-f", "-", stdin=stubborn).code == 0
+    late = syncpod("down", "--timeout", "1s")
+    assert late.code == 1 and "nothing" not in late.err
+    assert 'pod "stubborn" did not end within 1s, and is being ended further: still running: app' in late.err
+    assert "are still running; `" in late.err and " down --keep-pods` ends what serves the pods" in late.err
+    assert json.loads((state_of(environ) / "node-settings.json").read_text())["variables"][
+        "SYNCPOD_MANIFEST_DIR"
+    ] == str(manifests), "the worker that only deletes pods does not change what the node is"
+    assert syncpod("delete", "pod", "stubborn", "--now").code == 0
     ended = syncpod("down")
     assert ended.code == 0, ended.err
     said = f"The worker followed {manifests}: another one, which does not, is started to delete the pods\n"
-    assert said in ended.err and 'pod "cat" deleted\n' in ended.out and "No worker runs" not in ended.err
+    assert said in late.err and "No worker runs" not in late.err
+    assert not (state_of(environ) / "node-settings.json").exists(), "it may become another node now"
 
 
 def test_of_very_many_a_few_are_named() -> None:

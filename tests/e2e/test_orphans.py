@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import shutil
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +42,14 @@ READY = {"exec": {"command": ["true"]}, "periodSeconds": 3600}
 class OrphanNode(EngineNode):
     """A node that looks for orphans often, and a server whose database can be lost."""
 
-    def start(self, directory: Path) -> None:
+    def start(self, directory: Path, *more: str) -> None:
         settings = ("--cgroup-parent", self.runtime.cgroup_parent) if self.runtime.cgroup_parent else ()
         self.worker = NodeProcess(
             directory,
             *settings,
             "--manifests",
             str(self.manifests),
+            *more,
             runtime=self.runtime.endpoint,
             temporal=self.server.address,
             node=self.name,
@@ -60,13 +63,23 @@ class OrphanNode(EngineNode):
 
     async def lose_the_database(self) -> None:
         """Kill worker and server, delete the server's database, and start both again."""
+        with self.stopped("--adopt-cluster") as database:
+            for path in database:
+                path.unlink()
+        await self.up_again()
+
+    @contextlib.contextmanager
+    def stopped(self, *flags: str) -> Iterator[list[Path]]:
+        """Kill worker and server, give the database's files, and start both again, the worker with these flags."""
         self.worker.kill()
         self.server.kill()
-        for path in self.server.directory.glob("temporal.db*"):
-            path.unlink()
-        await asyncio.to_thread(self.server.start)
+        yield list(self.server.directory.glob("temporal.db*"))
+        self.server.start()
+        self.start(self.worker.state_dir.parent, *flags)
+
+    async def up_again(self) -> None:
+        """Wait until the worker serves, and connect to the server."""
         self.client = await Client.connect(self.server.address, data_converter=DATA_CONVERTER)
-        self.start(self.worker.state_dir.parent)
         await self.worker.ready()
 
     @property
@@ -263,6 +276,70 @@ async def test_a_lost_database_kills_nobody_and_what_runs_is_adopted_or_pruned(o
     await job.delete()
     (node.manifests / "static.json").unlink()
     await static.gone()
+
+
+async def test_a_manifests_pod_runs_on_though_the_nodes_state_and_the_database_are_lost(orphaned: OrphanNode) -> None:
+    """Its manifest and the runtime have all that is needed; of another pod only what runs is known, and it is left."""
+    node, pods = orphaned, Pods(orphaned)
+    spec = {"hostNetwork": True, "terminationGracePeriodSeconds": 1, "containers": [shell("main")]}
+    (node.manifests / "static.json").write_text(json.dumps({**STATIC, "spec": spec}))
+    static = pods.know({"metadata": {"name": f"static-{node.name}"}})
+    await until_asked(lambda: has_come(static), patience=PATIENCE)
+    other = await pods.apply("other", shell("main"), hostNetwork=True)
+    for pod in (static, other):
+        await pod.running()
+    before, ran = await static.get(), await alive(other)
+    node.worker.kill()
+    shutil.rmtree(node.worker.state_dir)
+    await node.lose_the_database()
+    static.handle = node.client.get_workflow_handle(static.handle.id)
+    await until_asked(lambda: has_come(static), patience=PATIENCE)
+    after = await static.running()
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert status_of(after, "main")["containerID"] == status_of(before, "main")["containerID"]
+    assert await alive(other) == ran
+    refused = await syncpod(node, "adopt", other.name)
+    assert refused.code == 1 and "has no record of what its manifest says" in refused.err
+    (node.manifests / "static.json").unlink()
+    await static.gone()
+
+
+async def test_a_database_restored_from_a_copy_brings_no_deleted_pod_back(orphaned: OrphanNode, tmp_path: Path) -> None:
+    node, pods = orphaned, Pods(orphaned)
+    gone = await pods.apply("gone", shell("main"), hostNetwork=True)
+    stays = await pods.apply("stays", shell("main"), hostNetwork=True)
+    for pod in (gone, stays):
+        await pod.running()
+    ran, uid = await alive(stays), (await gone.get())["metadata"]["uid"]
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    with node.stopped() as database:
+        for path in database:
+            shutil.copy2(path, copy)
+    await node.up_again()
+    for pod in (gone, stays):
+        pod.handle = node.client.get_workflow_handle(pod.handle.id)
+        await pod.running()
+    await gone.delete()
+    with node.stopped() as database:
+        for path in database:
+            path.unlink()
+        for path in copy.iterdir():
+            shutil.copy2(path, node.server.directory)
+    await node.up_again()
+    for pod in (gone, stays):
+        pod.handle = node.client.get_workflow_handle(pod.handle.id)
+    final = await gone.gone()
+    assert (final["metadata"]["uid"], final["status"]["reason"]) == (uid, "PodDeleted")
+    assert "this node deleted the pod at" in final["status"]["message"]
+    assert f"pod default/{gone.name} (uid {uid}) was deleted, and its workflow is back" in node.worker.log.read_text()
+    await stays.running()
+    assert await alive(stays) == ran
+    document = pods.know(gone.document)
+    await document.apply(document.document)
+    await document.running()  # what is applied again is another pod
+    await document.delete()
+    await stays.delete()
 
 
 @pytest.mark.every_runtime("names that are taken are refused by the runtime")

@@ -19,6 +19,7 @@ from syncpod.settings.directories import (
     require_own_memory_directory,
 )
 from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.kept import KeptSettings, forget_kept_settings, read_kept_settings, write_kept_settings
 from syncpod.settings.node import ImageGcSettings, ImagePullSettings, LogSettings, node_settings
 from syncpod.settings.worker_record import WorkerRecord, read_worker_record, remove_worker_record, write_worker_record
 from syncpod.translation.context import Host
@@ -345,3 +346,58 @@ def test_what_a_setting_comes_to_names_it_where_it_is_wrong(flags: list[str], to
 def test_an_unknown_policy_of_verification_names_its_variable() -> None:
     with pytest.raises(SettingsInvalid, match="SYNCPOD_IMAGE_PULL_CREDENTIALS_VERIFICATION_POLICY"):
         verification(ImagePullSettings(verification_policy="Sometimes"))
+
+
+# --- what is kept of the last start -----------------------------------------------------------------------------------
+
+
+def test_what_a_node_was_started_with_holds_where_nothing_else_is_said(tmp_path: Path) -> None:
+    auth, environ = str(tmp_path / "auth.json"), {"SYNCPOD_STATE_DIR": str(tmp_path)}
+    flags = [
+        "--node",
+        "n1",
+        "--manifests",
+        "/manifests",
+        "--capacity",
+        "cpu=2",
+        "--no-pod-cgroups",
+        "--log-dir",
+        "/logs",
+    ]
+    flags += [
+        "--log-dir",
+        "/logs",
+        "--cgroup-parent",
+        "pods",
+        "--registry-auth-file",
+        auth,
+        "--runtime-endpoint",
+        "unix:///run/a.sock",
+    ]
+    flags += ["--memory-dir", "/memory", "--allowed-unsafe-sysctls", "net.*", "--max-parallel-image-pulls", "3"]
+    given = parse_arguments(flags)[1](environ)
+    write_kept_settings(tmp_path, KeptSettings(given.given, "containerd", "c/n", "127.0.0.1:1", "default"))
+    assert (tmp_path / "node-settings.json").stat().st_mode & 0o777 == 0o600
+    assert node_settings(environ) == given
+    assert node_settings({**environ, "SYNCPOD_CAPACITY": "", "SYNCPOD_NODE": "n2"}) == replace(
+        given, node="n2", given={**given.given, "SYNCPOD_NODE": "n2"}
+    )
+    _, without = parse_arguments(["--no-manifests", "--capacity", "cpu=3"])
+    assert (without(environ).manifest_dir, without(environ).capacity) == (None, "cpu=3")
+    assert "SYNCPOD_MANIFEST_DIR" not in without(environ).given
+    forget_kept_settings(tmp_path)
+    assert node_settings(environ).given == {}
+
+
+def test_a_default_is_not_kept(tmp_path: Path) -> None:
+    """The default directory for Secrets is in memory, and may be another one after a reboot."""
+    default = node_settings({}, state_dir=str(tmp_path))
+    named = node_settings({}, state_dir=str(tmp_path), memory_dir=str(default.memory_dir))
+    assert named == default and default.given == {}
+
+
+def test_kept_settings_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    for rubbish in ("", "[]", '{"variables": {}}'):
+        (tmp_path / "node-settings.json").write_text(rubbish)
+        with pytest.raises(SettingsInvalid, match=r"node-settings\.json cannot be read .*: restore it, or remove it"):
+            read_kept_settings(tmp_path)

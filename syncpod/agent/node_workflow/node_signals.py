@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Final
 
@@ -19,10 +20,11 @@ _RPC: Final = timedelta(seconds=5)
 class NodeSignals:
     """Sends signals. Each method raises RPCError if the server did not accept it; the caller retries."""
 
-    def __init__(self, client: Client, node: str) -> None:
-        """Signal the workflow of `node`."""
+    def __init__(self, client: Client, node: str, require: Callable[[], Awaitable[None]]) -> None:
+        """Signal the workflow of `node`. `require` raises RPCError where the server is not the node's."""
         self._client = client
         self._node = node
+        self._require = require
 
     async def sync_pods(self, pods: SyncPods) -> None:
         """Send the full list of one source."""
@@ -55,6 +57,7 @@ class NodeSignals:
         return NodeView.model_validate(answer)
 
     async def _send(self, name: str, payload: Message) -> None:
+        await self._require()
         await self._client.start_workflow(
             NODE_WORKFLOW,
             {"node": self._node},

@@ -45,7 +45,7 @@ class NodeStatusReporter:
         self,
         context: NodeContext,
         life: NodeLife,
-        info: NodeInfo,
+        info: Callable[[], NodeInfo],
         tell: Callable[[NodeStatus], Awaitable[None]],
         *,
         obstacles: Callable[[], tuple[str, ...]],
@@ -54,8 +54,9 @@ class NodeStatusReporter:
     ) -> None:
         """Send with `tell`, which raises RPCError.
 
-        `obstacles` returns what keeps the node from running pods. `sources` are the configured sources of pods, each
-        with a function that says whether it has reported in this life.
+        `info` returns what the machine runs on; its runtime may be upgraded. `obstacles` returns what keeps the node
+        from running pods. `sources` are the configured sources of pods, each with a function that says whether it has
+        reported in this life.
         """
         self._context = context
         self._life = life
@@ -115,7 +116,7 @@ class NodeStatusReporter:
             capacity=amounts,
             allocatable=amounts,
             addresses=(*addresses, NodeAddress(type="Hostname", address=self._context.name)),
-            node_info=self._info,
+            node_info=self._info(),
             sources=tuple(self._sources),
             sources_ready=all(has_reported() for has_reported in self._sources.values()),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -38,12 +39,15 @@ def add_node_workflow_tasks(
     client: Client,
     context: NodeContext,
     life: NodeLife,
-    version: RuntimeVersion,
+    version: Callable[[], RuntimeVersion],
     manifest_dir: Path | None,
 ) -> None:
-    """Have the node's workflow started and kept up to date as long as the agent runs."""
+    """Have the node's workflow started and kept up to date as long as the agent runs.
+
+    `version` returns what the runtime says of itself now.
+    """
     task_queue = node_task_queue(context.name)
-    signals = NodeSignals(client, context.name)
+    signals = NodeSignals(client, context.name, agent.guard.require)
     workflows = PodWorkflows(client, task_queue)
     sources: dict[str, Callable[[], bool]] = {}
     reporters: list[ManifestSource | NodeStatusReporter] = []
@@ -53,8 +57,14 @@ def add_node_workflow_tasks(
         sources[FILE_SOURCE] = lambda: manifests.reported
         reporters.append(manifests)
         agent.add_background_task("manifests", manifests.run)
+    info = lru_cache(maxsize=1)(node_info)  # it reads files, and is asked for every two seconds
     status = NodeStatusReporter(
-        context, life, node_info(version), signals.node_status, obstacles=lambda: _obstacles(agent), sources=sources
+        context,
+        life,
+        lambda: info(version()),
+        signals.node_status,
+        obstacles=lambda: _obstacles(agent),
+        sources=sources,
     )
     reporters.append(status)
     takeover = Takeover(client, task_queue, life.identity)

@@ -161,7 +161,7 @@ class Prober:
             UntoldFailures(
                 container=instance.container.name,
                 message=failure_text(worker.state.type, worker.failures.text[:_TEXT_LIMIT]),
-                count=worker.failures.untold,
+                failures=worker.failures.untold,
                 at=datetime.fromtimestamp(worker.failed_at, UTC),
             )
             for instance in (pod.instances.values() if pod is not None else ())

@@ -15,7 +15,7 @@ class UntoldFailures(NamedTuple):
     container: str
     message: str
     """The event's text."""
-    count: int
+    failures: int
     at: datetime
     """When the last of them came."""
 
@@ -30,13 +30,13 @@ def with_untold(events: Sequence[Any], untold: Sequence[UntoldFailures]) -> list
             reason="Unhealthy",
             message=failures.message,
             container=failures.container,
-            count=failures.count,
+            count=failures.failures,
             first=failures.at,
             last=failures.at,
         ).model_dump(mode="json", by_alias=True)
         if known is not None:
             found.remove(known)
-            record |= {"count": known["count"] + failures.count, "first": known["first"]}
+            record |= {"count": known["count"] + failures.failures, "first": known["first"]}
         found.append(record)
     return found
 

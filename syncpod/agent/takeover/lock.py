@@ -59,10 +59,11 @@ class NodeLife:
 class NodeLock:
     """An exclusive lock on a state directory, which is created (0700) if it is missing; held until `release` or death.
 
-    Raises NotThisNode if another live worker holds it, or if it belongs to another node or another machine.
+    Raises NotThisNode if another live worker holds it, or if it belongs to another node or another machine. With
+    `may_rename` the directory may be another node's: of one that has no pods.
     """
 
-    def __init__(self, state_dir: Path, node: str, *, machine: str | None) -> None:
+    def __init__(self, state_dir: Path, node: str, *, machine: str | None, may_rename: bool = False) -> None:
         self.state_dir = state_dir
         try:
             state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -72,7 +73,7 @@ class NodeLock:
             raise NotThisNode(f"state directory {state_dir}: {error.strerror} (--state-dir names another)") from error
         try:
             self._hold()
-            self.life = self._begin(node, machine)
+            self.life = self._begin(node, machine, may_rename=may_rename)
         except OSError as error:  # a full disk; a life that is not counted would be mistaken for the one before
             self.release()
             raise NotThisNode(f"state directory {state_dir}: {error.strerror} (--state-dir names another)") from error
@@ -92,11 +93,11 @@ class NodeLock:
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
 
-    def _begin(self, node: str, machine: str | None) -> NodeLife:
+    def _begin(self, node: str, machine: str | None, *, may_rename: bool) -> NodeLife:
         """Count this life; it is on disk before it is used."""
         path = self.state_dir / "node.json"
         said = _read(path)
-        if said and said["node"] != node:
+        if said and said["node"] != node and not may_rename:
             raise NotThisNode(
                 f"state directory {self.state_dir} belongs to node {said['node']}: "
                 f"give node {node} one of its own (--state-dir), or keep the name (--node {said['node']})"
@@ -126,6 +127,12 @@ class NodeLock:
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+def node_of(state_dir: Path) -> str:
+    """Return the node that a state directory belongs to; "" = none yet. Raises NotThisNode if that cannot be read."""
+    said = _read(state_dir / "node.json")
+    return said["node"] if said else ""
 
 
 def _read(path: Path) -> dict[str, Any] | None:

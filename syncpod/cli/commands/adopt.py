@@ -88,8 +88,9 @@ async def _adopt(client: Client, place: Here, stray: Stray, how: _How) -> None:
         raise Failure(taken(stray))
     if stray.record is None:
         raise Failure(
-            f'pod "{name}" cannot be adopted: node {place.node.name} has no record of this incarnation; '
-            "`syncpod prune` removes it"
+            f'pod "{name}" cannot be adopted: node {place.node.name} has no record of what its manifest says, and the '
+            "runtime does not know that; `syncpod prune` ends it, then apply its manifest again (a pod of the manifest "
+            "directory is adopted by itself)"
         )
     if not how.dry_run:
         await start_for(client, place.node.name, stray.record, has_attributes=how.has_attributes, replace=how.force)

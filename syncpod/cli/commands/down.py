@@ -93,12 +93,14 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
     from syncpod.cli import parts
     from syncpod.cli.machine import runtime_process, worker_process
     from syncpod.cli.machine.runtime_choice import choose
+    from syncpod.cli.machine.settings import kept_settings
     from syncpod.cli.machine.state_directory import recorded_runtime, recorded_worker
     from syncpod.cli.strays.runtime_cleanup import clear_runtime
     from syncpod.cli.temporal.pod_deletion import delete_all, pods_of
+    from syncpod.settings.kept import write_kept_settings
 
     directory = here.state_dir
-    before = recorded_worker(directory)
+    before, kept = recorded_worker(directory), kept_settings(directory)
     try:
         if before is not None:
             here = parts.as_before(here, before)
@@ -119,7 +121,10 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
         if runtime_process.has_pods(directory) and (everything or (own is not None and own.detached)):
             clear_runtime(here, simulated=own is not None and own.simulated, everything=everything)
     except Failure as failure:
-        raise Failure(f"{failure}\n{_how_to_keep()}", failure.code) from None
+        raise Failure(f"{failure}\n{_how_to_go_on(directory)}", failure.code) from None
+    finally:
+        if kept.node:  # the worker that only deletes pods was started otherwise than the node's next one should be
+            write_kept_settings(directory, kept)
 
 
 def _end_follower(directory: Path) -> str:
@@ -135,9 +140,25 @@ def _end_follower(directory: Path) -> str:
     return worker.manifest_dir
 
 
-def _how_to_keep() -> str:
+def _how_to_go_on(directory: Path) -> str:
+    """Return what still runs, whatever has been ended by now, and how to go on."""
+    from syncpod.cli.machine import runtime_process, worker_process
+    from syncpod.cli.machine.state_directory import running_server
+
+    server, runtime, worker = (
+        running_server(directory),
+        runtime_process.serving(directory),
+        worker_process.serving(directory),
+    )
+    running = [f"the Temporal server (pid {server.process.pid})"] if server else []
+    running += [f"the embedded runtime (pid {runtime.process.pid})"] if runtime else []
+    running += [f"the worker (pid {worker.pid})"] if worker else []
+    us = program()
+    if not running:
+        return f"nothing of this node's is running any more; `{us} down` tries again"
+    what = f"{', '.join(running)} {'is' if len(running) == 1 else 'are'} still running"
     return (
-        f"nothing has been ended; `{program()} down --keep-pods` ends what serves the pods, and leaves the pods running"
+        f"{what}; `{us} down` goes on, `{us} down --keep-pods` ends what serves the pods, and leaves the pods running"
     )
 
 
@@ -181,7 +202,8 @@ def _end_server(directory: Path) -> int:
 
 
 def _forget(directory: Path) -> None:
-    """Remove the records of what has ended."""
+    """Remove the records of what has ended. A node without pods may become another one."""
+    from syncpod.cli.machine import worker_process
     from syncpod.cli.machine.runtime_process import forget, serving
     from syncpod.cli.machine.state_directory import (
         exclusive,
@@ -190,6 +212,8 @@ def _forget(directory: Path) -> None:
         running_server,
         running_worker,
     )
+    from syncpod.node.pods_left import has_records
+    from syncpod.settings.kept import forget_kept_settings
 
     with exclusive(directory):
         if running_server(directory) is None:
@@ -198,6 +222,8 @@ def _forget(directory: Path) -> None:
             forget_worker(directory)
         if serving(directory) is None:
             forget(directory)
+        if worker_process.serving(directory) is None and not has_records(directory):
+            forget_kept_settings(directory)
 
 
 def _what_others_run(directory: Path) -> list[str]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from syncpod.cli import parts
     from syncpod.cli.input.manifests import Manifests
     from syncpod.cli.machine.runtime_choice import Choice
-    from syncpod.pod import Admission
+    from syncpod.pod import Admission, Pod
     from syncpod.settings.node import NodeSettings
 
 
@@ -63,6 +63,38 @@ ManifestsDir = Annotated[
         show_default=False,
     ),
 ]
+NoManifests = Annotated[
+    bool,
+    typer.Option("--no-manifests", help="Follow no directory of manifests any more; its pods stay as they are."),
+]
+AdoptCluster = Annotated[
+    bool,
+    typer.Option(
+        "--adopt-cluster", help="Use this Temporal server from now on, although another one has the node's pods."
+    ),
+]
+Port = Annotated[
+    int | None,
+    typer.Option(
+        "--port",
+        metavar="PORT",
+        min=1,
+        max=65535,
+        help="The port of the Temporal server.",
+        show_default="its last one, 7233, or the next free",
+    ),
+]
+UiPort = Annotated[
+    int | None,
+    typer.Option(
+        "--ui-port",
+        metavar="PORT",
+        min=1,
+        max=65535,
+        help="The port of its UI.",
+        show_default="its last one, 8233, or the next free",
+    ),
+]
 
 
 def up(
@@ -75,18 +107,26 @@ def up(
     simulate: Simulate = False,
     memory_dir: MemoryDir = "",
     manifests_dir: ManifestsDir = "",
+    no_manifests: NoManifests = False,
+    adopt_cluster: AdoptCluster = False,
+    port: Port = None,
+    ui_port: UiPort = None,
     timeout: Timeout = "0",
 ) -> None:
     """Start server, runtime and worker, and bring pods up.
 
     It starts what is not running: a Temporal dev server, unless the environment or temporal.toml names another; the
     embedded runtime, if neither containerd nor CRI-O answers; and a worker. They and the pods keep running when this
-    command ends.
+    command ends. What the node was started with before holds until `syncpod down` has ended its pods: its name, its
+    runtime, its Temporal server, its directories and its capacity. Name and runtime cannot change while it has pods.
+
+    It returns when the pods are ready or have finished. Without --timeout it does not wait for an image that cannot be
+    had: it ends with exit code 1 and the reason, and the node goes on trying.
     """
     from syncpod.cli.input.manifests import Manifests, admitted
     from syncpod.cli.machine.object_apply import require_possible
     from syncpod.cli.machine.object_store import memory_directory_of
-    from syncpod.cli.machine.runtime_choice import choose
+    from syncpod.cli.machine.runtime_choice import choose, require_same_name
     from syncpod.cli.machine.settings import settings
 
     patience = read_timeout(timeout)
@@ -95,33 +135,42 @@ def up(
         state_dir=state_dir,
         memory_dir=memory_dir,
         runtime_endpoint=runtime_endpoint,
-        manifests=str(Path(manifests_dir).absolute()) if manifests_dir else "",
+        manifests="" if no_manifests else str(Path(manifests_dir).absolute()) if manifests_dir else None,
+        adopt_cluster=adopt_cluster,
     )
     if here.manifest_dir is not None:
         _require_directory(here.manifest_dir)
     here = replace(here, memory_dir=memory_directory_of(here, is_named=bool(memory_dir)))
     manifests = admitted(filename, namespace) if filename else Manifests([], [])
     require_possible(manifests, here)
+    require_same_name(here)
     choice = choose(here, asked=runtime_endpoint, embedded=embedded, simulate=simulate)
-    server = _start(here, choice, manifests, patience)
+    server = _start(here, choice, manifests, patience, (port, ui_port))
     _tell_what_next(here, server, manifests.pods)
 
 
-def _start(here: NodeSettings, choice: Choice, manifests: Manifests, patience: timedelta | None) -> parts.Server:
+def _start(
+    here: NodeSettings,
+    choice: Choice,
+    manifests: Manifests,
+    patience: timedelta | None,
+    ports: tuple[int | None, int | None],
+) -> parts.Server:
     """Start what does not run, and apply the manifests; return the server. Raises Failure.
 
     On Ctrl-C, prints what is running by then, and exits.
     """
     from syncpod.cli import parts
-    from syncpod.cli.machine import worker_process
     from syncpod.cli.machine.object_apply import keep
+    from syncpod.cli.machine.settings import kept_settings
     from syncpod.cli.strays import notice
+    from syncpod.settings.variables import MANIFEST_DIR
 
     admissions = manifests.pods
     begun = False
     try:
-        followed = worker_process.followed_last(here.state_dir)
-        server = parts.start_server(here)
+        followed = kept_settings(here.state_dir).variables.get(MANIFEST_DIR, "")
+        server = parts.start_server(here, ports)
         running = parts.start_node(here, choice, server)
         if not (server.started or running.started):
             remark("Everything runs already")
@@ -162,7 +211,7 @@ async def _bring_up(
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.ephemeral_containers import without_known
     from syncpod.cli.temporal.pod_apply import refuse_cordoned
-    from syncpod.cli.temporal.pod_waits import until_settled, verdicts
+    from syncpod.cli.temporal.pod_waits import lacks_image, until_settled, verdicts
     from syncpod.cli.view.pod_columns import HEADER
     from syncpod.cli.view.pod_table import coloured_lines
     from syncpod.cli.view.progress import Progress
@@ -175,11 +224,22 @@ async def _bring_up(
     await refuse_cordoned(client, [admission.pod for admission in pods], node)
     keep(manifests, here)
     applied = await apply_all(client, pods, node)
+
+    def gives_up(pod: Pod) -> bool:
+        return patience is None and lacks_image(pod)
+
     with Progress() as progress:
-        outcomes = await until_settled(client, applied, timeout=patience, show=progress.show)
+        outcomes = await until_settled(client, applied, timeout=patience, show=progress.show, gives_up=gives_up)
     say()
     say("\n".join(coloured_lines(HEADER, [reading for _, reading, _ in outcomes if reading is not None])))
     _, bad = verdicts(outcomes, patience)
+    given_up = [reading.pod.metadata.name for _, reading, _ in outcomes if reading and gives_up(reading.pod)]
+    if given_up:
+        remark(
+            "The node goes on trying to get the images: "
+            f"`{shlex.quote(program())} wait pod {' '.join(given_up)} --for condition=Ready` waits for that, "
+            "as does --timeout; a corrected manifest can be applied over this one"
+        )
     if bad:
         raise Failure("\n".join(bad))
 

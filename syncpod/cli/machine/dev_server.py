@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.listening_process import listens
-from syncpod.cli.machine.processes import end, identify, last_lines, start_detached
+from syncpod.cli.machine.processes import end, identify, last_lines, since, size_of, start_detached
 from syncpod.cli.machine.state_directory import (
     ServerRecord,
     exclusive,
@@ -131,14 +131,14 @@ def start(
     raise Failure(f"other processes keep taking the ports before the Temporal server does: choose one with `{_CHOOSE}`")
 
 
-def next_address(state_dir: Path) -> str:
-    """Return where the server of a state directory would listen if it were started now."""
+def next_address(state_dir: Path, asked: int | None = None) -> str:
+    """Return where the server of a state directory would listen if it were started now, at a port that may be asked."""
     before = recorded_server(state_dir)
     usual = _ports(before)[0] if before is not None else PORT
-    return f"{HOST}:{_chosen(None, (usual, *range(PORT, PORT + 100)), '--port')}"
+    return f"{HOST}:{_chosen(asked, (usual, *range(PORT, PORT + 100)), '--port')}"
 
 
-_CHOOSE: Final = "syncpod server --port PORT --ui-port PORT"
+_CHOOSE: Final = "syncpod up --port PORT --ui-port PORT"
 
 
 class _Outrun(Exception):
@@ -150,7 +150,7 @@ def _launch(
 ) -> tuple[ServerRecord, subprocess.Popen[bytes]]:
     """Start the server, record it, and return once it serves. Raises _Outrun or Failure; by then it has ended."""
     log = server_log(state_dir)
-    begin = log.stat().st_size if log.exists() else 0
+    begin = size_of(log)
     child = start_detached(line, log=log, environment=environment(os.environ), keep=(lock,), umask=0o077)
     process = identify(child.pid)
     if process is not None:
@@ -165,7 +165,7 @@ def _launch(
             child.wait()
             raise
     child.wait()
-    said = _since(log, begin)
+    said = since(log, begin)
     if _TAKEN in said:
         raise _Outrun
     raise _did_not_start(log)
@@ -235,14 +235,6 @@ def _serves(child: subprocess.Popen[bytes], address: str, ui: str) -> bool:
                 return True
         time.sleep(0.05)
     raise Failure(f"the Temporal server does not answer at {address}")
-
-
-def _since(log: Path, begin: int) -> str:
-    """Return what was added to a log since it had `begin` bytes; all of it if it was rotated meanwhile."""
-    with log.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        file.seek(begin if begin <= size else 0)
-        return file.read().decode(errors="replace")
 
 
 def _did_not_start(log: Path) -> Failure:

@@ -117,3 +117,16 @@ def last_lines(log: Path, count: int) -> list[str]:
         return log.read_text(errors="replace").splitlines()[-count:]
     except FileNotFoundError:
         return []
+
+
+def size_of(log: Path) -> int:
+    """Return a log's size in bytes; 0 if there is none."""
+    return log.stat().st_size if log.exists() else 0
+
+
+def since(log: Path, begin: int) -> str:
+    """Return what was added to a log since it had `begin` bytes; all of it if it was rotated meanwhile."""
+    with log.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(begin if begin <= size else 0)
+        return file.read().decode(errors="replace")

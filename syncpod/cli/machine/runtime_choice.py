@@ -10,7 +10,9 @@ from typing import Final
 
 from syncpod.cli.failure import BadInput
 from syncpod.cli.machine import runtime_process, worker_process
+from syncpod.cli.machine.settings import kept_settings
 from syncpod.cli.machine.state_directory import recorded_runtime
+from syncpod.settings.kept import KeptSettings, is_same_runtime, kept_runtime_missing, other_name, other_runtime
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.variables import STATE_DIR
 
@@ -37,38 +39,87 @@ class Choice:
 
 
 def choose(here: NodeSettings, *, asked: str = "", embedded: bool = False, simulate: bool = False) -> Choice:
-    """Return the runtime named by the flag (`asked`) or the environment, else the one in use, else one that is found.
+    """Return the runtime named by the flag (`asked`) or the environment, else the node's, else one that is found.
 
-    In use is the runtime of the worker that serves the state directory, or the embedded one that has its pods. Found is
-    containerd or CRI-O, and if neither answers, the embedded runtime. Starts nothing. Raises BadInput if the one that
-    is asked for does not answer, or another is in use.
+    The node's is the runtime of the worker that serves the state directory, or the one that it was started with last,
+    or the embedded one that has its pods. Found is containerd or CRI-O, and if neither answers, the embedded runtime.
+    Starts nothing. Raises BadInput if the runtime does not answer, or the node has pods on another one.
     """
-    own = embedded or simulate
-    if asked and own:
+    if asked and (embedded or simulate):
         raise BadInput(f"either {_FLAG} or the embedded runtime")
+    kept, worker = kept_settings(here.state_dir), worker_process.serving(here.state_dir)
+    used = _used(here, worker.endpoint if worker else kept.endpoint)
+    if embedded or simulate:
+        return _own(here, kept, used, simulate=simulate)
+    if not here.runtime_endpoint or (kept.endpoint and is_same_runtime(kept, here.runtime_endpoint)):
+        if used is not None and not used.embedded and worker is None:
+            _require_answer(kept)
+        return used or _found()
+    if used is not None and used.embedded and _is_own(here):
+        return used
+    named = _named(here.runtime_endpoint, by_flag=bool(asked))
+    if used is not None and used.endpoint != named.endpoint:
+        _require_no_pods(here, kept, named.endpoint)
+    return named
+
+
+def _own(here: NodeSettings, kept: KeptSettings, used: Choice | None, *, simulate: bool) -> Choice:
+    """Return the embedded runtime, which was asked for. Raises BadInput if the node has pods on another one."""
+    wanted = Choice("", simulate, SIMULATED if simulate else f"as asked for: {WITHOUT_ISOLATION}")
+    if used is None:
+        return wanted
+    if not used.embedded:
+        _require_no_pods(here, kept, "the embedded runtime")
+        return wanted
+    if simulate and not used.simulated:
+        raise BadInput(
+            f"the embedded runtime of {here.state_dir} runs real processes: "
+            "`syncpod down` first, or name another --state-dir"
+        )
+    return used
+
+
+def require_same_name(here: NodeSettings) -> None:
+    """Raise BadInput if the state directory's worker or pods are another node's than `here` names."""
+    from syncpod.node.pods_left import has_pods
+
+    kept, worker = kept_settings(here.state_dir), worker_process.serving(here.state_dir)
+    before = worker.node if worker is not None else kept.node
+    if before in ("", here.node):
+        return
+    if worker is not None or asyncio.run(has_pods(here.state_dir, before, kept.endpoint)):
+        raise BadInput(other_name(before, here.state_dir, here.node))
+
+
+def _require_answer(kept: KeptSettings) -> None:
+    """Raise BadInput if nothing listens where the node's runtime did."""
+    from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
+
+    try:
+        find_endpoint({VARIABLE: kept.endpoint})
+    except NoRuntime as missing:
+        raise BadInput(kept_runtime_missing(kept, missing.tried[0][1])) from None
+
+
+def _require_no_pods(here: NodeSettings, kept: KeptSettings, wanted: str) -> None:
+    """Raise BadInput if the node has a worker or pods on its runtime, and is asked to use another."""
+    from syncpod.node.pods_left import has_pods
+
     worker = worker_process.serving(here.state_dir)
-    used = _used(here, worker.endpoint if worker else "")
-    if own:
-        if used is not None and not used.embedded:
-            raise BadInput(
-                f"the worker of {here.state_dir} runs pods on {used.endpoint}: "
-                "`syncpod down` first, or name another --state-dir"
-            )
-        if used is not None and simulate and not used.simulated:
-            raise BadInput(
-                f"the embedded runtime of {here.state_dir} runs real processes: "
-                "`syncpod down` first, or name another --state-dir"
-            )
-        return used or Choice("", simulate, SIMULATED if simulate else f"as asked for: {WITHOUT_ISOLATION}")
-    if here.runtime_endpoint:
-        if used is not None and used.embedded and _is_own(here):
-            return used
-        return _named(here.runtime_endpoint, by_flag=bool(asked))
-    return used or _found()
+    if worker is not None:
+        raise BadInput(
+            f"the worker of {here.state_dir} runs pods on {worker.endpoint}, not on {wanted}: "
+            "`syncpod down` first, or name another --state-dir"
+        )
+    if asyncio.run(has_pods(here.state_dir, kept.node, kept.endpoint)):
+        raise BadInput(other_runtime(kept, wanted))
 
 
 def _used(here: NodeSettings, workers: str) -> Choice | None:
-    """Return the runtime that has the state directory's pods; None if there is no sign of any."""
+    """Return the runtime of the state directory's worker, by its socket, or the embedded one that has its pods.
+
+    "" = the socket is not known. None if there is no sign of any runtime.
+    """
     record = recorded_runtime(here.state_dir)
     if workers and (record is None or workers != record.endpoint):
         return Choice(workers)
@@ -137,7 +188,8 @@ async def _obstacle(endpoint: str) -> str | None:
 def endpoint_of(state_dir: Path) -> str:
     """Return the socket of the runtime that has the state directory's pods.
 
-    That is the worker's, else the embedded one's if it runs, else the one that the environment names or that is found.
+    That is the worker's, else the one that it was started with last, else the embedded one's if it runs, else the one
+    that the environment names or that is found.
     Raises BadInput.
     """
     from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
@@ -145,6 +197,8 @@ def endpoint_of(state_dir: Path) -> str:
     worker = worker_process.serving(state_dir)
     if worker is not None and worker.endpoint:
         return worker.endpoint
+    if kept := kept_settings(state_dir).endpoint:
+        return kept
     if (own := runtime_process.serving(state_dir)) is not None:
         return own.endpoint
     try:

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,7 @@ from syncpod.cli.machine.processes import (
     run_in_place,
     start_detached,
 )
+from syncpod.cli.machine.settings import kept_settings
 from syncpod.cli.machine.state_directory import (
     RuntimeRecord,
     exclusive,
@@ -34,6 +36,8 @@ from syncpod.cli.machine.state_directory import (
     runtime_log,
     write_runtime,
 )
+from syncpod.settings.kept import write_kept_settings
+from syncpod.settings.variables import RUNTIME_ENDPOINT
 
 SOCKET_LIMIT: Final = 107
 """Bytes of a unix socket's path, by the kernel's sockaddr_un."""
@@ -127,7 +131,7 @@ def start(state_dir: Path, *, simulated: bool, environ: Mapping[str, str]) -> tu
             while process is not None and child.poll() is None and time.monotonic() < deadline:
                 if _answers(socket):
                     record = RuntimeRecord(process, f"unix://{socket}", simulated, detached=True)
-                    write_runtime(state_dir, record)
+                    _note(state_dir, record)
                     return record, True
                 time.sleep(0.02)
         except BaseException:
@@ -173,9 +177,18 @@ def become(state_dir: Path, socket: Path | None, *, simulated: bool, environ: Ma
         me = identify(os.getpid())
         if me is None:
             raise Failure("/proc does not show this process")
-        write_runtime(state_dir, RuntimeRecord(me, f"unix://{where}", simulated, detached=False))
+        _note(state_dir, RuntimeRecord(me, f"unix://{where}", simulated, detached=False))
     line = command(state_dir, where, simulated=simulated)
     run_in_place(line, environment(environ))
+
+
+def _note(state_dir: Path, record: RuntimeRecord) -> None:
+    """Record the runtime that serves now. If its socket lies elsewhere than before, its node finds it there."""
+    before, kept = recorded_runtime(state_dir), kept_settings(state_dir)
+    write_runtime(state_dir, record)
+    if before is not None and kept.endpoint == before.endpoint != record.endpoint:
+        variables = {**kept.variables, RUNTIME_ENDPOINT: record.endpoint}
+        write_kept_settings(state_dir, replace(kept, variables=variables))
 
 
 def weaknesses(endpoint: str) -> tuple[str, ...]:

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from syncpod.cli.failure import BadInput
 from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.kept import KeptSettings, read_kept_settings
 from syncpod.settings.node import NodeSettings, node_settings
 
 
 def settings(
-    *, node: str = "", state_dir: str = "", memory_dir: str = "", runtime_endpoint: str = "", manifests: str = ""
+    *,
+    node: str = "",
+    state_dir: str = "",
+    memory_dir: str = "",
+    runtime_endpoint: str = "",
+    manifests: str | None = None,
+    adopt_cluster: bool = False,
 ) -> NodeSettings:
-    """Return the settings of this machine's node; "" = the flag is not given. Raises BadInput."""
+    """Return the settings of this machine's node; "" = the flag is not given.
+
+    `manifests` "" = the node follows no directory any more. Raises BadInput.
+    """
     try:
         return node_settings(
             os.environ,
@@ -20,7 +31,16 @@ def settings(
             state_dir=state_dir or None,
             memory_dir=memory_dir or None,
             runtime_endpoint=runtime_endpoint or None,
-            manifest_dir=manifests or None,
+            manifest_dir=manifests,
+            adopt_cluster=adopt_cluster,
         )
+    except SettingsInvalid as wrong:
+        raise BadInput(str(wrong)) from None
+
+
+def kept_settings(state_dir: Path) -> KeptSettings:
+    """Return what the node of a state directory keeps of how it was started. Raises BadInput."""
+    try:
+        return read_kept_settings(state_dir)
     except SettingsInvalid as wrong:
         raise BadInput(str(wrong)) from None

@@ -15,14 +15,15 @@ from typing import Any, Final, TypeVar
 from syncpod.cli.failure import BadInput
 from syncpod.cli.machine.processes import ProcessIdentity, is_running
 from syncpod.kernel.atomic_file import replace_file
+from syncpod.settings.kept import FILE_NAME as KEPT_SETTINGS
 
 MARK: Final = "syncpod-state"
 """The file that marks a directory as created for syncpod alone."""
 _SERVER, _WORKER, _RUNTIME, _LOCK = "server.json", "up-worker.json", "runtime.json", "up.lock"
 _OF_WORKER: Final = frozenset(
     {
-        *("lock", "node.json", "node-report.json", "worker.json", "manifest-pods.json", "reads.sock"),
-        *("pods", "containers", "objects", "memory", "image_manager", "exits"),
+        *("lock", "node.json", KEPT_SETTINGS, "node-report.json", "worker.json", "manifest-pods.json", "reads.sock"),
+        *("pods", "containers", "deleted", "objects", "memory", "image_manager", "exits"),
     }
 )
 """The files of a worker."""

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import syncpod
+from syncpod.cli.console import program
 from syncpod.cli.failure import BAD_INPUT, Failure
-from syncpod.cli.machine.processes import identify, last_lines, start_detached
+from syncpod.cli.machine.processes import identify, since, size_of, start_detached
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import (
     StartedWorker,
     exclusive,
     prepare,
-    recorded_worker,
     worker_log,
     write_worker,
 )
@@ -42,21 +44,12 @@ def local_node(asked: str) -> str:
     return worker.node if worker is not None else here.node
 
 
-def followed_last(state_dir: Path) -> str:
-    """Return the directory of manifests that the worker of a state directory follows, or followed last; "" = none.
-
-    A worker that ends by itself removes its record; then the record of `up` about the worker that it started counts.
-    """
-    record = read_worker_record(state_dir) or recorded_worker(state_dir)
-    return record.manifest_dir if record is not None else ""
-
-
 def start(
     node: NodeSettings, endpoint: str, config: ClientConnectConfig, *, own_server: bool
 ) -> tuple[WorkerRecord, bool]:
     """Return the worker of the node, and whether it was started here; returns once it serves.
 
-    `own_server`: whether the server is the state directory's own. Raises Failure with the worker's last words.
+    `own_server`: whether the server is the state directory's own. Raises Failure with what the worker says of it.
     """
     prepare(node.state_dir)
     log = worker_log(node.state_dir)
@@ -67,11 +60,13 @@ def start(
         command = [sys.executable, str(worker_program()), "--node", node.node, "--state-dir", str(node.state_dir)]
         command += ["--memory-dir", str(node.memory_dir), "--log-dir", str(node.log_dir)]
         command += ["--runtime-endpoint", endpoint]
-        command += ["--manifests", str(node.manifest_dir)] if node.manifest_dir is not None else []
+        command += ["--manifests", str(node.manifest_dir)] if node.manifest_dir is not None else ["--no-manifests"]
+        command += ["--adopt-cluster"] if node.adopt_cluster else []
         command += ["--capacity", node.capacity] if node.capacity else []
         command += ["--node-labels", node.node_labels] if node.node_labels else []
         command += [] if node.pod_cgroups else ["--no-pod-cgroups"]
         address, namespace = config["target_host"], config["namespace"]
+        begin = size_of(log)
         child = start_detached(command, log=log, environment={**os.environ, "TEMPORAL_ADDRESS": address})
         if (process := identify(child.pid)) is not None:
             write_worker(
@@ -89,15 +84,42 @@ def start(
                 ),
             )
         deadline = time.monotonic() + _READY_SECONDS
-        while child.poll() is None and time.monotonic() < deadline:
+        while child.poll() is None:
             record = read_worker_record(node.state_dir)
             if record is not None and record.pid == child.pid:
                 return record, True
+            if time.monotonic() > deadline:
+                break
             time.sleep(0.05)
-    said = next((line for line in reversed(last_lines(log, 20)) if line.strip()), "nothing")
-    if child.poll() is None:
-        raise Failure(f"the worker (pid {child.pid}) does not get ready; the last line of {log}: {said}")
-    raise Failure(said.removeprefix("syncpod worker: "), BAD_INPUT if child.returncode == BAD_INPUT else 1)
+    raise _not_ready(child, log, begin)
+
+
+_REFUSAL: Final = "syncpod worker: "
+"""What the worker's own sentence begins with where it cannot serve."""
+_ENTRY: Final = re.compile(r"\d{4}-\d\d-\d\d \S+ (?P<level>[A-Z]+) \S+: (?P<text>.*)")
+_EXCEPTION: Final = re.compile(r"[\w.]*[A-Z]\w+: .+")
+"""The last line of a traceback."""
+
+
+def _not_ready(child: subprocess.Popen[bytes], log: Path, begin: int) -> Failure:
+    """Return why a worker did not get ready, in its own words since `begin`, if it has any that say so."""
+    lines = since(log, begin).splitlines()
+    entries = [entry for entry in map(_ENTRY.fullmatch, lines) if entry is not None]
+    trouble = [entry["text"] for entry in entries if entry["level"] in ("WARNING", "ERROR", "CRITICAL")]
+    code = child.poll()
+    if code is None:
+        doing = f"; its last warning: {trouble[-1]}" if trouble else ""
+        return Failure(
+            f"the worker (pid {child.pid}) is not ready after {_READY_SECONDS:g} s, and goes on by itself{doing}; "
+            f"`{program()} node` says when it serves, and {log} what it does"
+        )
+    refusals = [line.removeprefix(_REFUSAL) for line in lines if line.startswith(_REFUSAL)]
+    if refusals:
+        return Failure(refusals[-1], BAD_INPUT if code == BAD_INPUT else 1)
+    if code < 0:
+        return Failure(f"the worker was ended by signal {-code} before it was ready; {log} says what it did")
+    why = next((line for line in reversed(lines) if _EXCEPTION.fullmatch(line)), "") or next(iter(trouble[-1:]), "")
+    return Failure(f"the worker ended with exit code {code} before it was ready{f': {why}' if why else ''}; see {log}")
 
 
 def _is_worker(pid: int) -> bool:
@@ -110,7 +132,7 @@ def _is_worker(pid: int) -> bool:
 
 def worker_program() -> Path:
     """Return the path of worker.py, beside the package in a checkout and in an installation alike."""
-    program = Path(syncpod.__file__).resolve().parent.parent / "worker.py"
-    if not program.is_file():
-        raise Failure(f"{program} is missing: install syncpod again")
-    return program
+    path = Path(syncpod.__file__).resolve().parent.parent / "worker.py"
+    if not path.is_file():
+        raise Failure(f"{path} is missing: install syncpod again")
+    return path

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.envconfig import ClientConnectConfig
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import Failure
 from syncpod.cli.input.selector import Selector
-from syncpod.cli.readings import Reading
+from syncpod.cli.readings import Reading, silence
 from syncpod.cli.temporal import session
+from syncpod.cli.temporal.pod_reads import ask_pod
 from syncpod.cli.temporal.pod_waits import until_gone
 from syncpod.cli.temporal.pods import handle_of, list_pods, read_pod
 from syncpod.cli.view.durations import short_duration
 from syncpod.cli.view.progress import Progress
 from syncpod.lifecycle.termination import LONGEST_SECONDS
+from syncpod.messages import pod_workflow_id
 from syncpod.messages.node import API_SOURCE, FILE_SOURCE, SOURCE_ANNOTATION
 
 _MARGIN: Final = timedelta(seconds=30)
@@ -113,11 +115,35 @@ async def _delete(client: Client, readings: list[Reading], patience: timedelta |
         if reading not in [waits[task] for task in pending]:
             say(f'pod "{reading.pod.metadata.name}" deleted')
     if pending:
-        names = ", ".join(sorted(f'"{waits[task].pod.metadata.name}"' for task in pending))
+        stuck = sorted((waits[task] for task in pending), key=lambda reading: reading.key)
+        reasons = await asyncio.gather(*(why_not_gone(client, reading) for reading in stuck))
+        after = short_duration(allowed)
         raise Failure(
-            f"{names} did not end within {short_duration(allowed)}: `syncpod describe pod` says why; "
-            "the deletion continues"
+            "\n".join(
+                f'pod "{reading.pod.metadata.name}" did not end within {after}, and is being ended further: {reason}'
+                for reading, reason in zip(stuck, reasons, strict=True)
+            )
         )
+
+
+async def why_not_gone(client: Client, reading: Reading) -> str:
+    """Return what a pod that is being deleted waits for, as its workflow says now."""
+    now = await read_pod(client, *reading.key)
+    if now is None:
+        return "it is gone by now"
+    if not now.current:
+        return silence([now])
+    try:
+        plan: dict[str, Any] = await ask_pod(client, pod_workflow_id(*reading.key), "plan", result_type=dict)
+    except (RPCError, WorkflowQueryFailedError):
+        return "its workflow does not answer"
+    if holds := [f"{hold['reason']}: {hold['message']}" for hold in plan["holds"]]:
+        return "; ".join(holds)
+    entries = (*now.pod.status.init_container_statuses, *now.pod.status.container_statuses)
+    if running := [entry.name for entry in entries if entry.state.running is not None]:
+        grace = now.pod.metadata.deletion_grace_period_seconds
+        return f"still running: {', '.join(running)}{'' if grace is None else f' (grace period {grace} s)'}"
+    return "what is left of it is being removed"
 
 
 def _is_under_way(reading: Reading) -> bool:

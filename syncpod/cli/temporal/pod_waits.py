@@ -62,11 +62,12 @@ async def until_settled(
     *,
     timeout: timedelta | None,
     show: Callable[[Sequence[Reading]], None] = lambda readings: None,
+    gives_up: Callable[[Pod], bool] = lambda pod: False,
 ) -> list[Outcome]:
     """Wait until each pod is ready or has finished, or until the timeout (None = no limit); return all states in order.
 
-    With a timeout of 0, pods whose nodes did not answer before are not asked again. `show` gets all readings after
-    each round.
+    A pod for which `gives_up` is true is not waited for. With a timeout of 0, pods whose nodes did not answer before
+    are not asked again. `show` gets all readings after each round.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout.total_seconds() if timeout is not None else None
@@ -77,10 +78,28 @@ async def until_settled(
         show([reading for reading in readings if reading is not None])
         states = await asyncio.gather(*(_come_to(client, *pair) for pair in zip(applied, readings, strict=True)))
         outcome = list(zip(applied, readings, states, strict=True))
-        done = all(state != Settled.NOT_YET for _, _, state in outcome)
+        done = all(
+            state != Settled.NOT_YET or (reading is not None and reading.current and gives_up(reading.pod))
+            for _, reading, state in outcome
+        )
         if done or (deadline is not None and loop.time() > deadline):
             return outcome
         await asyncio.sleep(POLL_SECONDS)
+
+
+_WITHOUT_IMAGE: Final = frozenset(
+    {
+        *("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"),
+        *("RegistryUnavailable", "SignatureValidationFailed"),
+    }
+)
+"""Reasons of a container that waits for an image which cannot be had; of the kubelet, and so of its pods' statuses."""
+
+
+def lacks_image(pod: Pod) -> bool:
+    """Say whether a container of the pod waits for an image that could not be had; the node tries on by itself."""
+    entries = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    return any(each.state.waiting is not None and each.state.waiting.reason in _WITHOUT_IMAGE for each in entries)
 
 
 def verdicts(outcomes: Sequence[Outcome], timeout: timedelta | None) -> tuple[list[str], list[str]]:

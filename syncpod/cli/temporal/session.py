@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.listening_process import listens
-from syncpod.cli.machine.settings import settings
-from syncpod.cli.machine.state_directory import running_server
+from syncpod.cli.machine.settings import kept_settings, settings
+from syncpod.cli.machine.state_directory import recorded_server, running_server
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -52,6 +53,10 @@ def _own_address(directory: Path) -> str:
     )
     if (worker := serving(directory)) is not None:
         sentence += f" (the one that your worker serves: TEMPORAL_ADDRESS={worker.address})"
+    elif (kept := kept_settings(directory)).cluster:
+        before = recorded_server(directory)
+        if before is None or before.address != kept.address:
+            sentence += f" (the one that node {kept.node} was started with: TEMPORAL_ADDRESS={kept.address})"
     elif _somebody_listens(DEFAULT_ADDRESS):
         sentence += f" (if the one at {DEFAULT_ADDRESS} is yours: TEMPORAL_ADDRESS={DEFAULT_ADDRESS})"
     raise BadInput(sentence)
@@ -87,7 +92,9 @@ def run_on(config: ClientConnectConfig, work: Callable[[Client], Awaitable[_Resu
     from temporalio.service import RPCError
 
     async def connected() -> _Result:
-        return await work(await connect(config))
+        client = await connect(config)
+        await _note_another_cluster(client, config["target_host"])
+        return await work(client)
 
     try:
         return asyncio.run(connected())
@@ -100,6 +107,21 @@ def run_on(config: ClientConnectConfig, work: Callable[[Client], Awaitable[_Resu
         raise Failure(
             "a workflow is neither running nor ended: perhaps it is paused (`temporal workflow unpause` resumes it)"
         ) from None
+
+
+async def _note_another_cluster(client: Client, address: str) -> None:
+    """Print a note if another server than this machine's node belongs to has come to answer at its server's address.
+
+    Otherwise what is said next would be of somebody else's pods, or that the node's are gone. Raises RPCError.
+    """
+    from syncpod.temporal.cluster import cluster_identity
+
+    kept = kept_settings(settings().state_dir)
+    if kept.cluster and kept.address == address and await cluster_identity(client) != kept.cluster:
+        remark(
+            f"Note: the Temporal server at {address} is not the one that has the pods of node {kept.node}: what "
+            "follows is not about this node; start that server again, or name it in TEMPORAL_ADDRESS"
+        )
 
 
 def refused(error: RPCError) -> Failure:

@@ -1,0 +1,54 @@
+"""Follows the runtime's version, which changes when the runtime is upgraded under a worker that goes on serving."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from syncpod.cri.errors import CriError
+from syncpod.cri.port import RuntimeVersion
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 10.0
+"""nodeStatusUpdateFrequency: the kubelet asks for the version with each update of its node's status."""
+
+
+class FollowedVersion:
+    """The version of one runtime, as it says now."""
+
+    def __init__(
+        self,
+        first: RuntimeVersion,
+        ask: Callable[[], Awaitable[RuntimeVersion]],
+        changed: Callable[[RuntimeVersion], None],
+    ) -> None:
+        """Begin with `first`; `ask` raises CriError. `changed` is called in a thread, and may raise OSError."""
+        self.current = first
+        self._ask = ask
+        self._changed = changed
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            await self.look()
+
+    async def look(self) -> None:
+        """Ask once. A runtime that does not answer keeps the version that it had."""
+        try:
+            version = await self._ask()
+        except CriError as error:
+            log.debug("the runtime does not say its version: %s", error)
+            return
+        if version == self.current:
+            return
+        log.info("the runtime is now %s %s", version.name, version.version)
+        try:
+            await asyncio.to_thread(self._changed, version)
+        except OSError as error:
+            log.warning("the runtime's new version cannot be written down yet: %s", error.strerror)
+        else:
+            self.current = version

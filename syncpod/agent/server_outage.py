@@ -1,0 +1,54 @@
+"""What the log says while the Temporal server is away: a line when it goes, a few meanwhile, and one when it is back.
+
+Every poller, signal and heartbeat would otherwise report each of its tries: four a second on a node with four pods.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+log = logging.getLogger(__name__)
+
+FIRST_SECONDS: Final = 30.0
+"""From the server's going to the second line; each further interval is twice as long."""
+LONGEST_SECONDS: Final = 600.0
+_SIGNS: Final = ("tcp connect error", "transport error", "error trying to connect")
+"""What the SDK says of a server that nothing listens for, in its own log and in the errors that ours quotes."""
+
+
+class ServerOutage(logging.Filter):
+    """A filter for log handlers. The first record that shows the outage is let through, with a message that says so."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._since: float | None = None
+        self._next = 0.0
+        self._pause = FIRST_SECONDS
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Say whether a record is written; one that is due says how long the server has been away."""
+        if record.name == __name__ or not any(sign in record.getMessage() for sign in _SIGNS):
+            return True
+        now = self._clock()
+        if self._since is None:
+            self._since, self._next, self._pause = now, now + FIRST_SECONDS, FIRST_SECONDS
+            said = "the Temporal server does not answer; the pods run on, and what it is to be told waits"
+        elif now < self._next:
+            return False
+        else:
+            self._pause = min(2 * self._pause, LONGEST_SECONDS)
+            self._next = now + self._pause
+            said = f"the Temporal server has not answered for {now - self._since:.0f} s"
+        record.name, record.levelno, record.levelname = __name__, logging.WARNING, "WARNING"
+        record.msg, record.args, record.exc_info = said, (), None
+        return True
+
+    def over(self) -> None:
+        """Note that the server answers; logs that it has been away, if it has."""
+        if self._since is not None:
+            log.info("the Temporal server answers again, after %.0f s", self._clock() - self._since)
+        self._since = None

@@ -1,0 +1,41 @@
+"""What a node knows of a pod's life so far: from its record, or where that was lost, from what the runtime has."""
+
+from __future__ import annotations
+
+import asyncio
+
+from syncpod.cri.port import CriRuntime
+from syncpod.node.pod_records import PodRecord, read_pod_record
+from syncpod.pod import Pod
+from syncpod.translation.context import NodeContext
+from syncpod.translation.names import (
+    INCARNATION_ANNOTATION,
+    NODE_LABEL,
+    POD_NAME_LABEL,
+    POD_NAMESPACE_LABEL,
+    POD_UID_LABEL,
+)
+from syncpod.translation.paths import is_uid
+
+
+async def pod_life(node: NodeContext, cri: CriRuntime, pod: Pod) -> PodRecord | None:
+    """Return the node's record of a pod, else one of `pod` in the life that made its newest sandbox; None = neither.
+
+    A pod with the UID of what runs is the same pod: the UID of a static pod is a hash of its manifest. Raises CriError,
+    OSError.
+    """
+    meta = pod.metadata
+    if not is_uid(meta.uid):
+        return None
+    record = await asyncio.to_thread(read_pod_record, node, meta.uid)
+    if record is not None:
+        return record
+    labels = {
+        NODE_LABEL: node.name,
+        POD_UID_LABEL: meta.uid,
+        POD_NAMESPACE_LABEL: meta.namespace or "default",
+        POD_NAME_LABEL: meta.name,
+    }
+    newest = max(await cri.list_pod_sandboxes(labels=labels), key=lambda each: each.attempt, default=None)
+    incarnation = newest.annotations.get(INCARNATION_ANNOTATION, "") if newest is not None else ""
+    return PodRecord(pod=pod, incarnation=incarnation) if incarnation else None

@@ -1,0 +1,123 @@
+"""What a node keeps of how it was started: the settings, the runtime and the Temporal cluster, in its state directory.
+
+The settings hold for the next worker and the next `up` that are not told otherwise. The file is removed when `down` has
+ended the node's pods: then the node may become another one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final
+
+from syncpod.kernel.atomic_file import replace_file
+from syncpod.settings import variables as v
+from syncpod.settings.errors import SettingsInvalid
+
+FILE_NAME: Final = "node-settings.json"
+KEPT_VARIABLES: Final = (
+    *(v.NODE, v.RUNTIME_ENDPOINT, v.LOG_DIR, v.MEMORY_DIR, v.MANIFEST_DIR, v.CGROUP_PARENT, v.CAPACITY, v.POD_CGROUPS),
+    *(v.NODE_LABELS, v.ALLOWED_UNSAFE_SYSCTLS, v.MAX_PARALLEL_IMAGE_PULLS, v.REGISTRY_AUTH_FILE),
+)
+"""The variables whose values a node keeps, whether a flag or the environment gave them."""
+
+
+@dataclass(frozen=True)
+class KeptSettings:
+    """How a node was started last."""
+
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """The settings that were given, by the name of their variable, with the node's name and the runtime's socket."""
+    runtime: str = ""
+    """The runtime's name, as `containerd`; its version may change."""
+    cluster: str = ""
+    """The Temporal cluster and the namespace in it that have the node's pods, as ids; "" = not known."""
+    address: str = ""
+    """Where that cluster's server was reached."""
+    namespace: str = ""
+    """The namespace's name."""
+
+    @property
+    def node(self) -> str:
+        """The node's name."""
+        return self.variables.get(v.NODE, "")
+
+    @property
+    def endpoint(self) -> str:
+        """The runtime's socket, as ``unix:///path``."""
+        return self.variables.get(v.RUNTIME_ENDPOINT, "")
+
+
+def write_kept_settings(state_dir: Path, kept: KeptSettings) -> None:
+    """Write the file: atomic, durable, readable by its owner only. Raises OSError."""
+    replace_file(state_dir / FILE_NAME, json.dumps(asdict(kept), indent=2) + "\n", durable=True)
+
+
+def read_kept_settings(state_dir: Path) -> KeptSettings:
+    """Return what the node keeps; an empty one if there is no file, or this user may not read it.
+
+    Raises SettingsInvalid if the file has something else: the node would forget what it is.
+    """
+    path = state_dir / FILE_NAME
+    try:
+        said = json.loads(path.read_text())
+        variables = {name: str(text) for name, text in said["variables"].items() if name in KEPT_VARIABLES}
+        texts = {name: str(said[name]) for name in ("runtime", "cluster", "address", "namespace")}
+        return KeptSettings(variables, **texts)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return KeptSettings()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SettingsInvalid(
+            f"{path} cannot be read ({type(error).__name__}): restore it, or remove it and name what the node was "
+            "started with (--node, --runtime-endpoint)"
+        ) from None
+
+
+def forget_kept_settings(state_dir: Path) -> None:
+    """Remove the file. Raises OSError."""
+    (state_dir / FILE_NAME).unlink(missing_ok=True)
+
+
+def beneath(kept: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment with the kept values of the variables that are not set, or empty."""
+    return {**environ, **{name: text for name, text in kept.items() if not environ.get(name)}}
+
+
+# --- what may not change while a node has pods ------------------------------------------------------------------------
+
+
+def is_same_runtime(kept: KeptSettings, endpoint: str) -> bool:
+    """Say whether a socket is the kept one, perhaps through a link; yes if none is kept. Blocks."""
+    return not kept.endpoint or _socket(kept.endpoint) == _socket(endpoint)
+
+
+def _socket(endpoint: str) -> str:
+    return os.path.realpath(endpoint.removeprefix("unix://"))
+
+
+def other_runtime(kept: KeptSettings, wanted: str) -> str:
+    """Return the refusal of another runtime for a node that has pods; `wanted` is its socket or its name."""
+    return (
+        f"node {kept.node} has pods on the runtime at {kept.endpoint}, so it cannot use {wanted}: "
+        "name no other runtime, or end the pods first (`syncpod down`, or `syncpod delete pods --all`)"
+    )
+
+
+def kept_runtime_missing(kept: KeptSettings, reason: str) -> str:
+    """Return the sentence that the runtime which a node was started with does not answer; `reason` is a word on it."""
+    return (
+        f"the runtime that node {kept.node} was started with does not answer at {kept.endpoint} ({reason}): "
+        "start it (`syncpod up` starts an embedded one)"
+    )
+
+
+def other_name(node: str, state_dir: Path, wanted: str) -> str:
+    """Return the refusal of another name for a node that has pods."""
+    return (
+        f"state directory {state_dir} has pods of node {node}, so it cannot become node {wanted}: "
+        f"keep the name (--node {node}), give node {wanted} a state directory of its own (--state-dir), "
+        "or end the pods first (`syncpod down`, or `syncpod delete pods --all`)"
+    )

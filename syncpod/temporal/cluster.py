@@ -1,0 +1,31 @@
+"""What tells one Temporal server and namespace from all others, whatever address they are reached at."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, GetClusterInfoRequest
+from temporalio.client import Client
+
+_RPC: Final = timedelta(seconds=5)
+
+
+async def cluster_id(client: Client) -> str:
+    """Return the id of the server's cluster, which lies in its database. Raises RPCError.
+
+    A dev server with a database keeps it over restarts; one in memory has a new one each time.
+    """
+    info = await client.workflow_service.get_cluster_info(GetClusterInfoRequest(), retry=True, timeout=_RPC)
+    return str(info.cluster_id)
+
+
+async def cluster_identity(client: Client) -> str:
+    """Return the ids of the cluster and of the client's namespace, as ``<cluster>/<namespace>``. Raises RPCError.
+
+    A namespace that was deleted and made again under its name has another id.
+    """
+    described = await client.workflow_service.describe_namespace(
+        DescribeNamespaceRequest(namespace=client.namespace), retry=True, timeout=_RPC
+    )
+    return f"{await cluster_id(client)}/{described.namespace_info.id}"

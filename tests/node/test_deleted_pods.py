@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from syncpod.node import deleted_pods
+from syncpod.node.deleted_pods import KEPT_SECONDS, deleted_at, note_deleted, tidy_deleted
+from syncpod.translation.context import NodeContext
+from syncpod.translation.paths import UnsafeName
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> NodeContext:
+    return NodeContext(name="n1", state_dir=tmp_path, memory_dir=tmp_path, log_dir=tmp_path, cluster="c")
+
+
+def test_one_life_of_a_pod_is_noted_and_no_other(node: NodeContext) -> None:
+    note_deleted(node, "u1", "a")
+    note_deleted(node, "u1", "a")
+    assert deleted_at(node, "u1", "a") is not None
+    assert deleted_at(node, "u1", "b") is None and deleted_at(node, "u2", "a") is None
+    assert (node.state_dir / "deleted").stat().st_mode & 0o777 == 0o700
+    with pytest.raises(UnsafeName):
+        note_deleted(node, "../u1", "a")
+
+
+def test_what_is_old_or_too_much_is_forgotten(node: NodeContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tidy_deleted(node) == 0
+    monkeypatch.setattr(deleted_pods, "KEPT_PODS", 3)
+    now = time.time()
+    for number in range(5):
+        note_deleted(node, f"u{number}", "a")
+        age = KEPT_SECONDS + 10 if number == 4 else number
+        os.utime(node.state_dir / "deleted" / f"u{number}.a", (now - age, now - age))
+    assert tidy_deleted(node) == 2
+    assert [number for number in range(5) if deleted_at(node, f"u{number}", "a")] == [0, 1, 2]
