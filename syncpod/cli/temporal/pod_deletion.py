@@ -15,11 +15,13 @@ from syncpod.cli.failure import Failure
 from syncpod.cli.input.selector import Selector
 from syncpod.cli.readings import Reading
 from syncpod.cli.temporal import session
+from syncpod.cli.temporal.pod_reads import ask_pod
 from syncpod.cli.temporal.pod_waits import until_gone
-from syncpod.cli.temporal.pods import QUERY_DEADLINE, away, handle_of, list_pods, read_pod
+from syncpod.cli.temporal.pods import away, handle_of, list_pods, read_pod
 from syncpod.cli.view.durations import short_duration
 from syncpod.cli.view.progress import Progress
 from syncpod.lifecycle.termination import LONGEST_SECONDS
+from syncpod.messages import pod_workflow_id
 from syncpod.messages.node import API_SOURCE, FILE_SOURCE, SOURCE_ANNOTATION
 
 _MARGIN: Final = timedelta(seconds=30)
@@ -132,7 +134,7 @@ async def why_not_gone(client: Client, reading: Reading) -> str:
     if not now.current:
         return away(now.pod.spec.node_name)
     try:
-        plan = await handle_of(client, *reading.key).query("plan", None, result_type=dict, rpc_timeout=QUERY_DEADLINE)
+        plan = await ask_pod(client, pod_workflow_id(*reading.key), "plan", result_type=dict)
     except (RPCError, WorkflowQueryFailedError):
         return "its workflow does not answer"
     if holds := [f"{hold['reason']}: {hold['message']}" for hold in plan["holds"]]:
