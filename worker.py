@@ -33,6 +33,7 @@ from activities.between.orphans import OrphanKiller
 from activities.images.presence import image_id
 from activities.node.context import Node
 from activities.node.pulls import PullSettings
+from activities.pods.cgroup import limit_pods
 from activities.registry import node_steps, steps
 from syncpod import telemetry
 from syncpod.agent.agent import Agent
@@ -65,6 +66,7 @@ from syncpod.fault_points import cri_client
 from syncpod.lifecycle import version
 from syncpod.messages import NodeFacts, node_task_queue
 from syncpod.node.deleted_pods import tidy_deleted
+from syncpod.node.pod_cgroups import remove_empty_tiers
 from syncpod.node.pod_lives import pod_life
 from syncpod.node.pods_left import has_pods, has_records
 from syncpod.node.reader import PodReader
@@ -102,6 +104,7 @@ RELIST_POD_SECONDS = 1.0
 """How long one pod may take of a relist; what takes longer is read apart, and holds up no other pod."""
 GRACE = timedelta(seconds=5)
 """How long steps may go on after SIGTERM; then they let go where that is safe, for the next worker to go on with."""
+WORKFLOW_TASKS_AT_ONCE = 10
 DIRECTORY_SECONDS = 2.0
 """How long the directory of manifests may take to say that it is one."""
 UNLIMITED_PODS = 10_000
@@ -168,6 +171,8 @@ async def _serve_locked(
             guard=ClusterGuard(client, cluster, node=settings.node, address=address, answered=outage.over),
         )
         node = _node(settings, cri, reader, context, facts, agent)
+        await limit_pods(node)
+        await asyncio.to_thread(remove_empty_tiers, context)
         cri.withhold(await asyncio.to_thread(known_secret_values, node.objects))
         await asyncio.to_thread(tidy_deleted, context)
         await node.pulls.records.recover(lambda image: image_id(cri, image))
@@ -279,9 +284,11 @@ def make_worker(client: Client, node: Node, agent: Agent, *, task_queue: str, id
         max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         graceful_shutdown_timeout=GRACE,
         max_cached_workflows=cached_workflows(node.context.capacity),
+        # Only one of them computes at a time. A crowd waits in the server's queue, where it has longer than a task has.
+        max_concurrent_workflow_tasks=WORKFLOW_TASKS_AT_ONCE,
         # A kill holds its slot for the whole grace; all pods of a node may be ending at once.
         max_concurrent_activities=1000,
-        workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(10),
+        workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(WORKFLOW_TASKS_AT_ONCE),
         activity_task_poller_behavior=PollerBehaviorSimpleMaximum(5),
         nonsticky_to_sticky_poll_ratio=0.4,
     )

@@ -12,8 +12,10 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from temporalio.api.history.v1 import HistoryEvent
 
 from bench import machine
 from bench.busy import busy
@@ -40,6 +42,9 @@ class Phase:
     """From the first request until all pods run, or are gone."""
     longest_pause: float
     """The longest time in which no pod began to run, or ended."""
+    cpu: Mapping[str, float]
+    """CPU seconds by part."""
+    tasks: Tasks = field(default_factory=Tasks)
 
 
 @dataclass
@@ -49,7 +54,6 @@ class Burst:
     at_once: int
     applied: Phase
     deleted: Phase
-    tasks: Tasks
     node: Tasks
     late: int = field(default=0)
     """How many applies were not answered in time, and said that the node is away."""
@@ -66,8 +70,7 @@ async def burst(pods: int, at_once: int, load: int) -> Burst:
             while True:
                 try:
                     applied = await apply_pod(node.client, simulated_pod(name), node=NODE, has_attributes=True)
-                except Failure as failure:
-                    sys.stderr.write(f"bench:   {failure}\n")
+                except Failure:
                     late += 1
                 else:
                     late += applied.node_is_away
@@ -76,14 +79,29 @@ async def burst(pods: int, at_once: int, load: int) -> Burst:
         with busy(load):
             applied = await _phase(node, lambda: each(names, apply, at_once=at_once), "running", pods)
             deleted = await _phase(node, lambda: each(names, node.engine.delete, at_once=at_once), "gone", pods)
-        tasks = [counted((await node.engine.handle(name).fetch_history()).events) for name in names]
+        begun, ended = Tasks(), Tasks()
+        for name in names:
+            events = (await node.engine.handle(name).fetch_history()).events
+            at = _deletion(events)
+            begun, ended = begun + counted(events[:at]), ended + counted(events[at:])
         known = await node.client.get_workflow_handle(node_workflow_id(NODE)).fetch_history()
-    return Burst(at_once, applied, deleted, sum(tasks, Tasks()), counted(known.events), late)
+    applied, deleted = replace(applied, tasks=begun), replace(deleted, tasks=ended)
+    return Burst(at_once, applied, deleted, counted(known.events), late)
+
+
+def _deletion(events: Sequence[HistoryEvent]) -> int:
+    """Return the index of the signal that asks for a pod's end."""
+    return next(
+        index
+        for index, event in enumerate(events)
+        if event.workflow_execution_signaled_event_attributes.signal_name == "delete_pod"
+    )
 
 
 async def _phase(node: SimulatedNode, requests: Callable[[], Awaitable[None]], what: str, pods: int) -> Phase:
     """Make the requests, and look until all pods are what they are to be."""
-    began = moved = time.monotonic()
+    began, cpu = time.monotonic(), node.cpu()
+    moved = began
     longest, before = 0.0, 0
     condition = "PodReady = true" if what == "running" else ""
     async with _in_background(requests) as asking, asyncio.timeout(_PATIENCE_SECONDS):
@@ -98,7 +116,8 @@ async def _phase(node: SimulatedNode, requests: Callable[[], Awaitable[None]], w
                 sys.stderr.write(f"bench:   {now - began:6.1f} s: {done} {what}\n")
                 before, moved = done, now
         await asking
-    return Phase(time.monotonic() - began, longest)
+    after = node.cpu()
+    return Phase(time.monotonic() - began, longest, {part: after[part] - cpu[part] for part in after})
 
 
 @contextlib.asynccontextmanager
@@ -131,26 +150,29 @@ async def floor(pods: int, load: int) -> tuple[float, float]:
 
 def table(pods: int, bare: tuple[float, float], bursts: Sequence[Burst]) -> str:
     """Return the figures as Markdown."""
-    head = ("applied until all run", "longest pause", "deleted until all are gone", "longest pause")
-    costs = ("workflow tasks/pod", "timed out", "failed", "steps/pod", "tries/pod", "called away", "node's events")
-    rows: list[Sequence[str]] = [(f"{pods} simulated pods", *head, *costs)]
-    rows.append(
-        (f"bare CRI calls, {AT_ONCE} at a time", f"{bare[0]:.1f} s", "", f"{bare[1]:.1f} s", *("" for _ in range(8)))
-    )
+    head = ("seconds", "longest pause", "workflow tasks/pod", "timed out", "failed", "steps/pod", "tries/pod")
+    rows: list[Sequence[str]] = []
+    for what, seconds in zip(("applied", "deleted"), bare, strict=True):
+        empty = [""] * (len(head) + len(bursts[0].applied.cpu))
+        rows.append((f"{what} by bare CRI calls, {AT_ONCE} at a time", f"{seconds:.1f}", *empty))
     for one in bursts:
-        tasks = one.tasks
-        rows.append(
-            (
-                "all at once" if one.at_once >= pods else f"{one.at_once} at a time",
-                *(f"{one.applied.seconds:.1f} s", f"{one.applied.longest_pause:.1f} s"),
-                *(f"{one.deleted.seconds:.1f} s", f"{one.deleted.longest_pause:.1f} s"),
-                f"{tasks.workflow / pods:.2f}",
-                *(str(tasks.timed_out), str(tasks.failed)),
-                *(f"{tasks.steps / pods:.2f}", f"{tasks.tries / pods:.2f}"),
-                *(str(one.late), str(one.node.events)),
-            )
-        )
-    return markdown(rows)
+        how = "all at once" if one.at_once >= pods else f"{one.at_once} at a time"
+        rows.append((f"applied {how}", *_cells(one.applied, pods), str(one.late)))
+        rows.append((f"deleted {how}", *_cells(one.deleted, pods), ""))
+    parts = (f"CPU s, {part}" for part in bursts[0].applied.cpu)
+    nodes = ", ".join(str(one.node.events) for one in bursts)
+    titles = (f"{pods} simulated pods", *head, *parts, "called away")
+    return f"{markdown([titles, *rows])}\n\nThe node's workflow: {nodes} events"
+
+
+def _cells(phase: Phase, pods: int) -> Sequence[str]:
+    tasks = phase.tasks
+    return (
+        *(f"{phase.seconds:.1f}", f"{phase.longest_pause:.1f}"),
+        *(f"{tasks.workflow / pods:.2f}", str(tasks.timed_out), str(tasks.failed)),
+        *(f"{tasks.steps / pods:.2f}", f"{tasks.tries / pods:.2f}"),
+        *(f"{seconds:.1f}" for seconds in phase.cpu.values()),
+    )
 
 
 async def measured(pods: int, at_once: Sequence[int], load: int) -> str:

@@ -29,6 +29,13 @@ PAUSE: Final = timedelta(milliseconds=1)
 """The shortest timer: it ends a workflow task and begins the next one."""
 
 
+LONGEST_EVENTS: Final = 1000
+LONGEST_BYTES: Final = 512 * 1024
+"""A run that is longer continues as new. A worker that has lost it from its cache replays it whole before it goes on,
+and a busy machine takes as many seconds for that as a history has hundreds of events. The server suggests it only from
+4,096 events or 4 MiB on."""
+
+
 class Inbox(Protocol):
     """Signals that wait to be taken, in the order in which they came."""
 
@@ -155,7 +162,8 @@ class Entity:
         info, limit = workflow.info(), self._state.max_events
         return (
             info.is_continue_as_new_suggested()
-            or 0 < limit <= info.get_current_history_length()
+            or info.get_current_history_length() >= (limit or LONGEST_EVENTS)
+            or info.get_current_history_size() >= LONGEST_BYTES
             or self._is_renewal_asked_for
             or self._state.decision_version < decisions_of(info.get_current_build_id())
         )

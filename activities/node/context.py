@@ -63,6 +63,8 @@ class Node:
     waiting_for: dict[ObjectRef, set[tuple[str, str]]] = field(default_factory=dict)
     """For each missing object, who waits for it: the workflow id, and the container or step. The agent tells them when
     the object appears."""
+    unlimited: str = ""
+    """What the cgroup above all pods lacks, as last told; "" = nothing."""
     no_log_links: str = ""
     """Why no links to containers' logs could be made, as last told; "" = none was refused."""
     objects: ObjectStore = field(init=False)

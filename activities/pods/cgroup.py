@@ -1,17 +1,23 @@
-"""Making the pod's own cgroup, with its limits, before its sandbox is made below it."""
+"""Making the pod's own cgroup and those above it, with their limits, before its sandbox is made."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from activities.attempt import Attempt, PodFault
+from activities.node.context import Node
 from syncpod.messages import Fault
-from syncpod.node.pod_cgroups import LimitsRefused, make_pod_cgroup, weigh_tiers
+from syncpod.node.pod_cgroups import LimitsRefused, limit_all_pods, make_pod_cgroup, weigh_tiers
 from syncpod.pod import Pod
+
+logger = logging.getLogger(__name__)
 
 
 async def prepare_cgroup(attempt: Attempt, pod: Pod) -> None:
-    """Make the pod's cgroup with its limits, and update the weight of its QoS tier. Safe to repeat.
+    """Make the pod's cgroup with its limits, and update the weight of its QoS tier and the limits of all pods.
+
+    Safe to repeat.
 
     Mirrors kubelet.go, v1.36, SyncPod, with UpdateQOSCgroups and EnsureExists. Raises PodFault UnsupportedByRuntime for
     a pod-level limit that nothing here would enforce; OSError.
@@ -22,5 +28,15 @@ async def prepare_cgroup(attempt: Attempt, pod: Pod) -> None:
         await asyncio.to_thread(make_pod_cgroup, node.context, pod)
     except LimitsRefused as refused:
         raise PodFault(Fault.UNSUPPORTED_BY_RUNTIME, str(refused)) from refused
+    # After the pod's own: while that is empty, the end of another pod may take the cgroup above it away.
+    await limit_pods(node)
     async with node.ledger.open() as page:
         await asyncio.to_thread(weigh_tiers, node.context, page.burstable_milli_cpu)
+
+
+async def limit_pods(node: Node) -> None:
+    """Limit all pods together to what the node has for them, as far as it may; what cannot be had is logged once."""
+    lacks = await asyncio.to_thread(limit_all_pods, node.context)
+    if lacks and lacks != node.unlimited:
+        logger.info("the node's pods are not limited as a whole: %s", lacks)
+    node.unlimited = lacks

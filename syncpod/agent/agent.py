@@ -107,7 +107,7 @@ class Agent:
         )
         self._background: dict[str, Callable[[], Awaitable[None]]] = {
             "states of workflows": self.published_pods.run,
-            "the node's socket": NodeSocket(context.state_dir, self.published_pods).run,
+            "the node's socket": NodeSocket(context.state_dir, self.published_pods, untold=self.prober.untold).run,
         }
         self._watchers: list[Callable[[ObservedPod], None]] = [self.pidfds.watch, self.prober.observe]
         self._booting: list[asyncio.Task[None]] = []

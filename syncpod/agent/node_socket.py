@@ -11,14 +11,18 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from syncpod.agent.probing.untold import UntoldFailures, with_untold
 from syncpod.agent.published_pods import PublishedPods, PublishedRun
 from syncpod.node.read_socket import LINE_LIMIT, PATIENCE_SECONDS, SOCKET_NAME, socket_address
 
 log = logging.getLogger(__name__)
+
+_Untold = Mapping[str, Sequence[UntoldFailures]]
+"""By workflow id."""
 
 _AT_ONCE: Final = 50
 """Answers computed in one go, in a thread."""
@@ -27,10 +31,20 @@ _AT_ONCE: Final = 50
 class NodeSocket:
     """The answering end of one node's socket."""
 
-    def __init__(self, state_dir: Path, published: PublishedPods) -> None:
-        """Answer from `published`, on the socket in `state_dir`."""
+    def __init__(
+        self,
+        state_dir: Path,
+        published: PublishedPods,
+        *,
+        untold: Callable[[str], Sequence[UntoldFailures]] = lambda _: (),
+    ) -> None:
+        """Answer from `published`, on the socket in `state_dir`.
+
+        `untold` returns the failures of a pod's probes (by its UID) that its workflow does not know of yet.
+        """
         self._state_dir = state_dir
         self._published = published
+        self._untold = untold
 
     async def run(self) -> None:
         """Answer until cancelled. Raises OSError if the socket cannot be made."""
@@ -58,8 +72,9 @@ class NodeSocket:
             asked = json.loads(line)
             query, args, workflows = str(asked["query"]), list(asked["args"]), list(asked["workflows"])
             for some in _parts(workflows):
-                known = {str(each): self._published.newest(str(each)) for each in some}
-                lines = await asyncio.to_thread(_answers, known, query, args)
+                known = {each: run for each in map(str, some) if (run := self._published.newest(each)) is not None}
+                untold = {each: tuple(self._untold(run.published.uid)) for each, run in known.items()}
+                lines = await asyncio.to_thread(_answers, known, query, args, untold)
                 writer.write(lines)
                 await asyncio.wait_for(writer.drain(), PATIENCE_SECONDS)
         except (OSError, TimeoutError, ValueError, TypeError, KeyError) as error:
@@ -73,16 +88,18 @@ def _parts(workflows: list[Any]) -> Iterator[list[Any]]:
         yield workflows[at : at + _AT_ONCE]
 
 
-def _answers(known: dict[str, PublishedRun | None], query: str, args: list[Any]) -> bytes:
+def _answers(known: dict[str, PublishedRun], query: str, args: list[Any], untold: _Untold) -> bytes:
     """Return a line for each workflow that is known."""
-    lines = [_answer(workflow_id, run, query, args) for workflow_id, run in known.items() if run is not None]
-    return b"".join(lines)
+    return b"".join(_answer(workflow_id, run, query, args, untold[workflow_id]) for workflow_id, run in known.items())
 
 
-def _answer(workflow_id: str, run: PublishedRun, query: str, args: list[Any]) -> bytes:
+def _answer(
+    workflow_id: str, run: PublishedRun, query: str, args: list[Any], untold: Sequence[UntoldFailures]
+) -> bytes:
     said: dict[str, Any] = {"workflow": workflow_id, "run": run.run_id}
     try:
-        said["answer"] = run.published.answer(query, *args)
+        answer = run.published.answer(query, *args)
+        said["answer"] = with_untold(answer, untold) if query == "events" else answer
     except Exception as error:  # noqa: BLE001  # as with a query, any defect is the asker's to hear of
         said["error"] = f"{type(error).__name__}: {error}"
     return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -27,6 +28,8 @@ class Reading:
     """Whether the workflow answered. If not, `pod` has only what Temporal recorded last: names, phase, readiness."""
     stuck: bool = False
     """Whether it did not answer because its tasks fail, though its node may be there."""
+    lives: bool = False
+    """Where it did not answer: whether the worker of the pod's node lives all the same."""
 
     @property
     def document(self) -> dict[str, Any]:
@@ -42,6 +45,29 @@ class Reading:
         """Namespace and name."""
         return self.pod.metadata.namespace, self.pod.metadata.name
 
+    @property
+    def silence(self) -> str:
+        """Why the pod did not answer, in a few words: ``node n1 is away``."""
+        return f"node {self.pod.spec.node_name or '?'} is {'busy' if self.lives else 'away'}"
+
+
+def away(node: str) -> str:
+    """Return that a node (or several, with commas) is away, and what helps."""
+    return f"node {node or '?'} is away (is its worker running there? `syncpod up` or `syncpod worker` starts it)"
+
+
+def busy(node: str) -> str:
+    """Return that a node (or several, with commas) has not answered in time though its worker lives."""
+    return f"node {node or '?'} is busy (its worker lives, but has not answered in time)"
+
+
+def silence(readings: Iterable[Reading]) -> str:
+    """Return why pods did not answer: which of their nodes are away, and which are busy; "" = all have answered."""
+    silent = [reading for reading in readings if not reading.current]
+    dead, live = ({one.pod.spec.node_name for one in silent if one.lives is lives} for lives in (False, True))
+    said = [sentence(", ".join(sorted(names))) for sentence, names in ((away, dead), (busy, live)) if names]
+    return ", ".join(said)
+
 
 @dataclass(frozen=True)
 class NodeReading:
@@ -53,14 +79,14 @@ class NodeReading:
     current: bool
     """Whether the workflow answered."""
     heard: datetime | None
-    """When the server last heard from its worker; None = never, or the worker has shut down."""
+    """When its worker last gave a sign of life; None = never, or it has shut down."""
     lives: bool
-    """Whether that is recent enough to take the worker for alive."""
+    """Whether that is recent enough to take the worker for alive. It may be too busy to answer."""
 
     @property
     def conditions(self) -> tuple[NodeCondition, ...]:
-        """The node's conditions; all are Unknown if the node is not heard from."""
-        if self.lives and self.view.conditions:
+        """The node's conditions; all are Unknown if its worker is dead, none is known if it is too busy to answer."""
+        if self.lives:
             return self.view.conditions
         known = self.view.conditions or (NodeCondition(type="Ready"),)
         silent = {"status": "Unknown", "last_transition_time": self.heard, **_SILENT}

@@ -71,6 +71,11 @@ class Failures:
         return replace(self, told=self.total)
 
 
+def failure_text(type_: ProbeType, answer: str) -> str:
+    """Return what the event Unhealthy says of a failed answer (prober/prober.go, v1.36, probe)."""
+    return f"{type_.capitalize()} probe failed: {answer}"
+
+
 def first_failures(state: ProbeState) -> Failures:
     """Return the count with which a probe begins: an earlier life of the agent has told that one has failed."""
     told = int(state.settled and state.result == "failure")

@@ -27,6 +27,7 @@ def read_host(root: Path = Path("/")) -> Host:
         addresses=_addresses(),
         cpus=os.cpu_count() or 1,
         memory_bytes=_memory_bytes((root / "proc/meminfo").read_text()),
+        max_pids=_max_pids(root / "proc/sys/kernel"),
         hugepage_sizes=_hugepage_sizes(root / "sys/kernel/mm/hugepages"),
         hugetlb_controller=_has_hugetlb(root, unified),
         selinux=(root / "sys/fs/selinux/enforce").exists(),
@@ -73,6 +74,12 @@ def _memory_bytes(meminfo: str) -> int:
     if found is None:
         raise ValueError("/proc/meminfo names no MemTotal")
     return int(found[1]) * 1024
+
+
+def _max_pids(kernel: Path) -> int:
+    """Return the lesser of both limits of tasks, of those that can be read (stats/pidlimit, v1.36, Stats)."""
+    files = [kernel / name for name in ("pid_max", "threads-max")]
+    return min((int(file.read_text()) for file in files if file.exists()), default=0)
 
 
 def _hugepage_sizes(directory: Path) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ single containers are always the runtime's to enforce or to refuse.
 import errno
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from syncpod.translation.cgroup_limits import (
     as_files,
     asked_as_a_whole,
     burstable_limits,
+    limits_of_all_pods,
     pod_limits,
     shares_of_weight,
 )
@@ -30,6 +31,8 @@ from syncpod.translation.context import NodeContext
 
 _CONTROLLERS = ("cpu", "memory", "hugetlb")
 """The controllers that limits are written for; in the others' hierarchies the runtime makes a pod's cgroup."""
+_OF_ALL_PODS = (*_CONTROLLERS, "pids")
+"""Those of the cgroup above all pods."""
 _CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _MADE_BY_US = "user.syncpod.tier"
 _TRIES = 5
@@ -56,6 +59,32 @@ def make_pod_cgroup(node: NodeContext, pod: Pod, *, mountinfo: Path = MOUNTINFO)
             if error.errno not in _CLOSED:
                 raise
     _require_enforced(node, asked_as_a_whole(pod), enforced)
+
+
+def limit_all_pods(node: NodeContext, *, mountinfo: Path = MOUNTINFO) -> str:
+    """Give the cgroup above all pods its weight and limits, and make it if need be; say what it lacks, "" = nothing.
+
+    A memory limit at or below what the pods use is not set: the kernel would kill some of them at once. Safe to repeat;
+    blocks; never fails. Mirrors cm/node_container_manager_linux.go, v1.36, enforceNodeAllocatableCgroups. Difference:
+    the kubelet sets that memory limit too.
+    """
+    wanted = limits_of_all_pods(node.capacity, node.host)
+    missing = {entry.controller for entry in as_files(wanted, 2)}
+    obstacle = ""
+    for hierarchy in _hierarchies(node, mountinfo):
+        directory = hierarchy.path / tier_cgroup(node, "").relative_to("/")
+        try:
+            used = _amount(directory / _FILES[hierarchy.version].memory_usage)
+            fits = used is None or wanted.memory is None or used < wanted.memory
+            obstacle = obstacle if fits else "pods use as much memory as they may have together"
+            missing -= _limit(hierarchy, directory, wanted if fits else replace(wanted, memory=None))
+        except OSError as error:
+            if error.errno not in _CLOSED:
+                obstacle = str(error)
+    if not missing:
+        return ""
+    names = sorted(missing)
+    return f"{', '.join(names)}: {obstacle or _why_not(node, names[0])}"
 
 
 @dataclass(frozen=True)
@@ -159,31 +188,47 @@ def _hierarchies(node: NodeContext, mountinfo: Path) -> tuple[Hierarchy, ...]:
 
 
 def _make_in(hierarchy: Hierarchy, cgroup: PurePosixPath, limits: CgroupLimits) -> set[str]:
-    """Make a cgroup with its limits in one hierarchy; return the controllers that enforce them."""
+    """Make a pod's cgroup with its limits in one hierarchy; return the controllers that enforce them."""
     has = _controllers(hierarchy)
     files = [entry for entry in as_files(limits, hierarchy.version) if entry.controller in has]
     if not files:
         return set()
     directory = hierarchy.path / cgroup.relative_to("/")
+    _make_whole(hierarchy, directory, has, marked=False)
+    return _write(directory, files)
+
+
+def _limit(hierarchy: Hierarchy, directory: Path, limits: CgroupLimits) -> set[str]:
+    """Make the cgroup above all pods with its limits in one hierarchy; return the controllers that enforce them."""
+    has = _controllers(hierarchy, _OF_ALL_PODS)
+    files = [entry for entry in as_files(limits, hierarchy.version) if entry.controller in has]
+    if not files:
+        return set()
+    _make_whole(hierarchy, directory, has, marked=True)
+    return _write(directory, files)
+
+
+def _make_whole(hierarchy: Hierarchy, directory: Path, has: Collection[str], *, marked: bool) -> None:
+    """Make a cgroup and those above it, which have its controllers too."""
     for tries_left in reversed(range(_TRIES)):
         try:
             for above in _above(hierarchy.path, directory):
                 _make(hierarchy, above, marked=True)
                 if hierarchy.version == 2:
                     _hand_down(above, has)
-            _make(hierarchy, directory, marked=False)
+            _make(hierarchy, directory, marked=marked)
             break
         except FileNotFoundError:
             # A tier that was empty has just been removed.
             if not tries_left:
                 raise
-    return _write(directory, files)
 
 
-def _controllers(hierarchy: Hierarchy) -> frozenset[str]:
+def _controllers(hierarchy: Hierarchy, wanted: Collection[str] = _CONTROLLERS) -> frozenset[str]:
+    """Return those of the wanted controllers that a hierarchy has."""
     if hierarchy.version == 1:
-        return hierarchy.controllers & frozenset(_CONTROLLERS)
-    return frozenset((hierarchy.path / "cgroup.controllers").read_text().split()) & frozenset(_CONTROLLERS)
+        return hierarchy.controllers & frozenset(wanted)
+    return frozenset((hierarchy.path / "cgroup.controllers").read_text().split()) & frozenset(wanted)
 
 
 def _above(root: Path, directory: Path) -> Iterator[Path]:

@@ -13,8 +13,9 @@ from typing import Final
 WORKFLOW_TASK: Final = timedelta(seconds=10)
 """How long a workflow task may take: Temporal's own default."""
 
-STICKY_QUEUE: Final = timedelta(seconds=10)
-"""How long a task may lie in the queue of the worker that has its workflow in its cache."""
+STICKY_QUEUE: Final = timedelta(seconds=60)
+"""How long a task may lie in the queue of the worker that has its workflow in its cache: a crowd of pods waits there,
+since a worker takes only a few tasks at a time."""
 
 HEARTBEAT_THROTTLE: Final = timedelta(seconds=1)
 """The shortest time between two heartbeats of a step: it hears of its cancellation within it."""

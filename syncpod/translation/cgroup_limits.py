@@ -1,4 +1,4 @@
-"""The settings of a pod's cgroup: its weight, and the limits for all its containers together.
+"""The settings of the cgroups of pods, of their tiers and of all pods together: weights and limits.
 
 Mirrors cm/helpers_linux.go, v1.36, ResourceConfigForPod, and cm/cgroup_manager_linux.go.
 """
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from syncpod.lifecycle.qos import pod_qos
-from syncpod.pod import Pod
+from syncpod.pod import Pod, parse_quantity
 from syncpod.pod.amounts import HUGE_PAGES, pod_amounts, read_amounts
 from syncpod.translation.context import Host
 from syncpod.translation.resources import MIN_SHARES, PERIOD_US, bytes_of, cpu_quota, cpu_shares, hugepage_limits
@@ -25,6 +25,24 @@ class CgroupLimits:
     """Bytes."""
     hugepages: Mapping[str, int] | None = None
     """Bytes by page size, as cgroups name them."""
+    pids: int | None = None
+    """Processes and threads."""
+
+
+def limits_of_all_pods(capacity: Mapping[str, int], host: Host) -> CgroupLimits:
+    """Return the settings of the cgroup above all pods: what the node has for pods, and all process ids of the machine.
+
+    `capacity` is the node's, less what its owner keeps for others (the kubelet's allocatable, before evictions). CPU is
+    a weight: pods may use what nobody else does. What `capacity` does not have is not limited. Mirrors
+    cm/node_container_manager_linux.go, v1.36, getCgroupConfigInternal, with enforceNodeAllocatable as it is by default.
+    """
+    pages = {name: parse_quantity(str(amount)) for name, amount in capacity.items() if name.startswith(HUGE_PAGES)}
+    return CgroupLimits(
+        cpu_shares=cpu_shares(capacity["cpu"]) if "cpu" in capacity else None,
+        memory=capacity.get("memory"),
+        hugepages={each.page_size: each.limit for each in hugepage_limits(pages, host)} if pages else None,
+        pids=host.max_pids or None,
+    )
 
 
 def pod_limits(pod: Pod, host: Host) -> CgroupLimits:
@@ -72,6 +90,7 @@ class File(NamedTuple):
 def as_files(limits: CgroupLimits, version: int) -> tuple[File, ...]:
     """Return the files to write, in the order of writing."""
     pages = (limits.hugepages or {}).items()
+    pids = [File("pids", "pids.max", str(limits.pids))] if limits.pids is not None else []
     if version == 1:
         files = [File("cpu", "cpu.shares", str(limits.cpu_shares))] if limits.cpu_shares is not None else []
         if limits.cpu_quota is not None:
@@ -80,14 +99,14 @@ def as_files(limits: CgroupLimits, version: int) -> tuple[File, ...]:
         if limits.memory is not None:
             files.append(File("memory", "memory.limit_in_bytes", str(limits.memory)))
         files += [File("hugetlb", f"hugetlb.{size}.limit_in_bytes", str(limit)) for size, limit in pages]
-        return tuple(files)
+        return (*files, *pids)
     files = [File("cpu", "cpu.weight", str(cpu_weight(limits.cpu_shares)))] if limits.cpu_shares is not None else []
     if limits.cpu_quota is not None:
         files.append(File("cpu", "cpu.max", f"{limits.cpu_quota} {PERIOD_US}"))
     if limits.memory is not None:
         files.append(File("memory", "memory.max", str(limits.memory)))
     files += [File("hugetlb", f"hugetlb.{size}.max", str(limit)) for size, limit in pages]
-    return tuple(files)
+    return (*files, *pids)
 
 
 def cpu_weight(shares: int) -> int:

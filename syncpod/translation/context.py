@@ -25,6 +25,8 @@ class Host:
     """The node's IPs, primary first, at most one of each family."""
     cpus: int = 1
     memory_bytes: int = 1 << 30
+    max_pids: int = 0
+    """How many processes and threads there may be at once; 0 = not known."""
     hugepage_sizes: tuple[str, ...] = ()
     """Page sizes as cgroups name them: ``2MB``, ``1GB``."""
     hugetlb_controller: bool = True

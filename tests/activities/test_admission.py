@@ -26,8 +26,9 @@ def two_cores(bench: Bench) -> Bench:
 
 
 def have(bench: Bench, **capacity: int) -> None:
-    """Give the node this capacity, and plenty of everything else."""
-    bench.node.context = replace(bench.node.context, capacity=capacity)
+    """Give the node this capacity, and plenty of everything else. Its pods are limited to it, and no others."""
+    parent = f"{bench.runtime.cgroup_parent}/of-this-size"
+    bench.node.context = replace(bench.node.context, capacity=capacity, cgroup_parent=parent)
 
 
 def asking(bench: Bench, cpu: str, **spec: Any) -> PodOnBench:

@@ -17,6 +17,7 @@ import pytest_asyncio
 from temporalio.client import Client, WorkflowHandle
 from temporalio.worker import Worker
 
+from protos.cri.v1 import api_pb2 as cri_api
 from syncpod.agent import agent as module
 from syncpod.agent.agent import Agent
 from syncpod.agent.takeover.cluster import ClusterGuard
@@ -67,6 +68,8 @@ async def scene(runtime: Containerd, temporal_server: DevServer, tmp_path: Path)
         Worker(client, task_queue=f"node/{node}", workflows=[Recorder]),
         owned_pod(cri, cgroup_parent=runtime.cgroup_parent, logs=tmp_path, name=name, owner=node) as pod,
     ):
+        # CRI-O has a pause process only where containers share its processes.
+        pod.sandbox.linux.security_context.namespace_options.pid = cri_api.POD
         reader = PodReader(cri, boot=1, owner=node)
         agent = Agent(
             client,

@@ -11,6 +11,7 @@ from typing import Any
 import pytest_asyncio
 
 from syncpod.agent.node_socket import NodeSocket
+from syncpod.agent.probing.untold import UntoldFailures
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.node.read_socket import SOCKET_NAME, Told, ask_node, socket_address
 from syncpod.node.workflow_snapshots import SNAPSHOT_NAME
@@ -28,6 +29,8 @@ class Shown:
     history_length: int = 7
 
     def answer(self, query: str, *args: Any) -> Any:
+        if query == "events":
+            return []
         if query != "pod":
             raise KeyError(query)
         return {"metadata": {"uid": self.uid}, "asked": list(args), "text": "ü" * 200_000}
@@ -42,7 +45,9 @@ async def node(tmp_path: Path) -> AsyncIterator[tuple[NodeContext, PublishedPods
     state.mkdir(parents=True, mode=0o700)
     context = NodeContext(name="n", state_dir=state, memory_dir=tmp_path, log_dir=tmp_path, cluster="c/n")
     published = PublishedPods(context)
-    serving = asyncio.create_task(NodeSocket(state, published).run())
+    failures = UntoldFailures("web", "Liveness probe failed: no", 3, datetime(2026, 11, 22, tzinfo=UTC))
+    socket = NodeSocket(state, published, untold=lambda uid: [failures] if uid == "uid-web" else [])
+    serving = asyncio.create_task(socket.run())
     await until((state / SOCKET_NAME).exists)
     yield context, published
     serving.cancel()
@@ -60,6 +65,8 @@ async def test_what_is_known_is_told_with_its_run(node: tuple[NodeContext, Publi
     assert told[many[-1]] == Told(f"run of {many[-1]}", answer)
 
     assert await ask_node(context.state_dir, "no such query", [], many) == {}
+    events = (await ask_node(context.state_dir, "events", [], many[:1]))[many[0]].answer
+    assert [event["count"] for event in events] == [3], "the failures that the workflow does not know of"
     published.take(many[0], "run", None)
     assert list(await ask_node(context.state_dir, "pod", [], many[:2])) == many[1:2]
 

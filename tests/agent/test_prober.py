@@ -16,6 +16,7 @@ from syncpod.agent.probing.outbox import Outbox
 from syncpod.agent.probing.prober import Prober
 from syncpod.agent.probing.run_probe import with_static_variables
 from syncpod.agent.probing.schedule import Schedule
+from syncpod.agent.probing.untold import with_untold
 from syncpod.agent.probing.worker import ProbeWorker, Report
 from syncpod.cri import CriRuntime
 from syncpod.handlers.answer import Answer, NoAnswer
@@ -331,6 +332,30 @@ async def test_failures_are_told_with_the_next_change_of_the_result() -> None:
     await told.runs(2, Answer("failure", "again"))
     told.worker.end()
     assert told.reports[3:] == [("unknown", 2, "again")]
+
+
+async def test_what_is_not_told_yet_can_be_read(tmp_path: Path) -> None:
+    """Row 85: with what is read of the pod, the count is exact."""
+    node = a_node(tmp_path, readinessProbe=tcp(1, failureThreshold=1000))
+    prober = node.prober()
+    assert prober.untold(UID) == ()
+    prober.observe(listing("c1"))
+    await passing(lambda: len(node.told) == 1 and bool(prober.untold(UID)))
+    [untold] = prober.untold(UID)
+    assert (untold.container, untold.count) == ("web", 1)
+    assert untold.message.startswith("Readiness probe failed: dial tcp 127.0.0.1:1: ")
+    before = {"type": "Warning", "reason": "Unhealthy", "message": untold.message, "container": "web", "count": 1}
+    before |= {"first": "2026-01-01T00:00:00Z", "last": "2026-01-01T00:00:00Z"}
+    other = {**before, "reason": "Started", "message": "Container started"}
+    shown = with_untold([before, other], [untold, untold._replace(container="other", count=3)])
+    assert [(each["reason"], each["container"], each["count"]) for each in shown] == [
+        ("Started", "web", 1),
+        ("Unhealthy", "web", 2),
+        ("Unhealthy", "other", 3),
+    ]
+    assert shown[1]["first"] == before["first"] and shown[1]["last"] > before["last"]
+    assert shown[1].keys() == before.keys() == shown[2].keys()
+    await prober.close()
 
 
 async def test_that_a_probe_cannot_be_run_hides_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,7 +114,9 @@ class Stack:
         found = [f"sandbox {each.id}" for each in await self.cri.list_pod_sandboxes(labels=labels)]
         found += [f"container {each.id} ({each.name})" for each in await self.cri.list_containers(labels=labels)]
         found += [f"process {pid}" for pid in self.witnesses()]
-        found += [f"shim {shim.pid}" for shim in self.runtime.shims]
+        for shim in self.runtime.shims:
+            below = [each.argv[0] for each in processes() if each.parent == shim.pid]
+            found.append(f"shim of {shim.argv[shim.argv.index('-id') + 1]} with {below or 'no process'}")
         ours = (self.directory, self.runtime.directory)
         found += [f"mount {mount}" for place in ours for mount in mounts_below(place)]
         for place in ("state/pods", "memory/pods", "logs"):

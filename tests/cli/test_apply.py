@@ -23,7 +23,7 @@ from syncpod.cli.failure import Failure
 from syncpod.cli.input.manifests import admitted
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.readings import Reading
-from syncpod.cli.temporal import nodes, pod_reads, pods, updates
+from syncpod.cli.temporal import pod_reads, pods, updates
 from syncpod.cli.temporal.pod_apply import Change, apply_pod
 from syncpod.cli.temporal.unserved import end_if_never_run
 from syncpod.messages import Fault, StepName
@@ -383,7 +383,6 @@ async def test_a_new_pod_waits_for_no_node_that_does_not_answer(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(updates, "PATIENCE_SECONDS", 3600.0)
-    monkeypatch.setattr(nodes, "QUERY_DEADLINE", timedelta(seconds=0.3))
     name, away = fresh_name(), f"gone-{fresh_name()}"
     pod = parse_pod(manifest(name) | {"metadata": {"name": name, "namespace": "default"}})
     async with silent_node(client, away, cordoned=False), asyncio.timeout(60):

@@ -24,6 +24,7 @@ from tests.agent.waiting import until, until_asked
 from tests.node.owned_pods import OWNER, OwnedPod, owned_pod
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import BUSYBOX, NOBODY, USER_1000
+from tests.traps import until_trapped
 
 pytestmark = pytest.mark.every_runtime("the client translates what each runtime answers")
 
@@ -134,6 +135,7 @@ async def test_container_runs_exits_and_goes(client: CriClient, pod: OwnedPod) -
     assert running.annotations[names.CONTAINER_HASH_ANNOTATION] == "11a6d6d6"
     assert running.image == BUSYBOX
 
+    await until_trapped(running.pid)
     await client.stop_container(container_id, timeout_seconds=10)
     exited = await client.container_status(container_id)
     assert (exited.state, exited.exit_code, exited.reason) == ("exited", 7, "Error")

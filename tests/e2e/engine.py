@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -33,6 +34,7 @@ from tests.agent.waiting import pauses
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
+from tests.traps import until_trapped
 from tests.worker.fork_server import start_worker
 from tests.worker.node_process import NodeProcess
 
@@ -90,6 +92,12 @@ class LivePod:
             )
 
         return await self.until(seen)
+
+    async def armed(self, name: str, *numbers: signal.Signals) -> None:
+        """Wait until a container that runs has set its traps (SIGTERM's by default): without them a signal kills it."""
+        instance = await self.instance(name)
+        told = await self.node.cri.container_status(instance.id, verbose=True)
+        await until_trapped(told.pid, *numbers)
 
     async def phase(self, phase: str) -> dict[str, Any]:
         """Wait until it is in that phase."""

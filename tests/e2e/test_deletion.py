@@ -53,7 +53,7 @@ async def deletion_keeps_the_grace(pods: Pods, *, place: Path) -> None:
     await pod.until(lambda _: said.exists() and {"tidy", "stubborn"} <= set(said.read_text().split("\n")))
     # What is to be gone is there: in every cgroup controller (if it may be), and on disk.
     assert bool(engine.cgroups(uid)) == bool(engine.runtime.cgroup_parent)
-    assert {path.parent.name for path in engine.directories(uid)} == {"pods", "logs"}
+    assert {path.parent.name for path in engine.directories(uid)} == {"pods", "logs", "containers"}
 
     final = await pod.delete()
 
@@ -100,6 +100,7 @@ async def a_later_deletion_shortens_the_grace(pods: Pods) -> None:
     stubborn = shell("stubborn", "trap '' TERM; while :; do sleep 0.1; done")
     pod = await pods.apply("shorter", stubborn, terminationGracePeriodSeconds=FOR_EVER)
     await pod.running()
+    await pod.armed("stubborn")
     await pod.handle.execute_update("delete", {})
     await pod.until(lambda pod: pod["metadata"].get("deletionGracePeriodSeconds") == FOR_EVER)
     assert (await pod.event("Killing"))["container"] == "stubborn"
@@ -113,6 +114,7 @@ async def a_later_deletion_shortens_the_grace(pods: Pods) -> None:
 async def test_a_pod_that_ends_well_has_succeeded(pods: Pods) -> None:
     pod = await pods.apply("well", shell("main"))
     await pod.running()
+    await pod.armed("main")
     final = await pod.delete()
     assert final["status"]["phase"] == "Succeeded"
     assert conditions_of(final)["Ready"] == ("False", "PodCompleted")
@@ -151,6 +153,7 @@ async def test_a_pod_applied_during_deletion_follows(pods: Pods, engine: EngineN
     volumes = [{"name": "out", "hostPath": {"path": str(tmp_path)}}]
     pod = await pods.apply("next", telling("main", on_term), volumes=volumes)
     first = (await pod.running())["metadata"]["uid"]
+    await pod.armed("main")
     old = await pod.sandbox()
     await pod.handle.execute_update("delete", {"gracePeriodSeconds": 600})
     # What may not change in a running pod may differ in the next one.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ async def test_hooks_run_after_the_start_and_before_the_end(pods: Pods, tmp_path
     live = await pods.apply("hooks", web, asks, sleeps, terminationGracePeriodSeconds=30, **saying(tmp_path))
     await live.until(lambda pod: conditions_of(pod)["Ready"][0] == "True")
     assert (tmp_path / "said").read_text() == "started\n"
+    await live.armed("web")
     await live.delete()
     assert (tmp_path / "said").read_text() == "started\nstopping\nended\n"
     assert await told(live, "FailedPreStopHook") == []
@@ -89,6 +91,8 @@ async def test_a_hook_that_takes_too_long_or_fails_holds_up_nobody(pods: Pods) -
         terminationGracePeriodSeconds=3,
     )
     await live.until(lambda pod: conditions_of(pod)["Ready"][0] == "True")
+    for name in ("hangs", "fails", "stubborn"):
+        await live.armed(name)
     await live.handle.signal("delete_pod", {})
     final = await live.gone()
     codes = {each["name"]: each["state"]["terminated"]["exitCode"] for each in final["status"]["containerStatuses"]}
@@ -125,6 +129,7 @@ async def test_a_container_is_stopped_by_the_signal_that_it_names(pods: Pods) ->
         assert await live.containers() == []
         return
     await live.running()
+    await live.armed("web", signal.SIGUSR1, signal.SIGTERM)
     assert status_of(await live.get(), "web")["stopSignal"] == "SIGUSR1"
     final = await live.delete()
     assert status_of(final, "web")["state"]["terminated"]["exitCode"] == 7

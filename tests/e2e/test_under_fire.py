@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -72,8 +73,8 @@ async def burns_down_to_nothing_lost_or_doubled(fire: Fire, count: int) -> None:
         await fire.burn(count)
         out = time.monotonic()
         await asyncio.gather(*(pod.gone(patience=CONVERGED) for pod in fire.deleted))
-        await asyncio.gather(*(pod.running(patience=CONVERGED) for pod in fire.untouched))
-        await asyncio.gather(*(pod.running(patience=CONVERGED, web=1) for pod in fire.crashed))
+        await asyncio.gather(*(comes_to_run(pod) for pod in fire.untouched))
+        await asyncio.gather(*(comes_to_run(pod, web=1) for pod in fire.crashed))
         replaced = await asyncio.gather(*(has_the_other_image(pod) for pod in fire.updated))
     took = time.monotonic() - out
     continued = await runs_continued(fire)
@@ -88,21 +89,43 @@ async def burns_down_to_nothing_lost_or_doubled(fire: Fire, count: int) -> None:
     assert all(fire.faults[fault] for fault in happened), fire.faults
     assert continued
     # What had not started when it was given another image has not been restarted.
-    assert set(replaced) <= {0, 1}
+    for pod, restarts in zip(fire.updated, replaced, strict=True):
+        assert restarts - (await unseen(pod))["web"] in (0, 1)
     replacements = dict(zip((pod.name for pod in fire.updated), replaced, strict=True))
     left = [*fire.untouched, *fire.crashed, *fire.updated]
     for pod in left:
         crashes = fire.notes(pod, "web")["crashed"]
         assert crashes == (1 if pod in fire.crashed else 0)
-        restarts = crashes + replacements.get(pod.name, 0)
-        await pod.assert_whole(sandbox=None, web=restarts)
+        lost = await unseen(pod)
+        restarts = replacements[pod.name] if pod in fire.updated else crashes + lost["web"]
+        await pod.assert_whole(sandbox=None, web=restarts, api=lost["api"])
         exits = [line for line in await pod.history("exit") if line["subject"] == "web"]
         assert len(exits) == restarts, exits
         # A start that was cut off with its caller may have noted itself, and is made again with the same number.
-        assert fire.notes(pod, "web")["started"] > restarts
+        assert fire.notes(pod, "web")["started"] > restarts - lost["web"]
         assert fire.notes(pod, "api")["started"] > 0
     assert seen.duplicates == set()
     await asyncio.gather(*(pod.delete() for pod in left))
+
+
+async def unseen(pod: Pod) -> Counter[str]:
+    """Count, by container, the instances that ended unseen: the runtime or the worker was killed in their start."""
+    exits = await pod.history("exit")
+    return Counter(line["subject"] for line in exits if "ContainerStatusUnknown" in line["outcome"])
+
+
+async def comes_to_run(pod: Pod, **restarts: int) -> None:
+    """Wait until every container runs, with so many restarts and one for each instance that ended unseen."""
+
+    async def runs() -> bool:
+        lost = await unseen(pod)
+        statuses = (await pod.get()).get("status", {}).get("containerStatuses", [])
+        return bool(statuses) and all(
+            "running" in each["state"] and each["restartCount"] == restarts.get(each["name"], 0) + lost[each["name"]]
+            for each in statuses
+        )
+
+    await until(runs, patience=CONVERGED)
 
 
 async def runs_continued(fire: Fire) -> int:
@@ -119,5 +142,5 @@ async def has_the_other_image(pod: Pod) -> int:
         return tuple(each.attempt for each in web if each.annotations[CONTAINER_HASH_ANNOTATION] == made_from)
 
     (restarts,) = await until(replaced, patience=CONVERGED)
-    await pod.running(patience=CONVERGED, web=restarts)
+    await pod.running(patience=CONVERGED, web=restarts, api=(await unseen(pod))["api"])
     return int(restarts)

@@ -1,5 +1,6 @@
 """Small pods made through the client, labelled as a node's own are."""
 
+import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncIterator, Sequence
@@ -61,8 +62,11 @@ class OwnedPod:
         )
 
     async def create(self, config: ContainerConfig | None = None) -> str:
-        """Create a container in its sandbox."""
-        return await self.runtime.create_container(self.sandbox_id, config or self.container(), self.sandbox)
+        """Create a container in its sandbox, and the directory of its log, which is the kubelet's to make."""
+        config = config or self.container()
+        log = Path(self.sandbox.log_directory, config.log_path)
+        await asyncio.to_thread(log.parent.mkdir, parents=True, exist_ok=True)
+        return await self.runtime.create_container(self.sandbox_id, config, self.sandbox)
 
     async def start(self, config: ContainerConfig | None = None) -> str:
         """Create and start a container in its sandbox."""
@@ -104,6 +108,9 @@ async def owned_pod(
     try:
         yield OwnedPod(runtime, sandbox)
     finally:
+        for container in await runtime.list_containers(labels={names.POD_UID_LABEL: uid}):
+            with contextlib.suppress(NotFound):  # CRI-O would give it the time of the sandbox' call as its grace.
+                await runtime.stop_container(container.id, timeout_seconds=0)
         for left in await runtime.list_pod_sandboxes(labels={names.POD_UID_LABEL: uid}):
             with contextlib.suppress(NotFound):
                 await runtime.stop_pod_sandbox(left.id)

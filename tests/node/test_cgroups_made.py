@@ -16,6 +16,7 @@ from syncpod.node.pod_cgroups import (
     Enforced,
     LimitsRefused,
     change_pod_cgroup,
+    limit_all_pods,
     make_pod_cgroup,
     read_memory_limit,
     read_pod_cgroup,
@@ -38,6 +39,7 @@ def pod_of(*resources: dict[str, Any], uid: str = "a", **spec: Any) -> Pod:
     return make_pod({"containers": containers, **spec}, uid=uid)
 
 
+SIZE = {"cpu": 2000, "memory": 2 << 30, "ephemeral-storage": 1 << 40, "hugepages-2Mi": 4 * MIB}
 LIMITED = {"limits": {"cpu": "500m", "memory": "64Mi"}, "requests": {"cpu": "250m"}}
 """A burstable container with both limits."""
 
@@ -82,6 +84,50 @@ def test_version_2_is_given_weights_and_maxima_and_hands_its_controllers_down(un
         # The last of the three that it was told: a file keeps what is longer than that.
         assert (above / "cgroup.subtree_control").read_text().startswith("+memory")
     assert (own / "cgroup.subtree_control").read_text() == ""  # the runtime's to divide
+
+
+def test_all_pods_of_version_2_have_the_nodes_capacity_together(unified: Path) -> None:
+    """Row 52: a weight by cores, the memory, and the machine's process ids."""
+    node = replace(PLAIN, capacity=SIZE, host=replace(PLAIN.host, max_pids=32768, hugepage_sizes=("2MB",)))
+    everything = ("cpu.weight", "memory.max", "pids.max", "hugetlb.2MB.max")
+    parent = cgroup(unified / "syncpod", "cpu memory hugetlb pids", *everything)
+    assert limit_all_pods(node, mountinfo=mountinfo(unified)) == ""
+    # 2000m are 2048 shares.
+    assert [(parent / name).read_text() for name in everything] == ["79", str(2 << 30), "32768", str(4 * MIB)]
+    assert "pids" in (unified / "cgroup.subtree_control").read_text()
+
+
+def test_a_limit_that_would_kill_pods_is_not_set_and_all_others_are(unified: Path) -> None:
+    node = replace(PLAIN, capacity=SIZE)
+    parent = cgroup(unified / "syncpod", "cpu memory", "cpu.weight", "memory.max", "memory.current")
+    (parent / "memory.current").write_text(f"{2 << 30}\n")
+    why = "memory: pods use as much memory as they may have together"
+    assert limit_all_pods(node, mountinfo=mountinfo(unified)) == why
+    assert ((parent / "cpu.weight").read_text(), (parent / "memory.max").read_text()) == ("79", "")
+    (parent / "memory.current").write_text(f"{1 << 30}\n")
+    assert limit_all_pods(node, mountinfo=mountinfo(unified)) == ""
+    assert (parent / "memory.max").read_text() == str(2 << 30)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"pod_cgroups": False}, "cpu, memory, pids: this node makes no cgroups for pods"),
+        ({"cgroup_driver": "systemd"}, "cpu, memory, pids: the runtime's cgroup driver is systemd"),
+        ({}, "pids: the pids controller is not to be had here"),
+    ],
+)
+def test_what_cannot_be_limited_is_named_and_fails_nothing(unified: Path, change: dict[str, Any], why: str) -> None:
+    cgroup(unified / "syncpod", "cpu memory", "cpu.weight", "memory.max")
+    node = replace(PLAIN, capacity=SIZE, host=replace(PLAIN.host, max_pids=32768), **change)
+    if not change and os.geteuid() != 0:
+        why = "pids: cgroups are closed to this user"
+    assert limit_all_pods(node, mountinfo=mountinfo(unified)) == why
+
+
+def test_a_node_without_an_amount_limits_nothing_by_it(unified: Path) -> None:
+    assert limit_all_pods(PLAIN, mountinfo=mountinfo(unified)) == ""
+    assert not (unified / "syncpod").exists()
 
 
 def test_a_tier_of_version_2_weighs_what_its_pods_request(unified: Path) -> None:
@@ -219,6 +265,24 @@ def test_a_pod_is_limited_to_what_its_containers_may_have_together(node: NodeCon
     assert limits(node, "poda") == ("512", "50000", str(64 * MIB))
     make_pod_cgroup(node, pod_of(LIMITED, LIMITED))
     assert limits(node, "burstable/poda") == ("512", "100000", str(128 * MIB))
+
+
+def test_all_pods_are_limited_to_what_the_node_has_and_a_smaller_node_to_less(node: NodeContext) -> None:
+    """Row 52: as the kernel has it; an empty one goes as if it had no limits."""
+    whole = replace(node, capacity={**SIZE, "hugepages-2Mi": 0}, host=replace(node.host, max_pids=30000))
+    make_pod_cgroup(whole, pod_of(LIMITED))
+    for size in (2000, 1000):
+        lacks = limit_all_pods(replace(whole, capacity={"cpu": size, "memory": size * MIB}))
+        assert lacks == ""
+        weight = {2000: ("2048", "79"), 1000: ("1024", "39")}[size]
+        shares, quota, memory = limits(node, "")
+        assert shares in weight
+        assert memory == str(size * MIB)
+        assert quota in (None, "-1", "max 100000"), "CPU is a weight: what nobody else wants is for the pods"
+        assert value(node, "", "pids.max", "pids.max") == "30000"
+    remove_pod_cgroup(node, "a")
+    remove_empty_tiers(node)
+    assert not any((each.path / node.cgroup_parent).exists() for each in HERE)
 
 
 @on_version_1

@@ -95,6 +95,15 @@ def test_swap_is_accounted_where_version_2_has_a_file_in_our_own_cgroup(root: Pa
     assert read_host(root).swap_controller
 
 
+def test_as_many_processes_as_the_lesser_limit_lets_be(root: Path) -> None:
+    kernel = root / "proc/sys/kernel"
+    kernel.mkdir(parents=True, exist_ok=True)
+    (kernel / "pid_max").write_text("4194304\n")
+    assert read_host(root).max_pids == 4194304
+    (kernel / "threads-max").write_text("126000\n")
+    assert read_host(root).max_pids == 126000
+
+
 def test_selinux_is_on_where_its_file_system_says_so(root: Path) -> None:
     (root / "sys/fs/selinux").mkdir(parents=True)
     (root / "sys/fs/selinux/enforce").touch()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from pathlib import Path
 
 from protos.cri.v1 import api_pb2 as cri
-from tests.agent.waiting import until, until_asked
+from tests.agent.waiting import until
 from tests.runtime.real_pods import Pod
 from tests.runtime.spdy_client import SpdyClient
 from tests.runtimes.embedded import Embedded
+from tests.traps import until_trapped
 
 PATIENCE = 60.0
 ECHO = "echo ready; while read -r line; do echo got $line; done; echo end of input"
@@ -172,19 +174,8 @@ async def test_a_container_is_stopped_by_the_signal_that_its_config_names(server
     config.stop_signal = cri.SIGNAL_SIGUSR1
     container = await pod.create(config)
     await pod.start(container)
-    pid = await pod.pid(container)
-
-    async def is_deaf() -> bool:
-        return _ignores_term(pid)
-
-    await until_asked(is_deaf)
+    await until_trapped(await pod.pid(container), signal.SIGTERM, signal.SIGUSR1)
     await asyncio.to_thread(server.restart)
     assert (await pod.status(container)).stop_signal == cri.SIGNAL_SIGUSR1
     await pod.stop(container, 20)
     assert (await pod.status(container)).exit_code == 10
-
-
-def _ignores_term(pid: int) -> bool:
-    ignored = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigIgn"))
-    caught = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt"))
-    return bool(int(ignored.split()[1], 16) >> 14 & 1 and int(caught.split()[1], 16) >> 9 & 1)

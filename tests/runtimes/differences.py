@@ -170,20 +170,13 @@ _CRIO = (
     ),
     Difference(
         "the pause process",
-        "A sandbox has no process of its own whose end could be heard of.",
-        ("test_agent_on_a_runtime.py::test_a_killed_pause_process_is_signalled_without_a_relist",),
+        "A sandbox has one only where its containers share its processes (`shareProcessNamespace`): any other it drops "
+        "(`drop_infra_ctr`), and then nothing of the sandbox can die.",
     ),
     Difference(
         "logs",
-        "A container is made only where the directory of its log is there already.",
-        (
-            "test_agent_on_a_runtime.py::test_a_killed_container_is_signalled_without_a_relist",
-            "test_agent_on_a_runtime.py::test_a_container_that_exits_while_the_daemon_is_down_is_signalled_when_it_is_back",
-            "test_agent_on_a_runtime.py::test_an_agents_boot_tells_each_pod_what_the_runtime_has_and_what_the_worker_decides",
-            "test_log_rotation.py::test_no_line_is_lost_while_a_container_writes_as_fast_as_it_can",
-            "test_log_rotation.py::test_a_log_that_a_dead_worker_has_renamed_is_begun_anew",
-            "test_storage_limits.py::test_a_container_that_fills_its_layer_is_noticed_on_every_runtime",
-        ),
+        "The directory of a container's log must be there, since conmon makes only the file: a kubelet makes it, so "
+        "syncpod does.",
     ),
     Difference(
         "capabilities",
@@ -193,8 +186,8 @@ _CRIO = (
     ),
     Difference(
         "host name",
-        "Containers may have UTS namespaces of their own where their pod shares its processes, or the host's network.",
-        ("test_identity.py::test_a_pod_shares_the_namespaces_that_it_says",),
+        "A pod with the host's network has a UTS namespace of its own all the same, with the node's name: CRI-O makes "
+        "one for each pod.",
     ),
     Difference(
         "restarts of the runtime",

@@ -149,7 +149,7 @@ async def test_a_restart_of_all_that_ends_them_one_by_one_does_not_end_the_pod(
     await node.tell(handle, node.exits(pod["metadata"]["uid"], "one", 88), "ContainerDied")
     await until(handle, lambda _: node.steps()[-1].startswith("remove_container"))
     await node.tell(handle, node.exits(pod["metadata"]["uid"], "two", 137), "ContainerDied")
-    await asyncio.sleep(1)
+    await until(handle, lambda pod: bool(container(pod, "two").get("state", {}).get("terminated")))
     node.gate["remove_container"].set()
     await until(handle, lambda pod: container(pod, "two").get("restartCount") == 1)
     assert "kill_pod" not in node.steps()

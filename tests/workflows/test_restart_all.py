@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -125,5 +124,5 @@ async def test_the_back_off_ends_by_itself_and_over_a_new_run(client: Client, no
     await until(latest, lambda pod: "running" in container(pod, "web")["state"])
     await node.tell(latest, node.exits(uid, "web", 42, ago=8.0))
     await until(latest, lambda pod: "CrashLoopBackOff" in str(container(pod, "web")["state"]))
-    await asyncio.wait_for(until(latest, lambda pod: "running" in container(pod, "web")["state"]), 15)
+    await until(latest, lambda pod: "running" in container(pod, "web")["state"])
     assert container(await query_pod(latest), "web")["restartCount"] == 2

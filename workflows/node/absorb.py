@@ -65,8 +65,10 @@ def change(state: NodeState, name: str, args: tuple[Any, ...], now: datetime) ->
         raise Rejected("must be an object")
     match name:
         case "sync_pods":
+            state.touch_all()
             _sync_pods(state, SyncPods.model_validate(args[0]), now)
         case "recall_pods":
+            state.touch_all()
             _recall(state, RecallPods.model_validate(args[0]), now)
         case "apply":
             _apply(state, ApplyPod.model_validate(args[0]), now)
@@ -300,6 +302,7 @@ def _apply(state: NodeState, signal: ApplyPod, now: datetime) -> None:
     single.pods[key] = wanted
     state.sources[API_SOURCE] = single
     state.deletions.pop(key, None)
+    state.touch(key)
     state.backoff = backoff.forget(state.backoff, key)
 
 
@@ -313,6 +316,7 @@ def _delete(state: NodeState, signal: DeletePod) -> None:
     if API_SOURCE in state.sources:
         state.sources[API_SOURCE].pods.pop(key, None)
     state.deletions[key] = signal
+    state.touch(key)
     state.backoff = backoff.forget(state.backoff, key)
 
 

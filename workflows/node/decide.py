@@ -63,15 +63,19 @@ class Plan(NamedTuple):
 
 
 def plan(state: NodeState, now: datetime, busy: Container[str], *, room: int = AT_ONCE) -> Plan:
-    """Return what to do now, at most `room` actions; the pods in `busy` have a step under way."""
+    """Return what to do now, at most `room` actions; the pods in `busy` have a step under way.
+
+    Looks only at pods of which something has changed since there was nothing to tell them.
+    """
     actions: list[Action] = []
     waiting: list[tuple[datetime, str]] = []
-    for key in state.pod_keys():
+    for key in state.open_keys():
         until = backoff.held_until(state.backoff, key, now=now)
         if key in busy or (until is None and len(actions) >= room):
             continue
         action = _action(state, key)
         if action is None:
+            state.settle(key)
             continue
         if until is not None:
             waiting.append((until, key))
@@ -147,6 +151,7 @@ def record_step(state: NodeState, action: Action) -> None:
     source wants it. A pod that is only checked stays in doubt until the step has answered.
     """
     current = state.governed.get(action.key)
+    state.touch(action.key)
     if action.name == NodeStepName.DELETE_POD:
         if current is not None:
             state.governed[action.key] = current.model_copy(update={"ending": True})
@@ -160,6 +165,7 @@ def record_step(state: NodeState, action: Action) -> None:
 
 def finished(state: NodeState, action: Action, result: PodWorkflowResult, now: datetime) -> None:
     """Record that a pod's workflow was told, or has refused."""
+    state.touch(action.key)
     if action.name == NodeStepName.DELETE_POD:
         _ended(state, action, result, now)
     elif result.refused and action.source == API_SOURCE and not result.cordoned:
@@ -205,7 +211,7 @@ def _applied(state: NodeState, action: Action, result: PodWorkflowResult, now: d
         # What is left is how often the list was sent again meanwhile.
         doubted = current.doubted - action.doubted if current is not None else 0
         state.governed[action.key] = Governed(uids=(uid,), source=action.source, digest=action.digest, doubted=doubted)
-        state.forget_documents()
+        state.forget_document(action.key)
     if not result.there:
         state.event(now, "Normal", "PodApplied", f"pod {action.key} (uid {uid}) of {action.source}")
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from itertools import islice
+from typing import Final, Literal
 
 from syncpod.lifecycle import backoff
 from syncpod.messages.node import API_SOURCE, DesiredPod, NodeSummary, NodeView, SourceView
 from workflows.node.state import NodeState, split
+
+_SHOWN: Final = 50
+"""How many of the pods that wait the page names."""
 
 
 def view(state: NodeState, now: datetime) -> NodeView:
@@ -85,12 +89,13 @@ def details(state: NodeState, now: datetime) -> str:
     lines = [f"**{state.name}**" + (", cordoned" if state.unschedulable else ""), ""]
     lines += [f"- {each.type}: {each.status} ({each.reason})" for each in state.status.conditions]
     lines += [f"- source {name}: {len(source.pods)} pods" for name, source in sorted(state.sources.items())]
-    waiting = [each for each in desired(state, now) if each.state != "applied"]
+    found = (_desired(state, key, now) for key in state.open_keys())
+    waiting = list(islice((each for each in found if each.state != "applied"), _SHOWN))
     if waiting:
         lines += ["", "| pod | source | state | why |", "|---|---|---|---|"]
         lines += [
             f"| {each.namespace}/{each.name} | {each.source} | {each.state} | {_cell(each.message)} |"
-            for each in waiting[:50]
+            for each in waiting
         ]
     return "\n".join(lines)
 

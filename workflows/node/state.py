@@ -12,7 +12,7 @@ import json
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from syncpod.lifecycle.backoff import BackoffStore
 from syncpod.lifecycle.version import DECISION_VERSION
@@ -93,7 +93,31 @@ class NodeState(BaseModel):
     status: NodeStatus = NodeStatus()
     events: tuple[EventRecord, ...] = ()
     max_events: int = 0
-    """Length of history at which a run continues as new; 0 means only when the server suggests it."""
+    """Length of history at which a run continues as new; 0 means when it is long."""
+    _open: set[str] | None = PrivateAttr(default=None)
+    """Keys of the pods that may have to be told something; None means that every pod may."""
+
+    # --- which pods are to be looked at -------------------------------------------------------------------------------
+
+    def touch(self, key: str) -> None:
+        """Have a pod looked at again: something that decides what it is told has changed."""
+        if self._open is not None:
+            self._open.add(key)
+
+    def touch_all(self) -> None:
+        """Have all pods looked at again."""
+        self._open = None
+
+    def settle(self, key: str) -> None:
+        """Look at a pod no more until it is touched: there is nothing to tell it."""
+        if self._open is not None:
+            self._open.discard(key)
+
+    def open_keys(self) -> list[str]:
+        """Return the keys of the pods that may have to be told something, sorted."""
+        if self._open is None:
+            self._open = set(self.pod_keys())
+        return sorted(filter(self.is_known, self._open))
 
     # --- which source counts ------------------------------------------------------------------------------------------
 
@@ -113,6 +137,11 @@ class NodeState(BaseModel):
         """Return the desired pod; None if no source has it."""
         winner = self.winner(key)
         return self.sources[winner].pods[key] if winner else None
+
+    def is_known(self, key: str) -> bool:
+        """Say whether a pod is in a list, was made for one, or is to be deleted."""
+        listed = any(key in source.pods for source in self.sources.values())
+        return listed or key in self.governed or key in self.deletions
 
     def pod_keys(self) -> list[str]:
         """Return the keys of all known pods, sorted."""
@@ -135,12 +164,16 @@ class NodeState(BaseModel):
         source = self.sources.get(current.source)
         return source is None or key in source.kept
 
+    def forget_document(self, key: str) -> None:
+        """Drop a pod's document if nobody needs it any more; those of sources that do not count now are kept."""
+        name, wanted = self.winner(key), self.wanted(key)
+        if wanted is not None and wanted.document is not None and self.is_told(key):
+            self.sources[name].pods[key] = wanted.model_copy(update={"document": None, "size": 0})
+
     def forget_documents(self) -> None:
-        """Drop the documents that nobody needs any more; those of sources that do not count now are kept for later."""
-        for name, source in self.sources.items():
-            for key, wanted in source.pods.items():
-                if wanted.document is not None and self.winner(key) == name and self.is_told(key):
-                    source.pods[key] = wanted.model_copy(update={"document": None, "size": 0})
+        """Drop all documents that nobody needs any more."""
+        for key in dict.fromkeys(key for source in self.sources.values() for key in source.pods):
+            self.forget_document(key)
 
     def uids(self, key: str) -> tuple[str, ...]:
         """Return the UIDs of the pods of this key that were made for a list and may still run, the newest last."""

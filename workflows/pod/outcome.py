@@ -13,6 +13,7 @@ from syncpod.lifecycle.container_status import WaitingReason
 from syncpod.lifecycle.exit import STATUS_UNKNOWN, RecordedExit
 from syncpod.lifecycle.observed import ObservedPod, Seq, merge, order_restarts
 from syncpod.lifecycle.plan import something_to_stop
+from syncpod.lifecycle.probing import failure_text
 from syncpod.lifecycle.start_errors import START_ERROR
 from syncpod.lifecycle.status import PodFailure
 from syncpod.lifecycle.termination import moment_after
@@ -117,7 +118,7 @@ def heard(state: PodState, change: ProbeChanged, now: datetime) -> None:
     if state.ending and change.probe != "readiness" and change.result != "success":
         return  # only readiness counts by then (worker.go, v1.36, doProbe: success once deletion is requested)
     if failures:
-        text = f"{what} failed: {change.failure or change.message}"
+        text = failure_text(change.probe, change.failure or change.message)
         state.event(now, "Warning", "Unhealthy", text, change.container, times=failures)
     if change.warning:
         state.event(now, "Warning", "ProbeWarning", f"{what} warning: {change.message}", change.container)

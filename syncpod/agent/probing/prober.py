@@ -13,7 +13,8 @@ probe has failed often enough. Mirrors prober/prober_manager.go and prober/worke
 - After a start of the worker it is delayed by a fixed share of the period, where the kubelet's is random.
 - Results survive a restart of the worker.
 - A probe that cannot be run, or that succeeds with a warning, is reported when that begins and not each time.
-- Failures are counted here, and told at 1, 10, 100 and so on, with a change of the result, and when the instance ends.
+- Failures are counted here, and told at 1, 10, 100 and so on, with a change of the result, and when the instance ends;
+  whoever reads the pod's events on the node's socket is told of all.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 
 from syncpod.agent import metrics
@@ -31,6 +33,7 @@ from syncpod.agent.probing.outbox import Outbox, Send
 from syncpod.agent.probing.results import read_results, write_results
 from syncpod.agent.probing.run_probe import run_probe, with_static_variables
 from syncpod.agent.probing.schedule import Schedule
+from syncpod.agent.probing.untold import UntoldFailures
 from syncpod.agent.probing.worker import ProbeWorker, Report
 from syncpod.cri.port import CriRuntime
 from syncpod.handlers.answer import Answer, NoAnswer, Target
@@ -40,6 +43,7 @@ from syncpod.lifecycle.probing import (
     ProbeResult,
     ProbeState,
     ProbeType,
+    failure_text,
     first_state,
     period_seconds,
     probe_of,
@@ -52,8 +56,8 @@ from syncpod.translation.context import NodeContext
 
 log = logging.getLogger(__name__)
 
-_TEXT_LIMIT = 1024
-"""Characters of a probe's output that are sent to the workflow."""
+_TEXT_LIMIT = 1000
+"""Characters of a probe's output that are sent to the workflow, which keeps 1,024 of an event."""
 
 
 _AS_BEFORE = "result from before the pod was adopted"
@@ -149,6 +153,21 @@ class Prober:
                 if worker.state.settled:
                     answer = Answer("failure" if worker.state.result == "failure" else "success", _AS_BEFORE)
                     self._tell(pod, instance, worker.state, Report(worker.state.result, answer))
+
+    def untold(self, uid: str) -> tuple[UntoldFailures, ...]:
+        """Return the failures of a pod's probes that its workflow has not been told of."""
+        pod = self._pods.get(uid)
+        return tuple(
+            UntoldFailures(
+                container=instance.container.name,
+                message=failure_text(worker.state.type, worker.failures.text[:_TEXT_LIMIT]),
+                count=worker.failures.untold,
+                at=datetime.fromtimestamp(worker.failed_at, UTC),
+            )
+            for instance in (pod.instances.values() if pod is not None else ())
+            for worker in instance.workers
+            if worker.failures.untold
+        )
 
     async def close(self) -> None:
         """Stop probing and signalling."""

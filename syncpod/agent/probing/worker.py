@@ -68,6 +68,8 @@ class ProbeWorker:
         """
         self.state = state
         self.failures = first_failures(state)
+        self.failed_at = 0.0
+        """When the last failed answer came; in seconds since the epoch."""
         self._name = name
         self._probe = probe
         self._schedule = schedule
@@ -140,6 +142,7 @@ class ProbeWorker:
         self.state = answered(before, self._probe, "failure" if answer.result == "failure" else "success")
         if answer.result == "failure":
             self.failures = self.failures.one_more(answer.text)
+            self.failed_at = time.time()
         if says_something(before, self.state):
             self._tell_of(Report(self.state.result, answer, self.failures))
         elif self.failures.is_due:

@@ -49,8 +49,8 @@ async def set_schedulable(client: Client, name: str, change: Literal["cordon", "
     from temporalio.service import RPCError, RPCStatusCode
 
     from syncpod.cli.failure import Failure
+    from syncpod.cli.temporal.liveness import absence
     from syncpod.cli.temporal.nodes import require_node
-    from syncpod.cli.temporal.pods import away
     from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, answer_in_time
     from syncpod.messages.node import node_workflow_id
 
@@ -72,5 +72,5 @@ async def set_schedulable(client: Client, name: str, change: Literal["cordon", "
             await asyncio.sleep(PAUSE_SECONDS)
 
     if not await answer_in_time(client, name, send()):
-        raise Failure(f"{away(name)}, so it is not known whether it is {change}ed")
+        raise Failure(f"{await absence(client, (name,))}, so it is not known whether it is {change}ed")
     return f"{change}ed"

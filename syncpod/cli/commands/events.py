@@ -71,7 +71,7 @@ def events(
             where = "" if all_namespaces else f" in {namespace} namespace"
             remark(f"No events found{where}.")
         if source.silent and not watch:
-            raise Failure(_without(source.silent))
+            raise Failure(source.gap(source.silent))
         while watch:
             source.note_silent()
             await asyncio.sleep(_WATCH_SECONDS)
@@ -114,10 +114,13 @@ class _Source:
         """The pods of the last listing: those that have gone since are asked once more, for their last events."""
         self.silent: tuple[Pod, ...] = ()
         """The pods that did not answer, as Temporal recorded them."""
+        self._why = ""
+        """Why they did not: which of their nodes are away, and which are busy."""
         self._noted: frozenset[str] = frozenset()
 
     async def read(self, client: Client) -> list[PodEvent]:
         """Return all events, the newest last. Raises Failure for a named pod that never existed."""
+        from syncpod.cli.temporal.liveness import absence
         from syncpod.cli.view.event_lines import by_time
 
         pods = await self._pods(client)
@@ -133,6 +136,7 @@ class _Source:
 
         found = await asyncio.gather(*map(of, pods))
         self.silent = tuple(silent)
+        self._why = await absence(client, {pod.spec.node_name for pod in silent}) if silent else ""
         return by_time([event for each in found for event in each if event.record.type in self._types])
 
     async def _pods(self, client: Client) -> list[Pod]:
@@ -148,19 +152,15 @@ class _Source:
         self._before = there
         return asked
 
+    def gap(self, silent: Sequence[Pod]) -> str:
+        """Return whose events could not be read, and why."""
+        return f"without the events of {', '.join(sorted(pod.metadata.name for pod in silent))}: {self._why}"
+
     def note_silent(self) -> None:
         """Print a note about pods that did not answer, once for each as long as it does not."""
         if new := [pod for pod in self.silent if pod.metadata.name not in self._noted]:
-            remark(f"Note: {_without(new)}")
+            remark(f"Note: {self.gap(new)}")
         self._noted = frozenset(pod.metadata.name for pod in self.silent)
-
-
-def _without(silent: Sequence[Pod]) -> str:
-    """Return whose events could not be read, and why."""
-    from syncpod.cli.temporal.pods import away
-
-    names = ", ".join(sorted(pod.metadata.name for pod in silent))
-    return f"without the events of {names}: {away(', '.join(sorted({pod.spec.node_name for pod in silent})))}"
 
 
 async def _events_of(client: Client, pod: Pod, *, with_fields: bool) -> list[PodEvent] | None:

@@ -65,5 +65,5 @@ async def _records(client: Client, namespace: str, name: str) -> list[HistoryRec
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
             raise not_found(name, namespace) from None
-    remark("Note: the pod's node is away; this is what Temporal recorded of its last run, without exits and decisions")
+    remark("Note: the pod does not answer; this is what Temporal recorded of its last run, without exits and decisions")
     return from_events([event async for event in handle.fetch_history_events()])

@@ -185,14 +185,15 @@ def _found(readings: Sequence[Reading], *, skip: bool) -> list[tuple[Pod, NodeCo
 def _noted(reading: Reading) -> tuple[Pod, NodeContext]:
     """Return this machine's record of a pod that does not answer, with a note. Raises Failure if there is none."""
     from syncpod.cli.machine.kept_logs import noted_pod
+    from syncpod.cli.readings import silence
     from syncpod.cli.strays.listing import this_node
-    from syncpod.cli.temporal.pods import away, does_not_answer
+    from syncpod.cli.temporal.pods import does_not_answer
 
     node = this_node()
     pod = noted_pod(node, *reading.key, reading.pod.metadata.uid)
     if pod is None:
         raise does_not_answer(reading)
-    remark(f"Note: {away(reading.pod.spec.node_name)}; logs of pod {pod.metadata.name} are read from {node.log_dir}")
+    remark(f"Note: {silence((reading,))}; logs of pod {pod.metadata.name} are read from {node.log_dir}")
     return pod, node
 
 

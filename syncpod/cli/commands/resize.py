@@ -143,6 +143,6 @@ async def _until_done(client: Client, pod: Pod, patience: timedelta | None) -> N
         raise Failure(f'pod "{meta.name}" has been deleted meanwhile')
     if came and not is_hopeless(reading.pod):
         return
-    why = hindrance(reading.pod) if reading.current else f"node {reading.pod.spec.node_name or '?'} is away"
+    why = hindrance(reading.pod) if reading.current else reading.silence
     waited = "" if came or patience is None else f" after {short_duration(patience)}"
     raise Failure(f'pod "{meta.name}" is not resized{waited}: {why}')

@@ -19,7 +19,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.worker_process import serving
-from syncpod.cli.readings import Reading
+from syncpod.cli.readings import Reading, away, busy
 from syncpod.messages import node_task_queue
 from syncpod.settings.worker_record import WorkerRecord, read_worker_record
 
@@ -73,7 +73,7 @@ async def lives_of(client: Client, nodes: Iterable[str]) -> Mapping[str, Life]:
     for node in wanted:
         at_home = record is not None and _is_of(record, client, node)
         here = at_home and serving(settings().state_dir) is not None
-        signs = () if here else _signs(beats, node_task_queue(node), await _polls(client, node))
+        signs = () if here else _signs(beats.get(node_task_queue(node), {}), await _polls(client, node))
         dead = record.identity if record is not None and at_home and not here else ""
         found[node] = judge(signs, now, here=here, dead=dead)
     return found
@@ -82,6 +82,14 @@ async def lives_of(client: Client, nodes: Iterable[str]) -> Mapping[str, Life]:
 async def lives(client: Client, node: str) -> bool:
     """Return whether the worker of one node lives. Raises RPCError."""
     return (await lives_of(client, (node,)))[node].lives
+
+
+async def absence(client: Client, nodes: Iterable[str]) -> str:
+    """Return why nodes have not answered in time: which of them are away, and which are busy. Raises RPCError."""
+    found = await lives_of(client, nodes)
+    dead, live = (sorted(node for node, life in found.items() if life.lives is lives) for lives in (False, True))
+    said = [sentence(", ".join(names)) for sentence, names in ((away, dead), (busy, live)) if names]
+    return ", ".join(said)
 
 
 async def judged(client: Client, readings: Sequence[Reading]) -> list[Reading]:
@@ -105,25 +113,24 @@ def _is_of(record: WorkerRecord, client: Client, node: str) -> bool:
 
 @dataclass(frozen=True)
 class _Beat:
-    task_queue: str
     at: datetime
     runs: bool
     """Whether the worker has not shut down."""
 
 
-def _signs(beats: Mapping[str, _Beat], task_queue: str, polls: Mapping[str, datetime]) -> list[Sign]:
+def _signs(beats: Mapping[str, _Beat], polls: Mapping[str, datetime]) -> list[Sign]:
     """Return the newest sign of each worker of a task queue; none of those that have shut down."""
     signs = [
         Sign(identity, max(beat.at, polls.get(identity, _NEVER)), beats=True)
         for identity, beat in beats.items()
-        if beat.task_queue == task_queue and beat.runs
+        if beat.runs
     ]
     return signs + [Sign(identity, at, beats=False) for identity, at in polls.items() if identity not in beats]
 
 
-async def _beats(client: Client) -> dict[str, _Beat]:
-    """Return the last heartbeat of each worker, by identity; none if the server keeps no heartbeats."""
-    beats: dict[str, _Beat] = {}
+async def _beats(client: Client) -> Mapping[str, Mapping[str, _Beat]]:
+    """Return the last heartbeat of each worker, by task queue and identity; none if the server keeps no heartbeats."""
+    beats: dict[str, dict[str, _Beat]] = {}
     token = b""
     while True:
         request = ListWorkersRequest(namespace=client.namespace, next_page_token=token, page_size=100)
@@ -135,13 +142,10 @@ async def _beats(client: Client) -> dict[str, _Beat]:
             raise
         for info in listed.workers_info:
             said = info.worker_heartbeat
-            beat = _Beat(
-                said.task_queue,
-                said.heartbeat_time.ToDatetime(UTC),
-                said.status == WorkerStatus.WORKER_STATUS_RUNNING,
-            )
-            if (known := beats.get(said.worker_identity)) is None or known.at < beat.at:
-                beats[said.worker_identity] = beat
+            beat = _Beat(said.heartbeat_time.ToDatetime(UTC), said.status == WorkerStatus.WORKER_STATUS_RUNNING)
+            of_queue = beats.setdefault(said.task_queue, {})
+            if (known := of_queue.get(said.worker_identity)) is None or known.at < beat.at:
+                of_queue[said.worker_identity] = beat
         token = listed.next_page_token
         if not token:
             return beats

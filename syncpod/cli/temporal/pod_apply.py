@@ -16,12 +16,10 @@ from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.machine.settings import settings
-from syncpod.cli.machine.worker_process import serving
 from syncpod.cli.readings import Reading
-from syncpod.cli.temporal.nodes import is_cordoned, is_silent, labels_of_node
-from syncpod.cli.temporal.pods import away, handle_of, read_pod
-from syncpod.cli.temporal.unserved import never_served
+from syncpod.cli.temporal.liveness import absence, lives
+from syncpod.cli.temporal.nodes import is_cordoned, labels_of_node
+from syncpod.cli.temporal.pods import handle_of, read_pod
 from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, answer_in_time, is_gone, refusal
 from syncpod.lifecycle.node_affinity import MESSAGE, REASON, matches_node
 from syncpod.messages import SEARCH_ATTRIBUTES
@@ -103,9 +101,10 @@ async def apply_pod(
     answered = await answer_in_time(client, node, sending, seconds)
     if not answered:
         if before is None and await _is_open(client, namespace, name):
-            return Applied(pod, Change.CREATED, node, node_is_away=True)
+            return Applied(pod, Change.CREATED, node, node_is_away=not await lives(client, node))
+        asked = before.pod.spec.node_name if before else node
         raise Failure(
-            f'pod "{name}": {away(before.pod.spec.node_name if before else node)}, so it is not known whether the '
+            f'pod "{name}": {await absence(client, (asked,))}, so it is not known whether the '
             "change will be made; apply it again when the node is back"
         )
     if before is None:
@@ -178,12 +177,12 @@ async def _unless_silent(client: Client, node: str, sending: Coroutine[Any, Any,
 
 
 async def _is_silent(client: Client, node: str) -> bool:
-    """Return whether a node does not answer. If its worker runs on this machine, it is only busy."""
+    """Return whether a node is not going to answer soon: its worker is dead. A busy one is waited for."""
     await asyncio.sleep(_SOON_SECONDS)
-    worker = serving(settings().state_dir)
-    if worker is not None and worker.node == node:
+    try:
+        return not await lives(client, node)
+    except RPCError:
         return False
-    return bool(await never_served(client, (node,))) or await is_silent(client, node)
 
 
 async def _is_open(client: Client, namespace: str, name: str) -> bool:

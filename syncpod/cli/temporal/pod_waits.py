@@ -125,7 +125,7 @@ def _because(applied: Applied, reading: Reading | None) -> str:
     if reading is None:
         return f": node {applied.node} is away" if applied.node_is_away else ""
     if not reading.current:
-        return f": node {reading.pod.spec.node_name} is away"
+        return f": {reading.silence}"
     left = ", its workflow still has something to do" if is_ready(reading.pod) else ""
     return f": {unready(reading.pod)}{left}"
 
@@ -185,7 +185,7 @@ def state_of(reading: Reading | None) -> str:
     if reading is None:
         return "it is not there"
     if not reading.current:
-        return f"node {reading.pod.spec.node_name or '?'} is away"
+        return reading.silence
     return f"it is {unready(reading.pod)}"
 
 

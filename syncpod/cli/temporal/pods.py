@@ -20,7 +20,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.cli.console import remark
 from syncpod.cli.failure import Failure
 from syncpod.cli.input.selector import Selector
-from syncpod.cli.readings import Reading
+from syncpod.cli.readings import Reading, silence
+from syncpod.cli.temporal.liveness import judged
 from syncpod.cli.temporal.pod_reads import is_open, query_pod, told_by_this_node
 from syncpod.messages import POD_WORKFLOW, pod_workflow_id
 from syncpod.node.read_socket import Told
@@ -61,7 +62,8 @@ async def read_pod(client: Client, namespace: str, name: str) -> Reading | None:
     told = (await told_by_this_node([workflow_id], "pod")).get(workflow_id)
     if told is not None and await is_open(client.get_workflow_handle(workflow_id), told.run_id):
         return _as_told(told)
-    return await _query(client, workflow_id, None)
+    reading = await _query(client, workflow_id, None)
+    return reading and (await judged(client, (reading,)))[0]
 
 
 async def require_pod(client: Client, namespace: str, name: str) -> Reading:
@@ -83,7 +85,7 @@ def does_not_answer(reading: Reading) -> Failure:
     """Return the failure of a pod that does not answer."""
     if reading.stuck:
         return Failure(f'pod "{reading.pod.metadata.name}" does not answer: {_CANNOT_GO_ON}')
-    return Failure(f'pod "{reading.pod.metadata.name}" does not answer: {away(reading.pod.spec.node_name)}')
+    return Failure(f'pod "{reading.pod.metadata.name}" does not answer: {silence((reading,))}')
 
 
 async def list_pods(client: Client, namespace: str | None, selector: Selector) -> list[Reading]:
@@ -111,8 +113,8 @@ async def list_pods(client: Client, namespace: str | None, selector: Selector) -
             silent[queue] += 1
         return reading
 
-    found = await asyncio.gather(*map(read, executions.values()))
-    readings = [reading for reading in found if reading and selector.matches(reading.pod.metadata.labels)]
+    found = await judged(client, [one for one in await asyncio.gather(*map(read, executions.values())) if one])
+    readings = [reading for reading in found if selector.matches(reading.pod.metadata.labels)]
     return sorted(readings, key=lambda reading: reading.key)
 
 
@@ -141,13 +143,12 @@ async def _open_executions(client: Client, namespace: str | None) -> dict[str, W
 
 
 def note_absent_nodes(readings: Iterable[Reading]) -> None:
-    """Print a note about pods that did not answer: which nodes are away, and what to do."""
+    """Print a note about pods that did not answer: which nodes are away or busy, and what to do."""
     if stuck := [reading for reading in readings if reading.stuck]:
         remark(f"Note: {_count(stuck)}: {_CANNOT_GO_ON}")
     silent = [reading for reading in readings if not reading.current and not reading.stuck]
     if silent:
-        names = ", ".join(sorted({reading.pod.spec.node_name or "?" for reading in silent}))
-        remark(f"Note: {away(names)}; what is marked with ? is what was last recorded of {_count(silent)}")
+        remark(f"Note: {silence(silent)}; what is marked with ? is what was last recorded of {_count(silent)}")
 
 
 _CANNOT_GO_ON: Final = "its workflow cannot go on, and its node is about to begin it anew"
@@ -155,11 +156,6 @@ _CANNOT_GO_ON: Final = "its workflow cannot go on, and its node is about to begi
 
 def _count(readings: Sequence[Reading]) -> str:
     return f"pod {readings[0].pod.metadata.name}" if len(readings) == 1 else f"{len(readings)} pods"
-
-
-def away(node: str) -> str:
-    """Return that a node (or several, with commas) is away, and what helps."""
-    return f"node {node or '?'} is away (is its worker running there? `syncpod up` or `syncpod worker` starts it)"
 
 
 def _as_told(told: Told) -> Reading:

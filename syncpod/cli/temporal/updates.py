@@ -6,19 +6,15 @@ import asyncio
 import math
 import uuid
 from collections.abc import Coroutine
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
-from temporalio.api.enums.v1 import TaskQueueType
-from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.temporal.pods import away, handle_of, not_found
-from syncpod.messages import node_task_queue
+from syncpod.cli.temporal.liveness import absence, lives
+from syncpod.cli.temporal.pods import handle_of, not_found
 from syncpod.pod import Pod
 
 PATIENCE_SECONDS: Final = 5.0
@@ -36,9 +32,6 @@ AGAIN: Final = frozenset(
     }
 )
 """Errors of the server after which the call is retried."""
-_POLLED_WITHIN: Final = timedelta(seconds=70)
-"""A worker's poll lasts a minute, and the server remembers pollers after they have ended."""
-
 _Answer = TypeVar("_Answer")
 
 
@@ -51,8 +44,8 @@ async def send_update(client: Client, pod: Pod, update: str, document: dict[str,
     answer = await answer_in_time(client, node, _until_answered(client, pod, update, document))
     if answer is None:
         raise Failure(
-            f'pod "{pod.metadata.name}": {away(node)}, so it is not known whether the change will be made; look at the '
-            "pod when the node is back"
+            f'pod "{pod.metadata.name}": {await absence(client, (node,))}, so it is not known whether the change '
+            "will be made; look at the pod when the node is back"
         )
     return answer
 
@@ -111,15 +104,8 @@ async def _until_answered(client: Client, pod: Pod, update: str, document: dict[
 
 
 async def _is_served(client: Client, node: str) -> bool:
-    """Return whether a worker has recently polled the node's task queue; False if the server does not say."""
-    request = DescribeTaskQueueRequest(
-        namespace=client.namespace,
-        task_queue=TaskQueue(name=node_task_queue(node)),
-        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-    )
+    """Return whether a worker serves the node; False if the server does not say."""
     try:
-        queue = await client.workflow_service.describe_task_queue(request, timeout=timedelta(seconds=5))
+        return await lives(client, node)
     except RPCError:
         return False
-    since = datetime.now(tz=UTC) - _POLLED_WITHIN
-    return any(poller.last_access_time.ToDatetime(tzinfo=UTC) > since for poller in queue.pollers)

@@ -40,7 +40,12 @@ def _head(reading: NodeReading, now: datetime) -> Iterator[tuple[str, Sequence[s
     yield "Unschedulable", [str(view.unschedulable).lower()]
     heard = f"heard of {age(reading.heard, now)} ago" if reading.heard is not None else "not heard of"
     yield "Worker", [f"{view.identity or '<unknown>'}, {heard}"]
-    if not reading.current:
+    if reading.lives and not reading.current:
+        yield (
+            "Note",
+            ["the node is busy: its worker lives, but has not answered in time; what follows is what it said last"],
+        )
+    elif not reading.current:
         yield "Note", ["the node does not answer: what follows is what it said last"]
 
 

@@ -20,7 +20,7 @@ _TAINT: Final = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedul
 
 def status_of(reading: NodeReading) -> str:
     """Return the node's status in a word or two: ``Ready,SchedulingDisabled``."""
-    word = "Ready" if reading.ready else "NotReady"
+    word = "Ready" if reading.ready else "NotReady" if reading.conditions else "Unknown"
     return f"{word},SchedulingDisabled" if reading.view.unschedulable else word
 
 

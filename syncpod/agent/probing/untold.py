@@ -1,0 +1,46 @@
+"""Failures of probes that the node has counted and not told yet, for whoever reads a pod's events meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from syncpod.messages import EventRecord
+
+
+class UntoldFailures(NamedTuple):
+    """Failed answers of one probe of one instance."""
+
+    container: str
+    message: str
+    """The event's text."""
+    count: int
+    at: datetime
+    """When the last of them came."""
+
+
+def with_untold(events: Sequence[Any], untold: Sequence[UntoldFailures]) -> list[Any]:
+    """Return a pod's events (JSON, oldest first) with these failures, as if the workflow had been told of them."""
+    found = list(events)
+    for failures in untold:
+        known = next((event for event in found if _is_about(event, failures)), None)
+        record = EventRecord(
+            type="Warning",
+            reason="Unhealthy",
+            message=failures.message,
+            container=failures.container,
+            count=failures.count,
+            first=failures.at,
+            last=failures.at,
+        ).model_dump(mode="json", by_alias=True)
+        if known is not None:
+            found.remove(known)
+            record |= {"count": known["count"] + failures.count, "first": known["first"]}
+        found.append(record)
+    return found
+
+
+def _is_about(event: Any, failures: UntoldFailures) -> bool:
+    said = event["reason"], event["message"], event["container"]
+    return said == ("Unhealthy", failures.message, failures.container)

@@ -1,0 +1,76 @@
+"""Whether a node's worker lives, by what it was heard of last."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from temporalio.client import Client
+
+from syncpod.cli.temporal.liveness import GRACE, POLLED_WITHIN, Life, Sign, judge
+from syncpod.messages import node_task_queue
+from tests.agent.waiting import until_asked
+from tests.cli.conftest import Command
+from tests.cli.manifests import fresh_name
+from tests.runtimes.temporal import DevServer
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def sign(seconds_ago: float, *, beats: bool = True, identity: str = "n1/machine/7") -> Sign:
+    return Sign(identity, NOW - timedelta(seconds=seconds_ago), beats)
+
+
+@pytest.mark.parametrize(
+    ("signs", "life"),
+    [
+        ((), Life(False, None)),
+        ((sign(GRACE.total_seconds() - 1),), Life(True, NOW - GRACE + timedelta(seconds=1))),
+        ((sign(GRACE.total_seconds()),), Life(False, NOW - GRACE)),
+        ((sign(GRACE.total_seconds(), beats=False),), Life(True, NOW - GRACE)),
+        ((sign(POLLED_WITHIN.total_seconds(), beats=False),), Life(False, NOW - POLLED_WITHIN)),
+        ((sign(500, identity="n1/machine/6"), sign(3)), Life(True, NOW - timedelta(seconds=3))),
+    ],
+    ids=["never heard of", "beats", "beats no more", "polls", "polls no more", "the next of two"],
+)
+def test_a_worker_lives_that_was_heard_of_a_moment_ago(signs: tuple[Sign, ...], life: Life) -> None:
+    assert judge(signs, NOW) == life
+
+
+def test_a_process_on_this_machine_is_believed_over_what_the_server_has_heard() -> None:
+    assert judge((), NOW, here=True) == Life(True, NOW)
+    assert judge((sign(1),), NOW, dead="n1/machine/7") == Life(False, None)
+    assert judge((sign(1, identity="n1/machine/8"),), NOW, dead="n1/machine/7").lives
+
+
+async def test_a_live_worker_that_answers_nothing_is_busy_and_not_away(
+    syncpod: Command, client: Client, temporal_server: DevServer
+) -> None:
+    """Its process is stopped, so it answers no query; it was heard of a moment ago."""
+    name, pod = f"n-{fresh_name()}", fresh_name()
+    program = (
+        "import asyncio; from tests.agent.probe import serve_recorder_until_killed; "
+        f"asyncio.run(serve_recorder_until_killed({temporal_server.address!r}, {node_task_queue(name)!r}, 'w/{name}'))"
+    )
+    worker = subprocess.Popen([sys.executable, "-c", program])  # noqa: ASYNC220  # killed below, never waited for long
+    handle = await client.start_workflow(
+        "PodWorkflow", id=f"pod/default/{pod}", task_queue=node_task_queue(name), run_timeout=timedelta(minutes=5)
+    )
+    try:
+
+        async def answers() -> bool:
+            return bool(await handle.query("received") == [])
+
+        await until_asked(answers)
+        os.kill(worker.pid, signal.SIGSTOP)
+        shown = await syncpod("get", "pods")
+        assert f"node {name} is busy (its worker lives, but has not answered in time)" in shown.err
+        assert "away" not in shown.err
+    finally:
+        worker.kill()
+        worker.wait()
+        await handle.terminate()

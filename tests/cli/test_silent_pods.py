@@ -1,0 +1,99 @@
+"""Pods that do not answer: how many are asked, how they are marked, and what is no silence."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from temporalio.client import WorkflowExecutionStatus
+from temporalio.common import TypedSearchAttributes
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.cli.input.selector import Selector
+from syncpod.cli.readings import RECORDED_ANNOTATION
+from syncpod.cli.temporal import pods
+from syncpod.cli.temporal.session import refused
+
+
+class Listed:
+    """A pod's workflow as a server lists it."""
+
+    run_id = "run"
+    status = WorkflowExecutionStatus.RUNNING
+    start_time = datetime(2026, 11, 22, tzinfo=UTC)
+    typed_search_attributes = TypedSearchAttributes.empty
+
+    def __init__(self, number: int, node: str) -> None:
+        self.id, self.task_queue = f"pod/default/web-{number}", f"node/{node}"
+
+
+class Server:
+    """A Temporal client of a server whose nodes fail to answer in one way."""
+
+    def __init__(self, status: RPCStatusCode, message: str, listed: list[Listed]) -> None:
+        self.error = RPCError(message, status, b"")
+        self.listed = listed
+        self.asked = self.at_once = self.most = 0
+
+    async def list_workflows(self, *_: Any) -> AsyncIterator[Listed]:
+        for each in self.listed:
+            yield each
+
+    def get_workflow_handle(self, _: str) -> "Server":
+        return self
+
+    async def query(self, *_: Any, **__: Any) -> Any:
+        self.asked += 1
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        await asyncio.sleep(0)
+        self.at_once -= 1
+        raise self.error
+
+
+async def read(server: Server) -> list[Any]:
+    client: Any = server
+    return await pods.list_pods(client, None, Selector(()))
+
+
+@pytest.fixture(autouse=True)
+def no_node_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.setenv("SYNCPOD_STATE_DIR", str(tmp_path))
+
+
+async def test_so_many_silent_pods_are_asked_and_no_more() -> None:
+    listed = [Listed(number, f"gone-{number % 2}") for number in range(3_000)]
+    server = Server(RPCStatusCode.DEADLINE_EXCEEDED, "too late", listed)
+    readings = await read(server)
+    assert len(readings) == 3_000 and not any(reading.current for reading in readings)
+    assert server.asked <= 1_000 and server.most <= 500
+
+
+async def test_a_silent_pods_document_is_marked() -> None:
+    (reading,) = await read(Server(RPCStatusCode.UNAVAILABLE, "nobody", [Listed(1, "gone")]))
+    assert RECORDED_ANNOTATION in reading.document["metadata"]["annotations"] and not reading.stuck
+
+
+async def test_a_pod_whose_tasks_fail_is_not_away(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "Cannot query workflow due to Workflow Task in failed state."
+    (reading,) = await read(Server(RPCStatusCode.FAILED_PRECONDITION, words, [Listed(1, "here")]))
+    assert reading.stuck
+    pods.note_absent_nodes([reading])
+    said = capsys.readouterr().err
+    assert "cannot go on" in said and "away" not in said
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [
+        (RPCStatusCode.PERMISSION_DENIED, "the Temporal server does not permit that: no"),
+        (RPCStatusCode.UNAUTHENTICATED, "the Temporal server does not accept your credentials: no"),
+        (RPCStatusCode.RESOURCE_EXHAUSTED, "the Temporal server has too much to do; try again later: no"),
+        (RPCStatusCode.INTERNAL, "the Temporal server fails: no"),
+    ],
+)
+async def test_an_error_of_the_server_is_no_silence(status: RPCStatusCode, sentence: str) -> None:
+    with pytest.raises(RPCError) as error:
+        await read(Server(status, "no", [Listed(1, "here")]))
+    assert str(refused(error.value)) == sentence

@@ -1,0 +1,120 @@
+"""A node looks only at the pods that changed, and misses none; and its run is left before it is long."""
+
+from __future__ import annotations
+
+import random  # noqa: TID251  # seeded, and of nobody else's
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from temporalio import workflow
+
+from syncpod.messages.node import PodWorkflowResult
+from workflows import entity
+from workflows.entity import LONGEST_BYTES, LONGEST_EVENTS, Entity
+from workflows.node import absorb, decide, report
+from workflows.node.inbox import NodeInbox
+from workflows.node.state import NodeState
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def document(name: str, image: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"containers": [{"name": "a", "image": image}]}}
+
+
+def something_comes_in(state: NodeState, chance: random.Random, now: datetime) -> None:
+    names, image = [f"p{number}" for number in range(8)], chance.choice(["one", "two"])
+    some = chance.sample(names, chance.randint(0, 6))
+    match chance.choice(["sync_pods", "sync_pods", "recall_pods", "apply", "delete", "cordon", "uncordon", "status"]):
+        case "sync_pods":
+            listed, kept = some[:4], [{"namespace": "default", "name": name} for name in some[4:]]
+            gone = [{"namespace": "default", "name": name} for name in some[:1]]
+            signal = {
+                "source": chance.choice(["file", "http"]),
+                "pods": [document(name, image) for name in listed],
+                "kept": kept,
+                "gone": gone if chance.random() < 0.3 else [],
+            }
+            absorb.absorb(state, "sync_pods", (signal,), now)
+        case "recall_pods":
+            made = [{"namespace": "default", "name": name, "uid": f"u-{name}", "source": "file"} for name in some]
+            absorb.absorb(state, "recall_pods", ({"pods": made},), now)
+        case "apply":
+            absorb.absorb(state, "apply", ({"pod": document(chance.choice(names), image)},), now)
+        case "delete":
+            absorb.absorb(state, "delete", ({"name": chance.choice(names)},), now)
+        case "status":
+            absorb.absorb(state, "node_status", ({"boot": 1},), now)
+        case cordon:
+            absorb.absorb(state, cordon, (), now)
+
+
+def some_step_ends(state: NodeState, busy: dict[str, decide.Action], chance: random.Random, now: datetime) -> None:
+    action = busy.pop(chance.choice(sorted(busy)))
+    if chance.random() < 0.2:
+        decide.failed(state, action, "Unavailable", "nobody answers", now)
+    else:
+        refused = chance.choice(["", "", "", "it is another pod"])
+        result = PodWorkflowResult(uid=action.uid or "u", refused=refused, absent=chance.random() < 0.2)
+        decide.finished(state, action, result, now)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_looking_at_what_changed_finds_what_looking_at_everything_does(seed: int) -> None:
+    chance, state, busy = random.Random(seed), NodeState(name="n1", since=START), dict[str, decide.Action]()
+    for minute in range(120):
+        now = START + timedelta(minutes=minute)
+        if busy and chance.random() < 0.5:
+            some_step_ends(state, busy, chance, now)
+        else:
+            something_comes_in(state, chance, now)
+        decide.tidy(state, now)
+        whole = NodeState.model_validate(state.model_dump())
+        assert decide.plan(state, now, busy, room=2) == decide.plan(whole, now, busy, room=2)
+        assert report.details(state, now) == report.details(whole, now)
+        for action in decide.plan(state, now, busy, room=2).actions:
+            decide.record_step(state, action)
+            busy[action.key] = action
+
+
+def test_a_pod_that_is_up_to_date_is_not_looked_at() -> None:
+    state = NodeState(name="n1", since=START)
+    pods = [document(f"p{number}", "one") for number in range(20)]
+    absorb.absorb(state, "sync_pods", ({"source": "file", "pods": pods},), START)
+    for action in decide.plan(state, START, (), room=20).actions:
+        decide.record_step(state, action)
+        decide.finished(state, action, PodWorkflowResult(uid=action.uid), START)
+    assert decide.plan(state, START, ()).actions == ()
+    absorb.absorb(state, "node_status", ({"boot": 2},), START)
+    assert state.open_keys() == []
+    absorb.absorb(state, "apply", ({"pod": document("single", "one")},), START)
+    assert state.open_keys() == ["default/single"]
+
+
+@pytest.mark.parametrize(
+    ("events", "size", "limit", "due"),
+    [
+        (LONGEST_EVENTS - 1, LONGEST_BYTES - 1, 0, False),
+        (LONGEST_EVENTS, 0, 0, True),
+        (3, LONGEST_BYTES, 0, True),
+        (20, 0, 20, True),
+        (19, 0, 20, False),
+    ],
+    ids=["short", "many events", "many bytes", "its own limit", "below its own limit"],
+)
+def test_a_run_is_left_before_its_replay_takes_long(
+    events: int, size: int, limit: int, *, due: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = SimpleNamespace(
+        is_continue_as_new_suggested=lambda: False,
+        get_current_history_length=lambda: events,
+        get_current_history_size=lambda: size,
+        get_current_build_id=lambda: "",
+    )
+    monkeypatch.setattr(workflow, "info", lambda: info)
+    monkeypatch.setattr(entity, "decisions_of", lambda build_id: 0)
+    state = NodeState(name="n1", max_events=limit)
+    owner: Any = None
+    assert Entity(owner, state, NodeInbox(), part=1).is_due() is due
