@@ -17,7 +17,7 @@ from syncpod.cli.readings import Reading
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.pod_reads import ask_pod
 from syncpod.cli.temporal.pod_waits import until_gone
-from syncpod.cli.temporal.pods import away, handle_of, list_pods, read_pod
+from syncpod.cli.temporal.pods import handle_of, list_pods, read_pod
 from syncpod.cli.view.durations import short_duration
 from syncpod.cli.view.progress import Progress
 from syncpod.lifecycle.termination import LONGEST_SECONDS
@@ -132,7 +132,7 @@ async def why_not_gone(client: Client, reading: Reading) -> str:
     if now is None:
         return "it is gone by now"
     if not now.current:
-        return away(now.pod.spec.node_name)
+        return now.silence
     try:
         plan = await ask_pod(client, pod_workflow_id(*reading.key), "plan", result_type=dict)
     except (RPCError, WorkflowQueryFailedError):
