@@ -13,7 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import Failure
 from syncpod.cli.input.selector import Selector
-from syncpod.cli.readings import Reading, silence
+from syncpod.cli.readings import Reading
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.pod_reads import ask_pod
 from syncpod.cli.temporal.pod_waits import until_gone
@@ -132,7 +132,7 @@ async def why_not_gone(client: Client, reading: Reading) -> str:
     if now is None:
         return "it is gone by now"
     if not now.current:
-        return silence([now])
+        return now.silence
     try:
         plan: dict[str, Any] = await ask_pod(client, pod_workflow_id(*reading.key), "plan", result_type=dict)
     except (RPCError, WorkflowQueryFailedError):
