@@ -1,0 +1,43 @@
+"""All pods of a node are limited together before one of them runs, and a node that may not limit them says so once."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import replace
+
+import pytest
+
+from syncpod.kernel.cgroupfs import whole_hierarchies
+from syncpod.kernel.mountinfo import read_mounts
+from tests.activities.bench import Bench
+
+SIZE = {"cpu": 2000, "memory": 2 << 30}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes cgroups")
+async def test_all_pods_are_limited_before_the_first_one_runs(bench: Bench) -> None:
+    """Row 52: processes, memory and weight."""
+    parent = f"{bench.runtime.cgroup_parent}/of-this-size"
+    here = bench.node.context
+    bench.node.context = replace(here, capacity=SIZE, cgroup_parent=parent, host=replace(here.host, max_pids=30000))
+    pod = bench.pod()
+    await pod.create_sandbox()
+    await pod.until_state((await pod.start()).id, "running")
+    places = [each.path / parent.strip("/") for each in whole_hierarchies(read_mounts())]
+
+    def value(*names: str) -> set[str]:
+        return {file.read_text().strip() for place in places for name in names if (file := place / name).exists()}
+
+    assert bench.node.unlimited == ""
+    assert value("pids.max") == {"30000"}
+    assert value("memory.limit_in_bytes", "memory.max") == {str(2 << 30)}
+    assert value("cpu.shares", "cpu.weight") <= {"2048", "79"}
+
+
+async def test_a_node_that_limits_nothing_says_so_once(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.node.context = replace(bench.node.context, capacity=SIZE, pod_cgroups=False)
+    with caplog.at_level(logging.INFO):
+        for _ in range(2):
+            await bench.pod().create_sandbox()
+    assert caplog.text.count("the node's pods are not limited as a whole: cpu, memory") == 1
