@@ -34,7 +34,7 @@ from activities.images.presence import image_id
 from activities.node.context import Node
 from activities.node.pulls import PullSettings
 from activities.pods.cgroup import limit_pods
-from activities.registry import node_steps, steps
+from activities.registry import node_steps, questions, steps
 from syncpod import telemetry
 from syncpod.agent.agent import Agent
 from syncpod.agent.daemon_thread import in_daemon_thread
@@ -273,7 +273,11 @@ def make_worker(client: Client, node: Node, agent: Agent, *, task_queue: str, id
         plugins=[
             syncpod_plugin(
                 workflows=[PodWorkflow, NodeWorkflow],
-                activities=[*steps(node), *node_steps(client, node.facts, partial(pod_life, node.context, node.cri))],
+                activities=[
+                    *steps(node),
+                    *questions(node),
+                    *node_steps(client, node.facts, partial(pod_life, node.context, node.cri)),
+                ],
                 runner=workflow_runner(),
                 hooks=agent,
                 watch=agent,

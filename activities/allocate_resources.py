@@ -39,7 +39,7 @@ async def allocate_resources(attempt: Attempt, request: AllocateResources) -> St
             return StepResult(allocation=Allocation(pending="Infeasible", message=unenforced))
         trigger = page.why_again(ref, pod)
         refusal = page.refusal_of_resize(ref, pod, node.context.capacity)
-        if refusal is not None and not refusal[1] and await strike_what_is_gone(attempt, page):
+        if refusal is not None and not refusal[1] and await strike_what_is_gone(attempt.node, attempt.ref, page):
             refusal = page.refusal_of_resize(ref, pod, node.context.capacity)
         if refusal is None:
             await asyncio.to_thread(note_pod, node.context, ref, pod)

@@ -47,6 +47,7 @@ from syncpod.translation.dns import pod_dns
 from syncpod.translation.features import needs_version, refusals, warnings
 from syncpod.translation.names import NODE_LABEL, POD_UID_LABEL
 from syncpod.translation.paths import UnsafeName
+from syncpod.translation.pod_fields import said_of_sandbox
 from syncpod.translation.sandbox_config import runtime_handler, sandbox_config
 
 _OWN_NAME = StepName.CREATE_SANDBOX.value
@@ -247,7 +248,7 @@ async def _run(attempt: Attempt, request: CreateSandbox, config: SandboxConfig, 
         raise
     except CriError as error:
         count_failed_sandbox()
-        raise _failed(attempt, go_error(error)) from error
+        raise _failed(attempt, said_of_sandbox(go_error(error))) from error
     _, dns_events = pod_dns(request.pod, context.host.resolver)
     attempt.events.extend(warning(event.reason, event.message) for event in dns_events)
     unapplied = warnings(request.pod, applies_seccomp=context.applies_seccomp)

@@ -9,12 +9,14 @@ from typing import Any
 from temporalio import activity
 from temporalio.client import Client
 
+from activities.foresee_admission import foresee_admission
 from activities.node.context import Node
 from activities.pod_workflows import PodWorkflowSteps, Recorded, nothing_recorded
 from activities.step import Body, run_step
-from syncpod.messages import NodeFacts, StepInput, StepName, StepResult
+from syncpod.messages import FORESEE_ADMISSION, NodeFacts, StepInput, StepName, StepResult
 from syncpod.messages.node import NodeStepName
 from syncpod.messages.step_table import STEPS
+from syncpod.pod import admit_pod
 
 
 def steps(node: Node) -> list[Callable[..., Any]]:
@@ -43,6 +45,15 @@ def step_body(name: StepName) -> Body[Any]:
     verb = STEPS[name].module or name.value
     body: Body[Any] = getattr(importlib.import_module(f"activities.{verb}"), verb)
     return body
+
+
+def questions(node: Node) -> list[Callable[..., Any]]:
+    """Return the activities that clients start by themselves, without a workflow, to ask the node something."""
+
+    async def foresee(document: dict[str, Any]) -> list[str]:
+        return await foresee_admission(node, admit_pod(document))
+
+    return [activity.defn(name=FORESEE_ADMISSION)(foresee)]
 
 
 def node_steps(

@@ -31,6 +31,7 @@ from syncpod.translation.container_config import container_config, container_pat
 from syncpod.translation.context import ordered_pod_ips
 from syncpod.translation.names import CONTAINER_NAME_LABEL, INCARNATION_ANNOTATION, NODE_LABEL, POD_UID_LABEL
 from syncpod.translation.paths import UnsafeName, container_log_file, log_directory_of
+from syncpod.translation.pod_fields import said_of_container
 from syncpod.translation.sandbox_config import sandbox_config
 
 LINGER_SECONDS = 0.2
@@ -201,7 +202,9 @@ class _Start:
         except (NameReserved, ImageAbsent, TransportFault):
             raise
         except CriError as error:
-            raise self._failed(Fault.CREATE_CONTAINER_ERROR, error.message) from error
+            path = container_path(self.request.pod, self.container.name, self.request.kind)
+            said = said_of_container(error.message, self.container, path)
+            raise self._failed(Fault.CREATE_CONTAINER_ERROR, said) from error
         await self._check_stop_signal(container_id)
         return container_id
 

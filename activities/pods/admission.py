@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from activities.attempt import Attempt, PodFault
+from activities.node.context import Node
 from activities.node.ledger import Page, Trigger
 from activities.node.metrics import count_rejection
-from syncpod.messages import CreateSandbox, Fault, Rejection
+from syncpod.messages import CreateSandbox, Fault, PodRef, Rejection
 from syncpod.node.labels import is_asked_for
 from syncpod.node.pod_cgroups import remove_empty_tiers, weigh_tiers
 from syncpod.node.pod_records import Mark, mark_pod_record, read_pod_record, read_pod_records
@@ -43,11 +44,11 @@ async def admit(attempt: Attempt, request: CreateSandbox) -> None:
     async with node.ledger.open() as page:
         refusal = page.refusal(ref, pod, node.context.capacity, matches=matches)
         # A rejection is for good, so first make sure that the pods that take the room still exist.
-        if refusal is not None and await strike_what_is_gone(attempt, page):
+        if refusal is not None and await strike_what_is_gone(node, ref, page):
             refusal = page.refusal(ref, pod, node.context.capacity, matches=matches)
         if refusal is not None:
             raise _rejected(*refusal)
-        if _needs_app_armor(pod) and not node.context.host.apparmor:
+        if needs_app_armor(pod) and not node.context.host.apparmor:
             raise _rejected("AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host")
         await asyncio.to_thread(_mark, attempt, "admitted")
         page.enter(ref, pod)
@@ -67,17 +68,16 @@ async def forget(attempt: Attempt) -> None:
     await _strike(attempt, "pods_removed")
 
 
-async def strike_what_is_gone(attempt: Attempt, page: Page) -> bool:
+async def strike_what_is_gone(node: Node, own: PodRef, page: Page) -> bool:
     """Stop counting pods that `syncpod prune` has removed behind the node's back; say whether there were any.
 
-    Call it before the attempt's own pod, which still counts, is refused for lack of room. Other pods that wait for room
+    Call it before the pod `own`, which still counts, is refused for lack of room. Other pods that wait for room
     are told. Raises OSError.
     """
-    node, own = attempt.node, attempt.ref.uid
     records = await asyncio.to_thread(read_pod_records, node.context)
-    if not page.keep({own, *(record.pod.metadata.uid for record in records)}):
+    if not page.keep({own.uid, *(record.pod.metadata.uid for record in records)}):
         return False
-    node.has_room(tuple(each for each in page.take_waiting("pods_removed") if each.uid != own))
+    node.has_room(tuple(each for each in page.take_waiting("pods_removed") if each.uid != own.uid))
     # Hazard: this comes last. If it fails, the next try no longer finds that any pod has gone.
     await asyncio.to_thread(weigh_tiers, node.context, page.burstable_milli_cpu)
     return True
@@ -101,13 +101,8 @@ def _mark(attempt: Attempt, mark: Mark) -> None:
 
 async def _check_features(attempt: Attempt, pod: Pod) -> None:
     """Raise PodFault for an OS or a feature that machine or runtime lack (lifecycle/predicate.go, v1.36, Admit)."""
-    if pod.metadata.labels.get(_OS_LABEL, _OS) != _OS:
-        raise _rejected(
-            "PodOSSelectorNodeLabelDoesNotMatch",
-            f"Failed to admit pod as the `{_OS_LABEL}` label doesn't match node label",
-        )
-    if pod.spec.os is not None and pod.spec.os.name != _OS:
-        raise _rejected("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
+    if (wrong := os_refusal(pod)) is not None:
+        raise _rejected(*wrong)
     security = pod.spec.security_context
     if security is not None and security.supplemental_groups_policy == "Strict":
         status = await attempt.node.cri.status()
@@ -117,7 +112,19 @@ async def _check_features(attempt: Attempt, pod: Pod) -> None:
             )
 
 
-def _needs_app_armor(pod: Pod) -> bool:
+def os_refusal(pod: Pod) -> tuple[str, str] | None:
+    """Return reason and message for a pod that is made for another OS; None for one of Linux."""
+    if pod.metadata.labels.get(_OS_LABEL, _OS) != _OS:
+        return (
+            "PodOSSelectorNodeLabelDoesNotMatch",
+            f"Failed to admit pod as the `{_OS_LABEL}` label doesn't match node label",
+        )
+    if pod.spec.os is not None and pod.spec.os.name != _OS:
+        return "PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"
+    return None
+
+
+def needs_app_armor(pod: Pod) -> bool:
     """Say whether anything in the pod is confined by AppArmor (security/apparmor/helpers.go, v1.36, isRequired).
 
     Defaulting has turned the annotations into fields.

@@ -12,8 +12,34 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "apply": (
         ("A file, and a directory of them", "syncpod apply -f pod.yaml -f conf.d"),
         ("Wait until every pod is ready, a minute at most", "syncpod apply -f pod.yaml --wait --timeout 1m"),
+        ("All manifests of a directory and of those below it", "syncpod apply -R -f conf.d"),
+        ("The pods of a file that also has a Service", "syncpod apply -f app.yaml --ignore-other-kinds"),
         ("Run a cluster's pod here", "kubectl get pod web -o yaml | syncpod apply -f -"),
     ),
+    "run": (
+        ("A pod of one container", "syncpod run web --image nginx:1 --port 80"),
+        (
+            "A job, and wait until it has ended",
+            "syncpod run sum --image busybox:1 --restart Never --wait -- expr 1 + 1",
+        ),
+        ("Its manifest", "syncpod run web --image nginx:1 --dry-run=client -o yaml"),
+    ),
+    "label": (
+        ("Set one label, remove another", "syncpod label pod web app=front tier-"),
+        ("On all pods with a label", "syncpod label -l app=front track=stable --overwrite"),
+    ),
+    "patch": (
+        (
+            "Another image",
+            """syncpod patch pod web -p '{"spec": {"containers": [{"name": "app", "image": "app:2"}]}}'""",
+        ),
+        (
+            "By a JSON patch",
+            """syncpod patch web --type json -p '[{"op": "remove", "path": "/metadata/labels/tier"}]'""",
+        ),
+    ),
+    "edit": (("In an editor of your own", "syncpod edit pod web --editor nano"),),
+    "annotate": (("Set an annotation", "syncpod annotate pod web owner='night shift'"),),
     "get": (
         ("The pods of all namespaces, with addresses and nodes", "syncpod get pods -A -o wide"),
         ("Pods with certain labels, and each change of them", "syncpod get pods -l 'app=web,tier in (front,back)' -w"),
@@ -22,6 +48,15 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         (
             "The image of each container of all pods",
             "syncpod get pods -o jsonpath='{.items[*].spec.containers[*].image}'",
+        ),
+        (
+            "A line for each pod, with its name and its node",
+            """syncpod get pods -o jsonpath='{range .items[*]}{.metadata.name}{"\\t"}{.spec.nodeName}{"\\n"}{end}'""",
+        ),
+        ("In columns", "syncpod get pods -o custom-columns=NAME:.metadata.name,IMAGE:.spec.containers[*].image"),
+        (
+            "The pods that have failed, the oldest first",
+            "syncpod get pods --field-selector status.phase=Failed --sort-by .status.startTime",
         ),
         ("The nodes, with their machines and runtimes", "syncpod get nodes -o wide"),
         ("With one label as a column, and all labels in the last", "syncpod get pods -L app --show-labels"),
@@ -107,6 +142,7 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("Only print which would be deleted", "syncpod delete pods --all --dry-run=client"),
         ("What a manifest names, without waiting", "syncpod delete -f pod.yaml --wait=false"),
         ("All pods with a label", "syncpod delete pods -l app=web"),
+        ("All pods that have run to their end", "syncpod delete pods --field-selector status.phase=Succeeded"),
     ),
     "up": (
         ("Everything that pods need on this machine", "syncpod up"),
@@ -138,6 +174,7 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     ),
     "version": (("The versions, for a bug report", "syncpod version"),),
     "create": (
+        ("What a manifest has, unless it exists already", "syncpod create -f pod.yaml"),
         ("A ConfigMap from a directory's files", "syncpod create configmap settings --from-file=conf.d"),
         (
             "A Secret whose value is in no argument",

@@ -30,13 +30,16 @@ from syncpod.cli.commands import (
     describe,
     down,
     drain,
+    edit,
     events,
     exec,
     get,
     history,
+    label,
     load,
     logs,
     node,
+    patch,
     plan,
     port_forward,
     prune,
@@ -51,8 +54,12 @@ from syncpod.cli.commands import (
     wait,
     worker,
 )
+from syncpod.cli.commands import (
+    run as run_command,
+)
 from syncpod.cli.console import paint, printable, remark, say
 from syncpod.cli.failure import BAD_INPUT, INTERRUPTED, Failure
+from syncpod.cli.input.kubectl_words import arranged
 from syncpod.cli.manual import Page, Program, with_examples
 
 app = typer.Typer(
@@ -86,6 +93,7 @@ def _program(
 _PANELS: dict[str, dict[str, Callable[..., Any]]] = {
     "Pods": {
         "apply": apply.apply,
+        "run": run_command.run,
         "get": get.get,
         "describe": describe.describe,
         "logs": logs.logs,
@@ -99,6 +107,10 @@ _PANELS: dict[str, dict[str, Callable[..., Any]]] = {
         "plan": plan.plan,
         "wait": wait.wait,
         "resize": resize.resize,
+        "edit": edit.edit,
+        "patch": patch.patch,
+        "label": label.label,
+        "annotate": label.annotate,
         "restart": restart.restart,
         "retry": retry.retry,
         "condition": condition.condition,
@@ -176,7 +188,9 @@ def run(arguments: Sequence[str]) -> int:
             say(found)
         return 0
     try:
-        code = program().main(args=list(arguments), prog_name="syncpod", standalone_mode=False)
+        commands = program()
+        words = arranged(commands, arguments)
+        code = commands.main(args=words, prog_name="syncpod", standalone_mode=False)
         sys.stdout.flush()
     except Failure as failure:
         return _fail(str(failure), failure.code)

@@ -12,6 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from syncpod.cli.examples import EXAMPLES, NOTES
 from syncpod.cli.input.flags import without_values
+from syncpod.cli.input.kubectl_words import refuse_word
 
 _VERBATIM = "\b"
 """A line with it keeps the line breaks of the next paragraph."""
@@ -32,6 +33,12 @@ class Page(TyperCommand):
 
 class Program(TyperGroup):
     """The whole program; its commands are listed in groups."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command. Raises BadInput for a word that names none, with what it is called here."""
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            refuse_word(args[0], [name for name, command in self.commands.items() if not command.hidden])
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List the commands by group, in the order in which they were added."""

@@ -27,6 +27,7 @@ from syncpod.messages.identity import PodRef as PodRef
 from syncpod.messages.identity import WirePod as WirePod
 from syncpod.messages.identity import node_task_queue as node_task_queue
 from syncpod.messages.identity import pod_workflow_id as pod_workflow_id
+from syncpod.messages.queries import FORESEE_ADMISSION as FORESEE_ADMISSION
 from syncpod.messages.queries import POD_LABELS_LIMIT as POD_LABELS_LIMIT
 from syncpod.messages.queries import SEARCH_ATTRIBUTES as SEARCH_ATTRIBUTES
 from syncpod.messages.queries import EventRecord as EventRecord

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Final, Literal
 
 from syncpod.messages.identity import Message
 
@@ -62,3 +62,9 @@ class HistoryRecord(Message):
     """How many tries Temporal made of the step; 0 where there is nothing to try."""
     took_ms: int = 0
     """Milliseconds of workflow time from scheduling to result; 0 for what takes no time."""
+
+
+FORESEE_ADMISSION: Final = "foresee_admission"
+"""The activity that a client starts by itself on a node's task queue, to ask whether the node would run a pod.
+
+It takes a v1 Pod and returns a sentence for each reason why not."""

@@ -51,7 +51,7 @@ from syncpod.pod.probes import (
     SleepAction,
     TCPSocketAction,
 )
-from syncpod.pod.problems import ManifestError, ManifestErrors, PodInvalid, Problem
+from syncpod.pod.problems import ManifestError, ManifestErrors, OtherKind, PodInvalid, Problem
 from syncpod.pod.quantity import Quantity, parse_quantity, quantity_text
 from syncpod.pod.resize import resized
 from syncpod.pod.resources import (
@@ -206,6 +206,7 @@ __all__ = [
     "NodeSelectorTerm",
     "ObjectFieldSelector",
     "ObjectMeta",
+    "OtherKind",
     "OwnerReference",
     "PersistentVolumeClaimSpec",
     "PersistentVolumeClaimTemplate",

@@ -8,10 +8,20 @@ from typing import Any
 
 from syncpod.pod.config import ConfigMap, Secret
 from syncpod.pod.kinds import Pod
+from syncpod.pod.other_kinds import COMPOSE, is_compose, way_on
 from syncpod.pod.parse import parse_config_map, parse_pod, parse_secret
-from syncpod.pod.problems import ManifestError, ManifestErrors, PodInvalid, Problem, sentence
+from syncpod.pod.problems import (
+    ManifestError,
+    ManifestErrors,
+    OtherKind,
+    PodInvalid,
+    Problem,
+    on_one_line,
+    sentence,
+)
 
 _BLANKS = re.compile(r"\s*")
+_LONGEST_CALLED = 160
 
 LARGEST_MANIFEST = 10 * 1024 * 1024
 """Bytes; the kubelet's limit for a static pod's file."""
@@ -27,8 +37,10 @@ _PARSERS: Mapping[str, Callable[[Any], Manifest]] = {
 _LISTS = {"List": None, **{f"{kind}List": kind for kind in _PARSERS}}
 
 
-def load_documents(text: str | bytes, *, source: str = "-") -> tuple[Manifest, ...]:
+def load_documents(text: str | bytes, *, source: str = "-", left_out: list[str] | None = None) -> tuple[Manifest, ...]:
     """Read every object of a stream, in order; the items of lists are read, and empty documents are skipped.
+
+    With `left_out`, objects of other kinds are no errors: their kinds and names are added to it.
 
     Objects are only parsed, strictly; `admit` defaults and validates them. Raises ManifestErrors with one sentence for
     each invalid object, which names the source, the document and the field.
@@ -45,6 +57,11 @@ def load_documents(text: str | bytes, *, source: str = "-") -> tuple[Manifest, .
         for path, item in items:
             try:
                 yield _parsed(item, path, source, number)
+            except OtherKind as error:
+                if left_out is None:
+                    wrong.append(error)
+                else:
+                    left_out.append(_called(item))
             except ManifestError as error:
                 wrong.append(error)
 
@@ -157,17 +174,26 @@ def _opened(document: Any, source: str, number: int) -> Iterator[tuple[str, Any]
         yield f"items[{index}]", {**implied, **item} if isinstance(item, dict) else item
 
 
+def _called(document: Any) -> str:
+    """Return an object's kind and name, as text from anybody."""
+    metadata = document.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return on_one_line(f"{document['kind']} {name}" if isinstance(name, str) else document["kind"], _LONGEST_CALLED)
+
+
 def _parsed(document: Any, path: str, source: str, number: int) -> Manifest:
     at = f"{path}." if path else ""
     if not isinstance(document, dict):
         raise ManifestError(source, number, f"{path}: must be an object")
     kind = document.get("kind")
     if not kind:
-        raise ManifestError(source, number, f"{at}kind: required")
+        raise ManifestError(source, number, COMPOSE if is_compose(document) else f"{at}kind: required")
     parser = _PARSERS.get(kind) if isinstance(kind, str) else None
     if parser is None:
-        wanted = f"{', '.join(_PARSERS)} or List"
-        raise ManifestError(source, number, f"{at}kind: must be {wanted}, not {str(kind)[:80]}")
+        wanted, way = f"{', '.join(_PARSERS)} or List", way_on(str(kind))
+        refusal = OtherKind if isinstance(kind, str) and kind not in _LISTS else ManifestError
+        said = f"{at}kind: must be {wanted}, not {str(kind)[:80]}"
+        raise refusal(source, number, f"{said}: {way}" if way else said)
     if not document.get("apiVersion"):
         raise ManifestError(source, number, f"{at}apiVersion: required")
     try:

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from syncpod.pod.config import ConfigMap, Secret
 from syncpod.pod.containers import EphemeralContainer
 from syncpod.pod.kinds import Pod
+from syncpod.pod.newer_fields import FOLLOWED, NEWER, is_newer
 from syncpod.pod.problems import PodInvalid, Problem
 from syncpod.pod.resources import PodResize
 from syncpod.pod.wire import Model
@@ -188,7 +189,7 @@ def _message(
 
 
 def _suggestion(model: type[Model], location: tuple[int | str, ...]) -> str:
-    """Return the known field that an unknown one resembles, if any."""
+    """Return what to say of an unknown field: that it is new, or the known one that it resembles, if any."""
     if len(str(location[-1])) > _LONGEST_SUGGESTED:
         return ""
     holder: Any = model
@@ -198,6 +199,8 @@ def _suggestion(model: type[Model], location: tuple[int | str, ...]) -> str:
         holder = _model_of(holder, step)
         if holder is None:
             return ""
+    if is_newer(holder.__name__, str(location[-1])):
+        return f": it is new in Kubernetes {NEWER}, and this follows {FOLLOWED}; leave it out"
     known = [field.alias for field in holder.model_fields.values() if field.alias]
     folded = {name.lower(): name for name in known}
     matches = difflib.get_close_matches(str(location[-1]).lower(), folded, n=1, cutoff=0.75)

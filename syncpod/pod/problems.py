@@ -77,6 +77,10 @@ class ManifestError(ValueError):
         super().__init__(f"{place}: {on_one_line(reason, _LONGEST_REASON)}")
 
 
+class OtherKind(ManifestError):
+    """An object is of a kind that is not applied here."""
+
+
 class ManifestErrors(ValueError):
     """Objects of a file or stream are invalid: a line for each, at most twenty."""
 

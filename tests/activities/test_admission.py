@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from activities.foresee_admission import foresee_admission
 from activities.node.ledger import Ledger
 from syncpod.messages import Fault, KillPod, RemovePod, StepName, StepResult
 from syncpod.node.directories import remove_pod_directories
@@ -73,6 +74,18 @@ async def test_a_pod_that_asks_for_another_node_is_turned_away(two_cores: Bench)
     elsewhere = asking(two_cores, "1", affinity={"nodeAffinity": required})
     assert await rejection_of(elsewhere) == ("NodeAffinity", wrong)
     await asking(two_cores, "2", nodeSelector={"disk": "hdd"}).create_sandbox()
+
+
+async def test_what_a_node_would_say_is_known_before_and_takes_nothing(two_cores: Bench) -> None:
+    await asking(two_cores, "1500m").create_sandbox()
+    late = asking(two_cores, "600m")
+    why = "OutOfcpu: Node didn't have enough resource: cpu, requested: 600, used: 1500, capacity: 2000"
+    assert await foresee_admission(two_cores.node, late.pod) == [why]
+    assert await foresee_admission(two_cores.node, asking(two_cores, "500m").pod) == []
+    assert await foresee_admission(two_cores.node, asking(two_cores, "500m").pod) == []
+    kata = asking(two_cores, "100m", runtimeClassName="kata").pod
+    (why,) = await foresee_admission(two_cores.node, kata)
+    assert why.startswith("spec.runtimeClassName: the runtime has no handler 'kata'")
 
 
 async def test_who_was_let_in_once_is_let_in_again_whatever_the_node_has_become(two_cores: Bench) -> None:

@@ -88,7 +88,7 @@ async def test_who_waits_is_told_also_where_the_cgroups_cannot_be_weighed(
         if not own:
             write_record(context, "patient")
             with pytest.raises(OSError, match="no cgroup"):
-                await admission.strike_what_is_gone(attempt, page)
+                await admission.strike_what_is_gone(attempt.node, attempt.ref, page)
     if own:
         with pytest.raises(OSError, match="no cgroup"):
             await admission.finish(attempt)

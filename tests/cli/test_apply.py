@@ -53,6 +53,44 @@ async def test_a_pod_is_created_then_unchanged_then_configured(syncpod: Command,
     assert (await syncpod("apply", "-f", "-", *on, stdin=as_json(pod))).out == f"pod/{name} configured\n"
 
 
+async def test_the_pods_of_a_file_with_other_kinds_run_if_asked_and_are_created_once(
+    syncpod: Command, on: tuple[str, str], tmp_path: Path
+) -> None:
+    name, below = fresh_name(), tmp_path / "a" / "b"
+    below.mkdir(parents=True)
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "front"}}
+    (below / "app.yaml").write_text(
+        json.dumps({"kind": "List", "apiVersion": "v1", "items": [service, manifest(name)]})
+    )
+    files = ("-R", "-f", str(tmp_path), *on)
+    refused = await syncpod("apply", *files)
+    assert (refused.code, refused.out) == (2, "")
+    assert "not Service: nothing routes here" in refused.err
+    assert refused.err.endswith("; --ignore-other-kinds leaves it out\n")
+    made = await syncpod("create", *files, "--ignore-other-kinds")
+    assert (made.code, made.out) == (0, f"pod/{name} created\n")
+    assert made.err == f"Note: {below / 'app.yaml'}: left out: Service front\n"
+    again = await syncpod("create", *files, "--ignore-other-kinds")
+    assert (again.code, again.out) == (1, "") and f'pods "{name}" already exists in namespace default' in again.err
+
+
+async def test_a_node_is_asked_whether_it_would_run_a_new_pod(
+    syncpod: Command, node: ScriptedNode, on: tuple[str, str]
+) -> None:
+    name = fresh_name()
+    told = f"syncpod: pod {name}: node {on[1]} would not run it: OutOfcpu: no room; spec.os: no\n"
+    node.foreseen = ["OutOfcpu: no room", "spec.os: no"]
+    tried = await syncpod("apply", "-f", "-", "--dry-run=server", *on, stdin=as_json(manifest(name)))
+    assert (tried.code, tried.out, tried.err) == (1, "", told)
+    planned = await syncpod("plan", "-f", "-", *on, stdin=as_json(manifest(name)))
+    assert (planned.code, planned.out, planned.err) == (1, f"pod/{name}: would be refused\n", told)
+    node.foreseen = []
+    tried = await syncpod("apply", "-f", "-", "--dry-run=server", *on, stdin=as_json(manifest(name)))
+    assert (tried.code, tried.out, tried.err) == (0, f"pod/{name} created (server dry run)\n", "")
+    unknown = await syncpod("plan", "-f", "-", "--node", name, stdin=as_json(manifest(name)))
+    assert unknown.code == 0 and unknown.err == f"Note: node {name} does not say whether it would run pod {name}\n"
+
+
 async def test_what_may_not_change_is_refused_by_its_path(syncpod: Command, on: tuple[str, str]) -> None:
     name = fresh_name()
     await syncpod("apply", "-f", "-", *on, stdin=as_json(manifest(name)))

@@ -74,7 +74,17 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NodeContext:
         ("get cm ", ["settings"]),
         ("get secret k", ["keys"]),
         ("get pods -o y", ["yaml"]),
-        ("get --output=", ["--output=wide", "--output=json", "--output=yaml", "--output=name", "--output=jsonpath="]),
+        (
+            "get --output=",
+            [
+                "--output=wide",
+                "--output=json",
+                "--output=yaml",
+                "--output=name",
+                "--output=jsonpath=",
+                "--output=custom-columns=",
+            ],
+        ),
         ("get --output = js", ["json", "jsonpath="]),
         ("get -o jsonpath", ["jsonpath="]),
         ("get --sel", ["--selector"]),

@@ -38,6 +38,9 @@ LIST: dict[str, Any] = {
         ("{.items[*].status.restarts} {.items[*].spec.hostNetwork}", "3 true"),
         ("{.items[0].spec.none}", "null"),
         ("{.items[7].metadata.name}", ""),
+        ('{range .items[*]}{.metadata.name}{"\\n"}{end}{.kind}', "a\nb\nList"),
+        ("{range .items[*]}[{range .status.ids[*]}<{@}>{end}]{end}", "[][<x><ü>]"),
+        ("{range .none[*]}{.a}{end}", ""),
         (
             "{@}",
             '{"items":[{"metadata":{"labels":{"b":"}","z":"1"},"name":"a"},"spec":{"hostNetwork":true,"none":null}},'
@@ -51,7 +54,21 @@ def test_a_template_prints_what_kubectls_does(template: str, printed: str) -> No
 
 @pytest.mark.parametrize(
     "template",
-    ["", "no path", '{"\\n"}', "{.a", ".a}", "{{.a}}", "{}", "{..a}", "{.a[1:2]}", "{range .a[*]}{end}", "{end}"],
+    [
+        "",
+        "no path",
+        '{"\\n"}',
+        "{.a",
+        ".a}",
+        "{{.a}}",
+        "{}",
+        "{..a}",
+        "{.a[1:2]}",
+        "{range .a[*]}{.b}",
+        "{.b}{end}",
+        "{end}",
+        "{range}{.a}{end}",
+    ],
 )
 def test_what_is_no_template_is_refused_in_one_sentence(template: str) -> None:
     with pytest.raises(ValueError) as refused:

@@ -23,6 +23,7 @@ from temporalio.worker import Worker
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
 from syncpod.lifecycle.version import build_id
 from syncpod.messages import (
+    FORESEE_ADMISSION,
     AllocateResources,
     Allocation,
     CreateSandbox,
@@ -65,6 +66,8 @@ class ScriptedNode:
         self.script: dict[str, list[Script]] = defaultdict(list)
         """By step name: what the next calls do instead of succeeding; a script returns an outcome, or raises."""
         self.absent: set[str] = set()
+        self.foreseen: list[str] = []
+        """What it says to a client that asks why it would not run a pod."""
         """Images the node has not got."""
         self.recursive_read_only_handlers: tuple[str, ...] = ()
         """The handlers of its runtime that can mount read-only recursively."""
@@ -147,7 +150,10 @@ class ScriptedNode:
             step.__annotations__ = {"argument": STEPS[name].input, "return": StepResult}
             return activity.defn(name=name.value)(step)
 
-        return [scripted(name) for name in STEPS]
+        async def foresee(document: dict[str, Any]) -> list[str]:
+            return [*self.foreseen]
+
+        return [*(scripted(name) for name in STEPS), activity.defn(name=FORESEE_ADMISSION)(foresee)]
 
     async def _take(self, name: StepName, step: StepInput) -> StepResult:
         self.taken.append((name.value, step))

@@ -12,7 +12,16 @@ import typer
 from syncpod.cli.console import remark, say, warn
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import read_dry_run, read_timeout
-from syncpod.cli.input.options import DryRun, Filenames, ManifestNamespace, Node, Timeout
+from syncpod.cli.input.options import (
+    DryRun,
+    Filenames,
+    IgnoreOtherKinds,
+    Kustomize,
+    ManifestNamespace,
+    Node,
+    Recursive,
+    Timeout,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +31,6 @@ if TYPE_CHECKING:
     from syncpod.cli.input.manifests import Manifests
     from syncpod.cli.temporal.pod_apply import Applied
     from syncpod.pod import Admission, Pod
-    from syncpod.settings.node import NodeSettings
 
 _AT_ONCE: Final = 8
 """Pods applied at a time; with many more, a node answers each later than this command waits."""
@@ -37,6 +45,9 @@ def apply(
     timeout: Timeout = "5m",
     node: Node = "",
     dry_run: DryRun = "none",
+    recursive: Recursive = False,
+    ignore_other_kinds: IgnoreOtherKinds = False,
+    kustomize: Kustomize = "",
 ) -> None:
     """Create or change pods, ConfigMaps and Secrets.
 
@@ -48,10 +59,31 @@ def apply(
     again after a reboot. Neither is ever sent to the Temporal server.
 
     With `--dry-run=client`, manifests are checked here and compared with what exists. With `--dry-run=server`, the
-    pods' workflows are also asked what they would refuse, and nodes whether they are cordoned and have the labels that
-    the pods ask for. `plan` shows the steps.
+    pods' workflows are also asked what they would refuse, and nodes whether they would run the new pods. `plan` shows
+    the steps.
     """
     from syncpod.cli.input.manifests import admitted
+
+    if kustomize:
+        raise BadInput(f"-k: kustomizations are not built here: kubectl kustomize {kustomize} | syncpod apply -f -")
+    if not filename:
+        raise BadInput("name a manifest with -f FILE, a directory with -f DIR, or standard input with -f -")
+    patience = read_timeout(timeout)
+    mark = read_dry_run(dry_run)
+    if mark and wait:
+        raise BadInput("either --dry-run or --wait: a dry run does nothing to wait for")
+    manifests = admitted(filename, namespace, recursive=recursive, ignore_other_kinds=ignore_other_kinds)
+    if mark:
+        _try(manifests, node, mark, asks=dry_run == "server")
+        return
+    apply_manifests(manifests, node, patience, wait=wait)
+
+
+def apply_manifests(manifests: Manifests, node: str, patience: timedelta | None = None, *, wait: bool = False) -> None:
+    """Create or change what manifests have; pods that name no node go to `node`. With `wait`, wait until they are up.
+
+    Raises BadInput, Failure.
+    """
     from syncpod.cli.machine.object_apply import keep, require_possible
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.worker_process import local_node
@@ -59,18 +91,8 @@ def apply(
     from syncpod.cli.temporal.ephemeral_containers import without_known
     from syncpod.cli.temporal.pod_apply import refuse_cordoned
 
-    if not filename:
-        raise BadInput("name a manifest with -f FILE, a directory with -f DIR, or standard input with -f -")
-    patience = read_timeout(timeout)
-    mark = read_dry_run(dry_run)
-    if mark and wait:
-        raise BadInput("either --dry-run or --wait: a dry run does nothing to wait for")
-    manifests = admitted(filename, namespace)
     machine = settings()
     require_possible(manifests, machine, asked=node)
-    if mark:
-        _try(manifests, machine, node, mark, asks=dry_run == "server")
-        return
     if not manifests.pods:
         keep(manifests, machine)
         return
@@ -88,12 +110,16 @@ def apply(
     session.run(work)
 
 
-def _try(manifests: Manifests, machine: NodeSettings, node: str, mark: str, *, asks: bool) -> None:
+def _try(manifests: Manifests, node: str, mark: str, *, asks: bool) -> None:
     """Print what would be done. Raises Failure for what would be refused."""
     from syncpod.cli.commands import apply_dry_run
+    from syncpod.cli.machine.object_apply import require_possible
+    from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.worker_process import local_node
     from syncpod.cli.temporal import session
 
+    machine = settings()
+    require_possible(manifests, machine, asked=node)
     apply_dry_run.say_objects(manifests, machine, mark)
 
     async def work(client: Client) -> None:

@@ -32,9 +32,9 @@ def say_objects(manifests: Manifests, here: NodeSettings, mark: str) -> None:
 async def say_pods(client: Client, admissions: Sequence[Admission], node: str, mark: str, *, asks: bool) -> None:
     """Print what would happen to pods, with the mark after each; one that would be refused stops no other.
 
-    With `asks`, their workflows are asked what they would refuse, and nodes whether they are cordoned and have the
-    labels that the pods ask for. A workflow that does not exist yet would refuse nothing else. Whether a node has room
-    is only known once the pod exists. Raises Failure for those that would be refused.
+    With `asks`, their workflows are asked what they would refuse, and nodes whether they are cordoned, and whether they
+    would run a new pod as things are: each pod by itself, without the others. Raises Failure for those that would be
+    refused.
     """
     failures: list[Failure] = []
     for admission in admissions:

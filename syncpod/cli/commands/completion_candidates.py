@@ -31,7 +31,7 @@ _NODE_WORDS: Final = ("node", "nodes", "no")
 _OF_NODES: Final = ("get", "describe")
 """Commands for several kinds that also take nodes."""
 _GOALS: Final = ("condition=Ready", "delete", "create", "jsonpath=")
-_WORDS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_WORDS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-")
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,12 +10,17 @@ import typer
 
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.options import Filenames, IgnoreOtherKinds, ManifestNamespace, Node, Recursive
+from syncpod.cli.input.selector import Selector
 from syncpod.cli.manual import Page
 
 if TYPE_CHECKING:
+    from temporalio.client import Client
+
+    from syncpod.cli.input.manifests import Manifests
     from syncpod.pod import ConfigMap, Secret
 
-app = typer.Typer(help="Create a ConfigMap or Secret for the pods of this machine.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, invoke_without_command=True)
 secret_app = typer.Typer(
     help="Create a Secret.",
     no_args_is_help=True,
@@ -39,6 +45,69 @@ DryRun = Annotated[
 ]
 Output = Annotated[str, typer.Option("--output", "-o", metavar="json|yaml|name", help="The output format.")]
 Immutable = Annotated[bool, typer.Option("--immutable", help="Refuse any later change of its data.")]
+
+
+@app.callback()
+def create(
+    context: typer.Context,
+    filename: Filenames = None,
+    namespace: ManifestNamespace = "",
+    node: Node = "",
+    recursive: Recursive = False,
+    ignore_other_kinds: IgnoreOtherKinds = False,
+) -> None:
+    """Create what a manifest has, or a ConfigMap or Secret.
+
+    With -f, nothing is done if something of it exists already; `apply` changes what exists. ConfigMaps and Secrets are
+    for the pods of this machine.
+    """
+    if context.invoked_subcommand is not None:
+        if filename:
+            raise BadInput("either -f FILE or a kind: configmap, secret")
+        return
+    if not filename:
+        raise BadInput("name a manifest with -f FILE, or a kind: configmap, secret")
+    from syncpod.cli.commands.apply import apply_manifests
+    from syncpod.cli.input.manifests import admitted
+
+    manifests = admitted(filename, namespace, recursive=recursive, ignore_other_kinds=ignore_other_kinds)
+    if existing := [*_existing_objects(manifests), *existing_pods(manifests)]:
+        raise Failure("\n".join(existing))
+    apply_manifests(manifests, node)
+
+
+def existing_pods(manifests: Manifests) -> list[str]:
+    """Return a sentence for each pod of the manifests that exists."""
+    from syncpod.cli.temporal import session
+
+    async def work(client: Client) -> list[str]:
+        from syncpod.cli.temporal.pods import read_pod
+
+        metas = [admission.pod.metadata for admission in manifests.pods]
+        found = await asyncio.gather(*(read_pod(client, meta.namespace, meta.name) for meta in metas))
+        return [
+            _exists("pods", meta.name, meta.namespace)
+            for meta, reading in zip(metas, found, strict=True)
+            if reading is not None
+        ]
+
+    return session.run(work) if manifests.pods else []
+
+
+def _existing_objects(manifests: Manifests) -> list[str]:
+    """Return a sentence for each ConfigMap and Secret of the manifests that exists."""
+    from syncpod.cli.machine.object_store import find
+
+    named = [(taken.object.kind, taken.object.metadata) for taken in manifests.objects]
+    return [
+        _exists(f"{kind.lower()}s", meta.name, meta.namespace)
+        for kind, meta in named
+        if find(kind, (meta.name,), meta.namespace, Selector())[0]
+    ]
+
+
+def _exists(what: str, name: str, namespace: str) -> str:
+    return f'{what} "{name}" already exists in namespace {namespace}'
 
 
 @app.command("configmap", cls=Page)
@@ -172,7 +241,7 @@ def _create(wanted: ConfigMap | Secret, immutable: bool, dry_run: str, output: s
         with saying_what_failed():
             store = store_to_write()
             if not store.add(wanted):
-                raise Failure(f'{kind}s "{name}" already exists in namespace {wanted.metadata.namespace}')
+                raise Failure(_exists(f"{kind}s", name, wanted.metadata.namespace))
             shown = store.get(ref_of(wanted))
     if shown is not None:
         _print(shown, output, dry_run)

@@ -10,10 +10,11 @@ import typer
 
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.arguments import named, read_dry_run, read_selector, read_timeout
+from syncpod.cli.input.arguments import named, read_dry_run, read_field_selector, read_selector, read_timeout
 from syncpod.cli.input.options import (
     AllNamespaces,
     DryRun,
+    FieldConditions,
     Filenames,
     GracePeriod,
     Namespace,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from syncpod.cli.input.arguments import Kind
+    from syncpod.cli.input.field_selector import FieldSelector
     from syncpod.cli.input.selector import Selector as Conditions
     from syncpod.cli.readings import Reading
     from syncpod.objects import ObjectRef
@@ -50,6 +52,7 @@ def delete(
         bool, typer.Option("--ignore-not-found", help="Do not fail for what does not exist.")
     ] = False,
     dry_run: DryRun = "none",
+    field_selector: FieldConditions = "",
 ) -> None:
     """Delete pods, ConfigMaps and Secrets.
 
@@ -60,11 +63,14 @@ def delete(
     """
     things = named(what or [])
     conditions = read_selector(selector)
-    names = any(things.values())
-    ways = [names, bool(filename), bool(conditions.requirements) or everything or all_namespaces]
+    fields = read_field_selector(field_selector, of_pods=set(things) == {"Pod"})
+    if fields.fields and set(things) != {"Pod"}:
+        raise BadInput("--field-selector: only pods are deleted by their fields")
+    names, selects = any(things.values()), bool(conditions.requirements or fields.fields)
+    ways = [names, bool(filename), selects or everything or all_namespaces]
     if sum(ways) != 1 or (filename and what):
         raise BadInput("say what to delete, in one way: NAME..., -f FILE, -l SELECTOR or --all")
-    if not (what or filename or conditions.requirements):  # as kubectl: a bare --all says nothing of what
+    if not (what or filename or selects):  # as kubectl: a bare --all says nothing of what
         flag = "--all" if everything else "--all-namespaces"
         raise BadInput(f"{flag}: say of which kind: `syncpod delete pods {flag}`, or configmaps, or secrets")
     how = _How(
@@ -79,7 +85,7 @@ def delete(
     pods, objects = _wanted(things, filename, namespace, scope, conditions)
 
     async def work(client: Client) -> None:
-        await _delete_pods(client, await _selected(client, scope, conditions) if pods is None else pods, how)
+        await _delete_pods(client, await _selected(client, scope, conditions, fields) if pods is None else pods, how)
 
     _delete(work if pods is None or pods else None, objects, how)
     if not objects and pods == []:
@@ -207,10 +213,13 @@ def _grace(seconds: int, *, now: bool, force: bool) -> int | None:
     return None if seconds == -1 else seconds
 
 
-async def _selected(client: Client, namespace: str | None, conditions: Conditions) -> list[tuple[str, str]]:
+async def _selected(
+    client: Client, namespace: str | None, conditions: Conditions, fields: FieldSelector
+) -> list[tuple[str, str]]:
     from syncpod.cli.temporal.pods import list_pods
 
-    return [reading.key for reading in await list_pods(client, namespace, conditions)]
+    readings = await list_pods(client, namespace, conditions)
+    return [one.key for one in readings if not fields.fields or fields.matches(one.document)]
 
 
 async def _answering(client: Client, ending: Sequence[Reading], how: _How) -> list[Reading]:

@@ -5,33 +5,45 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from syncpod.cli.console import Columns, remark, say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.arguments import named, read_selector
-from syncpod.cli.input.options import AllNamespaces, Namespace, Selector, Things
+from syncpod.cli.input.arguments import named, read_field_selector, read_selector
+from syncpod.cli.input.options import AllNamespaces, FieldConditions, Namespace, Selector, Things
 from syncpod.cli.view.documents import is_of_documents, known_output, print_documents
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from temporalio.client import Client
 
     from syncpod.cli.input.arguments import Kind
+    from syncpod.cli.input.field_selector import FieldSelector
     from syncpod.cli.input.selector import Selector as Conditions
     from syncpod.cli.readings import Reading
+    from syncpod.cli.view.jsonpath import Path
     from syncpod.cli.view.label_columns import LabelColumns
     from syncpod.objects import Kind as ObjectKind
 
+_One = TypeVar("_One")
 _OUTPUTS = ("wide", "json", "yaml", "name")
 _WATCH_SECONDS = 1.0
 
 
 Output = Annotated[
-    str, typer.Option("--output", "-o", metavar="wide|json|yaml|name|jsonpath='{PATH}'", help="The output format.")
+    str,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="wide|json|yaml|name|jsonpath='{PATH}'|custom-columns=NAME:PATH",
+        help="The output format.",
+    ),
+]
+SortBy = Annotated[
+    str, typer.Option("--sort-by", metavar="FIELD", help="Sort by this field: .metadata.creationTimestamp.")
 ]
 LabelKeys = Annotated[
     list[str] | None,
@@ -49,14 +61,16 @@ def get(
     no_headers: Annotated[bool, typer.Option("--no-headers", help="Do not print the column names.")] = False,
     label_columns: LabelKeys = None,
     show_labels: Annotated[bool, typer.Option("--show-labels", help="Show all labels in the last column.")] = False,
+    field_selector: FieldConditions = "",
+    sort_by: SortBy = "",
 ) -> None:
     r"""List pods, nodes, or this machine's ConfigMaps and Secrets.
 
     Name them as with kubectl: `pod web`, `pod/web`, or just `web`; `configmaps`, `cm settings`, `secret/keys`, `nodes`.
 
     A JSONPath is written as with kubectl: text, and paths in braces, `{.metadata.name}{"\n"}`; for several objects,
-    `{.items[*].metadata.name}`. A path has fields, indices, `[*]` and filters, `[?(@.type=="Ready")]`; `..`, slices,
-    unions and `range` are not supported.
+    `{.items[*].metadata.name}`, or for each one `{range .items[*]}{.metadata.name}{"\n"}{end}`. A path has fields,
+    indices, `[*]` and filters, `[?(@.type=="Ready")]`; `..`, slices and unions are not supported.
     """
     from syncpod.cli.commands.node_listing import get_nodes
     from syncpod.cli.input.arguments import named_nodes
@@ -70,18 +84,35 @@ def get(
     if watch:
         interrupts.heed()
     if (nodes := named_nodes(what or [])) is not None:
-        if selector:
-            raise BadInput("--selector: nodes are listed by name, or all of them")
+        for flag, given in (("--selector", selector), ("--field-selector", field_selector), ("--sort-by", sort_by)):
+            if given:
+                raise BadInput(f"{flag}: nodes are listed by name, or all of them")
         get_nodes(nodes, output, labels, headers=not no_headers, watch=watch)
         return
     things = named(what or [])
     conditions = read_selector(selector)
+    fields = read_field_selector(field_selector, of_pods=set(things) == {"Pod"})
+    order = _order(sort_by)
+    if watch and order is not None:
+        raise BadInput("--sort-by: a watch prints changes in the order in which they come")
+    if any(things.values()) and fields.fields:
+        raise BadInput("name what to list, or choose it with --field-selector, not both")
     if any(things.values()) and (conditions.requirements or all_namespaces):
         raise BadInput("name what to list, or choose it with --selector or --all-namespaces, not both")
     if watch and len(things) > 1:
         raise BadInput("--watch works with one kind at a time")
     scope = None if all_namespaces else namespace
-    _get(things, _Request(scope, conditions, output, labels, not no_headers, len(things) > 1, watch))
+    _get(things, _Request(scope, conditions, fields, order, output, labels, not no_headers, len(things) > 1, watch))
+
+
+def _order(sort_by: str) -> Path | None:
+    """Return the path to sort by; None = there is none. Raises BadInput."""
+    from syncpod.cli.view.jsonpath import parse_path
+
+    try:
+        return parse_path(sort_by) if sort_by else None
+    except ValueError as wrong:
+        raise BadInput(f"--sort-by: {wrong}") from None
 
 
 def _get(things: Mapping[Kind, Sequence[str]], request: _Request) -> None:
@@ -91,7 +122,8 @@ def _get(things: Mapping[Kind, Sequence[str]], request: _Request) -> None:
         missing += _get_pods(names, request, found) if kind == "Pod" else _get_objects(kind, names, request, found)
     is_named = any(things.values())
     if is_of_documents(output):
-        print_documents(found.documents, output, single=sum(map(len, things.values())) == 1)
+        single = sum(map(len, things.values())) == 1
+        print_documents(found.documents, output, single=single, headers=request.headers)
     elif output != "name" and not is_named and not any(found.counts.values()):
         where = "" if request.namespace is None else f" in {request.namespace} namespace."
         remark(f"No resources found{where}")
@@ -106,12 +138,22 @@ class _Request:
     namespace: str | None
     """None = all."""
     conditions: Conditions
+    fields: FieldSelector
+    order: Path | None
+    """What to sort by; None = namespace and name."""
     output: str
     labels: LabelColumns
     headers: bool
     with_kind: bool
     """Whether each name is printed with its kind, because there are several kinds."""
     watch: bool
+
+    def arranged(self, found: Sequence[_One], document_of: Callable[[_One], Mapping[str, Any]]) -> list[_One]:
+        """Return what the field selector selects of what was found, in the order that was asked for."""
+        from syncpod.cli.view.sorting import in_order
+
+        chosen = [one for one in found if not self.fields.fields or self.fields.matches(document_of(one))]
+        return chosen if self.order is None else in_order(chosen, self.order, document_of)
 
     @property
     def namespaces(self) -> bool:
@@ -162,9 +204,10 @@ async def _find(client: Client, names: Sequence[str], request: _Request) -> list
     from syncpod.cli.temporal.pods import list_pods, read_pod
 
     if not names:
-        return await list_pods(client, request.namespace, request.conditions)
+        listed = await list_pods(client, request.namespace, request.conditions)
+        return request.arranged(listed, lambda one: one.document)
     found = await asyncio.gather(*(read_pod(client, request.namespace or "default", name) for name in names))
-    return [reading for reading in found if reading is not None]
+    return request.arranged([reading for reading in found if reading is not None], lambda one: one.document)
 
 
 class _Printer:
@@ -239,6 +282,7 @@ def _get_objects(kind: ObjectKind, names: Sequence[str], request: _Request, foun
 
     table = Columns()
     objects, missing = find(kind, names, request.namespace, request.conditions)
+    objects = request.arranged(objects, pod_to_wire)
     found.add(kind, [pod_to_wire(one) for one in objects], request.output)
     if is_of_documents(request.output):
         return missing
@@ -248,7 +292,7 @@ def _get_objects(kind: ObjectKind, names: Sequence[str], request: _Request, foun
     while request.watch and not missing:
         headers, before = headers and not objects, objects
         time.sleep(_WATCH_SECONDS)
-        objects, _ = find(kind, names, request.namespace, request.conditions)
+        objects = request.arranged(find(kind, names, request.namespace, request.conditions)[0], pod_to_wire)
         changed = changed_since(before, objects)
         print_objects(kind, changed, *form, headers, request.namespaces, request.with_kind, table)
     return missing

@@ -36,7 +36,7 @@ def get_nodes(names: Sequence[str], output: str, labels: LabelColumns, *, header
         printer = _Printer(output, labels, headers=headers)
         found, missing = await _find(client, names)
         if is_of_documents(output):
-            print_documents([document(one) for one in found], output, single=len(names) == 1)
+            print_documents([document(one) for one in found], output, single=len(names) == 1, headers=headers)
             return missing
         printer.print_changes(found)
         if not found and not names:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syncpod.cli.console import columns, say, warn
+from syncpod.cli.console import columns, remark, say, warn
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names
-from syncpod.cli.input.options import Filenames, ManifestNamespace, PodNames
+from syncpod.cli.input.options import Filenames, IgnoreOtherKinds, ManifestNamespace, Node, PodNames, Recursive
 from syncpod.cli.view.durations import short_duration
 
 if TYPE_CHECKING:
@@ -26,9 +26,13 @@ def plan(
     filename: Filenames = None,
     namespace: ManifestNamespace = "",
     output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="The output format.")] = "",
+    recursive: Recursive = False,
+    ignore_other_kinds: IgnoreOtherKinds = False,
+    node: Node = "",
 ) -> None:
     """Show what an apply would do, without doing it.
 
+    A new pod's node is asked whether it would run the pod: whether it has room for it, and can do what it asks for.
     ConfigMaps and Secrets count as they are on this machine now.
 
     With names of pods instead of manifests, it shows what is about to be done for these pods.
@@ -43,14 +47,16 @@ def plan(
         raise BadInput("name a manifest with -f FILE, or pods that exist")
     if output not in ("", "json"):
         raise BadInput(f"--output: must be json, not {output}")
-    manifests = admitted(filename, namespace) if filename else Manifests([], [])
+    manifests = Manifests([], [])
+    if filename:
+        manifests = admitted(filename, namespace, recursive=recursive, ignore_other_kinds=ignore_other_kinds)
     plans = _plans_of_objects(manifests)
     refusals: list[Failure] = [BadInput(plan["error"]) for plan in plans if plan.get("error")]
 
     async def work(client: Client) -> None:
         plans.extend([await _plan_of_existing(client, namespace or "default", name) for name in names])
         for admission in manifests.pods:
-            planned, refusal = await plan_of_manifest(client, admission, local_node(""))
+            planned, refusal = await plan_of_manifest(client, admission, local_node(node))
             plans.append(planned)
             refusals.extend((refusal,) if refusal is not None else ())
             for warning in admission.warnings:
@@ -106,7 +112,22 @@ async def plan_of_manifest(client: Client, admission: Admission, node: str) -> t
         planned = {"pod": name, "change": "none", "steps": [], "holds": [], "error": error}
         return planned, Failure(f"pod {name}: {error}", refused.code)
     planned = await _plan_of_pod(client, pod)
-    return planned, BadInput(f"pod {name}: {planned['error']}") if planned.get("error") else None
+    if planned.get("error"):
+        return planned, BadInput(f"pod {name}: {planned['error']}")
+    if planned["change"] == "create" and (error := await _turned_away(client, pod, pod.spec.node_name or node)):
+        return {**planned, "change": "none", "steps": [], "error": error}, Failure(f"pod {name}: {error}")
+    return planned, None
+
+
+async def _turned_away(client: Client, pod: Pod, node: str) -> str:
+    """Return why a new pod's node would not run it; "" if it would, as far as is known. Notes a node that is silent."""
+    from syncpod.cli.temporal.foresight import foreseen
+
+    reasons = await foreseen(client, pod, node)
+    if reasons is None:
+        remark(f"Note: node {node} does not say whether it would run pod {pod.metadata.name}")
+        return ""
+    return f"node {node} would not run it: {'; '.join(reasons)}" if reasons else ""
 
 
 async def _plan_of_pod(client: Client, pod: Pod) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from syncpod.cli.failure import BadInput
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from syncpod.cli.input.field_selector import FieldSelector
     from syncpod.cli.input.selector import Selector
 
 Kind = Literal["Pod", "ConfigMap", "Secret"]
@@ -129,6 +130,16 @@ def read_selector(text: str, flag: str = "--selector") -> Selector:
         return parse_selector(text)
     except ValueError as wrong:
         raise BadInput(f"{flag}: {wrong}") from None
+
+
+def read_field_selector(text: str, *, of_pods: bool) -> FieldSelector:
+    """Read a ``--field-selector``, for pods, or for other objects too. Raises BadInput."""
+    from syncpod.cli.input.field_selector import OF_ANY, OF_PODS, parse_field_selector
+
+    try:
+        return parse_field_selector(text, OF_PODS if of_pods else OF_ANY)
+    except ValueError as wrong:
+        raise BadInput(f"--field-selector: {wrong}") from None
 
 
 def read_dry_run(text: str) -> str:

@@ -15,12 +15,12 @@ STDIN: Final = "standard input"
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
-def texts(sources: Sequence[str], problems: list[str]) -> Iterator[tuple[str, bytes]]:
+def texts(sources: Sequence[str], problems: list[str], *, recursive: bool = False) -> Iterator[tuple[str, bytes]]:
     """Yield each file's name and text; add a line to `problems` for each that cannot be read.
 
-    A source is a file, a pipe or a device, a directory, or ``-``. One byte more is read than a manifest may have, so
-    that the parser refuses a longer one. Names are safe to print on a terminal. Raises BadInput for a directory without
-    manifests.
+    A source is a file, a pipe or a device, a directory (with `recursive`, also those below it), or ``-``. One byte more
+    is read than a manifest may have, so that the parser refuses a longer one. Names are safe to print on a terminal.
+    Raises BadInput for a directory without manifests.
     """
     for source in sources:
         if "://" in source:
@@ -30,7 +30,7 @@ def texts(sources: Sequence[str], problems: list[str]) -> Iterator[tuple[str, by
             yield STDIN, _beginning(sys.stdin.buffer)
             continue
         try:
-            files = _files(Path(source))
+            files = _files(Path(source), recursive=recursive)
         except OSError as error:
             problems.append(f"{printable(source)}: {_reason(error)}")
             continue
@@ -50,17 +50,20 @@ def _beginning(file: BinaryIO) -> bytes:
     return file.read(LARGEST_MANIFEST + 1)
 
 
-def _files(path: Path) -> list[Path]:
-    """Return the file itself, or a directory's manifests in order of name, without subdirectories.
+def _files(path: Path, *, recursive: bool) -> list[Path]:
+    """Return the file itself, or a directory's manifests in order of name; with `recursive`, those below it too.
 
-    Pipes and devices in a directory are skipped; a dangling symlink is not, so that it is reported.
+    Pipes and devices in a directory are skipped; a dangling symlink is not, so that it is reported. Symlinks to
+    directories are not followed.
     """
     if not path.is_dir():
         return [path]
-    entries = sorted(entry for entry in path.iterdir() if entry.suffix in _SUFFIXES)
+    found = (Path(top, name) for top, _, names in os.walk(path) for name in names) if recursive else path.iterdir()
+    entries = sorted(entry for entry in found if entry.suffix in _SUFFIXES)
     files = [entry for entry in entries if entry.is_file() or (entry.is_symlink() and not entry.exists())]
     if not files:
-        raise BadInput(f"{printable(str(path))}: no {', '.join(_SUFFIXES)} file in this directory")
+        below = " or below it" if recursive else ""
+        raise BadInput(f"{printable(str(path))}: no {', '.join(_SUFFIXES)} file in this directory{below}")
     return files
 
 

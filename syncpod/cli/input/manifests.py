@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.manifest_files import STDIN, texts
 
 if TYPE_CHECKING:
     from syncpod.objects import ObjectAdmission, ObjectRef
-    from syncpod.pod import Admission, EphemeralContainer, Manifest, Pod
+    from syncpod.pod import Admission, EphemeralContainer, Manifest, ManifestErrors, Pod
 
 _LONGEST_NAME: Final = 80
 
@@ -26,24 +27,27 @@ class Manifests:
     """ConfigMaps and Secrets; a pod may refer to one that stands after it."""
 
 
-def admitted(sources: Sequence[str], namespace: str) -> Manifests:
+def admitted(
+    sources: Sequence[str], namespace: str, *, recursive: bool = False, ignore_other_kinds: bool | None = None
+) -> Manifests:
     """Return what all sources have, checked, with defaults and warnings.
 
-    `namespace` is for documents that name none; "" = ``default``. Raises BadInput with a line for each problem in all
+    `namespace` is for documents that name none; "" = ``default``. With `ignore_other_kinds`, objects of other kinds
+    are left out with a note; None = the command has no such flag. Raises BadInput with a line for each problem in all
     files.
     """
     from syncpod.objects import admit_object
     from syncpod.pod import Pod, PodInvalid
     from syncpod.pod.problems import in_ascii, lines
 
-    found, problems = _documents(sources, namespace)
+    found, problems = _documents(sources, namespace, recursive=recursive, ignore_other_kinds=ignore_other_kinds)
     whole, seen = Manifests([], []), set()
     for source, document in found:
         name = in_ascii(document.metadata.name, _LONGEST_NAME)
         what = f"{document.kind.lower()} {name}: " if name else ""
         try:
             if isinstance(document, Pod):
-                admission = _admit(document)
+                admission = admit_document(document)
                 whole.pods.append(admission)
                 metadata = admission.pod.metadata
             else:
@@ -88,7 +92,7 @@ def with_ephemeral_containers(pod: Pod, containers: Sequence[EphemeralContainer]
     return pod.model_copy(update={"spec": spec})
 
 
-def _admit(document: Pod) -> Admission:
+def admit_document(document: Pod) -> Admission:
     """Admit a pod, and keep its ephemeral containers unchecked. Raises PodInvalid."""
     from syncpod.pod import Admission, admit, with_defaults
 
@@ -108,19 +112,24 @@ def _named(sources: Sequence[str]) -> str:
     return ", ".join(STDIN if source == "-" else source for source in sources)
 
 
-def _documents(sources: Sequence[str], namespace: str) -> tuple[list[tuple[str, Manifest]], list[str]]:
+def _documents(
+    sources: Sequence[str], namespace: str, *, recursive: bool = False, ignore_other_kinds: bool | None = None
+) -> tuple[list[tuple[str, Manifest]], list[str]]:
     """Return the documents with their files, and a line for each file or document that cannot be read."""
     from syncpod.pod import ManifestErrors, load_documents
     from syncpod.pod.problems import in_ascii
 
     problems: list[str] = []
     found: list[tuple[str, Manifest]] = []
-    for source, text in texts(sources, problems):
+    for source, text in texts(sources, problems, recursive=recursive):
+        left_out: list[str] | None = [] if ignore_other_kinds else None
         try:
-            documents = load_documents(text, source=source)
+            documents = load_documents(text, source=source, left_out=left_out)
         except ManifestErrors as wrong:
-            problems += str(wrong).split("\n")
+            problems += _told(wrong, has_flag=ignore_other_kinds is not None)
             continue
+        if left_out:
+            remark(f"Note: {source}: left out: {', '.join(left_out)}")
         for document in documents:
             own = document.metadata.namespace
             if namespace and own not in ("", namespace):  # as kubectl does
@@ -133,3 +142,15 @@ def _documents(sources: Sequence[str], namespace: str) -> tuple[list[tuple[str, 
                 metadata = document.metadata.model_copy(update={"namespace": own or namespace})
                 found.append((source, document.model_copy(update={"metadata": metadata})))
     return found, problems
+
+
+def _told(wrong: ManifestErrors, *, has_flag: bool) -> list[str]:
+    """Return a line for each error; with `has_flag`, those about other kinds name the flag that leaves these out."""
+    from syncpod.pod import OtherKind
+
+    lines = str(wrong).split("\n")
+    if has_flag:
+        for at, error in enumerate(wrong.errors[: len(lines)]):
+            if isinstance(error, OtherKind) and lines[at] == str(error):
+                lines[at] += "; --ignore-other-kinds leaves it out"
+    return lines

@@ -21,9 +21,22 @@ AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="All
 Selector = Annotated[
     str, typer.Option("--selector", "-l", metavar="SELECTOR", help="Select by labels: 'app=web,tier in (a,b),!old'.")
 ]
+FieldConditions = Annotated[
+    str,
+    typer.Option(
+        "--field-selector", metavar="SELECTOR", help="Select by fields: 'status.phase=Running,spec.nodeName!=n1'."
+    ),
+]
 Filenames = Annotated[
     list[str] | None,
     typer.Option("--filename", "-f", metavar="FILE|DIR|-", help="A manifest, a directory of them, or standard input."),
+]
+Recursive = Annotated[bool, typer.Option("--recursive", "-R", help="Also read the directories in a directory.")]
+Kustomize = Annotated[
+    str, typer.Option("--kustomize", "-k", metavar="DIR", help="Not read here: pipe `kubectl kustomize DIR` into -f -.")
+]
+IgnoreOtherKinds = Annotated[
+    bool, typer.Option("--ignore-other-kinds", help="Leave out what is no Pod, ConfigMap or Secret.")
 ]
 ManifestNamespace = Annotated[
     str,

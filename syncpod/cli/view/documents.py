@@ -1,22 +1,27 @@
-"""Objects as JSON, YAML or by JSONPath, as ``-o json``, ``-o yaml`` and ``-o jsonpath=`` print them."""
+"""Objects as JSON, YAML, by JSONPath or in columns, as ``-o json``, ``yaml``, ``jsonpath=``, ``custom-columns=``."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
-from syncpod.cli.console import say
+from syncpod.cli.console import columns, say
 from syncpod.cli.failure import BadInput
-from syncpod.cli.view.jsonpath_template import parse_template
+from syncpod.cli.view.custom_columns import CustomColumns, parse_columns, parse_template
+from syncpod.cli.view.jsonpath_template import parse_template as parse_jsonpath
 
 _JSONPATH: Final = "jsonpath"
+_COLUMNS: Final = "custom-columns"
+_COLUMNS_FILE: Final = "custom-columns-file"
 
 
 def is_of_documents(output: str) -> bool:
     """Return whether ``-o`` asks for whole objects, which are printed as one list."""
-    return output in ("json", "yaml") or output.partition("=")[0] == _JSONPATH
+    return output in ("json", "yaml") or output.partition("=")[0] in (_JSONPATH, _COLUMNS, _COLUMNS_FILE)
 
 
 def known_output(output: str, plain: Sequence[str]) -> str:
@@ -30,19 +35,41 @@ def known_output(output: str, plain: Sequence[str]) -> str:
         try:
             if not template:
                 raise ValueError("name a path in braces: jsonpath='{.metadata.name}'")
-            parse_template(template)
+            parse_jsonpath(template)
         except ValueError as wrong:
             raise BadInput(f"--output: jsonpath: {wrong}") from None
+    elif word in (_COLUMNS, _COLUMNS_FILE):
+        _columns(asked)
     elif asked and asked not in plain:
-        raise BadInput(f"--output: must be {', '.join(plain)} or jsonpath='{{PATH}}', not {asked}")
+        ways = "jsonpath='{PATH}' or custom-columns=NAME:PATH,..."
+        raise BadInput(f"--output: must be {', '.join(plain)}, {ways}, not {asked}")
     return asked
 
 
-def print_documents(documents: Sequence[dict[str, Any]], output: str, *, single: bool) -> None:
+def _columns(output: str) -> CustomColumns:
+    """Return the columns of ``custom-columns=`` or ``custom-columns-file=``. Raises BadInput."""
+    word, _, text = output.partition("=")
+    try:
+        if word == _COLUMNS:
+            return parse_columns(text)
+        return parse_template(Path(text).read_text())
+    except OSError as error:
+        raise BadInput(f"--output: {text}: {os.strerror(error.errno or 0)}") from None
+    except ValueError as wrong:
+        raise BadInput(f"--output: {word}: {wrong}") from None
+
+
+def print_documents(documents: Sequence[dict[str, Any]], output: str, *, single: bool, headers: bool = True) -> None:
     """Print a v1 List of objects; if `single`, the one object by itself, or nothing if there is none.
 
-    `is_of_documents` is true of `output`.
+    `is_of_documents` is true of `output`. Custom columns have a line for each object, below their names if `headers`.
     """
+    if output.startswith(_COLUMNS):
+        chosen = _columns(output)
+        head = [list(chosen.header)] if headers else []
+        for line in columns([*head, *map(chosen.row, documents)]) if documents else ():
+            say(line)
+        return
     if single and not documents:
         return
     whole = documents[0] if single else {"apiVersion": "v1", "kind": "List", "items": list(documents)}
@@ -50,7 +77,7 @@ def print_documents(documents: Sequence[dict[str, Any]], output: str, *, single:
         say(json.dumps(whole, indent=4))
         return
     if output.startswith(_JSONPATH):
-        sys.stdout.write(parse_template(output.partition("=")[2]).render(whole))
+        sys.stdout.write(parse_jsonpath(output.partition("=")[2]).render(whole))
         return
     import yaml
 

@@ -1,0 +1,74 @@
+"""What a node would say to a pod that does not exist yet: the checks of admission, with nothing noted or made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from activities.node.context import Node
+from activities.pods.admission import needs_app_armor, os_refusal, strike_what_is_gone
+from syncpod.cri.port import RuntimeStatus, RuntimeVersion
+from syncpod.messages import PodRef
+from syncpod.node.labels import is_asked_for
+from syncpod.pod import Pod
+from syncpod.translation.features import refusals
+
+_EMBEDDED = "syncpod-embedded"
+
+
+async def foresee_admission(node: Node, pod: Pod) -> list[str]:
+    """Return why the node would not run this pod as it is now, a sentence for each reason; [] = nothing is known.
+
+    First what admission rejects a pod for, with the kubelet's reason; then what the runtime cannot do, which is known
+    before it is asked for a sandbox. Nothing is noted, so the answer may be another when the pod comes. Raises
+    CriError.
+    """
+    version, status = await node.cri.version(), await node.cri.status(verbose=True)
+    return [*await _rejections(node, pod), *refusals(pod, status, version), *_of_embedded(pod, status, version)]
+
+
+async def _rejections(node: Node, pod: Pod) -> list[str]:
+    """Return the reason for which the node would reject the pod, in the order of `admission.admit`."""
+    if pressure := node.pressure(pod):
+        return [f"Evicted: {pressure}"]
+    if (forbidden := node.sysctls.refusal(pod)) is not None:
+        return [f"SysctlForbidden: {forbidden}"]
+    if (wrong := os_refusal(pod)) is not None:
+        return [": ".join(wrong)]
+    ref, capacity = PodRef(namespace=pod.metadata.namespace, name=pod.metadata.name), node.context.capacity
+    matches = is_asked_for(pod, node.context)
+    async with node.ledger.open() as page:
+        refusal = page.refusal(ref, pod, capacity, matches=matches)
+        if refusal is not None and await strike_what_is_gone(node, ref, page):
+            refusal = page.refusal(ref, pod, capacity, matches=matches)
+    if refusal is not None:
+        return [f"{refusal.reason}: {refusal.message}"]
+    if needs_app_armor(pod) and not node.context.host.apparmor:
+        return ["AppArmor: Cannot enforce AppArmor: AppArmor is not enabled on the host"]
+    return []
+
+
+def _of_embedded(pod: Pod, status: RuntimeStatus, version: RuntimeVersion) -> Iterator[str]:
+    """Yield what the embedded runtime refuses on every machine, unless it only simulates (its process_spec.py)."""
+    if version.name != _EMBEDDED or _isolation(status) == "simulated":
+        return
+    spec = pod.spec
+    for kind, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
+        for at, container in enumerate(containers):
+            here = f"spec.{kind}[{at}]"
+            for index, port in enumerate(container.ports):
+                if port.host_port and not spec.host_network:
+                    yield f"{here}.ports[{index}].hostPort: pods share the machine's network: it needs hostNetwork"
+            for index, mount in enumerate(container.volume_mounts):
+                if mount.mount_propagation not in (None, "", "None"):
+                    yield f"{here}.volumeMounts[{index}].mountPropagation: only private mounts can be had"
+    if spec.security_context is not None and spec.security_context.sysctls:
+        yield "spec.securityContext.sysctls: cannot be set for one pod, since pods share the machine's kernel"
+
+
+def _isolation(status: RuntimeStatus) -> str:
+    """Return the embedded runtime's level of isolation, as its own words have it; "" = not said."""
+    try:
+        return str(json.loads(status.info.get("config", "{}")).get("isolation", ""))
+    except (ValueError, AttributeError):
+        return ""

@@ -1,0 +1,103 @@
+"""``syncpod edit``: change a pod in an editor."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from syncpod.cli.console import remark, say
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.arguments import pod_name
+from syncpod.cli.input.options import Namespace, PodNames
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+_EDITORS = ("KUBE_EDITOR", "EDITOR")
+_APART = ("status",)
+"""What is not shown: nobody can change it."""
+
+
+def edit(
+    what: PodNames = None,
+    namespace: Namespace = "default",
+    editor: Annotated[
+        str, typer.Option("--editor", metavar="COMMAND", help="The editor.", show_default="$KUBE_EDITOR, $EDITOR, vi")
+    ] = "",
+) -> None:
+    """Change a pod in an editor.
+
+    The pod may change as with `apply`. What cannot be applied is kept in the file, whose name is printed.
+    """
+    from syncpod.cli.temporal import session
+
+    name = pod_name(what or [])
+    command = editor or next((text for each in _EDITORS if (text := os.environ.get(each, ""))), "vi")
+
+    async def read(client: Client) -> dict[str, Any]:
+        from syncpod.cli.temporal.pods import require_pod
+
+        return (await require_pod(client, namespace, name)).document
+
+    document = session.run(read)
+    shown = {key: value for key, value in document.items() if key not in _APART}
+    text = _text(shown)
+    path = _edited(text, command, name)
+    if path.read_text() == text:
+        path.unlink()
+        remark("Edit cancelled, no changes made.")
+        return
+    try:
+        _apply(path, namespace, name)
+    except Failure as failure:
+        raise Failure(f"{failure}\nwhat was written is kept in {path}", failure.code) from None
+    path.unlink()
+
+
+def _apply(path: Path, namespace: str, name: str) -> None:
+    """Apply what the file has as the pod. Raises BadInput, Failure."""
+    from syncpod.cli.temporal import session
+    from syncpod.pod import ManifestError, read_documents
+
+    try:
+        found = [document for _, document in read_documents(path.read_bytes(), source=str(path))]
+    except ManifestError as wrong:
+        raise BadInput(str(wrong)) from None
+    if len(found) != 1 or not isinstance(found[0], dict):
+        raise BadInput(f"{path}: must be one Pod")
+
+    async def work(client: Client) -> None:
+        from syncpod.cli.temporal.pod_change import change_pod
+
+        await change_pod(client, namespace, name, lambda _: found[0])
+
+    session.run(work)
+    say(f"pod/{name} edited")
+
+
+def _text(document: dict[str, Any]) -> str:
+    import yaml
+
+    text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
+    return text
+
+
+def _edited(text: str, command: str, name: str) -> Path:
+    """Return a file of our own with the text as the editor left it. Raises Failure if the editor fails."""
+    handle, path = tempfile.mkstemp(prefix=f"syncpod-edit-{name}-", suffix=".yaml")
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+    try:
+        done = subprocess.run([*shlex.split(command), path], check=False)
+    except OSError as error:
+        Path(path).unlink()
+        raise BadInput(f"{command}: {error.strerror}: name an editor with --editor or in EDITOR") from None
+    if done.returncode:
+        raise Failure(f"{command} ended with {done.returncode}; what was written is kept in {path}")
+    return Path(path)

@@ -1,0 +1,111 @@
+"""``syncpod run``: make a pod of one container."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from syncpod.cli.console import say
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.options import Namespace, Node, Timeout
+
+Words = Annotated[list[str] | None, typer.Argument(metavar="NAME [-- ARG...]", show_default=False, hidden=True)]
+_RESTARTS = ("Always", "OnFailure", "Never")
+
+
+def run(
+    words: Words = None,
+    image: Annotated[str, typer.Option("--image", metavar="IMAGE", help="The image.")] = "",
+    env: Annotated[list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable.")] = None,
+    labels: Annotated[
+        str, typer.Option("--labels", "-l", metavar="KEY=VALUE,...", help="Labels.", show_default="run=NAME")
+    ] = "",
+    port: Annotated[
+        int, typer.Option("--port", metavar="PORT", help="The port that it serves.", show_default=False)
+    ] = 0,
+    command: Annotated[
+        bool, typer.Option("--command", help="What follows -- is the command, not its arguments.")
+    ] = False,
+    restart: Annotated[
+        str, typer.Option("--restart", metavar="Always|OnFailure|Never", help="The restart policy.")
+    ] = "Always",
+    image_pull_policy: Annotated[
+        str, typer.Option("--image-pull-policy", metavar="Always|IfNotPresent|Never", help="When to pull the image.")
+    ] = "",
+    namespace: Namespace = "default",
+    node: Node = "",
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it is ready or has finished.")] = False,
+    timeout: Timeout = "5m",
+    dry_run: Annotated[
+        str, typer.Option("--dry-run", metavar="none|client", help="client: only print what would be made.")
+    ] = "none",
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="json|yaml|name", help="The output format of a dry run.")
+    ] = "",
+) -> None:
+    """Make a pod of one container, and run it.
+
+    What follows `--` are the arguments of the image's command, or with --command the command itself. `attach` and
+    `logs` show what it prints; `exec` runs something beside it.
+    """
+    from syncpod.cli.commands.apply import apply_manifests
+    from syncpod.cli.commands.create import existing_pods
+    from syncpod.cli.input.arguments import read_timeout
+    from syncpod.cli.input.manifests import Manifests
+    from syncpod.pod import PodInvalid, admit, parse_pod
+
+    if not words or not image:
+        raise BadInput("name the pod and its image: syncpod run NAME --image IMAGE")
+    if restart not in _RESTARTS:
+        raise BadInput(f"--restart: must be {', '.join(_RESTARTS)}, not {restart}")
+    if dry_run not in ("none", "client"):
+        raise BadInput(f"--dry-run: must be none or client, not {dry_run}")
+    if output not in ("", "json", "yaml", "name") or (output and dry_run == "none"):
+        raise BadInput("--output: json, yaml or name, of a --dry-run=client")
+    name, *rest = words
+    container: dict[str, Any] = {"name": name, "image": image}
+    container |= {"command" if command else "args": rest} if rest else {}
+    container |= {"env": [_variable(each) for each in env]} if env else {}
+    container |= {"ports": [{"containerPort": port}]} if port else {}
+    container |= {"imagePullPolicy": image_pull_policy} if image_pull_policy else {}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "labels": _labels(labels) or {"run": name}},
+        "spec": {"containers": [container], "restartPolicy": restart},
+    }
+    try:
+        admission = admit(parse_pod(document))
+    except PodInvalid as wrong:
+        raise BadInput("\n".join(f"pod {name}: {problem}" for problem in wrong.problems)) from None
+    if dry_run == "client":
+        _print(document, name, output)
+        return
+    manifests = Manifests([admission], [])
+    if existing := existing_pods(manifests):
+        raise Failure("\n".join(existing))
+    apply_manifests(manifests, node, read_timeout(timeout), wait=wait)
+
+
+def _print(document: dict[str, Any], name: str, output: str) -> None:
+    from syncpod.cli.view.documents import print_documents
+
+    if output in ("json", "yaml"):
+        print_documents([document], output, single=True)
+    else:
+        say(f"pod/{name}" if output else f"pod/{name} created (dry run)")
+
+
+def _variable(text: str) -> dict[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise BadInput(f"--env: {text!r}: write NAME=VALUE")
+    return {"name": name, "value": value}
+
+
+def _labels(text: str) -> dict[str, str]:
+    pairs = [part.partition("=") for part in text.split(",") if part]
+    if wrong := [name for name, equals, _ in pairs if not name or not equals]:
+        raise BadInput(f"--labels: {wrong[0]!r}: write KEY=VALUE, with commas between them")
+    return {name: value for name, _, value in pairs}

@@ -1,0 +1,78 @@
+"""What kubectl has and this program has under another name, and the order in which kubectl takes its words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Final
+
+from typer.core import TyperGroup
+
+from syncpod.cli.failure import BadInput
+
+_ELSEWHERE: Final[Mapping[str, str]] = {
+    "rollout": "`syncpod restart POD` restarts a pod's containers, and `syncpod history POD` shows what has been done",
+    "diff": "`syncpod plan -f FILE` shows what an apply would do",
+    "replace": "`syncpod apply -f FILE` changes a pod; `syncpod delete -f FILE` first, where it may not be changed",
+    "set": "`syncpod apply -f FILE` changes images, and `syncpod resize` CPU and memory",
+    "scale": "there are no replicas: apply each pod under a name of its own",
+    "autoscale": "there are no replicas: `syncpod resize` changes a pod's CPU and memory",
+    "expose": "there are no Services: `syncpod port-forward POD PORT` reaches a pod from here",
+    "proxy": "there is no API server: `syncpod port-forward POD PORT` reaches a pod from here",
+    "explain": "https://kubernetes.io/docs/reference/kubernetes-api/ explains a Pod's fields",
+    "config": "TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE name the server, SYNCPOD_STATE_DIR the state directory",
+    "cluster-info": "`syncpod get nodes` shows the nodes, and `syncpod node` this machine",
+    "taint": "`syncpod cordon NODE` has a node take no new pods",
+    "auth": "there is no API server: whoever reaches the Temporal server may do everything",
+}
+_HARMFUL: Final = frozenset({"delete", "down", "drain", "prune"})
+"""Commands that end something: suggested only for a word that can hardly mean anything else."""
+
+
+def refuse_word(word: str, known: Sequence[str]) -> None:
+    """Raise BadInput for the name of no command, with what it is called here, or what it resembles."""
+    if way := _ELSEWHERE.get(word):
+        raise BadInput(f"{word!r} is no command here: {way}")
+    likely = [
+        each
+        for each in get_close_matches(word, known)
+        if each not in _HARMFUL or (each[0] == word[:1] and get_close_matches(word, [each], cutoff=0.8))
+    ]
+    meant = f". Did you mean {', '.join(map(repr, likely))}?" if likely else ""
+    raise BadInput(f"No such command {word!r}{meant}; see `syncpod --help`")
+
+
+def arranged(program: Any, words: Sequence[str]) -> list[str]:
+    """Return a command line with ``-n`` behind the command, and ``get events`` and ``get all`` as their commands.
+
+    kubectl takes the namespace anywhere: ``kubectl -n prod get pods``.
+    """
+    left, namespace = list(words), list[str]()
+    while left and (count := _namespace_words(left[0])):
+        namespace += left[:count]
+        left = left[count:]
+    command = _command_words(program, left)
+    rest = left[len(command) :]
+    if command == ["get"] and rest:
+        if rest[0] in ("events", "event", "ev"):
+            command, rest = ["events"], rest[1:]
+        elif rest[0] == "all":
+            rest = ["pods", *rest[1:]]
+    return [*command, *namespace, *rest]
+
+
+def _namespace_words(word: str) -> int:
+    """Return how many words a namespace flag takes that begins with this word; 0 = it is none."""
+    if word in ("-n", "--namespace"):
+        return 2
+    return int(word.startswith("--namespace=") or (word.startswith("-n") and len(word) > 2))
+
+
+def _command_words(program: Any, words: Sequence[str]) -> list[str]:
+    """Return the words at the beginning that name a command: ``create secret generic``."""
+    found: list[str] = []
+    group = program
+    while isinstance(group, TyperGroup) and len(found) < len(words) and words[len(found)] in group.commands:
+        group = group.commands[words[len(found)]]
+        found.append(words[len(found)])
+    return found

@@ -1,0 +1,40 @@
+"""Asking a node whether it would run a pod that does not exist yet."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+from typing import Final
+
+from temporalio.client import ActivityFailureError, Client
+from temporalio.common import RetryPolicy
+from temporalio.service import RPCError
+
+from syncpod.cli.temporal.unserved import never_served
+from syncpod.messages import FORESEE_ADMISSION, node_task_queue
+from syncpod.pod import Pod, pod_to_wire
+
+_PATIENCE: Final = timedelta(seconds=5)
+
+
+async def foreseen(client: Client, pod: Pod, node: str) -> list[str] | None:
+    """Return why a node would not run a pod, a sentence for each reason; None if it does not say in time.
+
+    An activity without a workflow: nothing of it is left but the server's note that it was run.
+    """
+    if await never_served(client, (node,)):
+        return None
+    try:
+        found: list[str] = await client.execute_activity(
+            FORESEE_ADMISSION,
+            pod_to_wire(pod),
+            id=f"foresee/{pod.metadata.namespace}/{pod.metadata.name}/{uuid.uuid4().hex}",
+            task_queue=node_task_queue(node),
+            result_type=list,
+            schedule_to_close_timeout=_PATIENCE,
+            retry_policy=RetryPolicy(maximum_attempts=1),
+            rpc_timeout=2 * _PATIENCE,
+        )
+    except (ActivityFailureError, RPCError):
+        return None
+    return found

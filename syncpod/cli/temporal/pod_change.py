@@ -1,0 +1,47 @@
+"""Changing a pod that exists: its document is read, changed, checked, and applied again."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from temporalio.client import Client
+
+from syncpod.cli.failure import BadInput
+from syncpod.cli.input.manifests import admit_document
+from syncpod.cli.temporal.ephemeral_containers import without_known
+from syncpod.cli.temporal.pod_apply import Change, apply_pod, has_search_attributes
+from syncpod.cli.temporal.pods import require_pod
+from syncpod.pod import PodInvalid, parse_pod
+from syncpod.pod.problems import lines
+
+Document = dict[str, Any]
+
+
+async def change_pod(client: Client, namespace: str, name: str, change: Callable[[Document], Document]) -> Change:
+    """Apply what `change` makes of a pod's document, a v1 Pod that it may change in place; return what that did.
+
+    What somebody else changes between the reading and the apply is overwritten where `change` leaves it as it was.
+    Raises BadInput for what is no Pod or may not be changed, and Failure if there is no such pod or its node is away.
+    """
+    running = await require_pod(client, namespace, name)
+    before = running.document
+    after = change(copy.deepcopy(before))
+    if after == before:
+        return Change.UNCHANGED
+    try:
+        pod = parse_pod(after)
+        _require_same(running.pod.metadata.name, pod.metadata.name, "metadata.name")
+        _require_same(running.pod.metadata.namespace, pod.metadata.namespace, "metadata.namespace")
+        ((pod, _),) = await without_known(client, [admit_document(pod)])
+    except PodInvalid as wrong:
+        raise BadInput("\n".join(f"pod {name}: {line}" for line in lines(wrong.problems))) from None
+    node, has_attributes = running.pod.spec.node_name, await has_search_attributes(client)
+    return (await apply_pod(client, pod, node=node, has_attributes=has_attributes)).change
+
+
+def _require_same(before: str, after: str, path: str) -> None:
+    """Raise BadInput if a field that names the pod was changed."""
+    if before != after:
+        raise BadInput(f"{path}: may not be changed: it is {before}, not {after}")

@@ -1,0 +1,33 @@
+"""``--sort-by=.metadata.creationTimestamp``: the order of objects by a field's value.
+
+Mirrors kubectl's pkg/cmd/get/sorter.go, v1.36: objects without the field come first; equal ones keep their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from syncpod.cli.view.jsonpath import Path
+from syncpod.pod import parse_quantity
+
+_One = TypeVar("_One")
+
+
+def in_order(found: Sequence[_One], path: Path, document_of: Callable[[_One], Mapping[str, Any]]) -> list[_One]:
+    """Return the objects in the order of what the path leads to: numbers and quantities by size, else as text."""
+    return sorted(found, key=lambda one: _key(path.find(document_of(one))))
+
+
+def _key(values: Sequence[Any]) -> tuple[int, Any, str]:
+    if not values or values[0] is None:
+        return 0, 0, ""
+    value = values[0]
+    if isinstance(value, bool):
+        return 1, int(value), ""
+    if isinstance(value, int | float):
+        return 1, value, ""
+    try:
+        return 1, parse_quantity(str(value)).number, ""
+    except ValueError:
+        return 2, 0, str(value)

@@ -1,0 +1,33 @@
+"""Fields of a Pod that only a newer Kubernetes than the one followed here has: known, so as not to pass for typos."""
+
+from collections.abc import Mapping
+from typing import Final
+
+NEWER: Final = "1.37"
+"""The version that brought these fields."""
+FOLLOWED: Final = "1.36"
+"""The version whose Pod the models are."""
+
+_FIELDS: Final[Mapping[str, frozenset[str]]] = {
+    "PodSpec": frozenset({"evictionResponders"}),
+    "PodStatus": frozenset({"volumeHealth"}),
+    "VolumeMount": frozenset({"bindMountOptions"}),
+    "HTTPGetAction": frozenset({"protocol"}),
+    "GRPCAction": frozenset({"mode"}),
+    "EmptyDirVolumeSource": frozenset({"mode"}),
+    "SecretVolumeSource": frozenset({"defaultUser"}),
+    "ConfigMapVolumeSource": frozenset({"defaultUser"}),
+    "ProjectedVolumeSource": frozenset({"defaultUser"}),
+    "DownwardAPIVolumeSource": frozenset({"defaultUser"}),
+    "KeyToPath": frozenset({"user"}),
+    "DownwardAPIVolumeFile": frozenset({"user"}),
+    "ServiceAccountTokenProjection": frozenset({"user"}),
+    "ClusterTrustBundleProjection": frozenset({"user"}),
+    "PodCertificateProjection": frozenset({"user"}),
+}
+"""By the struct of k8s.io/api/core/v1, which has the name of its model."""
+
+
+def is_newer(struct: str, field: str) -> bool:
+    """Return whether a field of a struct came with the newer version."""
+    return field in _FIELDS.get(struct, ())

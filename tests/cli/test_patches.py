@@ -1,0 +1,106 @@
+"""Patches of a pod: strategic merge, JSON merge, JSON patch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from syncpod.cli.input.patches import merged, patched, strategically_merged
+
+POD: dict[str, Any] = {
+    "metadata": {"name": "web", "labels": {"a": "1", "b/c": "2"}},
+    "spec": {
+        "containers": [{"name": "app", "image": "app:1", "args": ["x"]}, {"name": "side", "image": "s:1"}],
+        "tolerations": [{"key": "old"}],
+    },
+}
+
+
+def containers(document: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = document["spec"]["containers"]
+    return found
+
+
+def test_a_strategic_patch_merges_containers_by_name_and_replaces_other_lists() -> None:
+    patch = {
+        "metadata": {"labels": {"a": None}},
+        "spec": {
+            "containers": [{"name": "side", "image": "s:2"}, {"name": "new", "image": "n"}],
+            "tolerations": [{"key": "new"}],
+        },
+    }
+    after = strategically_merged(POD, patch)
+    assert [each["image"] for each in containers(after)] == ["app:1", "s:2", "n"]
+    assert after["metadata"] == {"name": "web", "labels": {"b/c": "2"}}
+    assert after["spec"]["tolerations"] == [{"key": "new"}]
+    assert containers(POD)[1]["image"] == "s:1", "the document itself stays as it was"
+
+
+def test_directives_delete_and_replace() -> None:
+    gone = strategically_merged(POD, {"spec": {"containers": [{"name": "app", "$patch": "delete"}]}})
+    assert [each["name"] for each in containers(gone)] == ["side"]
+    alone = strategically_merged(POD, {"spec": {"containers": [{"$patch": "replace"}, {"name": "x"}]}})
+    assert containers(alone) == [{"name": "x"}]
+    assert strategically_merged(POD, {"metadata": {"$patch": "replace", "name": "b"}})["metadata"] == {"name": "b"}
+
+
+@pytest.mark.parametrize(
+    ("patch", "sentence"),
+    [
+        ({"spec": {"containers": [{"image": "a"}]}}, r"spec.containers\[0\].name: required"),
+        ({"spec": {"$setElementOrder/containers": []}}, "is not supported here: use --type json"),
+        ({"spec": {"$patch": "frob"}}, r"spec.\$patch: must be merge, replace"),
+    ],
+)
+def test_what_is_no_strategic_patch_is_refused_by_its_path(patch: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        strategically_merged(POD, patch)
+
+
+def test_a_merge_patch_replaces_lists() -> None:
+    after = merged(POD, {"spec": {"containers": [{"name": "x"}]}, "metadata": {"labels": None}})
+    assert after["spec"] == {"containers": [{"name": "x"}], "tolerations": [{"key": "old"}]}
+    assert after["metadata"] == {"name": "web"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "value"),
+    [
+        ({"op": "replace", "path": "/spec/containers/0/image", "value": "app:2"}, "app:2"),
+        ({"op": "copy", "from": "/spec/containers/1/image", "path": "/spec/containers/0/image"}, "s:1"),
+        ({"op": "move", "from": "/metadata/labels/b~1c", "path": "/spec/containers/0/image"}, "2"),
+    ],
+)
+def test_a_json_patch_changes_what_its_path_names(operation: dict[str, Any], value: str) -> None:
+    assert containers(patched(POD, [operation]))[0]["image"] == value
+
+
+def test_a_json_patch_adds_removes_and_tests() -> None:
+    operations = [
+        {"op": "test", "path": "/metadata/name", "value": "web"},
+        {"op": "add", "path": "/spec/containers/0/args/-", "value": "z"},
+        {"op": "add", "path": "/spec/containers/0/args/0", "value": "w"},
+        {"op": "remove", "path": "/metadata/labels/b~1c"},
+    ]
+    after = patched(POD, operations)
+    assert containers(after)[0]["args"] == ["w", "x", "z"] and after["metadata"]["labels"] == {"a": "1"}
+
+
+@pytest.mark.parametrize(
+    ("operations", "sentence"),
+    [
+        ({"op": "add"}, "a list of operations"),
+        ([{"op": "remove", "path": "/spec/none"}], r"\[0\] /spec/none: leads nowhere"),
+        ([{"op": "replace", "path": "/spec/none", "value": 1}], "leads nowhere"),
+        ([{"op": "test", "path": "/metadata/name", "value": "x"}], "the test fails"),
+        ([{"op": "add", "path": "/spec/containers/9", "value": 1}], "leads nowhere"),
+        ([{"op": "frob", "path": "/spec"}], "op must be add, remove"),
+        ([{"op": "add", "path": "spec", "value": 1}], "a path begins with /"),
+        ([{"path": "/spec"}], "leads nowhere"),
+        (["add"], "leads nowhere"),
+    ],
+)
+def test_an_operation_that_cannot_be_done_is_named(operations: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        patched(POD, operations)

@@ -1,0 +1,62 @@
+"""Manifests with what is not applied here: each refusal names the way on, and the pods beside it can be had."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from syncpod.pod import ManifestErrors, load_documents, parse_pod
+from syncpod.pod.problems import PodInvalid
+
+POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": []}}
+
+
+@pytest.mark.parametrize(
+    ("document", "way"),
+    [
+        ({"kind": "Deployment"}, "not Deployment: apply its spec.template as a Pod, with a metadata.name"),
+        ({"kind": "Job"}, "not Job: apply its spec.template as a Pod"),
+        ({"kind": "CronJob"}, "not CronJob: apply its spec.jobTemplate.spec.template as a Pod"),
+        ({"kind": "PersistentVolumeClaim"}, "use a hostPath volume in place of the claim, or emptyDir"),
+        ({"kind": "Service"}, "reach the pod at its own address, by a hostPort, or with `syncpod port-forward`"),
+        ({"kind": "Kustomization"}, "kubectl kustomize DIR | syncpod apply -f -"),
+        ({"services": {"web": {"image": "nginx"}}}, "document 1: is a Compose file: write a Pod for its services"),
+        ({"services": {"web": 1}, "apiVersion": "v1"}, "document 1: kind: required"),
+        ({"kind": "Frobnicator"}, "kind: must be Pod, ConfigMap, Secret or List, not Frobnicator"),
+    ],
+)
+def test_a_refusal_names_the_way_on(document: dict[str, object], way: str) -> None:
+    with pytest.raises(ManifestErrors) as refused:
+        load_documents(json.dumps(document))
+    assert way in str(refused.value)
+
+
+def test_what_is_of_another_kind_can_be_left_out_and_is_named() -> None:
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "front"}}
+    listed = {"apiVersion": "v1", "kind": "List", "items": [service, POD]}
+    left_out: list[str] = []
+    found = load_documents("\n".join(map(json.dumps, (service, listed, {"kind": "X"}))), left_out=left_out)
+    assert [each.metadata.name for each in found] == ["web"]
+    assert left_out == ["Service front", "Service front", "X"]
+    with pytest.raises(ManifestErrors, match="kind: required"):
+        load_documents("{}", left_out=[])
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"evictionResponders": []}, "spec.evictionResponders"),
+        (
+            {"containers": [{"volumeMounts": [{"bindMountOptions": []}]}]},
+            "spec.containers[0].volumeMounts[0].bindMount",
+        ),
+        ({"volumes": [{"emptyDir": {"mode": 448}}]}, "spec.volumes[0].emptyDir.mode"),
+        ({"volumes": [{"configMap": {"items": [{"user": 1}]}}]}, "spec.volumes[0].configMap.items[0].user"),
+    ],
+)
+def test_a_field_of_a_newer_kubernetes_is_said_to_be_new(spec: dict[str, object], field: str) -> None:
+    with pytest.raises(PodInvalid) as refused:
+        parse_pod(POD | {"spec": spec})
+    said = next(line for one in refused.value.problems if (line := str(one)).startswith(field) and "unknown" in line)
+    assert said.endswith("unknown field: it is new in Kubernetes 1.37, and this follows 1.36; leave it out")
