@@ -37,6 +37,10 @@ class Recorder:
     def end(self) -> None:
         self.ended = True
 
+    @workflow.update
+    def apply(self) -> str:
+        return "applied"
+
     @workflow.query
     def received(self) -> list[dict[str, Any]]:
         return self.signals

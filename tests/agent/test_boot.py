@@ -90,14 +90,23 @@ async def test_a_task_in_a_dead_workers_sticky_queue_is_given_to_the_next_worker
     finally:
         worker.kill()
         worker.wait()
-    for handle in handles:
+    for handle in handles[1:]:
         await handle.signal("end")
+    applying = asyncio.create_task(handles[0].execute_update("apply"))
+
+    async def waits() -> bool:
+        described = await handles[0].describe()
+        return described.raw_description.HasField("pending_workflow_task")
+
+    await until_asked(waits)
 
     takeover = Takeover(client, task_queue, NEW)
     assert await asyncio.gather(*(takeover.take(handle.id) for handle in handles)) == [True, True]
 
     async with Worker(client, task_queue=task_queue, identity=NEW, workflows=[Recorder], activities=[answers]):
         # The server would take the tasks out of the dead worker's queue after ten minutes.
+        assert await asyncio.wait_for(applying, 60) == "applied"
+        await handles[0].signal("end")
         for handle in handles:
             await asyncio.wait_for(handle.result(), 60)
 

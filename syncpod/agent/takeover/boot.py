@@ -140,8 +140,10 @@ class Takeover:
         waiting = (
             described.pending_workflow_task.state == PendingWorkflowTaskState.PENDING_WORKFLOW_TASK_STATE_SCHEDULED
         )
-        if waiting and await self._sticky_queues.empty_that_of(execution):
-            return  # after a reset the server would give the task to nobody, and wait for its timeout
+        if waiting:
+            # After a reset the server would give the task to nobody, and wait for its timeout.
+            await self._sticky_queues.empty_that_of(execution)
+            return
         await self._client.workflow_service.reset_sticky_task_queue(
             ResetStickyTaskQueueRequest(
                 namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=execution.workflow_id)

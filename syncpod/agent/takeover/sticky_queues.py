@@ -32,8 +32,8 @@ _RPC = timedelta(seconds=5)
 _POLL = timedelta(seconds=5)
 """How long a poll may take; the server wants more than two seconds. What lies in a queue is answered at once, and the
 last poll finds nothing."""
-_RECENT = 50
-"""How many of a run's last events are looked at, from the pending task's back to the end of the one before."""
+_RECENT = 500
+"""How many of a run's last events are looked at: as many may have come in since its last task."""
 _POLLERS = 4
 
 
@@ -47,24 +47,24 @@ class StickyQueues:
         self._identity = identity
         self._emptying: dict[str, asyncio.Task[None]] = {}
 
-    async def empty_that_of(self, execution: WorkflowExecution) -> bool:
-        """Begin to empty the dead worker's queue in which a workflow's pending task lies; return whether it does.
+    async def empty_that_of(self, execution: WorkflowExecution) -> None:
+        """Begin to empty the dead worker's queue in which a workflow's pending task may lie.
 
         Does not wait for the end: that nothing is left is only known after seconds. Raises RPCError.
         """
         name = await self._queue_of(execution)
         if name and name not in self._emptying:
             self._emptying[name] = asyncio.create_task(self._empty(name), name=f"empty {name}")
-        return bool(name)
 
     async def close(self) -> None:
         """Leave what is not handed back yet to the server's timeout."""
         await cancel_all(self._emptying.values())
 
     async def _queue_of(self, execution: WorkflowExecution) -> str:
-        """Return the dead worker's sticky queue in which the newest workflow task lies; "" = it lies elsewhere.
+        """Return the sticky queue of the dead worker that completed the workflow's last task; "" = none is known.
 
-        The queue is that of the worker that completed the task before. It may be this one, which by now serves others.
+        An update's task is not in the history before it ends, but all tasks of one worker lie in the same queue. If
+        this very worker completed the last task, the queue is its own, from which it serves others by now.
         """
         history = await self._client.workflow_service.get_workflow_execution_history_reverse(
             GetWorkflowExecutionHistoryReverseRequest(
@@ -73,15 +73,14 @@ class StickyQueues:
             retry=True,
             timeout=_RPC,
         )
-        queue = TaskQueue()
+        name = by = ""
         for event in history.history.events:
-            if event.HasField("workflow_task_scheduled_event_attributes") and not queue.name:
+            if event.HasField("workflow_task_scheduled_event_attributes") and not name:
                 queue = event.workflow_task_scheduled_event_attributes.task_queue
-            if event.HasField("workflow_task_completed_event_attributes"):
+                name = queue.name if queue.kind == TaskQueueKind.TASK_QUEUE_KIND_STICKY else ""
+            if event.HasField("workflow_task_completed_event_attributes") and not by:
                 by = event.workflow_task_completed_event_attributes.identity
-                is_sticky = queue.kind == TaskQueueKind.TASK_QUEUE_KIND_STICKY
-                return queue.name if is_sticky and by != self._identity else ""
-        return ""
+        return name if by not in ("", self._identity) else ""
 
     async def _empty(self, name: str) -> None:
         try:
