@@ -215,7 +215,7 @@ class Chaos:
         while True:
             before = notes.read(self.stack.out)
             try:
-                shown = {pod["metadata"]["uid"]: pod for pod in await self._get_pods()}
+                shown = {pod["metadata"].get("uid", ""): pod for pod in await self._get_pods()}
             except RuntimeError as error:
                 verdict = Verdict([Violation("the pods are shown", "node", str(error))])
             else:
@@ -233,7 +233,11 @@ class Chaos:
             await asyncio.sleep(2)
 
     async def _get_pods(self) -> list[dict[str, Any]]:
-        environment = os.environ | {"TEMPORAL_ADDRESS": self.stack.server.address, "TEMPORAL_CONFIG_FILE": os.devnull}
+        environment = os.environ | {
+            "TEMPORAL_ADDRESS": self.stack.server.address,
+            "TEMPORAL_CONFIG_FILE": os.devnull,
+            "SYNCPOD_STATE_DIR": str(self.stack.directory / "state"),
+        }
         command = [str(Path(sys.executable).with_name("syncpod")), "get", "pods", "-o", "json"]
         process = await asyncio.create_subprocess_exec(
             *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=environment
