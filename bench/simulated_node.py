@@ -18,6 +18,7 @@ from bench.idle import cpu_seconds
 from bench.stage import NODE, compiled
 from syncpod.cri.client import CriClient
 from syncpod.temporal.plugin import DATA_CONVERTER
+from syncpod.temporal.queries import AskAgain
 from tests.runtimes.embedded import Embedded
 from tests.runtimes.temporal import DevServer
 from tests.worker.node_process import NodeProcess
@@ -79,7 +80,7 @@ async def simulated_node() -> AsyncIterator[SimulatedNode]:
         stack.push(lambda error, *_: _say_end_of(worker.log) if error else None)
         await worker.ready()
         stack.push_async_callback(worker.stop)
-        client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
+        client = await Client.connect(server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
         cri = await stack.enter_async_context(CriClient(runtime.endpoint))
         pids = {"runtime": runtime.pid, "worker": worker.pid, "Temporal": server.pid}
         yield SimulatedNode(client, cri, Engine(client, NODE), pids)

@@ -17,6 +17,7 @@ from bench.watch import Watch
 from syncpod.cri.client import CriClient
 from syncpod.node.host import read_host
 from syncpod.temporal.plugin import DATA_CONVERTER
+from syncpod.temporal.queries import AskAgain
 from syncpod.translation.context import NodeContext
 from tests.runtimes.bare import BareCri
 from tests.runtimes.containerd import Containerd
@@ -59,7 +60,7 @@ async def stage(runtime_version: str) -> AsyncIterator[Stage]:
         stack.callback(worker.close)
         await worker.ready()
         stack.push_async_callback(worker.stop)
-        client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
+        client = await Client.connect(server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
         cri = await stack.enter_async_context(CriClient(runtime.endpoint))
         context = NodeContext(
             name="bare",

@@ -20,6 +20,8 @@ from temporalio.envconfig import ClientConfig, ClientConnectConfig
 from temporalio.runtime import Runtime
 from temporalio.service import GrpcCompression, RPCError, RPCStatusCode
 
+from syncpod.temporal.queries import AskAgain
+
 if TYPE_CHECKING:
     from temporalio.plugin import SimplePlugin
     from temporalio.worker import WorkflowRunner
@@ -127,6 +129,7 @@ async def connect(
         client = await Client.connect(
             **settings,
             data_converter=DATA_CONVERTER,
+            interceptors=[AskAgain()],
             plugins=[plugin] if plugin else [],
             runtime=runtime,
             identity=identity,

@@ -28,6 +28,7 @@ from syncpod.messages import NodeFacts, PodRef, pod_workflow_id
 from syncpod.node import seen_exits
 from syncpod.node.reader import PodReader
 from syncpod.temporal.plugin import DATA_CONVERTER
+from syncpod.temporal.queries import AskAgain
 from syncpod.translation.context import NodeContext
 from tests.agent.probe import Recorder
 from tests.agent.waiting import until, until_asked
@@ -62,7 +63,7 @@ class Scene:
 @pytest_asyncio.fixture
 async def scene(runtime: Containerd, temporal_server: DevServer, tmp_path: Path) -> AsyncIterator[Scene]:
     node, name = f"n-{uuid.uuid4()}", f"web-{uuid.uuid4()}"
-    client = await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER)
+    client = await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
     async with (
         CriClient(runtime.endpoint) as cri,
         Worker(client, task_queue=f"node/{node}", workflows=[Recorder]),

@@ -23,6 +23,7 @@ from syncpod.messages import Outcome, PodRef
 from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.pod import Pod
 from syncpod.temporal.plugin import DATA_CONVERTER, syncpod_plugin
+from syncpod.temporal.queries import AskAgain
 from syncpod.temporal.workflow_watch import Published
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import pod_directory
@@ -38,7 +39,7 @@ POISON = {"type": "poison"}
 
 @pytest_asyncio.fixture(loop_scope="session", scope="session")
 async def client(temporal_server: DevServer) -> Client:
-    return await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER)
+    return await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
 
 
 class Healer:

@@ -18,6 +18,7 @@ from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig
 
 from syncpod.cri.client import CriClient
 from syncpod.temporal.plugin import DATA_CONVERTER
+from syncpod.temporal.queries import AskAgain
 from syncpod.translation.names import NODE_LABEL
 from tests.chaos.witness import PLACE, build
 from tests.runtimes.containerd import Containerd
@@ -143,7 +144,9 @@ async def stack(runtime: str) -> AsyncIterator[Stack]:
         directory = _laid_out(Path(name))
         containerd = parts.enter_context(await asyncio.to_thread(Containerd.launch, VERSIONS[runtime], gates=False))
         server = parts.enter_context(await asyncio.to_thread(DevServer.launch))
-        client = await Client.connect(server.address, data_converter=DATA_CONVERTER, runtime=_quiet())
+        client = await Client.connect(
+            server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()], runtime=_quiet()
+        )
         async with CriClient(containerd.endpoint) as cri:
             made = Stack(directory, server, containerd, client, cri)
             made.be_late(0)

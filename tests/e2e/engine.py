@@ -29,6 +29,7 @@ from syncpod.cri.port import RuntimeContainerStatus, SandboxStatus
 from syncpod.messages import POD_WORKFLOW, node_task_queue, pod_workflow_id
 from syncpod.objects import ObjectStore
 from syncpod.temporal.plugin import DATA_CONVERTER
+from syncpod.temporal.queries import AskAgain
 from syncpod.translation.names import NODE_LABEL, POD_NAME_LABEL
 from tests.agent.waiting import pauses
 from tests.runtimes.images import BUSYBOX
@@ -325,7 +326,7 @@ async def engine_node(
 ) -> AsyncIterator[EngineNode]:
     """A node whose worker serves, with settings from the environment; the worker ends with it, as it should."""
     name = f"n-{uuid.uuid4().hex[:8]}"
-    client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
+    client = await Client.connect(server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
     with NodeProcess.of(runtime, server, directory, node=name, start=start_worker, **environment) as worker:
         await worker.ready()
         async with CriClient(runtime.endpoint) as cri:

@@ -27,6 +27,7 @@ from syncpod.cri.port import ContainerSummary, SandboxSummary
 from syncpod.messages import POD_WORKFLOW, node_task_queue, pod_workflow_id
 from syncpod.settings.worker_record import read_worker_record
 from syncpod.temporal.plugin import DATA_CONVERTER
+from syncpod.temporal.queries import AskAgain
 from syncpod.translation.names import NODE_LABEL, POD_NAME_LABEL
 from tests.agent.waiting import pauses
 from tests.agent.waiting import until as until_true
@@ -374,7 +375,7 @@ async def faulty_node(
 ) -> AsyncIterator[FaultyNode]:
     """A node with a worker that serves, each with these settings; nothing of it is left at the end."""
     name = f"n-{uuid.uuid4().hex[:8]}"
-    client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
+    client = await Client.connect(server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
     async with (
         CriClient(runtime.endpoint) as cri,
         CriProxy(runtime.directory / f"{name}.sock", runtime.endpoint) as proxy,

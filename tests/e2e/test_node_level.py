@@ -18,6 +18,7 @@ from temporalio.service import RPCError
 from syncpod.cri.client import CriClient
 from syncpod.messages.node import NodeView, node_workflow_id
 from syncpod.temporal.plugin import DATA_CONVERTER
+from syncpod.temporal.queries import AskAgain
 from tests.agent.waiting import until_asked
 from tests.e2e.clients import syncpod
 from tests.e2e.engine import EngineNode, LivePod, Pods, shell
@@ -83,7 +84,7 @@ class ManifestNode(EngineNode):
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def manifest_node(runtime: Runtime, temporal_server: DevServer, tmp_path: Path) -> AsyncIterator[ManifestNode]:
-    client = await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER)
+    client = await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
     async with CriClient(runtime.endpoint) as cri:
         node = ManifestNode(f"n-{uuid.uuid4().hex[:8]}", temporal_server, runtime, client, cri, worker=None)  # type: ignore[arg-type]
         node.manifests = tmp_path / "manifests"

@@ -22,6 +22,7 @@ from syncpod.cri.port import SandboxStatus
 from syncpod.messages.node import node_workflow_id
 from syncpod.node.report import NodeReport, Orphan, read_node_report
 from syncpod.temporal.plugin import DATA_CONVERTER
+from syncpod.temporal.queries import AskAgain
 from syncpod.translation.names import NODE_LABEL, POD_UID_LABEL
 from tests.agent.waiting import until_asked
 from tests.e2e.clients import syncpod, temporal
@@ -79,7 +80,9 @@ class OrphanNode(EngineNode):
 
     async def up_again(self) -> None:
         """Wait until the worker serves, and connect to the server."""
-        self.client = await Client.connect(self.server.address, data_converter=DATA_CONVERTER)
+        self.client = await Client.connect(
+            self.server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()]
+        )
         await self.worker.ready()
 
     @property
@@ -146,7 +149,7 @@ class OrphanNode(EngineNode):
 @pytest_asyncio.fixture(loop_scope="session")
 async def orphaned(runtime: Runtime, tmp_path: Path) -> AsyncIterator[OrphanNode]:
     with await asyncio.to_thread(DevServer.launch) as server:
-        client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
+        client = await Client.connect(server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
         async with CriClient(runtime.endpoint) as runtime_client:
             name = f"n-{uuid.uuid4().hex[:8]}"
             node = OrphanNode(name, server, runtime, client, runtime_client, worker=None)  # type: ignore[arg-type]

@@ -21,6 +21,7 @@ from temporalio.client import Client
 from syncpod.cri.client import CriClient
 from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.temporal.plugin import DATA_CONVERTER
+from syncpod.temporal.queries import AskAgain
 from tests.e2e.engine import PATIENCE, EngineNode, LivePod, Pods, shell, status_of
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
@@ -100,7 +101,7 @@ class Fleet:
 
 @contextlib.asynccontextmanager
 async def fleet(runtime: Runtime, server: DevServer, directory: Path) -> AsyncIterator[Fleet]:
-    client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
+    client = await Client.connect(server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
     async with CriClient(runtime.endpoint) as cri:
         node = EngineNode(f"n-{uuid.uuid4().hex[:8]}", server, runtime, client, cri, None)  # type: ignore[arg-type]
         del node.worker

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from temporalio import workflow
@@ -21,10 +21,10 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.query.v1 import WorkflowQuery
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import PollWorkflowTaskQueueResponse
-from temporalio.client import Client
+from temporalio.client import Client, OutboundInterceptor, QueryWorkflowInput, WorkflowQueryFailedError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkflowRunner
 
-from syncpod.temporal.queries import AHEAD
+from syncpod.temporal.queries import AHEAD, AskAgain
 from syncpod.temporal.workflow_watch import Published, WatchedRunner
 from tests.replay.scripted_server import ScriptedServer
 
@@ -176,3 +176,23 @@ async def test_a_guarded_instance_never_runs_ahead() -> None:
     assert AHEAD in server.answers[0].error_message
     assert timers(server.answers[1]) == 1
     assert not ignored.failures, "no workflow task has failed"
+
+
+class Refusing(OutboundInterceptor):
+    """A server whose worker refuses so many queries before it answers one."""
+
+    def __init__(self, refusals: int, why: str = AHEAD) -> None:
+        self.left, self.why = refusals, why
+
+    async def query_workflow(self, input: QueryWorkflowInput) -> str:  # the SDK's name
+        if self.left:
+            self.left -= 1
+            raise WorkflowQueryFailedError(self.why)
+        return "answered"
+
+
+async def test_a_client_asks_again_where_it_is_asked_to() -> None:
+    asked = cast(QueryWorkflowInput, None)
+    assert await AskAgain().intercept_client(Refusing(2)).query_workflow(asked) == "answered"
+    with pytest.raises(WorkflowQueryFailedError, match="no such query"):
+        await AskAgain().intercept_client(Refusing(1, "no such query")).query_workflow(asked)

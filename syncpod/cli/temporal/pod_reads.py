@@ -6,14 +6,13 @@ from collections.abc import Collection
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
-from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, WorkflowQueryFailedError
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError
 
 from syncpod.cli.failure import BadInput
 from syncpod.cli.machine.settings import settings
 from syncpod.node.read_socket import Told, ask_node
-from syncpod.temporal.queries import AHEAD
 
 QUERY_DEADLINE: Final = timedelta(seconds=2)
 """Without it, a query to a pod whose worker is away takes half a minute to fail."""
@@ -59,12 +58,7 @@ async def query_pod(
     result_type: type[_Answer],
     reject_condition: QueryRejectCondition | None = None,
 ) -> _Answer:
-    """Query a pod's workflow, once more if it asks for that. Raises as the SDK's `query`."""
+    """Query a pod's workflow. Raises as the SDK's `query`."""
     how: dict[str, Any] = {"result_type": result_type, "rpc_timeout": QUERY_DEADLINE}
-    try:
-        answer: _Answer = await handle.query(query, args=args, reject_condition=reject_condition, **how)
-    except WorkflowQueryFailedError as failed:
-        if failed.message != AHEAD:
-            raise
-        answer = await handle.query(query, args=args, reject_condition=reject_condition, **how)
+    answer: _Answer = await handle.query(query, args=args, reject_condition=reject_condition, **how)
     return answer
