@@ -144,7 +144,7 @@ async def test_a_pull_is_watched_holds_up_nobody_and_outlives_its_registry(
     pods: Pods, engine: EngineNode, shop: DockerRegistry
 ) -> None:
     await asyncio.to_thread(lambda: shop.push(fresh_busybox(12 << 20), "big", "1"))
-    async with slow_way(shop.port, bytes_per_second=3 << 20) as port:
+    async with slow_way(shop.port, bytes_per_second=1 << 20) as port:
         address = f"127.0.0.1:{port}"
         announce(containerd_of(engine.runtime), address)
         put_secret(engine.objects, "slow", address, PASSWORD)
