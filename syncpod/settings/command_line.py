@@ -41,6 +41,25 @@ def _parser() -> argparse.ArgumentParser:
         dest="manifest_dir",
         help="follow no directory of manifests any more; its pods stay as they are",
     )
+    _add_resources(parser)
+    _add_images(parser)
+    parser.add_argument("--runtime-endpoint", help=f"the CRI socket, unix:///path ({RUNTIME_ENDPOINT})")
+    parser.add_argument(
+        "--allow-foreign-kubelet",
+        action="store_true",
+        default=None,
+        help="serve beside a kubelet on the same runtime, although it kills pods that it does not know",
+    )
+    parser.add_argument(
+        "--adopt-cluster",
+        action="store_true",
+        help="serve on this Temporal server from now on, although another one has the node's pods",
+    )
+    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    return parser
+
+
+def _add_resources(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cgroup-parent", help="the cgroup above the pods' (SYNCPOD_CGROUP_PARENT)")
     parser.add_argument(
         "--capacity", help="what pods may request together, as cpu=8,memory=32Gi,pods=110 (SYNCPOD_CAPACITY)"
@@ -62,6 +81,9 @@ def _parser() -> argparse.ArgumentParser:
         help="sysctls that pods may set besides the safe ones, as kernel.msgmax,net.core.* "
         "(SYNCPOD_ALLOWED_UNSAFE_SYSCTLS)",
     )
+
+
+def _add_images(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-parallel-image-pulls",
         help="how many images are pulled at once (SYNCPOD_MAX_PARALLEL_IMAGE_PULLS; default: 1)",
@@ -70,17 +92,3 @@ def _parser() -> argparse.ArgumentParser:
         "--registry-auth-file",
         help="the node's own credentials for registries, as docker login writes them (SYNCPOD_REGISTRY_AUTH_FILE)",
     )
-    parser.add_argument("--runtime-endpoint", help=f"the CRI socket, unix:///path ({RUNTIME_ENDPOINT})")
-    parser.add_argument(
-        "--allow-foreign-kubelet",
-        action="store_true",
-        default=None,
-        help="serve beside a kubelet on the same runtime, although it kills pods that it does not know",
-    )
-    parser.add_argument(
-        "--adopt-cluster",
-        action="store_true",
-        help="serve on this Temporal server from now on, although another one has the node's pods",
-    )
-    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
-    return parser

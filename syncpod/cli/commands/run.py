@@ -57,18 +57,15 @@ def run(
 
     if not words or not image:
         raise BadInput("name the pod and its image: syncpod run NAME --image IMAGE")
-    if restart not in _RESTARTS:
-        raise BadInput(f"--restart: must be {', '.join(_RESTARTS)}, not {restart}")
-    if dry_run not in ("none", "client"):
-        raise BadInput(f"--dry-run: must be none or client, not {dry_run}")
-    if output not in ("", "json", "yaml", "name") or (output and dry_run == "none"):
-        raise BadInput("--output: json, yaml or name, of a --dry-run=client")
+    _check(restart, dry_run, output)
     name, *rest = words
-    container: dict[str, Any] = {"name": name, "image": image}
-    container |= {"command" if command else "args": rest} if rest else {}
-    container |= {"env": [_variable(each) for each in env]} if env else {}
-    container |= {"ports": [{"containerPort": port}]} if port else {}
-    container |= {"imagePullPolicy": image_pull_policy} if image_pull_policy else {}
+    asked = {
+        "command" if command else "args": rest,
+        "env": [_variable(each) for each in env or ()],
+        "ports": [{"containerPort": port}] if port else [],
+        "imagePullPolicy": image_pull_policy,
+    }
+    container = {"name": name, "image": image} | {field: value for field, value in asked.items() if value}
     document = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -86,6 +83,16 @@ def run(
     if existing := existing_pods(manifests):
         raise Failure("\n".join(existing))
     apply_manifests(manifests, node, read_timeout(timeout), wait=wait)
+
+
+def _check(restart: str, dry_run: str, output: str) -> None:
+    """Raise BadInput for a flag whose value is none of its choices."""
+    if restart not in _RESTARTS:
+        raise BadInput(f"--restart: must be {', '.join(_RESTARTS)}, not {restart}")
+    if dry_run not in ("none", "client"):
+        raise BadInput(f"--dry-run: must be none or client, not {dry_run}")
+    if output not in ("", "json", "yaml", "name") or (output and dry_run == "none"):
+        raise BadInput("--output: json, yaml or name, of a --dry-run=client")
 
 
 def _print(document: dict[str, Any], name: str, output: str) -> None:
