@@ -158,7 +158,12 @@ class Entity:
         return not self._has_news() and self._owner.is_at_rest() and workflow.all_handlers_finished()
 
     def is_due(self) -> bool:
-        """Say whether the run should continue as new: for its length, a worker's newer decisions, or a request."""
+        """Say whether the run should continue as new: for its length, a worker's newer decisions, or a request.
+
+        Replay: ask only where something from the history has woken the workflow, never in a condition that it waits
+        for. A task whose update is refused leaves nothing in the history that a replay could wake up for, but it sees
+        the history's newer size: a condition would come true there, and nowhere in the replay.
+        """
         info, limit = workflow.info(), self._state.max_events
         return (
             info.is_continue_as_new_suggested()

@@ -68,7 +68,11 @@ class NodeWorkflow:
                 await self.continue_as_new()
             else:
                 self.entity.alarm.set(plan.retry_at, f"back-off {plan.waits_for}")
-                await self.entity.wait(lambda: self.entity.is_due() and self.entity.is_quiet())
+                await self.wait(due)
+
+    async def wait(self, due: bool) -> None:
+        """Wait for news or for the alarm; a run that is due to be left also until it may be."""
+        await self.entity.wait(lambda: due and self.entity.is_quiet())
 
     async def continue_as_new(self) -> None:
         """Continue as new, unless something comes in meanwhile."""

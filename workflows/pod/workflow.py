@@ -323,7 +323,8 @@ class PodWorkflow:
         """Wait for a signal or for the earliest deadline."""
         self.arm(decision)
         self.arm_queue(decision)
-        await self.entity.wait(lambda: (self.state.removed or self.entity.is_due()) and self.entity.is_quiet())
+        due = self.entity.is_due()  # Replay: asked here, and not within the wait (see is_due)
+        await self.entity.wait(lambda: (self.state.removed or due) and self.entity.is_quiet())
 
     def arm(self, decision: Decision) -> None:
         """Have the one timer ring at the earliest deadline."""
