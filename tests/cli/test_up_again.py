@@ -120,6 +120,7 @@ def test_up_after_a_workers_death_brings_up_the_same_node(
     assert after[1] == before[1]
     of_node = ("node", "endpoint", "address", "memory_dir", "manifest_dir", "task_queue")
     assert [after[0][each] for each in of_node] == [before[0][each] for each in of_node]
+    assert syncpod("wait", "pod/cat", "--for=condition=Ready", "--timeout", "60s").code == 0
     assert "1/1     Running   0 " in syncpod("get", "pod", "cat").out
 
 
