@@ -9,7 +9,7 @@ from activities.node.metrics import count_accepted_resize, count_infeasible_resi
 from activities.node.pod_record import note_pod
 from activities.pods.admission import strike_what_is_gone
 from syncpod.cri.records import unenforced_limits
-from syncpod.messages import AllocateResources, Allocation, StepResult
+from syncpod.messages.steps import AllocateResources, Allocation, StepResult
 from syncpod.node.pod_records import read_pod_record
 from syncpod.pod import Pod
 from syncpod.translation.added_limits import added_limits, refusal_of_limits

@@ -11,8 +11,10 @@ from typing import Any, TypeVar
 
 from activities.node.context import Node
 from activities.node.lines import Place
-from syncpod.messages import Fault, ObservedPod, PodRef, Rejection, StepEvent, StepInput
+from syncpod.messages import ObservedPod
+from syncpod.messages.identity import PodRef
 from syncpod.messages.step_table import Stage
+from syncpod.messages.steps import Fault, Rejection, StepEvent, StepInput
 from syncpod.pod import ResourceRequirements
 
 T = TypeVar("T")

@@ -20,20 +20,9 @@ from activities.pods.stopping import stop_sandbox
 from syncpod.cri import SandboxConfig
 from syncpod.cri.errors import CriError, NameReserved, TransportFault, go_error
 from syncpod.cri.port import RuntimeStatus
-from syncpod.messages import (
-    CreateSandbox,
-    Fault,
-    KillTarget,
-    ObservedPod,
-    ObservedSandbox,
-    Outcome,
-    PodRef,
-    Rejection,
-    StepEvent,
-    StepName,
-    StepResult,
-    pod_workflow_id,
-)
+from syncpod.messages import ObservedPod, ObservedSandbox, StepName
+from syncpod.messages.identity import PodRef, pod_workflow_id
+from syncpod.messages.steps import CreateSandbox, Fault, KillTarget, Outcome, Rejection, StepEvent, StepResult
 from syncpod.node.deleted_pods import deleted_at
 from syncpod.node.directories import PodPlan, plan_pod, prepare_pod
 from syncpod.node.host import with_current_resolver

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from activities.node.context import Node
 from activities.pods.admission import needs_app_armor, os_refusal, strike_what_is_gone
 from syncpod.cri.port import RuntimeStatus, RuntimeVersion
-from syncpod.messages import PodRef
+from syncpod.messages.identity import PodRef
 from syncpod.node.labels import is_asked_for
 from syncpod.pod import Pod
 from syncpod.translation.features import refusals

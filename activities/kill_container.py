@@ -5,7 +5,8 @@ from __future__ import annotations
 from activities.attempt import Attempt
 from activities.containers.ending import Selection, end_containers
 from activities.containers.kill_timeout import within_kill_timeout
-from syncpod.messages import KillContainer, ObservedPod, StepResult
+from syncpod.messages import ObservedPod
+from syncpod.messages.steps import KillContainer, StepResult
 
 
 async def kill_container(attempt: Attempt, request: KillContainer) -> StepResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from activities.attempt import Attempt
 from activities.pods.stopping import stop_pod
-from syncpod.messages import KillPod, StepResult
+from syncpod.messages.steps import KillPod, StepResult
 
 
 async def kill_pod(attempt: Attempt, request: KillPod) -> StepResult:

@@ -28,7 +28,7 @@ from temporalio.common import QueryRejectCondition
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.messages import NodeFacts, pod_workflow_id
+from syncpod.messages.identity import NodeFacts, pod_workflow_id
 from syncpod.messages.node import ApplyPodWorkflow, DeletePodWorkflow, NodeStepName, PodWorkflowResult
 from syncpod.node.pod_records import PodRecord
 from syncpod.pod import Pod, PodInvalid, admit_pod, pod_to_wire

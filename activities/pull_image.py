@@ -24,7 +24,8 @@ from activities.images.wording import go_duration
 from activities.node.metrics import count_failed_start, time_pull
 from syncpod.cri import SandboxConfig, errors
 from syncpod.cri.keyring import Credential
-from syncpod.messages import Fault, PullImage, StepResult, pod_workflow_id
+from syncpod.messages.identity import pod_workflow_id
+from syncpod.messages.steps import Fault, PullImage, StepResult
 from syncpod.translation.sandbox_config import sandbox_config
 
 

@@ -13,9 +13,12 @@ from activities.foresee_admission import foresee_admission
 from activities.node.context import Node
 from activities.pod_workflows import PodWorkflowSteps, Recorded, nothing_recorded
 from activities.step import Body, run_step
-from syncpod.messages import FORESEE_ADMISSION, NodeFacts, StepInput, StepName, StepResult
+from syncpod.messages import StepName
+from syncpod.messages.identity import NodeFacts
 from syncpod.messages.node import NodeStepName
+from syncpod.messages.queries import FORESEE_ADMISSION
 from syncpod.messages.step_table import STEPS
+from syncpod.messages.steps import StepInput, StepResult
 from syncpod.pod import admit_pod
 
 

@@ -8,7 +8,8 @@ from activities.attempt import Attempt
 from activities.containers.ending import Selection, end_containers
 from activities.containers.kill_timeout import within_kill_timeout
 from activities.containers.removal import remove_dead, remove_unstarted
-from syncpod.messages import KillTarget, ObservedPod, RemoveContainers, StepResult
+from syncpod.messages import ObservedPod
+from syncpod.messages.steps import KillTarget, RemoveContainers, StepResult
 
 
 async def remove_container(attempt: Attempt, request: RemoveContainers) -> StepResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from activities.attempt import Attempt
 from activities.pods.removal import remove_remains
-from syncpod.messages import RemovePod, StepResult
+from syncpod.messages.steps import RemovePod, StepResult
 
 
 async def remove_pod(attempt: Attempt, request: RemovePod) -> StepResult:

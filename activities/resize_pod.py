@@ -13,7 +13,7 @@ from activities.attempt import Attempt, PodFault
 from activities.node.metrics import time_resize
 from syncpod.cri.errors import CriError, NotFound, TransportFault, Unimplemented
 from syncpod.cri.port import ContainerStats, LinuxResources
-from syncpod.messages import Amounts, ContainerUpdate, Fault, ResizePod, StepResult
+from syncpod.messages.steps import Amounts, ContainerUpdate, Fault, ResizePod, StepResult
 from syncpod.node.pod_cgroups import (
     Enforced,
     LimitsRefused,

@@ -20,7 +20,8 @@ from syncpod.cri import ContainerConfig, SandboxConfig
 from syncpod.cri.errors import CriError, DeadlineExceeded, ImageAbsent, NameReserved, NotFound, TransportFault
 from syncpod.cri.port import ImageStatus
 from syncpod.handlers.hook import HookFailed, failure_message
-from syncpod.messages import Fault, KillTarget, ObservedContainer, ObservedPod, Outcome, StartContainer, StepResult
+from syncpod.messages import ObservedContainer, ObservedPod
+from syncpod.messages.steps import Fault, KillTarget, Outcome, StartContainer, StepResult
 from syncpod.node.directories import plan_container, prepare_container
 from syncpod.node.log_links import links_directory, make_log_link
 from syncpod.node.pod_volumes import MountFailure, make_mount_points

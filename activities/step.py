@@ -14,8 +14,8 @@ from activities.attempt import Attempt, Interrupted, NotYet, PodFault, delay_bet
 from activities.node.context import Node
 from activities.node.fences import Claim, StaleFence
 from syncpod.cri.errors import CriError
-from syncpod.messages import STUCK_FAULTS, Fault, StepInput, StepResult
 from syncpod.messages.step_table import Interruption, Stage
+from syncpod.messages.steps import STUCK_FAULTS, Fault, StepInput, StepResult
 
 Request = TypeVar("Request", bound=StepInput)
 Body = Callable[[Attempt, Request], Awaitable[StepResult]]

@@ -6,7 +6,7 @@ import asyncio
 
 from activities.attempt import Attempt, PodFault, warning
 from activities.node.pod_record import note_pod
-from syncpod.messages import Fault, StepResult, SyncVolumes
+from syncpod.messages.steps import Fault, StepResult, SyncVolumes
 from syncpod.node.pod_volumes import MountFailure, refresh_volumes
 
 

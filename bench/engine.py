@@ -11,7 +11,7 @@ from typing import Any
 from temporalio.client import Client, WorkflowHandle
 
 from syncpod.cli.temporal.pod_apply import apply_pod
-from syncpod.messages import pod_workflow_id
+from syncpod.messages.identity import pod_workflow_id
 from syncpod.pod import Pod
 
 _QUERY = timedelta(seconds=10)

@@ -27,7 +27,7 @@ from syncpod.cli.failure import Failure
 from syncpod.cli.temporal.nodes import read_node
 from syncpod.cli.temporal.pod_apply import apply_pod
 from syncpod.cli.temporal.pods import read_pod
-from syncpod.messages import node_task_queue
+from syncpod.messages.identity import node_task_queue
 from syncpod.pod import pod_to_wire
 from tests.runtimes.require import Missing
 

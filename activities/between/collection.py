@@ -26,7 +26,9 @@ from activities.node.context import Node
 from activities.node.ownership import anothers, is_ours
 from activities.pods.removal import remove_remains
 from activities.pods.stopping import stop_sandbox
-from syncpod.messages import ObservedPod, Outcome, PodRef, RemovePod, StepInput
+from syncpod.messages import ObservedPod
+from syncpod.messages.identity import PodRef
+from syncpod.messages.steps import Outcome, RemovePod, StepInput
 from syncpod.node.directories import remove_pod_volumes
 from syncpod.node.pod_records import read_pod_record
 from syncpod.translation.names import NODE_LABEL, POD_UID_LABEL

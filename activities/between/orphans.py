@@ -21,17 +21,9 @@ from activities.pods.removal import remove_remains
 from activities.pods.stopping import stop_pod
 from syncpod.cri.errors import NotFound
 from syncpod.cri.port import ContainerSummary
-from syncpod.messages import (
-    KillPod,
-    KillTarget,
-    ObservedContainer,
-    ObservedPod,
-    Outcome,
-    PodRef,
-    RemovePod,
-    StepInput,
-    StepResult,
-)
+from syncpod.messages import ObservedContainer, ObservedPod
+from syncpod.messages.identity import PodRef
+from syncpod.messages.steps import KillPod, KillTarget, Outcome, RemovePod, StepInput, StepResult
 from syncpod.node.inventory import Nameless, take_inventory
 from syncpod.node.pod_records import PodRecord, read_pod_record
 from syncpod.translation.names import NODE_LABEL

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from activities.attempt import Attempt, Polls
 from activities.containers.removal import remove_unstarted
-from syncpod.messages import KillTarget, ObservedContainer, ObservedPod
+from syncpod.messages import ObservedContainer, ObservedPod
+from syncpod.messages.steps import KillTarget
 
 Selection = Sequence[tuple[ObservedContainer, KillTarget]]
 """Containers to end, and how to end each."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from activities.attempt import Attempt, Interrupted, PodFault, warning
 from syncpod.cri.errors import CriError, Unavailable
-from syncpod.messages import Fault, StepResult
+from syncpod.messages.steps import Fault, StepResult
 
 LEAST_SECONDS = 10.0
 """The least time that a kill has, however short its grace."""

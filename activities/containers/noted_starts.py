@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 
 from activities.attempt import Attempt
-from syncpod.messages import StartContainer
+from syncpod.messages.steps import StartContainer
 from syncpod.node.start_marks import StartMark, read_start_mark, withdraw_start_mark, write_start_mark
 
 

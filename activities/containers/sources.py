@@ -17,7 +17,8 @@ from temporalio import activity
 from activities.attempt import Attempt
 from activities.node.context import Node
 from syncpod.kernel.beneath import open_directory, read_beneath
-from syncpod.messages import ContainerKind, pod_workflow_id
+from syncpod.messages.identity import pod_workflow_id
+from syncpod.messages.steps import ContainerKind
 from syncpod.objects import ObjectRef, ObjectUnreadable, values
 from syncpod.pod import ConfigMap, Container, Pod
 from syncpod.translation.config_error import ContainerConfigError

@@ -12,7 +12,7 @@ from activities.images.reference import InvalidImage, with_default_tag
 from syncpod.cri import CriRuntime
 from syncpod.cri.errors import CriError, TransportFault
 from syncpod.cri.port import ImageStatus
-from syncpod.messages import ContainerKind, Fault, StepEvent
+from syncpod.messages.steps import ContainerKind, Fault, StepEvent
 from syncpod.pod import Container, Pod
 
 

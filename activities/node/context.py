@@ -14,7 +14,8 @@ from activities.node.pulls import Pulls, PullSettings
 from activities.node.stops import Stops
 from activities.node.views import LastViews
 from syncpod.cri import CriRuntime
-from syncpod.messages import NodeFacts, ObservedPod, PodRef
+from syncpod.messages import ObservedPod
+from syncpod.messages.identity import NodeFacts, PodRef
 from syncpod.messages.step_table import Stage
 from syncpod.node.reader import PodReader
 from syncpod.objects import ObjectRef, ObjectStore

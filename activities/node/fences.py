@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-from syncpod.messages import PodRef
+from syncpod.messages.identity import PodRef
 
 T = TypeVar("T")
 

@@ -12,7 +12,8 @@ from syncpod.cri import CriRuntime
 from syncpod.cri.errors import Unavailable
 from syncpod.handlers.answer import Target
 from syncpod.handlers.hook import HookFailed, run_hook
-from syncpod.messages import KillTarget, ObservedContainer, ObservedPod, StepEvent
+from syncpod.messages import ObservedContainer, ObservedPod
+from syncpod.messages.steps import KillTarget, StepEvent
 from syncpod.pod import LifecycleHandler
 from syncpod.translation.context import NodeContext
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from syncpod.messages import PodRef
+from syncpod.messages.identity import PodRef
 from syncpod.node.fit import Capacity, Demand, Refusal, Taken, demand_of, rank_of_resize, refusal_of_resize
 from syncpod.node.pod_records import read_pod_records
 from syncpod.pod import Pod

@@ -6,7 +6,7 @@ from typing import Literal
 
 from opentelemetry import metrics
 
-from syncpod.messages import ContainerKind, Fault
+from syncpod.messages.steps import ContainerKind, Fault
 
 _METER = metrics.get_meter("syncpod.activities")
 _PODS = _METER.create_counter("started_pods_total", description="Sandboxes that were begun.")

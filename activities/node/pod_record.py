@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from syncpod.messages import PodRef
+from syncpod.messages.identity import PodRef
 from syncpod.node.directories import make_directories, own_directories
 from syncpod.node.pod_records import PodRecord, read_pod_record, write_pod_record
 from syncpod.pod import Pod

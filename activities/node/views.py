@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from syncpod.messages import ObservedPod, PodRef
+from syncpod.messages import ObservedPod
+from syncpod.messages.identity import PodRef
 
 REMEMBERED = 1_000
 """Pods whose last listing is kept; the one longest unseen is dropped first, and is listed again when needed."""

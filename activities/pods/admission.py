@@ -8,7 +8,8 @@ from activities.attempt import Attempt, PodFault
 from activities.node.context import Node
 from activities.node.ledger import Page, Trigger
 from activities.node.metrics import count_rejection
-from syncpod.messages import CreateSandbox, Fault, PodRef, Rejection
+from syncpod.messages.identity import PodRef
+from syncpod.messages.steps import CreateSandbox, Fault, Rejection
 from syncpod.node.labels import is_asked_for
 from syncpod.node.pod_cgroups import remove_empty_tiers, weigh_tiers
 from syncpod.node.pod_records import Mark, mark_pod_record, read_pod_record, read_pod_records

@@ -7,7 +7,7 @@ import logging
 
 from activities.attempt import Attempt, PodFault
 from activities.node.context import Node
-from syncpod.messages import Fault
+from syncpod.messages.steps import Fault
 from syncpod.node.pod_cgroups import LimitsRefused, limit_all_pods, make_pod_cgroup, weigh_tiers
 from syncpod.pod import Pod
 

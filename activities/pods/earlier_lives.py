@@ -7,7 +7,8 @@ from activities.node.ownership import anothers
 from activities.pods.removal import remove_remains
 from activities.pods.stopping import stop_pod
 from syncpod.cri.port import SandboxSummary
-from syncpod.messages import KillPod, Outcome, PodRef, RemovePod
+from syncpod.messages.identity import PodRef
+from syncpod.messages.steps import KillPod, Outcome, RemovePod
 from syncpod.translation.names import (
     INCARNATION_ANNOTATION,
     NODE_LABEL,

@@ -12,7 +12,8 @@ from activities.containers.removal import remove_dead, remove_sandbox, remove_un
 from activities.pods.admission import forget
 from activities.pods.stopping import stop_sandboxes
 from syncpod.kernel.cgroupfs import CgroupBusy
-from syncpod.messages import Outcome, PodRef, RemovePod, StepResult
+from syncpod.messages.identity import PodRef
+from syncpod.messages.steps import Outcome, RemovePod, StepResult
 from syncpod.node.cgroups import kill_pod_cgroup, remove_pod_cgroup
 from syncpod.node.deleted_pods import note_deleted
 from syncpod.node.directories import remove_pod_directories

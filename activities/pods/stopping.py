@@ -12,7 +12,8 @@ from activities.containers.kill_timeout import within_kill_timeout
 from activities.containers.leftovers import end_what_was_lost
 from activities.pods.admission import finish
 from syncpod.cri.errors import NotFound
-from syncpod.messages import KillPod, KillTarget, ObservedPod, ObservedSandbox, StepResult
+from syncpod.messages import ObservedPod, ObservedSandbox
+from syncpod.messages.steps import KillPod, KillTarget, StepResult
 
 
 async def stop_pod(attempt: Attempt, request: KillPod) -> StepResult:

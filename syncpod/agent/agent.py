@@ -38,7 +38,8 @@ from syncpod.agent.takeover.rival import stop_if_outranked
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
 from syncpod.lifecycle.observed import ObservedPod
-from syncpod.messages import NodeFacts, PodRef, StepName, pod_workflow_id
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.identity import NodeFacts, PodRef, pod_workflow_id
 from syncpod.node.reader import PodReader, Relist
 from syncpod.objects import ObjectRef, ObjectStore
 from syncpod.temporal.workflow_watch import Published

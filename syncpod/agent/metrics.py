@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 
-from syncpod.messages import PodRef
+from syncpod.messages.identity import PodRef
 
 _meter = metrics.get_meter("syncpod.agent")
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

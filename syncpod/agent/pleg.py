@@ -28,7 +28,8 @@ from syncpod.agent.background import cancel_all
 from syncpod.cri.errors import CriError
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.pleg import PodLifecycleEvent, pod_lifecycle_events
-from syncpod.messages import PlegEvent, PodRef
+from syncpod.messages.identity import PodRef
+from syncpod.messages.signals import PlegEvent
 from syncpod.node.reader import Relist
 
 log = logging.getLogger(__name__)

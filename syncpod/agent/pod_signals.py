@@ -11,17 +11,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.version import DECISION_VERSION
-from syncpod.messages import (
-    BackoffExpired,
-    DeletePod,
-    Evict,
-    NodeFacts,
-    Pleg,
-    PlegEvent,
-    PodRef,
-    ProbeChanged,
-    pod_workflow_id,
-)
+from syncpod.messages.identity import NodeFacts, PodRef, pod_workflow_id
+from syncpod.messages.signals import BackoffExpired, DeletePod, Evict, Pleg, PlegEvent, ProbeChanged
 
 _RPC = timedelta(seconds=5)
 """The client retries within this time; after that the caller retries."""

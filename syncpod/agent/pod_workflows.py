@@ -17,7 +17,7 @@ from temporalio.converter import decode_typed_search_attributes
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.lifecycle.orphans import Standing
-from syncpod.messages import POD_WORKFLOW, PodRef, pod_workflow_id
+from syncpod.messages.identity import POD_WORKFLOW, PodRef, pod_workflow_id
 from syncpod.temporal.pod_start import ENDED
 
 _RPC: Final = timedelta(seconds=5)

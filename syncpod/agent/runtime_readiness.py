@@ -14,7 +14,8 @@ from collections.abc import Awaitable, Callable
 
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import RuntimeStatus
-from syncpod.messages import NOT_READY_FAULTS, Fault, PodRef
+from syncpod.messages.identity import PodRef
+from syncpod.messages.steps import NOT_READY_FAULTS, Fault
 
 log = logging.getLogger(__name__)
 

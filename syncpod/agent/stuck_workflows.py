@@ -33,7 +33,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.agent import metrics
 from syncpod.agent.published_pods import PublishedPods
-from syncpod.messages import POD_WORKFLOW, PodRef, pod_workflow_id
+from syncpod.messages.identity import POD_WORKFLOW, PodRef, pod_workflow_id
 from syncpod.node.pod_records import PodRecord, read_pod_records
 from syncpod.node.workflow_snapshots import WorkflowSnapshot
 from syncpod.pod import Pod, pod_to_wire

@@ -18,7 +18,8 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from syncpod.messages import EventRecord, Message, node_task_queue
+from syncpod.messages.identity import Message, node_task_queue
+from syncpod.messages.queries import EventRecord
 
 NODE_WORKFLOW: Final = "NodeWorkflow"
 """Workflow type of a node, as ``temporal workflow start --type`` takes it."""

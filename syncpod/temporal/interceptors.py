@@ -13,7 +13,8 @@ from temporalio.worker import (
     WorkflowInterceptorClassInput,
 )
 
-from syncpod.messages import KillPod, PodRef, StepInput
+from syncpod.messages.identity import PodRef
+from syncpod.messages.steps import KillPod, StepInput
 from syncpod.temporal.workflow_watch import PUBLISH, WatchedRunner
 
 ARM_BACKOFF = "syncpod_arm_backoff"

@@ -18,7 +18,8 @@ from temporalio.common import (
     WorkflowIDConflictPolicy,
 )
 
-from syncpod.messages import POD_WORKFLOW, labels_attribute, node_task_queue, pod_workflow_id
+from syncpod.messages.identity import POD_WORKFLOW, node_task_queue, pod_workflow_id
+from syncpod.messages.queries import labels_attribute
 from syncpod.pod import Pod, pod_to_wire
 from syncpod.temporal.timeouts import WORKFLOW_TASK
 

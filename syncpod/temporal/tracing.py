@@ -29,7 +29,8 @@ from temporalio.worker import (
     WorkflowOutboundInterceptor,
 )
 
-from syncpod.messages import POD_WORKFLOW, KillContainer, PullImage, StartContainer, StepInput
+from syncpod.messages.identity import POD_WORKFLOW
+from syncpod.messages.steps import KillContainer, PullImage, StartContainer, StepInput
 
 SYNC_SPAN = "syncpod_sync_span"
 """Extern function ``(attributes, start_ns, end_ns)`` by which a workflow, not replaying, reports the end of a sync."""

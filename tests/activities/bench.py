@@ -22,22 +22,20 @@ from activities.registry import step_activity
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import Unavailable
 from syncpod.kernel.mounting import may_mount, mounts_below, unmount
-from syncpod.messages import (
+from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.identity import NodeFacts, PodRef
+from syncpod.messages.steps import (
     CreateSandbox,
     Fault,
     KillContainer,
     KillPod,
     KillTarget,
-    NodeFacts,
-    ObservedContainer,
-    ObservedPod,
-    PodRef,
     PullImage,
     RemoveContainers,
     RemovePod,
     StartContainer,
     StepInput,
-    StepName,
     StepResult,
 )
 from syncpod.node.host import read_host

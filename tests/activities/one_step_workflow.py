@@ -7,8 +7,9 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.workflow import ActivityCancellationType
 
 with workflow.unsafe.imports_passed_through():
-    from syncpod.messages import StepName, StepResult
+    from syncpod.lifecycle.step_name import StepName
     from syncpod.messages.step_table import STEPS
+    from syncpod.messages.steps import StepResult
     from workflows.pod.steps import HEARTBEAT_TIMEOUT, RETRY
 
 

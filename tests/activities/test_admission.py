@@ -10,7 +10,8 @@ import pytest
 
 from activities.foresee_admission import foresee_admission
 from activities.node.ledger import Ledger
-from syncpod.messages import Fault, KillPod, RemovePod, StepName, StepResult
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.steps import Fault, KillPod, RemovePod, StepResult
 from syncpod.node.directories import remove_pod_directories
 from syncpod.node.pod_records import read_pod_record
 from syncpod.translation.sysctls import allowed_sysctls

@@ -10,7 +10,9 @@ import pytest
 
 from activities.between.collection import Collected, Collector
 from activities.node.fences import Claim
-from syncpod.messages import ObservedPod, PodRef, StepName
+from syncpod.lifecycle.observed import ObservedPod
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.identity import PodRef
 from syncpod.node.pod_records import read_pod_record, write_pod_record
 from tests.activities.bench import Bench, PodOnBench, container
 from tests.activities.test_fences import EARLY, Actor, settle

@@ -12,8 +12,9 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from protos.cri.v1 import api_pb2 as cri
 from syncpod.cri.errors import Unavailable
 from syncpod.cri.port import RuntimeStatus
-from syncpod.messages import Fault, Outcome, StepName
+from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.step_table import Stage
+from syncpod.messages.steps import Fault, Outcome
 from syncpod.translation import names
 from syncpod.translation.sandbox_config import sandbox_config
 from tests.activities.bench import Bench, bench_of, container, fault_of, until

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from syncpod.messages import Fault, StepName
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.steps import Fault
 from tests.activities.bench import Bench, fault_of
 from tests.activities.test_kill import started
 

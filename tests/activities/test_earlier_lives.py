@@ -13,7 +13,8 @@ from activities.node.context import Node
 from activities.pods.earlier_lives import end_earlier_lives
 from syncpod.cri.port import SandboxSummary
 from syncpod.lifecycle.observed import ObservedPod, ObservedSandbox
-from syncpod.messages import PodRef, StepInput
+from syncpod.messages.identity import PodRef
+from syncpod.messages.steps import StepInput
 from syncpod.translation.context import NodeContext
 from syncpod.translation.names import POD_UID_LABEL
 

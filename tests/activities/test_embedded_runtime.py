@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from syncpod.agent.node_setup import node_context
-from syncpod.messages import Outcome
+from syncpod.messages.steps import Outcome
 from syncpod.settings.node import node_settings
 from tests.activities.bench import Bench, bench_of, container
 from tests.runtimes.containerd import Containerd

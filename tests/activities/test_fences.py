@@ -11,7 +11,9 @@ import pytest
 
 from activities.attempt import Attempt, Interrupted
 from activities.node.fences import Claim, Fences, StaleFence
-from syncpod.messages import CreateSandbox, Fault, Outcome, PodRef, StepInput, StepName
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.identity import PodRef
+from syncpod.messages.steps import CreateSandbox, Fault, Outcome, StepInput
 from tests.activities.bench import Bench, fault_of
 
 T = TypeVar("T")

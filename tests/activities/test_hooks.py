@@ -19,7 +19,9 @@ from syncpod.cri.errors import Unavailable
 from syncpod.cri.port import CriRuntime
 from syncpod.handlers.answer import Target
 from syncpod.handlers.hook import HookFailed
-from syncpod.messages import Fault, KillContainer, KillTarget, ObservedContainer, ObservedPod, StepName
+from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.steps import Fault, KillContainer, KillTarget
 from syncpod.pod import ExecAction, LifecycleHandler
 from syncpod.translation.context import NodeContext
 from tests.activities.bench import Bench, container, fault_of

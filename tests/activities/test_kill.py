@@ -13,7 +13,8 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from syncpod.cri.errors import RuntimeFailure
 from syncpod.cri.port import SandboxSummary
-from syncpod.messages import Fault, KillContainer, KillTarget, Outcome, StepName
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.steps import Fault, KillContainer, KillTarget, Outcome
 from syncpod.translation.container_config import container_config
 from syncpod.translation.sandbox_config import sandbox_config
 from tests.activities.bench import DEAF, POLITE, Bench, PodOnBench, container, fault_of, until

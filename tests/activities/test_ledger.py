@@ -12,7 +12,8 @@ from activities.attempt import Attempt
 from activities.node.context import Node
 from activities.node.ledger import Ledger, Page
 from activities.pods import admission
-from syncpod.messages import PodRef, StepInput
+from syncpod.messages.identity import PodRef
+from syncpod.messages.steps import StepInput
 from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.pod import Pod
 from syncpod.translation.context import NodeContext

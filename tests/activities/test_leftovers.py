@@ -17,7 +17,7 @@ import pytest_asyncio
 from temporalio.exceptions import ApplicationError
 
 from syncpod.cri.errors import CriError, Unimplemented
-from syncpod.messages import Fault, Outcome, StepResult
+from syncpod.messages.steps import Fault, Outcome, StepResult
 from syncpod.node.cgroups import populated
 from syncpod.node.start_marks import StartMark, write_start_mark
 from syncpod.translation.names import NODE_LABEL

@@ -14,8 +14,9 @@ from activities.attempt import Attempt, Interrupted
 from activities.node import lines
 from activities.node.context import pods_at_once
 from activities.node.lines import Line, Place
-from syncpod.messages import CreateSandbox, Outcome, StepName
+from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.step_table import Stage
+from syncpod.messages.steps import CreateSandbox, Outcome
 from tests.activities.bench import Bench, until
 from tests.activities.test_fences import settle
 

@@ -16,7 +16,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities import pod_workflows as module
 from activities.pod_workflows import PodWorkflowSteps
-from syncpod.messages import NodeFacts, node_task_queue, pod_workflow_id
+from syncpod.messages.identity import NodeFacts, node_task_queue, pod_workflow_id
 from syncpod.messages.node import ApplyPodWorkflow, DeletePodWorkflow, PodWorkflowResult
 from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.runtimes.temporal import DevServer

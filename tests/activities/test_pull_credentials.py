@@ -15,7 +15,8 @@ import pytest_asyncio
 from activities.images.progress import Downloads
 from activities.node.pulls import Pulls, PullSettings, RateLimit
 from syncpod.cri.port import Ingest
-from syncpod.messages import Fault, Outcome, PullImage, StepName, StepResult
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.steps import Fault, Outcome, PullImage, StepResult
 from syncpod.node.pull_records import pulled_images
 from syncpod.node.verification import Verification
 from syncpod.objects import ObjectRef

@@ -14,7 +14,8 @@ import pytest_asyncio
 from temporalio.exceptions import ApplicationError
 
 from syncpod.cri.errors import CriError, RegistryUnavailable, RuntimeFailure, SignatureValidationFailed
-from syncpod.messages import Fault, Outcome, PullImage, StepName, StepResult
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.steps import Fault, Outcome, PullImage, StepResult
 from tests.activities.bench import Bench, PodOnBench, bench_of, container, fault_of
 from tests.activities.registry import ABSENT_TAG, Registry, registry
 from tests.runtimes.containerd import Containerd

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from syncpod.messages import KillTarget, ObservedPod, Outcome
+from syncpod.lifecycle.observed import ObservedPod
+from syncpod.messages.steps import KillTarget, Outcome
 from syncpod.node.log_links import links_directory
 from tests.activities.bench import DEAF, Bench, PodOnBench, container
 from tests.activities.test_start_container import DONE_AND_GONE, created_by_another

@@ -13,17 +13,9 @@ import pytest
 from activities.node.ledger import Ledger
 from syncpod.cri.errors import RuntimeFailure, Unavailable
 from syncpod.cri.port import LinuxResources
-from syncpod.messages import (
-    AllocateResources,
-    Allocation,
-    Amounts,
-    ContainerUpdate,
-    Fault,
-    PodRef,
-    RemovePod,
-    ResizePod,
-    StepName,
-)
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.identity import PodRef
+from syncpod.messages.steps import AllocateResources, Allocation, Amounts, ContainerUpdate, Fault, RemovePod, ResizePod
 from syncpod.node.directories import remove_pod_directories
 from syncpod.pod import Pod, ResourceRequirements, resized
 from tests.activities.bench import Bench, PodOnBench, container, fault_of

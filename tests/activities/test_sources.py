@@ -13,7 +13,7 @@ import pytest_asyncio
 from temporalio.api.failure.v1 import Failure
 
 from syncpod.kernel.mounting import is_mount, may_mount
-from syncpod.messages import Fault
+from syncpod.messages.steps import Fault
 from syncpod.node.secret_values import known_secret_values
 from syncpod.objects import ObjectRef
 from syncpod.pod import ConfigMap, ObjectMeta, Secret

@@ -15,7 +15,8 @@ from temporalio.exceptions import ApplicationError
 
 from syncpod.cri import ContainerConfig, SandboxConfig
 from syncpod.cri.errors import DeadlineExceeded, Unavailable
-from syncpod.messages import Fault, Outcome, StepName, StepResult
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.steps import Fault, Outcome, StepResult
 from syncpod.node.cgroups import populated
 from syncpod.node.log_links import links_directory
 from syncpod.node.seen_exits import SeenExits

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from activities.node.views import LastViews
-from syncpod.messages import ObservedPod, ObservedSandbox, PodRef
+from syncpod.lifecycle.observed import ObservedPod, ObservedSandbox
+from syncpod.messages.identity import PodRef
 
 REF = PodRef(namespace="default", name="web", uid="u1", incarnation="life-1")
 VIEW = ObservedPod(uid="u1", sandboxes=(ObservedSandbox(id="s1", state="SANDBOX_READY"),))

@@ -11,7 +11,8 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 import activities
-from syncpod.messages import Fault, Outcome, PullImage, StepInput, StepName, StepResult
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.steps import Fault, Outcome, PullImage, StepInput, StepResult
 from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.temporal.step_cancellation import StepCancellation
 from syncpod.temporal.timeouts import HEARTBEAT_THROTTLE

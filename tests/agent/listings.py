@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from syncpod.cri.errors import CriError, Unavailable
 from syncpod.lifecycle.observed import ContainerRuntimeState, ObservedContainer, ObservedPod, ObservedSandbox, Seq
-from syncpod.messages import PlegEvent, PodRef
+from syncpod.messages.identity import PodRef
+from syncpod.messages.signals import PlegEvent
 from syncpod.node.reader import Relist
 
 

@@ -24,7 +24,7 @@ from syncpod.agent.takeover.cluster import ClusterGuard
 from syncpod.agent.takeover.lock import NodeLife
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import Unavailable
-from syncpod.messages import NodeFacts, PodRef, pod_workflow_id
+from syncpod.messages.identity import NodeFacts, PodRef, pod_workflow_id
 from syncpod.node import seen_exits
 from syncpod.node.reader import PodReader
 from syncpod.temporal.plugin import DATA_CONVERTER

@@ -18,7 +18,7 @@ from syncpod.agent.takeover import boot as module
 from syncpod.agent.takeover.boot import Takeover
 from syncpod.agent.takeover.search_attributes import register_search_attributes
 from syncpod.lifecycle.observed import ObservedPod
-from syncpod.messages import PodRef, pod_workflow_id
+from syncpod.messages.identity import PodRef, pod_workflow_id
 from tests.agent.probe import InAStep, Recorder, Silent, answers, hangs
 from tests.agent.waiting import until, until_asked
 from tests.runtimes.temporal import DevServer

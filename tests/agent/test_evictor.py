@@ -25,7 +25,8 @@ from syncpod.lifecycle.eviction import RESOURCES, EvictionPolicy, Observation, S
 from syncpod.lifecycle.eviction_ranking import Candidate, ContainerUsage, PodUsage, Written
 from syncpod.lifecycle.eviction_settings import EvictionSettings, eviction_policy
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
-from syncpod.messages import Evict, PodRef
+from syncpod.messages.identity import PodRef
+from syncpod.messages.signals import Evict
 from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.node.reader import PodReader
 from syncpod.pod import Pod

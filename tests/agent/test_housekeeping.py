@@ -26,7 +26,7 @@ from syncpod.cri.port import CriRuntime
 from syncpod.lifecycle.container_gc import ContainerGcPolicy
 from syncpod.lifecycle.observed import ContainerRuntimeState, ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.lifecycle.orphans import Standing
-from syncpod.messages import PodRef, pod_workflow_id
+from syncpod.messages.identity import PodRef, pod_workflow_id
 from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.node.report import Orphan, read_node_report
 from syncpod.pod import Pod

@@ -19,7 +19,7 @@ from syncpod.agent.node_workflow import manifest_files, manifest_source
 from syncpod.agent.node_workflow.manifest_files import Listing, ManifestFiles
 from syncpod.agent.node_workflow.manifest_source import ManifestSource
 from syncpod.lifecycle.orphans import Standing
-from syncpod.messages import PodRef, pod_workflow_id
+from syncpod.messages.identity import PodRef, pod_workflow_id
 from syncpod.messages.node import KEPT_BYTES, LIST_LIMIT, SyncPods
 from syncpod.pod import LARGEST_MANIFEST
 from tests.agent.waiting import until

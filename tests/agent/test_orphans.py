@@ -26,9 +26,11 @@ from syncpod.agent.housekeeping.duplicates import Duplicates
 from syncpod.agent.housekeeping.orphans import Orphans
 from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.cri.port import ContainerSummary
-from syncpod.lifecycle.observed import ObservedContainer, ObservedSandbox
+from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.lifecycle.orphans import Coverage, Standing, duplicates
-from syncpod.messages import CreateSandbox, KillTarget, ObservedPod, Outcome, PodRef, StepName
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.identity import PodRef
+from syncpod.messages.steps import CreateSandbox, KillTarget, Outcome
 from syncpod.node.inventory import take_inventory
 from syncpod.node.reader import PodReader
 from syncpod.node.report import Orphan

@@ -8,7 +8,8 @@ from typing import Literal
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.agent.probing.outbox import Outbox
-from syncpod.messages import PodRef, ProbeChanged
+from syncpod.messages.identity import PodRef
+from syncpod.messages.signals import ProbeChanged
 from tests.agent.waiting import until
 
 

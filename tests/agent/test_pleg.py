@@ -9,7 +9,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.agent import pleg as pleg_module
 from syncpod.agent.pleg import Pleg
 from syncpod.lifecycle.observed import ObservedPod
-from syncpod.messages import PlegEvent, PodRef
+from syncpod.messages.identity import PodRef
+from syncpod.messages.signals import PlegEvent
 from tests.agent.listings import Sent, SetUpReader, pod, ref, unavailable
 from tests.agent.waiting import until
 

@@ -14,7 +14,7 @@ from syncpod.agent.pleg import Pleg
 from syncpod.agent.pod_signals import PodSignals
 from syncpod.lifecycle.observed import ContainerRuntimeState
 from syncpod.lifecycle.version import DECISION_VERSION
-from syncpod.messages import NodeFacts, pod_workflow_id
+from syncpod.messages.identity import NodeFacts, pod_workflow_id
 from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.agent.listings import SetUpReader, pod
 from tests.agent.probe import Recorder

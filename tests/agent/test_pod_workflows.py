@@ -25,7 +25,7 @@ from syncpod.agent.takeover.search_attributes import register_search_attributes
 from syncpod.cli.failure import Failure
 from syncpod.cli.machine import dev_server
 from syncpod.cli.temporal.pods import read_pod
-from syncpod.messages import NodeFacts, PodRef, node_task_queue, pod_workflow_id
+from syncpod.messages.identity import NodeFacts, PodRef, node_task_queue, pod_workflow_id
 from syncpod.messages.node import ApplyPodWorkflow, PodWorkflowResult
 from tests.agent.waiting import until_asked
 from tests.runtimes.temporal import DevServer, temporal_program

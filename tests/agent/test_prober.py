@@ -22,7 +22,8 @@ from syncpod.cri import CriRuntime
 from syncpod.handlers.answer import Answer, NoAnswer
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.lifecycle.probing import ProbeState, first_state
-from syncpod.messages import PodRef, ProbeChanged
+from syncpod.messages.identity import PodRef
+from syncpod.messages.signals import ProbeChanged
 from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.pod import Container, Probe, parse_pod
 from syncpod.translation.context import NodeContext

@@ -10,7 +10,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.agent.node_workflow.recalled_pods import RecalledPods
 from syncpod.lifecycle.orphans import Standing
-from syncpod.messages import PodRef, pod_workflow_id
+from syncpod.messages.identity import PodRef, pod_workflow_id
 from syncpod.messages.node import DesiredPod, NodeView, RecallPods
 from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.pod import Pod

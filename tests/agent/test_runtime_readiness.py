@@ -7,7 +7,8 @@ import pytest
 from syncpod.agent import runtime_readiness as module
 from syncpod.agent.runtime_readiness import RuntimeReadiness
 from syncpod.cri.port import RuntimeStatus
-from syncpod.messages import Fault, PodRef
+from syncpod.messages.identity import PodRef
+from syncpod.messages.steps import Fault
 from tests.agent.listings import ref, unavailable
 from tests.agent.waiting import until
 

@@ -10,7 +10,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from syncpod.agent.takeover.search_attributes import register_search_attributes
-from syncpod.messages import SEARCH_ATTRIBUTES
+from syncpod.messages.queries import SEARCH_ATTRIBUTES
 from tests.agent.waiting import until_asked
 from tests.runtimes.temporal import DevServer
 

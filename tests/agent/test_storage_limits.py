@@ -22,7 +22,8 @@ from syncpod.cri import CriRuntime
 from syncpod.cri.client import CriClient
 from syncpod.cri.port import ContainerStats, FilesystemUsage
 from syncpod.lifecycle.observed import ObservedPod
-from syncpod.messages import Evict, PodRef
+from syncpod.messages.identity import PodRef
+from syncpod.messages.signals import Evict
 from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.node.reader import PodReader
 from syncpod.pod import Pod

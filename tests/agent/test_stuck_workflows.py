@@ -19,7 +19,8 @@ from temporalio.worker import Worker
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.agent.stuck_workflows import StuckWorkflows
 from syncpod.lifecycle.version import build_id
-from syncpod.messages import Outcome, PodRef
+from syncpod.messages.identity import PodRef
+from syncpod.messages.steps import Outcome
 from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.pod import Pod
 from syncpod.temporal.plugin import DATA_CONVERTER, syncpod_plugin

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from syncpod.messages import POD_WORKFLOW
+from syncpod.messages.identity import POD_WORKFLOW
 from syncpod.pod import Pod
 from syncpod.temporal.pod_start import start_arguments
 from tests.agent.waiting import until

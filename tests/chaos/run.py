@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.messages import POD_WORKFLOW
+from syncpod.messages.identity import POD_WORKFLOW
 from syncpod.pod import Pod
 from syncpod.temporal.pod_start import start_arguments
 from tests.chaos import notes, pods

@@ -26,7 +26,8 @@ from syncpod.cli.readings import Reading
 from syncpod.cli.temporal import pod_reads, pods, updates
 from syncpod.cli.temporal.pod_apply import Change, apply_pod
 from syncpod.cli.temporal.unserved import end_if_never_run
-from syncpod.messages import Fault, StepName
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.steps import Fault
 from syncpod.pod import parse_pod
 from syncpod.temporal.pod_start import start_arguments
 from tests.cli.conftest import Command, program, silent_node

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
-from syncpod.messages import Fault, StepName, pod_workflow_id
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.identity import pod_workflow_id
+from syncpod.messages.steps import Fault
 from tests.cli.conftest import Command, silent_node
 from tests.cli.manifests import as_json, fresh_name, manifest
 from tests.workflows.scripted import ScriptedNode, container, until

@@ -14,7 +14,8 @@ from temporalio.exceptions import ApplicationError
 
 from syncpod.cli.temporal import pod_reads
 from syncpod.cli.view.pod_description import Facts, PendingStep, describe, describe_recorded
-from syncpod.messages import StepInput, StepName
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.steps import StepInput
 from syncpod.pod import ObjectMeta, Pod, PodSpec, admit_pod
 from tests.cli.conftest import Command
 from tests.cli.manifests import as_json, fresh_name, manifest

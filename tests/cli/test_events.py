@@ -14,7 +14,9 @@ from temporalio.client import Client
 from syncpod.cli.console import Columns
 from syncpod.cli.temporal import pod_reads, pods
 from syncpod.cli.view.event_lines import PodEvent, by_time, lines
-from syncpod.messages import POD_WORKFLOW, EventRecord, Fault
+from syncpod.messages.identity import POD_WORKFLOW
+from syncpod.messages.queries import EventRecord
+from syncpod.messages.steps import Fault
 from tests.cli.conftest import Command
 from tests.cli.manifests import as_json, fresh_name, manifest
 from tests.workflows.scripted import ScriptedNode, container, start_pod, until

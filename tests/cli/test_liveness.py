@@ -12,7 +12,7 @@ import pytest
 from temporalio.client import Client
 
 from syncpod.cli.temporal.liveness import GRACE, POLLED_WITHIN, Life, Sign, judge
-from syncpod.messages import node_task_queue
+from syncpod.messages.identity import node_task_queue
 from tests.agent.waiting import until_asked
 from tests.cli.conftest import Command
 from tests.cli.manifests import fresh_name

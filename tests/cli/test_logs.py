@@ -18,7 +18,7 @@ from syncpod.cli.commands import logs
 from syncpod.cli.failure import Failure
 from syncpod.cli.machine import containers, runtime_client
 from syncpod.cli.temporal import pod_reads
-from syncpod.messages import POD_WORKFLOW
+from syncpod.messages.identity import POD_WORKFLOW
 from syncpod.pod import Pod, parse_pod
 from tests.cli.conftest import Command, program
 from tests.cli.manifests import fresh_name, manifest

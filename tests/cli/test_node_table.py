@@ -10,7 +10,6 @@ from syncpod.cli.input.arguments import named_nodes, node_names
 from syncpod.cli.readings import NodeReading, Reading
 from syncpod.cli.view.node_description import describe
 from syncpod.cli.view.node_table import document, row
-from syncpod.messages import EventRecord
 from syncpod.messages.node import (
     DesiredPod,
     NodeAddress,
@@ -19,6 +18,7 @@ from syncpod.messages.node import (
     NodeView,
     SourceView,
 )
+from syncpod.messages.queries import EventRecord
 from syncpod.pod import ObjectMeta, Pod, PodStatus
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.messages import Allocation
+from syncpod.messages.steps import Allocation
 from tests.cli.conftest import Command
 from tests.cli.manifests import as_json, fresh_name, manifest
 from tests.workflows.scripted import ScriptedNode

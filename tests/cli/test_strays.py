@@ -20,7 +20,7 @@ from syncpod.cli.strays import adoption, listing
 from syncpod.cli.strays.listing import Here, Standing, Stray, standing_of, taken, told_apart
 from syncpod.cli.temporal import pod_apply, pod_reads
 from syncpod.cri.port import ContainerSummary, SandboxSummary
-from syncpod.messages import POD_WORKFLOW, pod_workflow_id
+from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
 from syncpod.node.inventory import PodInRuntime
 from syncpod.node.pod_records import PodRecord
 from syncpod.pod import admit_pod

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
-from syncpod.messages import Fault
+from syncpod.messages.steps import Fault
 from tests.cli.conftest import Command
 from tests.cli.manifests import as_json, fresh_name, manifest
 from tests.workflows.scripted import ScriptedNode

@@ -26,7 +26,7 @@ from temporalio.service import RPCError
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import NotFound
 from syncpod.cri.port import RuntimeContainerStatus, SandboxStatus
-from syncpod.messages import POD_WORKFLOW, node_task_queue, pod_workflow_id
+from syncpod.messages.identity import POD_WORKFLOW, node_task_queue, pod_workflow_id
 from syncpod.objects import ObjectStore
 from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.temporal.queries import AskAgain

@@ -24,7 +24,7 @@ from temporalio.service import RPCError
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import ContainerSummary, SandboxSummary
-from syncpod.messages import POD_WORKFLOW, node_task_queue, pod_workflow_id
+from syncpod.messages.identity import POD_WORKFLOW, node_task_queue, pod_workflow_id
 from syncpod.settings.worker_record import read_worker_record
 from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.temporal.queries import AskAgain

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from syncpod.messages import pod_workflow_id
+from syncpod.messages.identity import pod_workflow_id
 from tests.agent.waiting import until_asked
 from tests.cli.conftest import Result, program
 from tests.e2e.clients import machine_of

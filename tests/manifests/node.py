@@ -16,7 +16,8 @@ from temporalio.client import WorkflowHandle
 from temporalio.service import RPCError
 
 from syncpod.cri.port import RuntimeContainerStatus
-from syncpod.messages import Fault, pod_workflow_id
+from syncpod.messages.identity import pod_workflow_id
+from syncpod.messages.steps import Fault
 from syncpod.translation.names import NODE_LABEL, POD_UID_LABEL
 from tests.e2e.engine import EngineNode, engine_node, status_of
 from tests.manifests.command_line import CommandLine, Said

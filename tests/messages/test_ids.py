@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from syncpod.messages import WORKFLOW_ID_LIMIT, node_task_queue, pod_workflow_id
+from syncpod.messages.identity import WORKFLOW_ID_LIMIT, node_task_queue, pod_workflow_id
 
 LONGEST_NAMESPACE, LONGEST_NAME = "n" * 63, "p" * 253
 

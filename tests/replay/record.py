@@ -16,7 +16,7 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 
 from syncpod.lifecycle.version import DECISION_VERSION
-from syncpod.messages import Allocation, Fault, Rejection, StepInput, StepResult
+from syncpod.messages.steps import Allocation, Fault, Rejection, StepInput, StepResult
 from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.runtimes.temporal import DevServer
 from tests.workflows.scripted import (

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from temporalio.client import WorkflowHistory
 
+from syncpod.lifecycle.step_name import StepName
 from syncpod.lifecycle.version import DECISION_VERSION
-from syncpod.messages import StepName
 from syncpod.pod import PodInvalid, admit
 from tests.replay.differences import Differs, replay
 from tests.replay.record import HISTORIES, STORIES, TODAY

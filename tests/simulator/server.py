@@ -49,7 +49,7 @@ from temporalio.worker._workflow_instance import WorkflowInstance, WorkflowInsta
 from temporalio.workflow import Info, _Definition
 
 from syncpod.lifecycle.version import build_id
-from syncpod.messages import POD_WORKFLOW
+from syncpod.messages.identity import POD_WORKFLOW
 from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.simulator.clock import Clock, Due, moment
 from tests.simulator.violation import Violation

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from syncpod.lifecycle.start_errors import failed_start
-from syncpod.messages import Fault
+from syncpod.messages.steps import Fault
 from tests.simulator.attempt import Attempt, Body, Call, Interrupted, Pause, PodFault
 from tests.simulator.runtime import (
     FOREVER,

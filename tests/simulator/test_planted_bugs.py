@@ -11,7 +11,7 @@ import pytest
 from syncpod.lifecycle import backoff
 from syncpod.lifecycle.exit import RecordedExit
 from syncpod.lifecycle.observed import ObservedPod
-from syncpod.messages import StepInput
+from syncpod.messages.steps import StepInput
 from tests.simulator.campaign import run_seeds
 from tests.simulator.faults import draw_case
 from tests.simulator.report import as_test

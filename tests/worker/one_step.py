@@ -11,8 +11,10 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
-    from syncpod.messages import POD_WORKFLOW, CreateSandbox, PodRef, StepName, StepResult
+    from syncpod.lifecycle.step_name import StepName
+    from syncpod.messages.identity import POD_WORKFLOW, PodRef
     from syncpod.messages.node import NODE_WORKFLOW
+    from syncpod.messages.steps import CreateSandbox, StepResult
 
 
 @workflow.defn(name=POD_WORKFLOW)

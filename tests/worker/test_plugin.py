@@ -17,8 +17,10 @@ from temporalio.client import WorkflowHistory
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer, Worker
 
-from syncpod.messages import POD_WORKFLOW, CreateSandbox, Fault, PodRef, StepName, StepResult
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.identity import POD_WORKFLOW, PodRef
 from syncpod.messages.node import NODE_WORKFLOW
+from syncpod.messages.steps import CreateSandbox, Fault, StepResult
 from syncpod.temporal import plugin, tracing
 from syncpod.temporal.plugin import NoServer, connect, connection_settings, syncpod_plugin
 from tests.replay.record import HISTORIES, TODAY

@@ -18,7 +18,7 @@ from temporalio.client import Client, WorkflowHandle
 
 import worker as program
 from syncpod.cri.client import CriClient
-from syncpod.messages import node_task_queue, pod_workflow_id
+from syncpod.messages.identity import node_task_queue, pod_workflow_id
 from syncpod.settings.worker_record import read_worker_record
 from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.agent.waiting import until_asked

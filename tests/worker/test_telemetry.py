@@ -11,7 +11,7 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from temporalio.client import Client
 
-from syncpod.messages import node_task_queue, pod_workflow_id
+from syncpod.messages.identity import node_task_queue, pod_workflow_id
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.telemetry import Request, requested
 from syncpod.temporal.plugin import DATA_CONVERTER

@@ -21,27 +21,26 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
+from syncpod.lifecycle.step_name import StepName
 from syncpod.lifecycle.version import build_id
-from syncpod.messages import (
-    FORESEE_ADMISSION,
+from syncpod.messages.identity import NodeFacts, pod_workflow_id
+from syncpod.messages.queries import FORESEE_ADMISSION
+from syncpod.messages.step_table import STEPS
+from syncpod.messages.steps import (
     AllocateResources,
     Allocation,
     CreateSandbox,
     Fault,
     KillContainer,
     KillPod,
-    NodeFacts,
     Outcome,
     PullImage,
     RemoveContainers,
     RemovePod,
     StartContainer,
     StepInput,
-    StepName,
     StepResult,
-    pod_workflow_id,
 )
-from syncpod.messages.step_table import STEPS
 from syncpod.pod import container_hash
 from syncpod.temporal.resize_metrics import ResizeMetricsInterceptor
 from tests.agent.waiting import pauses

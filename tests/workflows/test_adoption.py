@@ -11,7 +11,7 @@ from temporalio.client import Client, WorkflowHandle
 
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.lifecycle.version import DECISION_VERSION
-from syncpod.messages import CreateSandbox, KillPod, Outcome, StepInput
+from syncpod.messages.steps import CreateSandbox, KillPod, Outcome, StepInput
 from syncpod.pod import container_hash
 from tests.workflows.scripted import ScriptedNode, container, phase, start_pod, until
 from workflows.pod.start import initial_state

@@ -10,7 +10,8 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client, WorkflowHandle
 
-from syncpod.messages import Fault, PodRef
+from syncpod.messages.identity import PodRef
+from syncpod.messages.steps import Fault
 from syncpod.temporal.interceptors import NodeInterceptor
 from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, scripted_worker, start_pod, until
 from tests.workflows.test_pod_workflow import manifest

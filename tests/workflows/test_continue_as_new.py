@@ -7,7 +7,7 @@ from typing import Any
 
 from temporalio.client import Client
 
-from syncpod.messages import StepName
+from syncpod.lifecycle.step_name import StepName
 from tests.workflows.scripted import ScriptedNode, container, in_another_run, query_pod, start_pod, until
 from tests.workflows.test_pod_workflow import is_ready, manifest
 from tests.workflows.test_resizes import LARGE, SMALL, is_given

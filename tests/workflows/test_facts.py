@@ -14,7 +14,7 @@ from temporalio.client import Client
 
 from syncpod.lifecycle.compute import compute_pod_actions
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
-from syncpod.messages import Outcome, StartContainer, StepInput, StepResult
+from syncpod.messages.steps import Outcome, StartContainer, StepInput, StepResult
 from syncpod.node.start_marks import StartMark, as_ended
 from syncpod.pod import Pod, admit_ephemeral_container, admit_pod, container_hash
 from tests.lifecycle.worlds import World, worlds

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
-from syncpod.messages import Fault, KillPod, StepEvent, StepName, StepResult
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.steps import Fault, KillPod, StepEvent, StepResult
 from syncpod.pod import ExecAction, Lifecycle, LifecycleHandler, admit_pod, container_hash
 from workflows.pod import decide, desired, outcome, report
 from workflows.pod.decision import Step

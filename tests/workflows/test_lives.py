@@ -8,7 +8,9 @@ from typing import Literal
 import pytest
 
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, Seq
-from syncpod.messages import KillPod, ProbeChanged, StepName, StepResult
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.signals import ProbeChanged
+from syncpod.messages.steps import KillPod, StepResult
 from tests.workflows.test_killing import NOW, a_pod, begun, listing
 from workflows.pod import desired, outcome
 from workflows.pod.state import PodState

@@ -24,7 +24,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities.registry import node_steps
 from syncpod.lifecycle.version import DECISION_VERSION, build_id
-from syncpod.messages import NodeFacts, pod_workflow_id
+from syncpod.messages.identity import NodeFacts, pod_workflow_id
 from syncpod.messages.node import LIST_LIMIT, NODE_WORKFLOW, NodeStepName, NodeView, PodWorkflowResult, node_workflow_id
 from tests.workflows.scripted import DIGEST, ScriptedNode
 from tests.workflows.test_floods import flood

@@ -10,8 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
+from syncpod.lifecycle.step_name import StepName
 from syncpod.lifecycle.version import DECISION_VERSION
-from syncpod.messages import Evict, KillContainer, KillPod, KillTarget, StepName
+from syncpod.messages.signals import Evict
+from syncpod.messages.steps import KillContainer, KillPod, KillTarget
 from syncpod.pod import admit_pod, container_hash, pod_to_wire
 from workflows.pod import decide, desired, outcome, report, start
 from workflows.pod.state import PodState

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from syncpod.messages import Fault, KillContainer
+from syncpod.messages.steps import Fault, KillContainer
 from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, until
 from tests.workflows.test_pod_workflow import manifest, running
 

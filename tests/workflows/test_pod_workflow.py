@@ -23,8 +23,9 @@ from temporalio.client import (
 from temporalio.exceptions import ApplicationError
 
 from syncpod.lifecycle.observed import Seq
+from syncpod.lifecycle.step_name import StepName
 from syncpod.lifecycle.version import DECISION_VERSION
-from syncpod.messages import Fault, Outcome, StartContainer, StepEvent, StepInput, StepName, StepResult
+from syncpod.messages.steps import Fault, Outcome, StartContainer, StepEvent, StepInput, StepResult
 from tests.workflows.scripted import ScriptedNode, container, in_another_run, phase, query_pod, start_pod, until
 
 READY = {"type": "Ready", "status": "True"}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from syncpod.lifecycle.observed import ContainerRuntimeState, ObservedContainer, ObservedPod, ObservedSandbox
-from syncpod.messages import StartContainer, StepName
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.steps import StartContainer
 from syncpod.pod import Pod, admit_pod
 from workflows.pod import decide
 from workflows.pod.state import PodState

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowUpdateFailedError
 
-from syncpod.messages import Fault
+from syncpod.messages.steps import Fault
 from tests.workflows.scripted import ScriptedNode, container, phase, start_pod, until
 from tests.workflows.test_pod_workflow import is_ready, manifest
 

@@ -11,7 +11,7 @@ from opentelemetry.metrics import CallbackOptions
 from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 
-from syncpod.messages import AllocateResources, Allocation, Fault, ResizePod, StartContainer, StepResult
+from syncpod.messages.steps import AllocateResources, Allocation, Fault, ResizePod, StartContainer, StepResult
 from syncpod.temporal import resize_metrics
 from tests.workflows.scripted import ScriptedNode, container, in_another_run, phase, query_pod, until
 from tests.workflows.test_pod_workflow import manifest, running

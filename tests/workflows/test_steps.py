@@ -18,8 +18,9 @@ import workflows.pod
 from activities.node.context import Node
 from activities.registry import step_body, steps
 from syncpod.lifecycle import plan
-from syncpod.messages import StepName, StepResult
+from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.step_table import STEPS, Interruption
+from syncpod.messages.steps import StepResult
 from workflows.pod import decide
 from workflows.pod.state import PodState
 

@@ -9,7 +9,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
-from syncpod.messages import Fault, StepEvent, StepInput, StepResult
+from syncpod.messages.steps import Fault, StepEvent, StepInput, StepResult
 from tests.agent.waiting import until_asked
 from tests.workflows.scripted import ScriptedNode, container, query_pod, until
 from tests.workflows.test_pod_workflow import manifest, running

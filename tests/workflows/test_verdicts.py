@@ -9,7 +9,7 @@ from typing import Any
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
-from syncpod.messages import Fault, Rejection, StepInput, StepResult
+from syncpod.messages.steps import Fault, Rejection, StepInput, StepResult
 from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, start_pod, until
 from tests.workflows.test_pod_workflow import manifest, running
 

@@ -20,8 +20,9 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureEr
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
+from syncpod.lifecycle.step_name import StepName
 from syncpod.lifecycle.version import BASELINE, DECISION_VERSION, build_id, decisions_of
-from syncpod.messages import PullImage, StartContainer, StepName
+from syncpod.messages.steps import PullImage, StartContainer
 from syncpod.pod.wire import wire_name
 from tests.replay.differences import Differs, replay
 from tests.workflows.scripted import DIGEST, ScriptedNode, container, phase, query_pod, start_pod, until

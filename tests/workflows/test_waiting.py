@@ -7,7 +7,7 @@ from typing import Any
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
-from syncpod.messages import Fault, StepInput
+from syncpod.messages.steps import Fault, StepInput
 from tests.workflows.scripted import ScriptedNode, query_pod, start_pod, until
 from tests.workflows.test_pod_workflow import is_ready, manifest, running
 

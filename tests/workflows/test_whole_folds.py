@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
-from syncpod.messages import CreateSandbox, NodeFacts, StepEvent, StepName, StepResult
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.identity import NodeFacts
+from syncpod.messages.steps import CreateSandbox, StepEvent, StepResult
 from syncpod.pod import admit_pod
 from workflows.pod import absorb, facts, outcome
 from workflows.pod.decision import Step

@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from syncpod.lifecycle.backoff import BackoffStore
 from syncpod.lifecycle.version import DECISION_VERSION
-from syncpod.messages import EventRecord
 from syncpod.messages.node import API_SOURCE, FILE_SOURCE, DeletePod, NodeStatus, PodKey
+from syncpod.messages.queries import EventRecord
 
 EVENTS_KEPT: Final = 100
 """How many events the snapshot keeps. It is written again with every continue-as-new."""

@@ -14,16 +14,9 @@ from pydantic import ValidationError
 from syncpod.lifecycle import backoff, conditions, restart_pacing
 from syncpod.lifecycle.probing import probe_of
 from syncpod.lifecycle.restart import is_sidecar
-from syncpod.messages import (
-    NOT_READY_FAULTS,
-    BackoffExpired,
-    Evict,
-    Pleg,
-    ProbeChanged,
-    Restart,
-    SetCondition,
-    StepName,
-)
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.signals import BackoffExpired, Evict, Pleg, ProbeChanged, Restart, SetCondition
+from syncpod.messages.steps import NOT_READY_FAULTS
 from syncpod.pod import PodCondition, PodInvalid
 from workflows.pod import facts, resizing, rounds
 from workflows.pod.desired import Rejected, apply, delete

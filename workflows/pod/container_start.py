@@ -15,7 +15,8 @@ from syncpod.lifecycle.observed import ObservedSandbox
 from syncpod.lifecycle.plan import PlannedStep
 from syncpod.lifecycle.restart_pacing import RestartPermission
 from syncpod.lifecycle.status import PodFailure
-from syncpod.messages import NOT_PULLED, ContainerKind, PullImage, StartContainer, StepName
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.steps import NOT_PULLED, ContainerKind, PullImage, StartContainer
 from syncpod.pod import Container, EphemeralContainer, Pod
 from workflows.pod import facts
 from workflows.pod.decision import Decision, Hold, Step, clip, failure_hold, is_released

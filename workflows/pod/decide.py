@@ -21,8 +21,9 @@ from syncpod.lifecycle.conditions import ALL_CONTAINERS_RESTARTING, is_true
 from syncpod.lifecycle.eviction import EVICTED
 from syncpod.lifecycle.plan import PlannedStep, plan_steps, something_to_stop
 from syncpod.lifecycle.restart import restart_policy
+from syncpod.lifecycle.step_name import StepName
 from syncpod.lifecycle.termination import kill_grace_seconds, moment_after, pod_grace_seconds, termination_order
-from syncpod.messages import (
+from syncpod.messages.steps import (
     AllocateResources,
     ContainerUpdate,
     CreateSandbox,
@@ -33,7 +34,6 @@ from syncpod.messages import (
     RemovePod,
     ResizePod,
     StepInput,
-    StepName,
     SyncVolumes,
 )
 from syncpod.pod import Container, Pod

@@ -9,7 +9,8 @@ from syncpod.lifecycle import backoff
 from syncpod.lifecycle.backoff import BackoffStore
 from syncpod.lifecycle.observed import Seq
 from syncpod.lifecycle.status import PodFailure
-from syncpod.messages import StepInput, StepName
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.steps import StepInput
 from workflows.pod.state import PodState
 
 

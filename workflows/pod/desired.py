@@ -12,7 +12,7 @@ from syncpod.lifecycle import backoff
 from syncpod.lifecycle.pod_resources import resources_of, same_resources
 from syncpod.lifecycle.qos import validate_same_qos
 from syncpod.lifecycle.termination import moment_after
-from syncpod.messages import DeletePod
+from syncpod.messages.signals import DeletePod
 from syncpod.pod import (
     EphemeralContainer,
     Pod,

@@ -16,21 +16,20 @@ from syncpod.lifecycle.plan import something_to_stop
 from syncpod.lifecycle.probing import failure_text
 from syncpod.lifecycle.start_errors import START_ERROR
 from syncpod.lifecycle.status import PodFailure
+from syncpod.lifecycle.step_name import StepName
 from syncpod.lifecycle.termination import moment_after
-from syncpod.messages import (
+from syncpod.messages.identity import NodeFacts
+from syncpod.messages.signals import Evict, ProbeChanged
+from syncpod.messages.steps import (
     AllocateResources,
     CreateSandbox,
-    Evict,
     Fault,
     KillPod,
-    NodeFacts,
     Outcome,
-    ProbeChanged,
     PullImage,
     Rejection,
     ResizePod,
     StartContainer,
-    StepName,
     StepResult,
 )
 from syncpod.pod import Pod, PodCondition

@@ -15,7 +15,9 @@ from syncpod.lifecycle.phase import TERMINAL_PHASES
 from syncpod.lifecycle.plan import PlannedStep, something_to_stop
 from syncpod.lifecycle.restart_pacing import LIMIT_REACHED
 from syncpod.lifecycle.status import StatusDecision, StatusInputs, pod_status, terminated_pod_status
-from syncpod.messages import NOT_PULLED, STUCK_FAULTS, Fault, StepName, labels_attribute
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.queries import labels_attribute
+from syncpod.messages.steps import NOT_PULLED, STUCK_FAULTS, Fault
 from syncpod.pod import ContainerState, ContainerStatus
 from workflows.pod import decide, desired, facts, resizing
 from workflows.pod.decision import Hold, Step

@@ -27,7 +27,8 @@ from syncpod.lifecycle.pod_resources import (
     same_resources,
 )
 from syncpod.lifecycle.resize import RESTART_MESSAGE, Resize, container_resize
-from syncpod.messages import AllocateResources, Allocation, ResizePod, StepInput, StepName
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.steps import AllocateResources, Allocation, ResizePod, StepInput
 from syncpod.pod import Pod, PodCondition, ResourceRequirements, Volume, downward_files
 from workflows.pod.state import PodState, ResizeState
 

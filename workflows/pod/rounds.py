@@ -12,7 +12,7 @@ from syncpod.lifecycle import backoff, conditions
 from syncpod.lifecycle.conditions import ALL_CONTAINERS_RESTARTING
 from syncpod.lifecycle.exit import Exit
 from syncpod.lifecycle.restart import matching_rule
-from syncpod.messages import RemoveContainers, StepInput
+from syncpod.messages.steps import RemoveContainers, StepInput
 from syncpod.pod import Pod, PodCondition
 from workflows.pod.state import PodState, Round
 

@@ -13,7 +13,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from syncpod.lifecycle.version import is_superseded, too_old
-from syncpod.messages import pod_workflow_id
+from syncpod.messages.identity import pod_workflow_id
 from syncpod.pod import Admission, ObjectMeta, Pod, PodInvalid, PodStatus, admit, parse_pod, readmit
 from workflows.pod.state import PodState, clipped
 

@@ -22,7 +22,9 @@ from syncpod.lifecycle.phase import TERMINAL_PHASES
 from syncpod.lifecycle.pod_resources import PodResources, resources_of, with_resources
 from syncpod.lifecycle.status import PodFailure
 from syncpod.lifecycle.version import DECISION_VERSION
-from syncpod.messages import STUCK_FAULTS, EventRecord, HistoryRecord, NodeFacts, PodRef, WirePod
+from syncpod.messages.identity import NodeFacts, PodRef, WirePod
+from syncpod.messages.queries import EventRecord, HistoryRecord
+from syncpod.messages.steps import STUCK_FAULTS
 from syncpod.pod import Container, EphemeralContainer, Pod, PodStatus, ResourceRequirements
 from syncpod.pod.restart_settings import RestartSettings, restart_settings
 

@@ -31,7 +31,8 @@ from temporalio.workflow import ActivityCancellationType
 
 with workflow.unsafe.imports_passed_through():
     from syncpod.lifecycle.phase import TERMINAL_PHASES
-    from syncpod.messages import POD_WORKFLOW, StepName
+    from syncpod.lifecycle.step_name import StepName
+    from syncpod.messages.identity import POD_WORKFLOW
     from syncpod.messages.step_table import STEPS, Interruption
     from syncpod.pod import pod_to_wire
     from workflows.entity import Entity, decisions_taken, decoded, invalid

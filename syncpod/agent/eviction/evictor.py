@@ -50,7 +50,8 @@ from syncpod.lifecycle.eviction import (
     thresholds_met,
 )
 from syncpod.lifecycle.eviction_ranking import eviction_message, ranked
-from syncpod.messages import Evict, PodRef
+from syncpod.messages.identity import PodRef
+from syncpod.messages.signals import Evict
 from syncpod.pod import Pod
 
 log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from syncpod.lifecycle.eviction import RESOURCES, Signal
 from syncpod.lifecycle.eviction_ranking import Candidate, ContainerUsage, PodUsage, Written
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.storage_limits import storage_limits
-from syncpod.messages import PodRef
+from syncpod.messages.identity import PodRef
 from syncpod.node.cgroups import count_processes
 from syncpod.node.pod_records import PodRecord
 from syncpod.pod import Pod

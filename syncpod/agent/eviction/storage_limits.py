@@ -29,7 +29,8 @@ from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.storage_limits import Excess, StorageLimits, StorageUsage, storage_excess, storage_limits
-from syncpod.messages import Evict, PodRef
+from syncpod.messages.identity import PodRef
+from syncpod.messages.signals import Evict
 from syncpod.node.pod_records import PodRecord
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import UnsafeName, etc_hosts_file, log_directory_of, volume_directory

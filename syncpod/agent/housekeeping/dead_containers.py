@@ -32,7 +32,7 @@ from syncpod.lifecycle.container_gc import (
     superfluous_sandboxes,
 )
 from syncpod.lifecycle.observed import ObservedPod
-from syncpod.messages import PodRef
+from syncpod.messages.identity import PodRef
 from syncpod.node.pod_records import PodRecord
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import pod_directory

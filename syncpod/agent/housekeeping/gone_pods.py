@@ -30,7 +30,7 @@ from syncpod.agent.record_cache import RecordCache
 from syncpod.cri.errors import CriError
 from syncpod.lifecycle.container_gc import is_dead
 from syncpod.lifecycle.observed import ObservedPod
-from syncpod.messages import PodRef
+from syncpod.messages.identity import PodRef
 from syncpod.node.pod_records import PodRecord
 from syncpod.translation.context import NodeContext
 

@@ -25,7 +25,7 @@ from syncpod.agent.record_cache import RecordCache
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
 from syncpod.lifecycle.orphans import ORPHAN_GRACE_SECONDS, Coverage, Found, Verdict, judge
-from syncpod.messages import PodRef
+from syncpod.messages.identity import PodRef
 from syncpod.node.inventory import Inventory, Nameless, PodInRuntime, take_inventory
 from syncpod.node.pod_records import PodRecord
 from syncpod.node.report import Orphan

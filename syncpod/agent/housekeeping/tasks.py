@@ -23,7 +23,7 @@ from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.agent.storage.image_gc import ImageGc
 from syncpod.agent.takeover.lock import NodeLife
 from syncpod.cri.port import CriRuntime
-from syncpod.messages import node_task_queue
+from syncpod.messages.identity import node_task_queue
 from syncpod.translation.context import NodeContext
 
 

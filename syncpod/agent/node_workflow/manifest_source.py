@@ -22,7 +22,7 @@ from watchfiles import awatch
 from syncpod.agent.daemon_thread import in_daemon_thread
 from syncpod.agent.node_workflow.manifest_files import Listing, ManifestFiles
 from syncpod.agent.pod_workflows import OpenWorkflows
-from syncpod.messages import PodRef, pod_workflow_id
+from syncpod.messages.identity import PodRef, pod_workflow_id
 from syncpod.messages.node import (
     FILE_SOURCE,
     KEPT_BYTES,

@@ -10,7 +10,7 @@ from temporalio.client import Client, WorkflowQueryRejectedError
 from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.messages import Message, node_task_queue
+from syncpod.messages.identity import Message, node_task_queue
 from syncpod.messages.node import NODE_WORKFLOW, NodeStatus, NodeView, RecallPods, SyncPods, node_workflow_id
 from syncpod.temporal.timeouts import WORKFLOW_TASK
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from syncpod.agent.pod_workflows import OpenWorkflows
 from syncpod.agent.record_cache import RecordCache
-from syncpod.messages import PodRef, pod_workflow_id
+from syncpod.messages.identity import PodRef, pod_workflow_id
 from syncpod.messages.node import (
     API_SOURCE,
     FILE_SOURCE,

@@ -22,7 +22,7 @@ from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.agent.takeover.boot import Takeover
 from syncpod.agent.takeover.lock import NodeLife
 from syncpod.cri.port import RuntimeVersion
-from syncpod.messages import node_task_queue
+from syncpod.messages.identity import node_task_queue
 from syncpod.messages.node import FILE_SOURCE, NodeView, node_workflow_id
 from syncpod.translation.context import NodeContext
 

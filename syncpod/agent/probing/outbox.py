@@ -9,7 +9,8 @@ from typing import Final
 
 from temporalio.service import RPCError
 
-from syncpod.messages import PodRef, ProbeChanged
+from syncpod.messages.identity import PodRef
+from syncpod.messages.signals import ProbeChanged
 
 log = logging.getLogger(__name__)
 

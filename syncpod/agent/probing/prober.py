@@ -49,7 +49,8 @@ from syncpod.lifecycle.probing import (
     probe_of,
 )
 from syncpod.lifecycle.restart import is_sidecar
-from syncpod.messages import PodRef, ProbeChanged
+from syncpod.messages.identity import PodRef
+from syncpod.messages.signals import ProbeChanged
 from syncpod.node.pod_records import read_pod_record
 from syncpod.pod import Container, Pod, Probe
 from syncpod.translation.context import NodeContext

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from syncpod.messages import EventRecord
+from syncpod.messages.queries import EventRecord
 
 
 class UntoldFailures(NamedTuple):

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from temporalio.service import RPCError
 
 from syncpod.agent.record_cache import RecordCache
-from syncpod.messages import StepName, pod_workflow_id
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.identity import pod_workflow_id
 from syncpod.node.pod_records import PodRecord
 from syncpod.node.pod_volumes import MountFailure, refresh_volumes
 from syncpod.node.secret_values import secret_values

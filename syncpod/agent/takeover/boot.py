@@ -31,7 +31,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.agent.takeover.sticky_queues import StickyQueues
 from syncpod.lifecycle.observed import ObservedPod
-from syncpod.messages import POD_WORKFLOW, PodRef, pod_workflow_id
+from syncpod.messages.identity import POD_WORKFLOW, PodRef, pod_workflow_id
 
 log = logging.getLogger(__name__)
 

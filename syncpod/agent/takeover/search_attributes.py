@@ -11,7 +11,7 @@ from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSe
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.messages import SEARCH_ATTRIBUTES
+from syncpod.messages.queries import SEARCH_ATTRIBUTES
 
 log = logging.getLogger(__name__)
 

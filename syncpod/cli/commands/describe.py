@@ -106,7 +106,7 @@ async def _facts(client: Client, reading: Reading) -> Facts:
     """Ask the workflow for its events and holds, and Temporal for its pending steps."""
     from syncpod.cli.temporal.pods import handle_of
     from syncpod.cli.view.pod_description import Facts, Hold
-    from syncpod.messages import EventRecord
+    from syncpod.messages.queries import EventRecord
 
     handle = handle_of(client, *reading.key)
     description = await handle.describe()

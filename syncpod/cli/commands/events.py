@@ -170,7 +170,8 @@ async def _events_of(client: Client, pod: Pod, *, with_fields: bool) -> list[Pod
 
     from syncpod.cli.temporal.pod_reads import ask_pod
     from syncpod.cli.view.event_lines import PodEvent
-    from syncpod.messages import EventRecord, pod_workflow_id
+    from syncpod.messages.identity import pod_workflow_id
+    from syncpod.messages.queries import EventRecord
 
     meta = pod.metadata
     workflow_id = pod_workflow_id(meta.namespace, meta.name)

@@ -15,7 +15,7 @@ from syncpod.cli.input.options import Namespace, PodNames
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from syncpod.messages import HistoryRecord
+    from syncpod.messages.queries import HistoryRecord
 
 
 def history(
@@ -54,7 +54,7 @@ async def _records(client: Client, namespace: str, name: str) -> list[HistoryRec
     from syncpod.cli.temporal.pod_reads import ask_pod
     from syncpod.cli.temporal.pods import handle_of, not_found
     from syncpod.cli.view.history_lines import from_events
-    from syncpod.messages import HistoryRecord
+    from syncpod.messages.queries import HistoryRecord
 
     handle = handle_of(client, namespace, name)
     try:

@@ -87,7 +87,7 @@ def _plans_of_objects(manifests: Manifests) -> list[dict[str, Any]]:
 async def _plan_of_existing(client: Client, namespace: str, name: str) -> dict[str, Any]:
     from syncpod.cli.temporal.pod_reads import ask_pod
     from syncpod.cli.temporal.pods import require_pod
-    from syncpod.messages import pod_workflow_id
+    from syncpod.messages.identity import pod_workflow_id
 
     await require_pod(client, namespace, name)
     found = await ask_pod(client, pod_workflow_id(namespace, name), "plan", result_type=dict)
@@ -141,7 +141,7 @@ async def _plan_of_pod(client: Client, pod: Pod) -> dict[str, Any]:
     )
     from syncpod.cli.temporal.pod_reads import ask_pod
     from syncpod.cli.temporal.pods import read_pod, require_answer
-    from syncpod.messages import pod_workflow_id
+    from syncpod.messages.identity import pod_workflow_id
     from syncpod.pod import pod_to_wire
 
     namespace, name = pod.metadata.namespace, pod.metadata.name

@@ -108,7 +108,7 @@ async def _show_plan(client: Client, pod: Pod, asked: PodResize) -> None:
     from syncpod.cli.commands.plan import print_plans
     from syncpod.cli.input.resize_request import as_document
     from syncpod.cli.temporal.pod_reads import ask_pod
-    from syncpod.messages import pod_workflow_id
+    from syncpod.messages.identity import pod_workflow_id
 
     meta = pod.metadata
     workflow_id = pod_workflow_id(meta.namespace, meta.name)

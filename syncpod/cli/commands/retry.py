@@ -73,7 +73,7 @@ async def _held(client: Client, namespace: str, name: str) -> list[str]:
     from temporalio.service import RPCError
 
     from syncpod.cli.temporal.pod_reads import ask_pod
-    from syncpod.messages import pod_workflow_id
+    from syncpod.messages.identity import pod_workflow_id
 
     try:
         plan = await ask_pod(client, pod_workflow_id(namespace, name), "plan", result_type=dict)

@@ -13,7 +13,10 @@ from temporalio.service import RPCError
 from syncpod.cli.failure import Failure
 from syncpod.cli.machine.worker_process import serving
 from syncpod.cli.temporal.pod_reads import ask_pod
-from syncpod.messages import POD_WORKFLOW, HistoryRecord, Outcome, StepName, pod_workflow_id
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
+from syncpod.messages.queries import HistoryRecord
+from syncpod.messages.steps import Outcome
 from syncpod.pod import pod_to_wire
 from syncpod.temporal.pod_start import adoption, start_arguments
 

@@ -11,7 +11,8 @@ from temporalio.common import RetryPolicy
 from temporalio.service import RPCError
 
 from syncpod.cli.temporal.unserved import never_served
-from syncpod.messages import FORESEE_ADMISSION, node_task_queue
+from syncpod.messages.identity import node_task_queue
+from syncpod.messages.queries import FORESEE_ADMISSION
 from syncpod.pod import Pod, pod_to_wire
 
 _PATIENCE: Final = timedelta(seconds=5)

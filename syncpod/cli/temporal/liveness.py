@@ -20,7 +20,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.worker_process import serving
 from syncpod.cli.readings import Reading, away, busy
-from syncpod.messages import node_task_queue
+from syncpod.messages.identity import node_task_queue
 from syncpod.settings.worker_record import WorkerRecord, read_worker_record
 
 GRACE: Final = timedelta(seconds=40)

@@ -20,7 +20,8 @@ from syncpod.cli.temporal.pod_reads import ask_pod
 from syncpod.cli.temporal.pod_waits import Settled, is_ready, settled, state_of, until_seen
 from syncpod.cli.temporal.pods import handle_of, not_found, require_pod
 from syncpod.cli.view.durations import short_duration
-from syncpod.messages import HistoryRecord, pod_workflow_id
+from syncpod.messages.identity import pod_workflow_id
+from syncpod.messages.queries import HistoryRecord
 from syncpod.pod import Pod
 
 ACCEPT_SECONDS: Final = 5.0

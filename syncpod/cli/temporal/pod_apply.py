@@ -22,7 +22,7 @@ from syncpod.cli.temporal.nodes import is_cordoned, labels_of_node
 from syncpod.cli.temporal.pods import handle_of, read_pod
 from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, answer_in_time, is_gone, refusal
 from syncpod.lifecycle.node_affinity import MESSAGE, REASON, matches_node
-from syncpod.messages import SEARCH_ATTRIBUTES
+from syncpod.messages.queries import SEARCH_ATTRIBUTES
 from syncpod.pod import Pod, pod_to_wire
 from syncpod.temporal.pod_start import ENDED, look_at, start_operation
 

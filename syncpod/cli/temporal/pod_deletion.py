@@ -21,7 +21,7 @@ from syncpod.cli.temporal.pods import handle_of, list_pods, read_pod
 from syncpod.cli.view.durations import short_duration
 from syncpod.cli.view.progress import Progress
 from syncpod.lifecycle.termination import LONGEST_SECONDS
-from syncpod.messages import pod_workflow_id
+from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.node import API_SOURCE, FILE_SOURCE, SOURCE_ANNOTATION
 
 _MARGIN: Final = timedelta(seconds=30)

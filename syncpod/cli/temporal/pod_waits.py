@@ -17,7 +17,7 @@ from syncpod.cli.temporal.pod_reads import ask_pod
 from syncpod.cli.temporal.pods import handle_of, read_pod
 from syncpod.cli.view.durations import short_duration
 from syncpod.cli.view.unready import unready
-from syncpod.messages import pod_workflow_id
+from syncpod.messages.identity import pod_workflow_id
 from syncpod.pod import Pod
 
 POLL_SECONDS: Final = 0.25

@@ -23,7 +23,7 @@ from syncpod.cli.input.selector import Selector
 from syncpod.cli.readings import Reading, silence
 from syncpod.cli.temporal.liveness import judged
 from syncpod.cli.temporal.pod_reads import is_open, query_pod, told_by_this_node
-from syncpod.messages import POD_WORKFLOW, pod_workflow_id
+from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
 from syncpod.node.read_socket import Told
 from syncpod.pod import ObjectMeta, Pod, PodCondition, PodSpec, PodStatus
 from syncpod.temporal.pod_start import ENDED

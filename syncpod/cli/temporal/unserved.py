@@ -17,7 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.readings import Reading
 from syncpod.cli.temporal.pods import handle_of
-from syncpod.messages import node_task_queue
+from syncpod.messages.identity import node_task_queue
 from syncpod.messages.node import node_workflow_id
 
 _RPC: Final = timedelta(seconds=5)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from syncpod.cli.console import GAP, Columns, paint, printable
 from syncpod.cli.view.durations import age
-from syncpod.messages import EventRecord
+from syncpod.messages.queries import EventRecord
 
 HEADER: Final = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
 WIDE: Final = (

@@ -7,7 +7,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Final
 
 from syncpod.cli.console import columns
-from syncpod.messages import HistoryRecord
+from syncpod.messages.queries import HistoryRecord
 
 if TYPE_CHECKING:
     from temporalio.api.history.v1 import HistoryEvent

@@ -12,8 +12,8 @@ from syncpod.cli.console import align
 from syncpod.cli.readings import NodeReading, Reading
 from syncpod.cli.view.durations import age, short_duration
 from syncpod.cli.view.layout import NONE, mapping, pairs
-from syncpod.messages import EventRecord
 from syncpod.messages.node import NodeView
+from syncpod.messages.queries import EventRecord
 
 
 def describe(reading: NodeReading, pods: Sequence[Reading], now: datetime) -> list[str]:

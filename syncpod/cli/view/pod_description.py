@@ -15,7 +15,7 @@ from syncpod.cli.view.durations import age, short_duration
 from syncpod.cli.view.layout import NONE, mapping, pairs
 from syncpod.cli.view.volume_description import volume_lines
 from syncpod.go_durations import go_duration
-from syncpod.messages import EventRecord
+from syncpod.messages.queries import EventRecord
 from syncpod.pod import Container, ContainerState, ContainerStatus, EnvVar, EphemeralContainer, Pod, Probe, VolumeMount
 from syncpod.pod.restart_settings import RestartSettings, restart_settings, says_restarts
 
