@@ -173,7 +173,7 @@ async def _serve_locked(
         node = _node(settings, cri, reader, context, facts, agent)
         await limit_pods(node)
         await asyncio.to_thread(remove_empty_tiers, context)
-        cri.withhold(await asyncio.to_thread(known_secret_values, node.objects))
+        cri.add_secret_values(await asyncio.to_thread(known_secret_values, node.objects))
         await asyncio.to_thread(tidy_deleted, context)
         await node.pulls.records.recover(lambda image: image_id(cri, image))
         _add_housekeeping(settings, client, node, agent, life)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from activities.attempt import Attempt
 from activities.node.metrics import count_accepted_resize, count_infeasible_resize
 from activities.node.pod_record import note_pod
 from activities.pods.admission import strike_what_is_gone
+from activities.step_attempt import StepAttempt
 from syncpod.cri.records import unenforced_limits
 from syncpod.messages.steps import AllocateResources, Allocation, StepResult
 from syncpod.node.pod_records import read_pod_record
@@ -15,7 +15,7 @@ from syncpod.pod import Pod
 from syncpod.translation.added_limits import added_limits, refusal_of_limits
 
 
-async def allocate_resources(attempt: Attempt, request: AllocateResources) -> StepResult:
+async def allocate_resources(attempt: StepAttempt, request: AllocateResources) -> StepResult:
     """Allocate what the pod now asks for, or say why not: Deferred where there may be room later, else Infeasible.
 
     The allocation is in the pod's record before it counts, so it survives a restart of the worker; asking twice has the
@@ -54,7 +54,7 @@ async def allocate_resources(attempt: Attempt, request: AllocateResources) -> St
     return StepResult(allocation=Allocation(pending="Infeasible" if never else "Deferred", message=message))
 
 
-async def _refusal_of_limits(attempt: Attempt, pod: Pod) -> str:
+async def _refusal_of_limits(attempt: StepAttempt, pod: Pod) -> str:
     """Return why a limit that is new to the pod cannot be enforced; "" = each can, or there is none.
 
     The runtime is asked each time there is one, because it may have been restarted as another user.

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from temporalio import activity
 
-from activities.attempt import Attempt, PodFault, Polls, warning
 from activities.containers.ending import Selection, end_containers
 from activities.containers.removal import remove_dead, remove_sandbox
 from activities.images.presence import missing_images
@@ -17,6 +16,7 @@ from activities.pods.admission import admit
 from activities.pods.cgroup import prepare_cgroup
 from activities.pods.earlier_lives import end_earlier_lives
 from activities.pods.stopping import stop_sandbox
+from activities.step_attempt import PodFault, Polls, StepAttempt, warning
 from syncpod.cri import SandboxConfig
 from syncpod.cri.errors import CriError, NameReserved, TransportFault, go_error
 from syncpod.cri.port import RuntimeStatus
@@ -42,7 +42,7 @@ from syncpod.translation.sandbox_config import runtime_handler, sandbox_config
 _OWN_NAME = StepName.CREATE_SANDBOX.value
 
 
-async def create_sandbox(attempt: Attempt, request: CreateSandbox) -> StepResult:
+async def create_sandbox(attempt: StepAttempt, request: CreateSandbox) -> StepResult:
     """Make the sandbox of this pod and attempt, or adopt it, and say which of the pod's images are missing.
 
     Notes the pod on the node, and ends earlier pods of its name. An earlier pod that another Temporal cluster has made
@@ -102,7 +102,7 @@ async def create_sandbox(attempt: Attempt, request: CreateSandbox) -> StepResult
         await asyncio.gather(images, return_exceptions=True)
 
 
-async def _adopt(attempt: Attempt, request: CreateSandbox, images: asyncio.Task[tuple[str, ...]]) -> StepResult:
+async def _adopt(attempt: StepAttempt, request: CreateSandbox, images: asyncio.Task[tuple[str, ...]]) -> StepResult:
     """Take over what there is of the pod for a workflow that was started anew; nothing is made or ended.
 
     The pod's record, written by now, says that this Temporal cluster has its workflow, and overrules annotations that
@@ -119,7 +119,7 @@ async def _adopt(attempt: Attempt, request: CreateSandbox, images: asyncio.Task[
     return StepResult(outcome=Outcome.ADOPTED, id=ready, message=said, missing_images=await images)
 
 
-async def _refuse_deleted(attempt: Attempt) -> None:
+async def _refuse_deleted(attempt: StepAttempt) -> None:
     """Raise PodFault if this life of the pod was deleted on this node: its workflow is of a restored database.
 
     The pod has failed with that as its reason, and the agent has its workflow end.
@@ -136,7 +136,7 @@ async def _refuse_deleted(attempt: Attempt) -> None:
     raise PodFault(Fault.POD_REJECTED, message, rejection=Rejection(reason="PodDeleted", message=message))
 
 
-async def _note(attempt: Attempt, request: CreateSandbox) -> None:
+async def _note(attempt: StepAttempt, request: CreateSandbox) -> None:
     """Make the pod's own directory and write its record there. Raises PodFault."""
     attempt.doing = "notes the pod on the node"
     try:
@@ -147,7 +147,7 @@ async def _note(attempt: Attempt, request: CreateSandbox) -> None:
         raise _no_directories(error) from error
 
 
-async def _catch_up(attempt: Attempt, pod: Pod) -> None:
+async def _catch_up(attempt: StepAttempt, pod: Pod) -> None:
     """Update the volumes that another try has made, perhaps with older labels or objects."""
     try:
         await asyncio.to_thread(refresh_volumes, pod, attempt.node.context, attempt.node.objects)
@@ -160,7 +160,7 @@ def _taken(view: ObservedPod, request: CreateSandbox) -> list[ObservedSandbox]:
     return [sandbox for sandbox in view.sandboxes if sandbox.attempt == request.attempt]
 
 
-async def _clear_away(attempt: Attempt, request: CreateSandbox, taken: Sequence[ObservedSandbox]) -> StepResult:
+async def _clear_away(attempt: StepAttempt, request: CreateSandbox, taken: Sequence[ObservedSandbox]) -> StepResult:
     """Remove sandboxes that cannot be adopted, with their containers, which are stopped first with the pod's grace."""
     homes = {sandbox.id for sandbox in taken}
     grace = request.pod.spec.termination_grace_period_seconds or 0
@@ -183,7 +183,7 @@ async def _clear_away(attempt: Attempt, request: CreateSandbox, taken: Sequence[
     return StepResult(outcome=Outcome.SPENT, message=f"sandbox attempt {request.attempt} could not be used: removed")
 
 
-async def _make(attempt: Attempt, request: CreateSandbox) -> str:
+async def _make(attempt: StepAttempt, request: CreateSandbox) -> str:
     """Make the sandbox and return its id. Raises PodFault; NameReserved and transport faults as they are."""
     node, pod = attempt.node, request.pod
     try:
@@ -196,13 +196,13 @@ async def _make(attempt: Attempt, request: CreateSandbox) -> str:
         raise _mount_failed(error) from error
     await _prepare(attempt, plan)
     refs = tuple(reference.ref for reference in references(pod))
-    node.cri.withhold(await asyncio.to_thread(secret_values, node.objects, refs))
+    node.cri.add_secret_values(await asyncio.to_thread(secret_values, node.objects, refs))
     await prepare_cgroup(attempt, pod)
     attempt.checkpoint()
     return await _run(attempt, request, config, context)
 
 
-async def _prepare(attempt: Attempt, plan: PodPlan) -> None:
+async def _prepare(attempt: StepAttempt, plan: PodPlan) -> None:
     """Make the pod's directories and volumes. Raises PodFault.
 
     An object that is missing is noted with the node first and then looked for once more: so either this look finds it,
@@ -228,7 +228,7 @@ async def _prepare(attempt: Attempt, plan: PodPlan) -> None:
             return
 
 
-async def _run(attempt: Attempt, request: CreateSandbox, config: SandboxConfig, context: NodeContext) -> str:
+async def _run(attempt: StepAttempt, request: CreateSandbox, config: SandboxConfig, context: NodeContext) -> str:
     attempt.doing = f"makes sandbox {request.attempt}"
     count_sandbox()
     try:
@@ -245,7 +245,7 @@ async def _run(attempt: Attempt, request: CreateSandbox, config: SandboxConfig, 
     return sandbox_id
 
 
-async def _require_runtime(attempt: Attempt, pod: Pod, status: RuntimeStatus) -> None:
+async def _require_runtime(attempt: StepAttempt, pod: Pod, status: RuntimeStatus) -> None:
     """Raise PodFault if the runtime cannot make this pod now, or cannot make it as specified."""
     version = await attempt.node.cri.version() if needs_version(pod) else None
     unsupported = refusals(pod, status, version)
@@ -258,7 +258,7 @@ async def _require_runtime(attempt: Attempt, pod: Pod, status: RuntimeStatus) ->
         raise PodFault(Fault.NETWORK_NOT_READY, message, warning(Fault.NETWORK_NOT_READY.value, message))
 
 
-async def _refuse_stranger(attempt: Attempt, number: int, reserved: NameReserved) -> None:
+async def _refuse_stranger(attempt: StepAttempt, number: int, reserved: NameReserved) -> None:
     """Raise PodFault if a sandbox that is not ours has the name: it is left alone."""
     if reserved.holder_id:
         holders = await attempt.node.cri.list_pod_sandboxes(id=reserved.holder_id)
@@ -282,7 +282,7 @@ def _name_in_use(ref: PodRef, uid: str) -> str:
     )
 
 
-def _failed(attempt: Attempt, message: str) -> PodFault:
+def _failed(attempt: StepAttempt, message: str) -> PodFault:
     """Build the fault; a pod that is to end by now gets no event (kuberuntime_manager.go, v1.36, SyncPod)."""
     events: tuple[StepEvent, ...] = ()
     if not attempt.interrupted:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from activities.attempt import Attempt
 from activities.containers.ending import Selection, end_containers
 from activities.containers.kill_timeout import within_kill_timeout
+from activities.step_attempt import StepAttempt
 from syncpod.messages import ObservedPod
 from syncpod.messages.steps import KillContainer, StepResult
 
 
-async def kill_container(attempt: Attempt, request: KillContainer) -> StepResult:
+async def kill_container(attempt: StepAttempt, request: KillContainer) -> StepResult:
     """Stop the container within what is left of its grace, and return once it is listed as exited or is gone.
 
     A container that is not listed as ours is not touched. Cancelled, the step ends at once with outcome STOPPING, while
@@ -19,7 +19,7 @@ async def kill_container(attempt: Attempt, request: KillContainer) -> StepResult
     return await within_kill_timeout(attempt, request.target.grace_seconds, _kill(attempt, request))
 
 
-async def _kill(attempt: Attempt, request: KillContainer) -> StepResult:
+async def _kill(attempt: StepAttempt, request: KillContainer) -> StepResult:
     target = request.target
     attempt.say("Killing", request.message or f"Stopping container {target.name}", target.name)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 
-from activities.attempt import Attempt, PodFault, warning
 from activities.images.credentials import pull_credentials, pull_secrets
 from activities.images.presence import (
     NeededImage,
@@ -22,6 +21,7 @@ from activities.images.presence import (
 from activities.images.progress import watched
 from activities.images.wording import go_duration
 from activities.node.metrics import count_failed_start, time_pull
+from activities.step_attempt import PodFault, StepAttempt, warning
 from syncpod.cri import SandboxConfig, errors
 from syncpod.cri.keyring import Credential
 from syncpod.messages.identity import pod_workflow_id
@@ -29,7 +29,7 @@ from syncpod.messages.steps import Fault, PullImage, StepResult
 from syncpod.translation.sandbox_config import sandbox_config
 
 
-async def pull_image(attempt: Attempt, request: PullImage) -> StepResult:
+async def pull_image(attempt: StepAttempt, request: PullImage) -> StepResult:
     """Pull those images of the container that its policies ask for; return which containers still lack an image.
 
     Mirrors images/image_manager.go, v1.36, EnsureImageExists, its events and messages included; the workflow does the
@@ -59,13 +59,13 @@ async def pull_image(attempt: Attempt, request: PullImage) -> StepResult:
     return StepResult(missing_images=await missing_images(attempt, request.pod))
 
 
-def _wait_for_secrets(attempt: Attempt, request: PullImage) -> None:
+def _wait_for_secrets(attempt: StepAttempt, request: PullImage) -> None:
     """Note with the node that the pod tries again when one of its pull secrets changes."""
     for ref in pull_secrets(request.pod):
         attempt.node.waiting_for.setdefault(ref, set()).add(_waiter(attempt, request))
 
 
-def _wait_no_more(attempt: Attempt, request: PullImage) -> None:
+def _wait_no_more(attempt: StepAttempt, request: PullImage) -> None:
     for ref in pull_secrets(request.pod):
         waiters = attempt.node.waiting_for.get(ref, set())
         waiters.discard(_waiter(attempt, request))
@@ -73,11 +73,11 @@ def _wait_no_more(attempt: Attempt, request: PullImage) -> None:
             attempt.node.waiting_for.pop(ref, None)
 
 
-def _waiter(attempt: Attempt, request: PullImage) -> tuple[str, str]:
+def _waiter(attempt: StepAttempt, request: PullImage) -> tuple[str, str]:
     return pod_workflow_id(attempt.ref.namespace, attempt.ref.name), request.container
 
 
-async def _ensure(attempt: Attempt, request: PullImage, needed: NeededImage) -> None:
+async def _ensure(attempt: StepAttempt, request: PullImage, needed: NeededImage) -> None:
     """Pull when it is this pull's turn, unless the image is there now or by then."""
     pulls = attempt.node.pulls
     ended, asked = pulls.ended, time.monotonic()
@@ -89,7 +89,7 @@ async def _ensure(attempt: Attempt, request: PullImage, needed: NeededImage) -> 
             await _pull(attempt, request, needed, asked)
 
 
-async def _is_enough(attempt: Attempt, request: PullImage, needed: NeededImage) -> bool:
+async def _is_enough(attempt: StepAttempt, request: PullImage, needed: NeededImage) -> bool:
     """Say whether the node's image can be used, and if so emit an event."""
     attempt.doing = f"looks for image {needed.image}"
     found = None if needed.policy == "Always" else await look_at_image(attempt, request.pod, needed)
@@ -99,7 +99,7 @@ async def _is_enough(attempt: Attempt, request: PullImage, needed: NeededImage) 
     return True
 
 
-async def _pull(attempt: Attempt, request: PullImage, needed: NeededImage, asked: float) -> None:
+async def _pull(attempt: StepAttempt, request: PullImage, needed: NeededImage, asked: float) -> None:
     """Pull, and record the credentials that were used; `asked` is when this pull began to wait (monotonic)."""
     node, records = attempt.node, attempt.node.pulls.records
     _wait_for_secrets(attempt, request)  # before they are read: what changes afterwards is not missed
@@ -139,7 +139,7 @@ async def _pull(attempt: Attempt, request: PullImage, needed: NeededImage, asked
 
 
 async def _try_each(
-    attempt: Attempt, needed: NeededImage, credentials: tuple[Credential, ...], config: SandboxConfig
+    attempt: StepAttempt, needed: NeededImage, credentials: tuple[Credential, ...], config: SandboxConfig
 ) -> tuple[Credential | None, str]:
     """Pull with one credential after the other until one works; without credentials only if there are none.
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from activities.attempt import Attempt
 from activities.containers.ending import Selection, end_containers
 from activities.containers.kill_timeout import within_kill_timeout
 from activities.containers.removal import remove_dead, remove_unstarted
+from activities.step_attempt import StepAttempt
 from syncpod.messages import ObservedPod
 from syncpod.messages.steps import KillTarget, RemoveContainers, StepResult
 
 
-async def remove_container(attempt: Attempt, request: RemoveContainers) -> StepResult:
+async def remove_container(attempt: StepAttempt, request: RemoveContainers) -> StepResult:
     """Remove the listed containers, in their order; those in `kill` are stopped first, with the least grace (2 s).
 
     Logs go with them unless `keep_logs`. A container that is alive and not in `kill` stays, since its removal would
@@ -49,5 +49,5 @@ async def remove_container(attempt: Attempt, request: RemoveContainers) -> StepR
     return StepResult()
 
 
-async def _ended(attempt: Attempt, to_end: Callable[[ObservedPod], Selection]) -> StepResult:
+async def _ended(attempt: StepAttempt, to_end: Callable[[ObservedPod], Selection]) -> StepResult:
     return StepResult(status=await end_containers(attempt, to_end))

@@ -9,8 +9,8 @@ import time
 from collections.abc import Mapping
 from typing import Literal
 
-from activities.attempt import Attempt, PodFault
 from activities.node.metrics import time_resize
+from activities.step_attempt import PodFault, StepAttempt
 from syncpod.cri.errors import CriError, NotFound, TransportFault, Unimplemented
 from syncpod.cri.port import ContainerStats, LinuxResources
 from syncpod.messages.steps import Amounts, ContainerUpdate, Fault, ResizePod, StepResult
@@ -32,7 +32,7 @@ STATS_SECONDS = 10.0
 Resource = Literal["memory", "cpu"]
 
 
-async def resize_pod(attempt: Attempt, request: ResizePod) -> StepResult:
+async def resize_pod(attempt: StepAttempt, request: ResizePod) -> StepResult:
     """Apply the resources that are allocated to a pod: first memory, then CPU.
 
     For each resource in this order, so that a container may never use more than its pod may:
@@ -71,7 +71,7 @@ async def resize_pod(attempt: Attempt, request: ResizePod) -> StepResult:
 class _Resize:
     """One try of a resize, with what it has already applied."""
 
-    def __init__(self, attempt: Attempt, request: ResizePod) -> None:
+    def __init__(self, attempt: StepAttempt, request: ResizePod) -> None:
         self.attempt = attempt
         self.request = request
         self.cri = attempt.node.cri

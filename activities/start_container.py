@@ -7,7 +7,6 @@ import time
 
 from temporalio import activity
 
-from activities.attempt import Attempt, Interrupted, PodFault, Polls, warning
 from activities.containers.ending import Selection, end_containers
 from activities.containers.leftovers import end_what_was_lost
 from activities.containers.noted_starts import forget_start, note_start, noted_start
@@ -16,6 +15,7 @@ from activities.containers.sources import sub_paths_of, variables_of
 from activities.images.presence import FoundImages, container_of, look_at_images, needed_images, say_present
 from activities.node.hooks import carry_out_hook, hook_target
 from activities.node.metrics import count_failed_start, count_start
+from activities.step_attempt import Interrupted, PodFault, Polls, StepAttempt, warning
 from syncpod.cri import ContainerConfig, SandboxConfig
 from syncpod.cri.errors import CriError, DeadlineExceeded, ImageAbsent, NameReserved, NotFound, TransportFault
 from syncpod.cri.port import ImageStatus
@@ -40,7 +40,7 @@ LINGER_SECONDS = 0.2
 _LOOK_SECONDS = 0.005
 
 
-async def start_container(attempt: Attempt, request: StartContainer) -> StepResult:
+async def start_container(attempt: StepAttempt, request: StartContainer) -> StepResult:
     """Create and start one container, or adopt an instance of that name and restart.
 
     Looks at the instance of this restart and incarnation, at first and after each inconclusive answer:
@@ -77,7 +77,7 @@ async def start_container(attempt: Attempt, request: StartContainer) -> StepResu
 class _Start:
     """One try of a start, with what it has already asked for."""
 
-    def __init__(self, attempt: Attempt, request: StartContainer) -> None:
+    def __init__(self, attempt: StepAttempt, request: StartContainer) -> None:
         self.attempt = attempt
         self.request = request
         self.cri = attempt.node.cri

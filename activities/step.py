@@ -10,18 +10,18 @@ from typing import TypeVar
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from activities.attempt import Attempt, Interrupted, NotYet, PodFault, delay_between
 from activities.node.context import Node
 from activities.node.fences import Claim, StaleFence
+from activities.step_attempt import Interrupted, NotYet, PodFault, StepAttempt, delay_between
 from syncpod.cri.errors import CriError
 from syncpod.messages.step_table import Interruption, Stage
 from syncpod.messages.steps import STUCK_FAULTS, Fault, StepInput, StepResult
 
 Request = TypeVar("Request", bound=StepInput)
-Body = Callable[[Attempt, Request], Awaitable[StepResult]]
+Body = Callable[[StepAttempt, Request], Awaitable[StepResult]]
 """A step's own code: it acts and returns its outcome. Status, events and try are filled in here."""
 
-Completion = Callable[[Attempt, StepResult], Awaitable[StepResult]]
+Completion = Callable[[StepAttempt, StepResult], Awaitable[StepResult]]
 
 _LONGEST_MESSAGE = 1000
 """Characters of a defect's text: it may quote a whole request."""
@@ -60,7 +60,7 @@ async def run_step(
       has just done so).
     """
     info = activity.info()
-    attempt = Attempt(
+    attempt = StepAttempt(
         node,
         request,
         number=info.attempt,
@@ -84,7 +84,7 @@ async def run_step(
 
 
 async def _try(
-    attempt: Attempt, body: Body[Request], request: Request, interruption: Interruption, stage: Stage | None
+    attempt: StepAttempt, body: Body[Request], request: Request, interruption: Interruption, stage: Stage | None
 ) -> StepResult:
     """Act in the pod's turn or lane, and turn whatever comes of it into a result or an error of Temporal's."""
     complete = _without_status if request.lane else _with_status
@@ -115,7 +115,7 @@ async def _try(
         raise await _unforeseen(attempt, defect, interruption, complete) from None
 
 
-async def _let_go(attempt: Attempt, interruption: Interruption, complete: Completion) -> StepResult:
+async def _let_go(attempt: StepAttempt, interruption: Interruption, complete: Completion) -> StepResult:
     """Return the result of a step that let go, or raise what Temporal is to take it for."""
     if attempt.superseded:
         raise _stale(f"a newer step of {attempt.ref.namespace}/{attempt.ref.name} has come")
@@ -131,7 +131,7 @@ async def _let_go(attempt: Attempt, interruption: Interruption, complete: Comple
         raise asyncio.CancelledError from error
 
 
-def _given_up(attempt: Attempt, details: activity.ActivityCancellationDetails) -> ApplicationError:
+def _given_up(attempt: StepAttempt, details: activity.ActivityCancellationDetails) -> ApplicationError:
     """Build the error of a step that let go although its workflow did not ask for it: it is tried again.
 
     The SDK would log a CancelledError with its traceback, for each step of a busy node.
@@ -148,15 +148,15 @@ def _given_up(attempt: Attempt, details: activity.ActivityCancellationDetails) -
 
 
 async def _unforeseen(
-    attempt: Attempt, defect: Exception, interruption: Interruption, complete: Completion
+    attempt: StepAttempt, defect: Exception, interruption: Interruption, complete: Completion
 ) -> ApplicationError:
     """Build the error for a defect. If the step was asked to let go, the error is retryable and has no status.
 
     Its text may quote anything, so secret words are cut out of it; only the worker's log has the traceback.
     """
-    speakable = attempt.node.cri.speakable
-    activity.logger.error("a defect: %s", speakable("".join(traceback.format_exception(defect))))
-    message = speakable(f"{type(defect).__name__}: {defect}")[:_LONGEST_MESSAGE]
+    redacted = attempt.node.cri.redacted
+    activity.logger.error("a defect: %s", redacted("".join(traceback.format_exception(defect))))
+    message = redacted(f"{type(defect).__name__}: {defect}")[:_LONGEST_MESSAGE]
     if attempt.asked:
         return ApplicationError(message, type=Fault.INTERNAL_ERROR.value)
     fault = Fault.FAILED_KILL_POD if interruption is Interruption.GOES_ON else Fault.INTERNAL_ERROR
@@ -164,7 +164,7 @@ async def _unforeseen(
     return ApplicationError(message, detail, type=fault.value, non_retryable=True)
 
 
-async def _as_far_as_known(attempt: Attempt, detail: StepResult, complete: Completion) -> StepResult:
+async def _as_far_as_known(attempt: StepAttempt, detail: StepResult, complete: Completion) -> StepResult:
     """Complete the detail of a step that has failed, without a status where the runtime does not answer."""
     try:
         return await complete(attempt, detail)
@@ -173,7 +173,7 @@ async def _as_far_as_known(attempt: Attempt, detail: StepResult, complete: Compl
         return await _without_status(attempt, detail)
 
 
-async def _with_status(attempt: Attempt, result: StepResult) -> StepResult:
+async def _with_status(attempt: StepAttempt, result: StepResult) -> StepResult:
     """Read the pod and complete the result with it; tell the node what the workflow will know."""
     status = result.status if result.status.seq.counter else await attempt.read()
     complete = await _without_status(attempt, result.model_copy(update={"status": status}))
@@ -182,7 +182,7 @@ async def _with_status(attempt: Attempt, result: StepResult) -> StepResult:
     return complete
 
 
-async def _without_status(attempt: Attempt, result: StepResult) -> StepResult:
+async def _without_status(attempt: StepAttempt, result: StepResult) -> StepResult:
     """Complete the result with all but the pod's status."""
     return result.model_copy(
         update={"events": tuple(attempt.events), "node": attempt.node.facts(), "attempt": attempt.number}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from activities.attempt import Attempt, PodFault, warning
 from activities.node.pod_record import note_pod
+from activities.step_attempt import PodFault, StepAttempt, warning
 from syncpod.messages.steps import Fault, StepResult, SyncVolumes
 from syncpod.node.pod_volumes import MountFailure, refresh_volumes
 
 
-async def sync_volumes(attempt: Attempt, request: SyncVolumes) -> StepResult:
+async def sync_volumes(attempt: StepAttempt, request: SyncVolumes) -> StepResult:
     """Write the pod's current labels and annotations into its record and into the files that show them.
 
     Its containers run on, and see either all of the new files or all of the old ones. Containers that mount a part of a

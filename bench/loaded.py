@@ -44,7 +44,7 @@ class Watched:
 
     pods: int
     answers: list[float] = field(default_factory=list)
-    """Seconds until each reading of a pod came back."""
+    """Seconds until each read of a pod came back."""
     seen: Counter[str] = field(default_factory=Counter)
     tasks: Tasks = field(default_factory=Tasks)
 
@@ -121,21 +121,21 @@ class _Reads:
 
     async def read(self) -> None:
         began = time.monotonic()
-        reading = await read_pod(self._node.client, "default", next(self._names))
+        fetched = await read_pod(self._node.client, "default", next(self._names))
         self._watched.answers.append(time.monotonic() - began)
-        if reading is None:
+        if fetched is None:
             self._watched.seen["pod was not there"] += 1
-        elif not reading.current:
-            what = "pod did not answer in time, and was called busy" if reading.lives else "pod was called away"
+        elif not fetched.current:
+            what = "pod did not answer in time, and was called busy" if fetched.lives else "pod was called away"
             self._watched.seen[what] += 1
 
 
 async def _read_node(node: SimulatedNode, watched: Watched) -> None:
-    reading = await read_node(node.client, NODE)
+    fetched = await read_node(node.client, NODE)
     watched.seen["node read"] += 1
-    if reading is None or not reading.lives:
+    if fetched is None or not fetched.lives:
         watched.seen["node was called dead"] += 1
-    elif not reading.current:
+    elif not fetched.current:
         watched.seen["node was called busy"] += 1
 
 

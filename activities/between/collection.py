@@ -20,12 +20,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple
 
-from activities.attempt import Attempt, Interrupted
 from activities.containers.removal import remove_dead, remove_sandbox, remove_unstarted
 from activities.node.context import Node
 from activities.node.ownership import anothers, is_ours
 from activities.pods.removal import remove_remains
 from activities.pods.stopping import stop_sandbox
+from activities.step_attempt import Interrupted, StepAttempt
 from syncpod.messages import ObservedPod
 from syncpod.messages.identity import PodRef
 from syncpod.messages.steps import Outcome, RemovePod, StepInput
@@ -120,8 +120,8 @@ class Collector:
             await asyncio.to_thread(remove_pod_volumes, context, uid)
             return True
 
-    def _attempt(self, ref: PodRef) -> Attempt:
-        return Attempt(self._node, StepInput(ref=ref), number=1)
+    def _attempt(self, ref: PodRef) -> StepAttempt:
+        return StepAttempt(self._node, StepInput(ref=ref), number=1)
 
     async def _is_anothers(self, uid: str) -> bool:
         """Say whether another node or another cluster has something of that UID in the runtime. Raises CriError."""
@@ -148,7 +148,7 @@ class _Gone:
         """How much."""
         return Collected(len(self._containers), len(self._sandboxes))
 
-    async def remove(self, attempt: Attempt, view: ObservedPod, chosen: Collection[str]) -> None:
+    async def remove(self, attempt: StepAttempt, view: ObservedPod, chosen: Collection[str]) -> None:
         """Remove what is chosen and has ended. Raises CriError; Interrupted between two, once a step wants the pod."""
         for container in view.containers:
             attempt.checkpoint()

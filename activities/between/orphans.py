@@ -12,13 +12,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple
 
-from activities.attempt import Attempt, Interrupted, NotYet, PodFault
 from activities.containers.ending import Selection, end_containers
 from activities.containers.kill_timeout import within_kill_timeout
 from activities.node.context import Node
 from activities.node.ownership import is_ours
 from activities.pods.removal import remove_remains
 from activities.pods.stopping import stop_pod
+from activities.step_attempt import Interrupted, NotYet, PodFault, StepAttempt
 from syncpod.cri.errors import NotFound
 from syncpod.cri.port import ContainerSummary
 from syncpod.messages import ObservedContainer, ObservedPod
@@ -106,7 +106,7 @@ class OrphanKiller:
                 await _gone(self._node.cri.remove_pod_sandbox(found.id))
             return Ended(done=True)
 
-    async def _end_container(self, attempt: Attempt, container: ContainerSummary, grace_seconds: int) -> None:
+    async def _end_container(self, attempt: StepAttempt, container: ContainerSummary, grace_seconds: int) -> None:
         """Stop a container unless it has ended or never begun, and remove it.
 
         Raises CriError; Interrupted where a step wants the container's pod: a stop that was sent goes on.
@@ -155,8 +155,8 @@ class OrphanKiller:
                 return 0, str(obstacle)
             return len(chosen), ""
 
-    def _attempt(self, ref: PodRef) -> Attempt:
-        return Attempt(self._node, StepInput(ref=ref), number=1)
+    def _attempt(self, ref: PodRef) -> StepAttempt:
+        return StepAttempt(self._node, StepInput(ref=ref), number=1)
 
 
 def _targets(

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Final
 
-from activities.attempt import Attempt
+from activities.step_attempt import StepAttempt
 from syncpod.cri.errors import NotFound
 from syncpod.node.start_marks import has_start_mark
 
@@ -14,7 +14,7 @@ _FORGETFUL: Final = "containerd"
 """The runtime that may list as created what has run. The others ask their process, or what stands above it."""
 
 
-async def may_have_begun(attempt: Attempt, container_id: str) -> bool:
+async def may_have_begun(attempt: StepAttempt, container_id: str) -> bool:
     """Say whether the process of a created container may have run.
 
     A containerd that is killed while it starts a container knows nothing of that start afterwards: it kills what it

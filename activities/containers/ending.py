@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from activities.attempt import Attempt, Polls
 from activities.containers.removal import remove_unstarted
+from activities.step_attempt import Polls, StepAttempt
 from syncpod.messages import ObservedContainer, ObservedPod
 from syncpod.messages.steps import KillTarget
 
@@ -14,7 +14,7 @@ Selection = Sequence[tuple[ObservedContainer, KillTarget]]
 """Containers to end, and how to end each."""
 
 
-async def end_containers(attempt: Attempt, select: Callable[[ObservedPod], Selection]) -> ObservedPod:
+async def end_containers(attempt: StepAttempt, select: Callable[[ObservedPod], Selection]) -> ObservedPod:
     """End the containers that `select` picks from each new listing, until it picks none; return that listing.
 
     `select` picks containers that have not exited. Created ones are removed: StopContainer does nothing to them, and a
@@ -37,7 +37,7 @@ async def end_containers(attempt: Attempt, select: Callable[[ObservedPod], Selec
         await polls.pause()
 
 
-async def _end_in_order(attempt: Attempt, view: ObservedPod, chosen: Selection) -> None:
+async def _end_in_order(attempt: StepAttempt, view: ObservedPod, chosen: Selection) -> None:
     """End all at once, but each only after those it has to follow, or when waiting for them has used up its grace.
 
     Each begins with its preStop hook; where it has no grace left for one, an event says so.
@@ -89,7 +89,7 @@ async def _all_outcomes(works: Iterable[Awaitable[None]]) -> list[BaseException 
     return await asyncio.gather(*works, return_exceptions=True)
 
 
-def _what_is_waited_for(attempt: Attempt, chosen: Selection) -> str:
+def _what_is_waited_for(attempt: StepAttempt, chosen: Selection) -> str:
     """Say which containers stand in the way of the pod's end, with the rest of each grace, longest first."""
     left = sorted(
         ((target.timeout_seconds(attempt.waited_seconds), container.name) for container, target in chosen),

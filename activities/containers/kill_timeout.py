@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from activities.attempt import Attempt, Interrupted, PodFault, warning
+from activities.step_attempt import Interrupted, PodFault, StepAttempt, warning
 from syncpod.cri.errors import CriError, Unavailable
 from syncpod.messages.steps import Fault, StepResult
 
@@ -27,7 +27,7 @@ def kill_timeout_seconds(grace_seconds: float) -> float:
 
 
 async def within_kill_timeout(
-    attempt: Attempt, grace_seconds: float, work: Coroutine[Any, Any, StepResult]
+    attempt: StepAttempt, grace_seconds: float, work: Coroutine[Any, Any, StepResult]
 ) -> StepResult:
     """Return the result of a kill, or raise PodFault once it has taken too long; the stops that it sent go on.
 

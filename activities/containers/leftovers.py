@@ -17,12 +17,12 @@ from collections.abc import Collection
 
 from temporalio import activity
 
-from activities.attempt import Attempt, warning
+from activities.step_attempt import StepAttempt, warning
 from syncpod.cri.errors import NotFound, Unimplemented
 from syncpod.node.cgroups import populated
 
 
-async def end_what_was_lost(attempt: Attempt, ids: Collection[str]) -> None:
+async def end_what_was_lost(attempt: StepAttempt, ids: Collection[str]) -> None:
     """End the processes left in containers or sandboxes of the pod that are listed as ended. Safe to repeat.
 
     Their cgroups show whether there are any: a runtime lists an end only once none is left. Raises CriError, OSError.
@@ -31,7 +31,7 @@ async def end_what_was_lost(attempt: Attempt, ids: Collection[str]) -> None:
         await discard(attempt, container_id)
 
 
-async def discard(attempt: Attempt, container_id: str) -> bool:
+async def discard(attempt: StepAttempt, container_id: str) -> bool:
     """Kill and delete the task of a container or sandbox of ours that the runtime takes for ended.
 
     Say whether there was one: not where it has gone meanwhile, nor where the runtime is not containerd. Raises
@@ -46,13 +46,13 @@ async def discard(attempt: Attempt, container_id: str) -> bool:
     return True
 
 
-def say_killed(attempt: Attempt, pids: Collection[int]) -> None:
+def say_killed(attempt: StepAttempt, pids: Collection[int]) -> None:
     """Report the processes that were found in the pod's cgroup after its end, and killed."""
     if pids:
         named = ", ".join(map(str, pids))
         _say(attempt, f"Killed what starts that were cut off had left in the pod's cgroup: processes {named}")
 
 
-def _say(attempt: Attempt, message: str) -> None:
+def _say(attempt: StepAttempt, message: str) -> None:
     activity.logger.warning("%s", message)
     attempt.events.append(warning("LeftoverKilled", message))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 
-from activities.attempt import Attempt
+from activities.step_attempt import StepAttempt
 from syncpod.messages.steps import StartContainer
 from syncpod.node.start_marks import StartMark, read_start_mark, withdraw_start_mark, write_start_mark
 
 
-async def note_start(attempt: Attempt, request: StartContainer, container_id: str) -> None:
+async def note_start(attempt: StepAttempt, request: StartContainer, container_id: str) -> None:
     """Note that an instance is about to be started. Raises OSError."""
     mark = StartMark(
         id=container_id,
@@ -22,7 +22,7 @@ async def note_start(attempt: Attempt, request: StartContainer, container_id: st
     await asyncio.to_thread(write_start_mark, attempt.node.context, request.ref.uid, request.container, mark)
 
 
-async def noted_start(attempt: Attempt, request: StartContainer) -> StartMark | None:
+async def noted_start(attempt: StepAttempt, request: StartContainer) -> StartMark | None:
     """Return the mark of the very instance that is asked for; None where it was never started.
 
     The mark of an init container counts only in its own sandbox: in another one it runs anew. Raises OSError.
@@ -33,7 +33,7 @@ async def noted_start(attempt: Attempt, request: StartContainer) -> StartMark | 
     return mark if request.kind != "init_container" or mark.sandbox_id == request.sandbox_id else None
 
 
-async def forget_start(attempt: Attempt, container_id: str) -> None:
+async def forget_start(attempt: StepAttempt, container_id: str) -> None:
     """Drop the mark of an instance that is known never to have run. Raises OSError."""
     mark = await asyncio.to_thread(withdraw_start_mark, attempt.node.context, attempt.ref.uid, container_id)
     if mark is not None:

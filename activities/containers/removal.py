@@ -9,9 +9,9 @@ import asyncio
 import time
 from pathlib import Path
 
-from activities.attempt import Attempt
 from activities.containers.begun import may_have_begun
 from activities.containers.leftovers import discard, end_what_was_lost
+from activities.step_attempt import StepAttempt
 from syncpod.cri.errors import NotFound, RuntimeFailure, TaskLeft
 from syncpod.messages import ObservedContainer, ObservedSandbox
 from syncpod.node.log_links import remove_log_link
@@ -21,7 +21,7 @@ START_SECONDS = 30.0
 """How long a start that was found under way is assumed to go on."""
 
 
-async def remove_dead(attempt: Attempt, container: ObservedContainer, *, keep_logs: bool = False) -> None:
+async def remove_dead(attempt: StepAttempt, container: ObservedContainer, *, keep_logs: bool = False) -> None:
     """Remove a container that the last listing had as exited, with its logs unless they are to be kept.
 
     Mirrors kuberuntime_container.go, v1.36, removeContainer: the logs go first, so that none is left without a
@@ -34,7 +34,7 @@ async def remove_dead(attempt: Attempt, container: ObservedContainer, *, keep_lo
     await _remove(attempt, container.id)
 
 
-async def remove_unstarted(attempt: Attempt, container_id: str, *, exited: bool = False) -> bool:
+async def remove_unstarted(attempt: StepAttempt, container_id: str, *, exited: bool = False) -> bool:
     """Remove a container that does not run: created, or `exited` with a StartError. Say whether it is gone.
 
     It is not gone when the runtime refuses because a start of it is under way, whose client has died or is about to
@@ -68,7 +68,7 @@ async def remove_unstarted(attempt: Attempt, container_id: str, *, exited: bool 
     return True
 
 
-async def remove_given_up(attempt: Attempt, container_id: str) -> None:
+async def remove_given_up(attempt: StepAttempt, container_id: str) -> None:
     """Remove a container whose start the runtime gave up when its process may have begun, and end that process.
 
     Its start mark stays, since it may have run. Gone already is success. Raises CriError.
@@ -77,7 +77,7 @@ async def remove_given_up(attempt: Attempt, container_id: str) -> None:
     await _remove(attempt, container_id)
 
 
-async def remove_sandbox(attempt: Attempt, sandbox: ObservedSandbox) -> None:
+async def remove_sandbox(attempt: StepAttempt, sandbox: ObservedSandbox) -> None:
     """Remove a stopped sandbox, with what the runtime has left in it. Gone already is success. Raises CriError.
 
     containerd 2 reports a sandbox whose RunPodSandbox was cut off as stopped and removed, but leaves its pause process
@@ -91,7 +91,7 @@ async def remove_sandbox(attempt: Attempt, sandbox: ObservedSandbox) -> None:
         return
 
 
-async def _remove(attempt: Attempt, container_id: str) -> None:
+async def _remove(attempt: StepAttempt, container_id: str) -> None:
     """Remove a container, and first the task that blocks its removal. Gone already is success. Raises CriError."""
     try:
         await attempt.node.cri.remove_container(container_id)

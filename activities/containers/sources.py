@@ -14,8 +14,8 @@ from pathlib import Path
 
 from temporalio import activity
 
-from activities.attempt import Attempt
 from activities.node.context import Node
+from activities.step_attempt import StepAttempt
 from syncpod.kernel.beneath import open_directory, read_beneath
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.steps import ContainerKind
@@ -35,7 +35,7 @@ _LARGEST_ENV_FILE = 1 << 20
 
 
 async def variables_of(
-    attempt: Attempt, pod: Pod, container: Container, kind: ContainerKind, pod_ips: tuple[str, ...]
+    attempt: StepAttempt, pod: Pod, container: Container, kind: ContainerKind, pod_ips: tuple[str, ...]
 ) -> dict[str, str]:
     """Return a container's environment, with what the node has of ConfigMaps, Secrets and files now.
 
@@ -49,7 +49,7 @@ async def variables_of(
         if wanted_objects(pod, container) or wanted_files(container):
             attempt.doing = f"reads what {container.name} is given"
             sources = await attempt.interruptible(asyncio.to_thread(_read, attempt.node, pod, container))
-            attempt.node.cri.withhold(sources.secrets())
+            attempt.node.cri.add_secret_values(sources.secrets())
         try:
             return container_variables(
                 pod, container, kind=kind, pod_ips=pod_ips, node=attempt.node.context, sources=sources
@@ -63,7 +63,7 @@ async def variables_of(
 
 
 async def sub_paths_of(
-    attempt: Attempt, pod: Pod, container: Container, kind: ContainerKind, variables: Mapping[str, str]
+    attempt: StepAttempt, pod: Pod, container: Container, kind: ContainerKind, variables: Mapping[str, str]
 ) -> dict[int, str]:
     """Prepare the parts of volumes that a container mounts; return the path of each by the index of its mount.
 

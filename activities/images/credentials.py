@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from temporalio import activity
 
-from activities.attempt import Attempt
 from activities.images.reference import InvalidImage, repository_of
+from activities.step_attempt import StepAttempt
 from syncpod.cri.keyring import (
     Credential,
     DockerConfigInvalid,
@@ -29,7 +29,7 @@ class PullCredentials:
     """Names of Secrets that are missing, or do not hold what a pull secret holds."""
 
 
-async def pull_credentials(attempt: Attempt, pod: Pod, image: str) -> PullCredentials:
+async def pull_credentials(attempt: StepAttempt, pod: Pod, image: str) -> PullCredentials:
     """Return the credentials of the pod's Secrets that match the image, then the node's.
 
     Mirrors kubelet_pods.go, getPullSecretsForPod, and credentialprovider/secrets/secrets.go, MakeDockerKeyring, v1.36.
@@ -49,7 +49,7 @@ def pull_secrets(pod: Pod) -> tuple[ObjectRef, ...]:
     return tuple(dict.fromkeys(reference.ref for reference in references(pod) if reference.use == "pull"))
 
 
-def _look_up(attempt: Attempt, pod: Pod, repository: str) -> PullCredentials:
+def _look_up(attempt: StepAttempt, pod: Pod, repository: str) -> PullCredentials:
     entries: list[tuple[str, Credential]] = []
     failed: list[str] = []
     for ref in pull_secrets(pod):
@@ -62,7 +62,7 @@ def _look_up(attempt: Attempt, pod: Pod, repository: str) -> PullCredentials:
     return PullCredentials((*Keyring(entries).lookup(repository), *own.lookup(repository)), tuple(failed))
 
 
-def _entries(attempt: Attempt, ref: ObjectRef) -> list[tuple[str, Credential]]:
+def _entries(attempt: StepAttempt, ref: ObjectRef) -> list[tuple[str, Credential]]:
     """Return the credentials in a Secret. Raises DockerConfigInvalid, ObjectUnreadable, OSError."""
     secret = attempt.node.objects.get(ref)
     if not isinstance(secret, Secret):

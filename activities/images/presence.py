@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from activities.attempt import Attempt, PodFault, warning
 from activities.images.credentials import pull_credentials
 from activities.images.reference import InvalidImage, with_default_tag
+from activities.step_attempt import PodFault, StepAttempt, warning
 from syncpod.cri import CriRuntime
 from syncpod.cri.errors import CriError, TransportFault
 from syncpod.cri.port import ImageStatus
@@ -82,7 +82,7 @@ def needed_images(pod: Pod, container: Container) -> tuple[NeededImage, ...]:
     )
 
 
-async def missing_images(attempt: Attempt, pod: Pod) -> tuple[str, ...]:
+async def missing_images(attempt: StepAttempt, pod: Pod) -> tuple[str, ...]:
     """Return the names of the containers for which an image is to be pulled, in the pod's order.
 
     An image counts as missing if it is there but its registry has to be asked before it is used, or if the runtime
@@ -97,7 +97,7 @@ async def missing_images(attempt: Attempt, pod: Pod) -> tuple[str, ...]:
     return tuple(container.name for container in all_containers(pod) if container.name in wanting)
 
 
-async def _is_missing(attempt: Attempt, pod: Pod, image: str, *, verify: bool) -> bool:
+async def _is_missing(attempt: StepAttempt, pod: Pod, image: str, *, verify: bool) -> bool:
     try:
         found = await attempt.node.cri.image_status(with_default_tag(image))
     except TransportFault:
@@ -108,7 +108,7 @@ async def _is_missing(attempt: Attempt, pod: Pod, image: str, *, verify: bool) -
 
 
 async def look_at_images(
-    attempt: Attempt, pod: Pod, container: Container, *, pulled: bool = False
+    attempt: StepAttempt, pod: Pod, container: Container, *, pulled: bool = False
 ) -> FoundImages | None:
     """Return the images that a container needs, None when one has to be pulled first.
 
@@ -124,7 +124,9 @@ async def look_at_images(
     return FoundImages(own, volumes)
 
 
-async def look_at_image(attempt: Attempt, pod: Pod, needed: NeededImage, *, pulled: bool = False) -> ImageStatus | None:
+async def look_at_image(
+    attempt: StepAttempt, pod: Pod, needed: NeededImage, *, pulled: bool = False
+) -> ImageStatus | None:
     """Return an image as the node has it, None when it has to be pulled, if only to verify that the pod may use it.
 
     `pulled`: it has just been pulled for this pod. Raises PodFault: InvalidImageName, ImageInspectError, or
@@ -159,7 +161,7 @@ async def image_id(cri: CriRuntime, image: str) -> str | None:
     return found.id if found is not None else None
 
 
-async def _may_use(attempt: Attempt, pod: Pod, image: str, found: ImageStatus) -> bool:
+async def _may_use(attempt: StepAttempt, pod: Pod, image: str, found: ImageStatus) -> bool:
     """Say whether the pod may use an image that is there, by the node's records of pulls."""
     records = attempt.node.pulls.records
     if not records.asks_for_credentials(image, found.id):
@@ -179,7 +181,7 @@ def reference_of(needed: NeededImage) -> str:
         raise image_fault(Fault.INVALID_IMAGE_NAME, message, needed, told) from invalid
 
 
-def say_present(attempt: Attempt, needed: NeededImage, image: ImageStatus | None) -> None:
+def say_present(attempt: StepAttempt, needed: NeededImage, image: ImageStatus | None) -> None:
     """Report that the image was there and nothing was pulled."""
     if image is not None and image.stands_for_machine:
         message = said_of_machine(needed.image)

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
-from activities.attempt import Attempt
+from activities.step_attempt import StepAttempt
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import Ingest
 
@@ -50,7 +50,7 @@ class Downloads:
 
 
 @asynccontextmanager
-async def watched(attempt: Attempt, image: str) -> AsyncIterator[None]:
+async def watched(attempt: StepAttempt, image: str) -> AsyncIterator[None]:
     """Have the step report the progress of its pull while the block runs.
 
     `pulls web:1: 12.3 of 40.1 MiB, 8 s`, without bytes where the runtime does not report them. Other pulls, whose bytes
@@ -65,7 +65,7 @@ async def watched(attempt: Attempt, image: str) -> AsyncIterator[None]:
         await asyncio.wait({watching})
 
 
-async def _watch(attempt: Attempt, image: str) -> None:
+async def _watch(attempt: StepAttempt, image: str) -> None:
     cri, pulls = attempt.node.cri, attempt.node.pulls
     began = time.monotonic()
     try:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from activities.attempt import Attempt, PodFault
 from activities.node.context import Node
 from activities.node.ledger import Page, Trigger
 from activities.node.metrics import count_rejection
+from activities.step_attempt import PodFault, StepAttempt
 from syncpod.messages.identity import PodRef
 from syncpod.messages.steps import CreateSandbox, Fault, Rejection
 from syncpod.node.labels import is_asked_for
@@ -19,7 +19,7 @@ _OS = "linux"
 _OS_LABEL = "kubernetes.io/os"
 
 
-async def admit(attempt: Attempt, request: CreateSandbox) -> None:
+async def admit(attempt: StepAttempt, request: CreateSandbox) -> None:
     """Admit the pod, or raise PodFault PodRejected with the kubelet's reason: the pod has then failed for good.
 
     Once admitted, this life of the pod is never rejected again, whatever becomes of the node. The pod's record, which
@@ -55,7 +55,7 @@ async def admit(attempt: Attempt, request: CreateSandbox) -> None:
         page.enter(ref, pod)
 
 
-async def finish(attempt: Attempt, *, evicted: bool = False) -> None:
+async def finish(attempt: StepAttempt, *, evicted: bool = False) -> None:
     """Free what the pod takes of its node: this life of it never runs again. Safe to repeat. Raises OSError."""
     if evicted:
         await asyncio.to_thread(_mark, attempt, "evicted")
@@ -63,7 +63,7 @@ async def finish(attempt: Attempt, *, evicted: bool = False) -> None:
     await _strike(attempt, "pod_terminated")
 
 
-async def forget(attempt: Attempt) -> None:
+async def forget(attempt: StepAttempt) -> None:
     """Free what a pod took of its node, once nothing of it is left there. Safe to repeat. Raises OSError."""
     await asyncio.to_thread(remove_empty_tiers, attempt.node.context)
     await _strike(attempt, "pods_removed")
@@ -84,7 +84,7 @@ async def strike_what_is_gone(node: Node, own: PodRef, page: Page) -> bool:
     return True
 
 
-async def _strike(attempt: Attempt, trigger: Trigger) -> None:
+async def _strike(attempt: StepAttempt, trigger: Trigger) -> None:
     node = attempt.node
     async with node.ledger.open() as page:
         if page.strike(attempt.ref):
@@ -93,14 +93,14 @@ async def _strike(attempt: Attempt, trigger: Trigger) -> None:
             await asyncio.to_thread(weigh_tiers, node.context, page.burstable_milli_cpu)
 
 
-def _mark(attempt: Attempt, mark: Mark) -> None:
+def _mark(attempt: StepAttempt, mark: Mark) -> None:
     """Set a mark in the pod's record, if it has a record of this life."""
     record = read_pod_record(attempt.node.context, attempt.ref.uid)
     if record is not None and record.incarnation == attempt.ref.incarnation and not getattr(record, mark):
         mark_pod_record(attempt.node.context, record, mark)
 
 
-async def _check_features(attempt: Attempt, pod: Pod) -> None:
+async def _check_features(attempt: StepAttempt, pod: Pod) -> None:
     """Raise PodFault for an OS or a feature that machine or runtime lack (lifecycle/predicate.go, v1.36, Admit)."""
     if (wrong := os_refusal(pod)) is not None:
         raise _rejected(*wrong)

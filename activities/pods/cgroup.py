@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from activities.attempt import Attempt, PodFault
 from activities.node.context import Node
+from activities.step_attempt import PodFault, StepAttempt
 from syncpod.messages.steps import Fault
 from syncpod.node.pod_cgroups import LimitsRefused, limit_all_pods, make_pod_cgroup, weigh_tiers
 from syncpod.pod import Pod
@@ -14,7 +14,7 @@ from syncpod.pod import Pod
 logger = logging.getLogger(__name__)
 
 
-async def prepare_cgroup(attempt: Attempt, pod: Pod) -> None:
+async def prepare_cgroup(attempt: StepAttempt, pod: Pod) -> None:
     """Make the pod's cgroup with its limits, and update the weight of its QoS tier and the limits of all pods.
 
     Safe to repeat.

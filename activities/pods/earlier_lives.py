@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from activities.attempt import Attempt, NotYet, warning
 from activities.node.ownership import anothers
 from activities.pods.removal import remove_remains
 from activities.pods.stopping import stop_pod
+from activities.step_attempt import NotYet, StepAttempt, warning
 from syncpod.cri.port import SandboxSummary
 from syncpod.messages.identity import PodRef
 from syncpod.messages.steps import KillPod, Outcome, RemovePod
@@ -19,7 +19,7 @@ from syncpod.translation.names import (
 from syncpod.translation.paths import is_uid
 
 
-async def end_earlier_lives(attempt: Attempt, *, grace_seconds: int) -> str:
+async def end_earlier_lives(attempt: StepAttempt, *, grace_seconds: int) -> str:
     """Kill and remove every pod of this namespace and name, node and Temporal cluster that has another UID.
 
     A name has one workflow at a time, and this step runs for it. So any other pod of that name has no workflow any

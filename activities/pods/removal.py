@@ -6,11 +6,11 @@ import asyncio
 
 from temporalio import activity
 
-from activities.attempt import Attempt, NotYet
 from activities.containers.leftovers import say_killed
 from activities.containers.removal import remove_dead, remove_sandbox, remove_unstarted
 from activities.pods.admission import forget
 from activities.pods.stopping import stop_sandboxes
+from activities.step_attempt import NotYet, StepAttempt
 from syncpod.kernel.cgroupfs import CgroupBusy
 from syncpod.messages.identity import PodRef
 from syncpod.messages.steps import Outcome, RemovePod, StepResult
@@ -21,7 +21,7 @@ from syncpod.translation.context import NodeContext
 from syncpod.translation.names import POD_UID_LABEL
 
 
-async def remove_remains(attempt: Attempt, request: RemovePod) -> StepResult:
+async def remove_remains(attempt: StepAttempt, request: RemovePod) -> StepResult:
     """Remove the pod's containers and sandboxes, its cgroup in every controller, its directory and its logs.
 
     Removes nothing while a container of the pod is alive: `stop_pod` has to end it first, so the outcome is then
@@ -69,7 +69,7 @@ def _note_deleted(node: NodeContext, ref: PodRef) -> None:
             activity.logger.warning("the deletion of the pod cannot be noted: %s", error.strerror)
 
 
-async def _remove_cgroup(attempt: Attempt, uid: str) -> None:
+async def _remove_cgroup(attempt: StepAttempt, uid: str) -> None:
     """Remove the pod's cgroup, and kill the processes forgotten in it, unless another owner has a pod of that UID.
 
     Raises CgroupBusy, CriError, OSError.

@@ -6,17 +6,17 @@ import asyncio
 
 from temporalio import activity
 
-from activities.attempt import Attempt, Polls
 from activities.containers.ending import Selection, end_containers
 from activities.containers.kill_timeout import within_kill_timeout
 from activities.containers.leftovers import end_what_was_lost
 from activities.pods.admission import finish
+from activities.step_attempt import Polls, StepAttempt
 from syncpod.cri.errors import NotFound
 from syncpod.messages import ObservedPod, ObservedSandbox
 from syncpod.messages.steps import KillPod, KillTarget, StepResult
 
 
-async def stop_pod(attempt: Attempt, request: KillPod) -> StepResult:
+async def stop_pod(attempt: StepAttempt, request: KillPod) -> StepResult:
     """Stop all containers of the pod in their order, then every sandbox of it, until nothing of it runs.
 
     StopPodSandbox ends containers at once, without grace, so it is called only when a listing shows none alive. A
@@ -33,7 +33,7 @@ async def stop_pod(attempt: Attempt, request: KillPod) -> StepResult:
     return await within_kill_timeout(attempt, request.grace_seconds, _stop(attempt, request))
 
 
-async def _stop(attempt: Attempt, request: KillPod) -> StepResult:
+async def _stop(attempt: StepAttempt, request: KillPod) -> StepResult:
     activity.logger.info("kills pod %s/%s: %s", request.ref.namespace, request.ref.name, request.message)
     targets = {target.id: target for target in request.targets}
     for target in request.targets:
@@ -61,7 +61,7 @@ async def _stop(attempt: Attempt, request: KillPod) -> StepResult:
         await polls.pause()
 
 
-async def stop_sandboxes(attempt: Attempt, view: ObservedPod) -> None:
+async def stop_sandboxes(attempt: StepAttempt, view: ObservedPod) -> None:
     """Stop all sandboxes of a pod with no running container: their pause processes end, their networks go down.
 
     Sandboxes that are not ready are stopped too: one may have kept its network or its name. A sandbox that is gone
@@ -74,7 +74,7 @@ async def stop_sandboxes(attempt: Attempt, view: ObservedPod) -> None:
             raise outcome
 
 
-async def stop_sandbox(attempt: Attempt, sandbox: ObservedSandbox) -> None:
+async def stop_sandbox(attempt: StepAttempt, sandbox: ObservedSandbox) -> None:
     """Stop one sandbox without running containers. Gone already is success. Raises CriError."""
     try:
         await attempt.node.cri.stop_pod_sandbox(sandbox.id)

@@ -95,7 +95,9 @@ class Agent:
         self.waiting_for: dict[ObjectRef, set[tuple[str, str]]] = {}
         """Who failed because an object was missing. Steps add themselves; the volume refresh signals them."""
         store = ObjectStore(context.state_dir, context.memory_dir)
-        self._volumes = VolumeRefresh(context, store, self.waiting_for, self.signals.may_go_on, withhold=cri.withhold)
+        self._volumes = VolumeRefresh(
+            context, store, self.waiting_for, self.signals.may_go_on, add_secret_values=cri.add_secret_values
+        )
         self._takeover = Takeover(client, task_queue, life.identity)
         self.published_pods = PublishedPods(context)
         self.stuck_workflows = StuckWorkflows(

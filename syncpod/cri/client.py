@@ -99,11 +99,11 @@ class CriClient(CriRuntime):
         self._content = content_pb2_grpc.ContentStub(self._channel)
 
     @override
-    def withhold(self, words: Iterable[str]) -> None:
+    def add_secret_values(self, words: Iterable[str]) -> None:
         self._redactor.add(words)
 
     @override
-    def speakable(self, text: str) -> str:
+    def redacted(self, text: str) -> str:
         return self._redactor.redact(text)
 
     async def close(self) -> None:
@@ -342,7 +342,7 @@ class CriClient(CriRuntime):
     ) -> str:
         request = api_pb2.PullImageRequest(image=api_pb2.ImageSpec(image=image), sandbox_config=sandbox_config)
         if credential is not None:
-            self.withhold(credential.secrets)
+            self.add_secret_values(credential.secrets)
             request.auth.username, request.auth.password = credential.username, credential.password
         answer = await self._call_within(None, "pull_image", self._images.PullImage, request, about=_image(image))
         return answer.image_ref

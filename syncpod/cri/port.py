@@ -255,12 +255,12 @@ class CriRuntime(Protocol):
     stops.
     """
 
-    def withhold(self, words: Iterable[str]) -> None:
-        """Withhold these words, values of Secrets, from every error, container's message and command's output."""
+    def add_secret_values(self, words: Iterable[str]) -> None:
+        """Have these values of Secrets redacted in every error, container's message and command's output."""
         ...
 
-    def speakable(self, text: str) -> str:
-        """Return a text from a container without the withheld words."""
+    def redacted(self, text: str) -> str:
+        """Return a text from a container with the known values of Secrets redacted."""
         ...
 
     async def version(self) -> RuntimeVersion:

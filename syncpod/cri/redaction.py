@@ -1,4 +1,4 @@
-"""Withholding the values of Secrets, given to containers, from all texts of the runtime.
+"""Redaction of the values of Secrets in everything that a runtime says.
 
 A runtime quotes requests in its errors: a missing command with a Secret's value expanded into it, or a path that cannot
 be mounted. Such texts become events and statuses, and would stay in the pod's history.
@@ -19,7 +19,7 @@ _MASK = "***"
 
 
 class Redactor:
-    """The words to withhold that this process knows; when there are too many, the oldest are dropped."""
+    """The values of Secrets that this process knows. When there are too many, the oldest are dropped."""
 
     def __init__(self) -> None:
         self._words: dict[str, None] = {}

@@ -1,9 +1,10 @@
-"""The decision of one sync: what is wanted and what is there go in, the actions come out."""
+"""The decision of one sync: from the pod as specified and as observed to the actions."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from syncpod.lifecycle.actions import ContainerToKill, KillReason, PodActions
@@ -37,12 +38,12 @@ def compute_pod_actions(
 ) -> PodActions:
     """Decide what one sync of a pod is to do.
 
-    1. Judge the sandbox.
+    1. Compare the sandbox with the spec.
     2. In a RestartAllContainers pass: list what is to be removed, and nothing else.
     3. If the sandbox is gone or wrong: end the pod if it is done, else begin it anew.
     4. Start ephemeral containers that were never made: they do not wait for the pod to be initialized.
     5. Bring up init containers and sidecars; go on only once the pod is initialized.
-    6. Judge each main container: start, kill, restart, resize or keep it.
+    6. Decide each main container: start, kill, restart, resize or keep it.
     7. If none is kept and none is started, the pod is over: kill it, sidecars too.
     8. Compare the pod-level resources.
 
@@ -50,7 +51,7 @@ def compute_pod_actions(
     result of that probe (`success`, `failure`, `unknown`; no key: none yet). `restart_all`: this sync is a
     RestartAllContainers pass (see `should_restart_all`). `followed`: ids of instances that were ended only so that
     another follows, whatever the policy. (The kubelet kills and starts in one sync; here each step is decided by
-    itself.) Back-off and image pulls play no part: whoever carries the actions out sees to them.
+    itself.) Back-off and image pulls are left to the caller.
 
     A pure function: equal inputs give equal actions. It raises only the ValueError of a malformed quantity.
     Mirrors kuberuntime_manager.go, v1.36, computePodActions, without its post-stop hook for exited containers.
@@ -72,26 +73,18 @@ def compute_pod_actions(
     if init.failed or not init.initialized:
         return actions
 
-    verdicts = [
-        _judge(
-            container,
-            pod,
-            statuses.get(container.name),
-            liveness=liveness,
-            startup=startup,
-            actuated=actuated,
-            followed=followed,
-        )
-        for container in spec.containers
-    ]
-    actions = _with_main_containers(actions, init, verdicts)
+    decide = partial(
+        _decide_main_container, pod=pod, liveness=liveness, startup=startup, actuated=actuated, followed=followed
+    )
+    decisions = [decide(container, status=statuses.get(container.name)) for container in spec.containers]
+    actions = _with_main_containers(actions, init, decisions)
     return replace(actions, update_pod_level_resources=pod_level_resources_changed(spec, actuated))
 
 
 def _begin_anew(
     actions: PodActions, spec: PodSpec, statuses: Mapping[str, ObservedContainer], followed: Collection[str]
 ) -> PodActions:
-    """Make the pod's first sandbox, or its next; or none, if the pod is done."""
+    """Make the pod's first or next sandbox, or none if the pod is done."""
     to_start = containers_for_new_sandbox(spec, actions.attempt, statuses, followed)
     if to_start is None:
         return replace(actions, create_sandbox=False)
@@ -101,8 +94,8 @@ def _begin_anew(
 
 
 @dataclass(frozen=True, slots=True)
-class _Verdict:
-    """What is to become of one main container; none of these: it has ended and stays so."""
+class _MainDecision:
+    """What to do about one main container. With every field at its default, it has ended and is left alone."""
 
     keep: bool = False
     start: bool = False
@@ -121,41 +114,41 @@ def _with_init_containers(actions: PodActions, init: InitActions) -> PodActions:
     )
 
 
-def _with_main_containers(actions: PodActions, init: InitActions, verdicts: Sequence[_Verdict]) -> PodActions:
-    """Add what is to become of the main containers; where nothing of them is left to run, the pod is over."""
-    resizes = (*init.resizes, *(verdict.resize for verdict in verdicts if verdict.resize is not None))
+def _with_main_containers(actions: PodActions, init: InitActions, decisions: Sequence[_MainDecision]) -> PodActions:
+    """Add the main containers' decisions. If none of them is kept or started, the pod is over."""
+    resizes = (*init.resizes, *(decision.resize for decision in decisions if decision.resize is not None))
     actions = replace(
         actions,
-        containers_to_start=tuple(index for index, verdict in enumerate(verdicts) if verdict.start),
-        containers_to_kill=(*init.to_kill, *(verdict.kill for verdict in verdicts if verdict.kill is not None)),
+        containers_to_start=tuple(index for index, decision in enumerate(decisions) if decision.start),
+        containers_to_kill=(*init.to_kill, *(decision.kill for decision in decisions if decision.kill is not None)),
         containers_to_update=order_updates(resizes),
         update_pod_resources=any(resize.restart for resize in resizes),
     )
-    if any(verdict.keep or verdict.start for verdict in verdicts):
+    if any(decision.keep or decision.start for decision in decisions):
         return actions
     # Ephemeral containers stay listed, as the kubelet has it; see PodActions.
     return replace(actions, kill_pod=True, init_containers_to_start=())
 
 
-def _judge(
+def _decide_main_container(
     container: Container,
+    *,
     pod: Pod,
     status: ObservedContainer | None,
-    *,
     liveness: Mapping[str, str],
     startup: Mapping[str, str],
     actuated: PodResources,
     followed: Collection[str],
-) -> _Verdict:
+) -> _MainDecision:
     if status is None or status.state != "running":
         if status is not None and status.id in followed:
-            return _Verdict(start=True)
+            return _MainDecision(start=True)
         if not should_container_be_restarted(container, pod, status):
-            return _Verdict()
+            return _MainDecision()
         if status is not None and status.state == "unknown":
-            # It may be running all the same. Kill it first, so that there are never two.
-            return _Verdict(start=True, kill=_kill(status, UNKNOWN_MESSAGE, "Unknown"))
-        return _Verdict(start=True)
+            # It may still be running. Kill it first, so that there are never two.
+            return _MainDecision(start=True, kill=_kill(status, UNKNOWN_MESSAGE, "Unknown"))
+        return _MainDecision(start=True)
 
     if status.hash != container_hash(container.name, container.image):
         # Its definition is new, so it starts whatever the restart policy says.
@@ -172,14 +165,14 @@ def _judge(
     resize = container_resize(container, pod.spec, actuated, status.id)
     if resize.restart:
         kill = _kill(status, f"Container {container.name} {RESTART_MESSAGE}")
-        return _Verdict(start=True, kill=kill, resize=resize)
-    return _Verdict(keep=True, resize=resize)
+        return _MainDecision(start=True, kill=kill, resize=resize)
+    return _MainDecision(keep=True, resize=resize)
 
 
-def _kill_running(status: ObservedContainer, message: str, reason: KillReason = "", *, restart: bool) -> _Verdict:
+def _kill_running(status: ObservedContainer, message: str, reason: KillReason = "", *, restart: bool) -> _MainDecision:
     if restart:
         message = f"{message}, will be restarted"
-    return _Verdict(start=restart, kill=_kill(status, message, reason))
+    return _MainDecision(start=restart, kill=_kill(status, message, reason))
 
 
 def _kill(status: ObservedContainer, message: str, reason: KillReason = "") -> ContainerToKill:

@@ -1,6 +1,6 @@
 """Init containers and sidecars: which to start, which to kill, and whether the main containers may run.
 
-They are judged from the last to the first. The last init container that the runtime knows is where the pod stands: the
+They are decided from the last to the first. The last init container that the runtime knows is where the pod stands: the
 plain ones before it have completed, and the sidecars before it are kept running. So a sync starts at most one plain
 init container, but any number of sidecars.
 """
@@ -36,7 +36,7 @@ class InitActions:
 
 
 @dataclass(frozen=True, slots=True)
-class _Verdict:
+class _InitDecision:
     """What to do about one init container that the runtime knows."""
 
     start: bool = False
@@ -65,28 +65,28 @@ def compute_init_actions(
     if not pod.spec.init_containers:
         return InitActions(initialized=True)
     initialized = _any_main_container_active(pod.spec, statuses)
-    verdicts = _judge_from_the_end(
+    decisions = _decide_from_last_to_first(
         pod, statuses, initialized=initialized, liveness=liveness, startup=startup, actuated=actuated
     )
     up_next: tuple[int, ...] = ()
     if not initialized:
-        if not verdicts:
+        if not decisions:
             return InitActions(initialized=False, to_start=(0,))
-        stands_at, newest = verdicts[0]
+        stands_at, newest = decisions[0]
         if newest.failed:
             return InitActions(initialized=False, failed=True)
         initialized = newest.passed and stands_at == len(pod.spec.init_containers) - 1
         up_next = (stands_at + 1,) if newest.passed and not initialized else ()
-    to_start = (*up_next, *(index for index, verdict in verdicts if verdict.start))
+    to_start = (*up_next, *(index for index, decision in decisions if decision.start))
     return InitActions(
         initialized=initialized,
         to_start=tuple(reversed(to_start)),
-        to_kill=tuple(verdict.kill for _, verdict in verdicts if verdict.kill is not None),
-        resizes=tuple(verdict.resize for _, verdict in verdicts if verdict.resize is not None),
+        to_kill=tuple(decision.kill for _, decision in decisions if decision.kill is not None),
+        resizes=tuple(decision.resize for _, decision in decisions if decision.resize is not None),
     )
 
 
-def _judge_from_the_end(
+def _decide_from_last_to_first(
     pod: Pod,
     statuses: Mapping[str, ObservedContainer],
     *,
@@ -94,46 +94,50 @@ def _judge_from_the_end(
     liveness: Mapping[str, str],
     startup: Mapping[str, str],
     actuated: PodResources,
-) -> list[tuple[int, _Verdict]]:
-    """Judge the init containers that matter, with their indices in the spec, the last one first.
+) -> list[tuple[int, _InitDecision]]:
+    """Decide the init containers that matter; return their indices in the spec too, the last one first.
 
     These are all sidecars up to where the pod stands, and the plain init container at which it stands. A plain one
-    before that was once done. So was a sidecar of which nothing is left: it is missed, and starts again.
+    before that has completed. A sidecar before that has started once, so one that is missing starts again.
     """
-    found: list[tuple[int, _Verdict]] = []
+    found: list[tuple[int, _InitDecision]] = []
     for index, container in reversed(list(enumerate(pod.spec.init_containers))):
         status = statuses.get(container.name)
         has_later = initialized or bool(found)
         if is_sidecar(container) and status is not None:
-            verdict = _judge_sidecar(container, pod.spec, status, liveness=liveness, startup=startup, actuated=actuated)
-            found.append((index, verdict))
+            decision = _decide_sidecar(
+                container, pod.spec, status, liveness=liveness, startup=startup, actuated=actuated
+            )
+            found.append((index, decision))
         elif is_sidecar(container) and has_later:
-            found.append((index, _Verdict(start=True)))
+            found.append((index, _InitDecision(start=True)))
         elif status is not None and not has_later:
-            found.append((index, _judge_plain(container, pod, status, actuated=actuated)))
+            found.append((index, _decide_plain(container, pod, status, actuated=actuated)))
     return found
 
 
-def _judge_plain(container: Container, pod: Pod, status: ObservedContainer, *, actuated: PodResources) -> _Verdict:
-    """Judge a plain init container, the last one that has begun."""
+def _decide_plain(
+    container: Container, pod: Pod, status: ObservedContainer, *, actuated: PodResources
+) -> _InitDecision:
+    """Decide a plain init container, the last one that has begun."""
     match status.state:
         case "created":
             # Created and started are one step: it did not start, and never will by itself.
-            return _Verdict(start=True)
+            return _InitDecision(start=True)
         case "running":
             return _resized(container, pod.spec, status, actuated)
         case "exited":
             if status.exit_code == 0 and status.reason != "OOMKilled":
-                return _Verdict(passed=True)
+                return _InitDecision(passed=True)
             restarts = should_container_be_restarted(container, pod, status)
-            return _Verdict(start=restarts, failed=not restarts)
+            return _InitDecision(start=restarts, failed=not restarts)
         case "unknown":
             if not restarts_on_failure(container, pod.spec):
-                return _Verdict(failed=True)
-            return _Verdict(start=True, kill=_kill(status, UNKNOWN_INIT_MESSAGE, "Unknown"))
+                return _InitDecision(failed=True)
+            return _InitDecision(start=True, kill=_kill(status, UNKNOWN_INIT_MESSAGE, "Unknown"))
 
 
-def _judge_sidecar(
+def _decide_sidecar(
     container: Container,
     spec: PodSpec,
     status: ObservedContainer,
@@ -141,20 +145,20 @@ def _judge_sidecar(
     liveness: Mapping[str, str],
     startup: Mapping[str, str],
     actuated: PodResources,
-) -> _Verdict:
-    """Judge a sidecar, which is to run as long as the pod does, whatever the pod's policy."""
+) -> _InitDecision:
+    """Decide a sidecar, which is to run as long as the pod does, whatever the pod's policy."""
     match status.state:
         case "created" | "exited":
-            return _Verdict(start=True)
+            return _InitDecision(start=True)
         case "running":
-            return _judge_running_sidecar(
+            return _decide_running_sidecar(
                 container, spec, status, liveness=liveness, startup=startup, actuated=actuated
             )
         case "unknown":
-            return _Verdict(start=True, kill=_kill(status, UNKNOWN_INIT_MESSAGE, "Unknown"))
+            return _InitDecision(start=True, kill=_kill(status, UNKNOWN_INIT_MESSAGE, "Unknown"))
 
 
-def _judge_running_sidecar(
+def _decide_running_sidecar(
     container: Container,
     spec: PodSpec,
     status: ObservedContainer,
@@ -162,36 +166,36 @@ def _judge_running_sidecar(
     liveness: Mapping[str, str],
     startup: Mapping[str, str],
     actuated: PodResources,
-) -> _Verdict:
-    """Judge a sidecar that runs: its startup first, which holds up what comes after it, then all else.
+) -> _InitDecision:
+    """Decide a sidecar that runs: its startup first, which holds up what comes after it, then all else.
 
     A probe's result counts only where the spec has that probe (for main containers it counts in any case).
     """
     name = f"Init container {container.name}"
     if container.startup_probe is not None and startup.get(status.id) != "success":
         if startup.get(status.id) == "failure":
-            return _Verdict(start=True, kill=_kill(status, f"{name} failed startup probe", "StartupProbe"))
-        return _Verdict()  # still starting
+            return _InitDecision(start=True, kill=_kill(status, f"{name} failed startup probe", "StartupProbe"))
+        return _InitDecision()  # still starting
     if status.hash != container_hash(container.name, container.image):
-        return _Verdict(start=True, passed=True, kill=_kill(status, f"{name} definition changed"))
+        return _InitDecision(start=True, passed=True, kill=_kill(status, f"{name} definition changed"))
     if container.liveness_probe is not None:
         match liveness.get(status.id):
             case "failure":
                 kill = _kill(status, f"{name} failed liveness probe", "LivenessProbe")
-                return _Verdict(start=True, passed=True, kill=kill)
+                return _InitDecision(start=True, passed=True, kill=kill)
             case None:
-                return _Verdict(passed=True)  # no result yet: not even a resize
+                return _InitDecision(passed=True)  # no result yet: not even a resize
     return _resized(container, spec, status, actuated, passed=True)
 
 
 def _resized(
     container: Container, spec: PodSpec, status: ObservedContainer, actuated: PodResources, *, passed: bool = False
-) -> _Verdict:
+) -> _InitDecision:
     resize = container_resize(container, spec, actuated, status.id)
     if resize.restart:
         kill = _kill(status, f"Container {container.name} {RESTART_MESSAGE}")
-        return _Verdict(start=True, passed=passed, kill=kill, resize=resize)
-    return _Verdict(passed=passed, resize=resize)
+        return _InitDecision(start=True, passed=passed, kill=kill, resize=resize)
+    return _InitDecision(passed=passed, resize=resize)
 
 
 def _kill(status: ObservedContainer, message: str, reason: KillReason = "") -> ContainerToKill:

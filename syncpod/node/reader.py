@@ -289,7 +289,7 @@ class PodReader:
         if not wants_message(status):
             return exit_
         said = await asyncio.to_thread(termination_message, status, exit_)
-        return exit_.model_copy(update={"message": self._runtime.speakable(said)})
+        return exit_.model_copy(update={"message": self._runtime.redacted(said)})
 
     def _forget_all_but(self, pods: Iterable[_Listed]) -> None:
         """Drop what is not listed.

@@ -1,4 +1,4 @@
-"""The values of a node's Secrets, which the runtime's client withholds from every message."""
+"""The values of a node's Secrets, which the runtime's client redacts in every message."""
 
 from __future__ import annotations
 

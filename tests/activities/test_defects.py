@@ -27,7 +27,7 @@ async def test_a_step_that_cannot_work_is_a_fault_that_the_pod_shows(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     pod = bench.pod()
-    bench.cri.withhold(["hunter2"])
+    bench.cri.add_secret_values(["hunter2"])
     monkeypatch.setattr(bench.cri, "run_pod_sandbox", failing(ValueError("Value out of range: hunter2")))
     with caplog.at_level(logging.ERROR):
         fault, error, detail = await fault_of(pod.create_sandbox())

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from activities.attempt import Attempt, Interrupted
 from activities.node.context import Node
 from activities.pods.earlier_lives import end_earlier_lives
+from activities.step_attempt import Interrupted, StepAttempt
 from syncpod.cri.port import SandboxSummary
 from syncpod.lifecycle.observed import ObservedPod, ObservedSandbox
 from syncpod.messages.identity import PodRef
@@ -42,7 +42,7 @@ async def test_it_stops_nothing_of_the_elder_once_a_newer_step_of_its_own_pod_ha
         context=NodeContext(name="n", state_dir=tmp_path, memory_dir=tmp_path, log_dir=tmp_path, cluster=""),
         views=SimpleNamespace(before=lambda *_: None),
     )
-    attempt = Attempt(cast(Node, node), StepInput(ref=OURS), number=1)
+    attempt = StepAttempt(cast(Node, node), StepInput(ref=OURS), number=1)
     with pytest.raises(Interrupted):
         await end_earlier_lives(attempt, grace_seconds=1)
     assert (stopped, attempt.ref) == ([], OURS)

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from activities.attempt import Attempt, Interrupted
 from activities.node.fences import Claim, Fences, StaleFence
+from activities.step_attempt import Interrupted, StepAttempt
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import PodRef
 from syncpod.messages.steps import CreateSandbox, Fault, Outcome, StepInput
@@ -170,7 +170,7 @@ async def test_a_step_that_gives_up_waiting_leaves_the_pod_to_others() -> None:
 
 
 async def test_work_that_ends_although_it_was_to_be_given_up_counts_as_done(bench: Bench) -> None:
-    attempt = Attempt(bench.node, StepInput(), number=1)
+    attempt = StepAttempt(bench.node, StepInput(), number=1)
 
     async def stubborn() -> str:
         try:
@@ -194,7 +194,7 @@ async def test_nothing_is_begun_that_nobody_wants_any_more_but_by_a_kill_whose_t
     async def sends(what: str) -> None:
         begun.append(what)
 
-    asked, late = (Attempt(bench.node, StepInput(), number=1) for _ in range(2))
+    asked, late = (StepAttempt(bench.node, StepInput(), number=1) for _ in range(2))
     asked.supersede()
     with pytest.raises(Interrupted):
         await asked.interruptible(sends("asked"))

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from activities.attempt import Attempt
 from activities.node.context import Node
 from activities.node.ledger import Ledger, Page
 from activities.pods import admission
+from activities.step_attempt import StepAttempt
 from syncpod.messages.identity import PodRef
 from syncpod.messages.steps import StepInput
 from syncpod.node.pod_records import PodRecord, write_pod_record
@@ -82,7 +82,7 @@ async def test_who_waits_is_told_also_where_the_cgroups_cannot_be_weighed(
     context = NodeContext(name="n", state_dir=tmp_path, memory_dir=tmp_path, log_dir=tmp_path, cluster="c/default")
     views = SimpleNamespace(before=lambda *_: None)
     node = SimpleNamespace(ledger=ledger, context=context, views=views, has_room=told.extend)
-    attempt = Attempt(cast(Node, node), StepInput(ref=ref("gone" if own else "another")), number=1)
+    attempt = StepAttempt(cast(Node, node), StepInput(ref=ref("gone" if own else "another")), number=1)
     async with ledger.open() as page:
         full(page)
         assert page.refusal_of_resize(ref("patient"), asking("600m"), CAPACITY)

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from activities.attempt import Attempt, Interrupted
 from activities.node import lines
 from activities.node.context import pods_at_once
 from activities.node.lines import Line, Place
+from activities.step_attempt import Interrupted, StepAttempt
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.step_table import Stage
 from syncpod.messages.steps import CreateSandbox, Outcome
@@ -161,7 +161,7 @@ async def test_a_step_in_the_line_says_so_and_loses_none_of_its_time(bench: Benc
     pod = bench.pod()
     line = bench.node.lines[Stage.ENDING]
     await fill(line)
-    attempt = Attempt(bench.node, CreateSandbox(ref=pod.ref, fence=1, pod=pod.pod, attempt=0), number=1)
+    attempt = StepAttempt(bench.node, CreateSandbox(ref=pod.ref, fence=1, pod=pod.pod, attempt=0), number=1)
 
     async def wait() -> None:
         async with attempt.in_line(Stage.ENDING):

@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities import attempt
+from activities import step_attempt
 from activities.between.orphans import OrphanKiller
 from activities.node.fences import Claim
 from protos.cri.v1 import api_pb2 as cri
@@ -299,7 +299,7 @@ async def test_an_orphans_hook_has_its_second_however_long_the_evidence_took(
             given.append(target.id)
 
     monkeypatch.setattr(scene.bench.node.pre_stops, "carry_out", carry_out)
-    monkeypatch.setattr(attempt, "time", SimpleNamespace(monotonic=lambda: clock() + elapsed))
+    monkeypatch.setattr(step_attempt, "time", SimpleNamespace(monotonic=lambda: clock() + elapsed))
     monkeypatch.setattr(orphans, "ORPHAN_GRACE_SECONDS", 60)  # so that no slow machine uses it up
     scene.workflows.standing = asked_slowly  # type: ignore[method-assign]
     await scene.look()

@@ -36,7 +36,7 @@ class Scene:
         return ObjectStore(self.node.state_dir, self.node.memory_dir)
 
     def refresh(self) -> VolumeRefresh:
-        return VolumeRefresh(self.node, self.store, self.waiting_for, self.tell, withhold=self.withheld.update)
+        return VolumeRefresh(self.node, self.store, self.waiting_for, self.tell, add_secret_values=self.withheld.update)
 
     async def tell(self, workflow_id: str, subject: str, appeared: str) -> bool:
         if self.server_is_away:

@@ -20,9 +20,9 @@ from temporalio.envconfig import ClientConnectConfig
 from syncpod.cli.commands import apply as apply_command
 from syncpod.cli.commands import up
 from syncpod.cli.failure import Failure
+from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.input.manifests import admitted
 from syncpod.cli.machine.settings import settings
-from syncpod.cli.readings import Reading
 from syncpod.cli.temporal import pod_reads, pods, updates
 from syncpod.cli.temporal.pod_apply import Change, apply_pod
 from syncpod.cli.temporal.unserved import end_if_never_run
@@ -390,7 +390,7 @@ async def test_a_node_that_is_away_loses_nothing_and_is_named(
     reads: list[str] = []
     read = pods._query
 
-    async def counted(client: Client, workflow_id: str, execution: WorkflowExecution | None) -> Reading | None:
+    async def counted(client: Client, workflow_id: str, execution: WorkflowExecution | None) -> FetchedPod | None:
         reads.append(workflow_id)
         return await read(client, workflow_id, execution)
 
@@ -468,8 +468,8 @@ async def test_what_a_worker_has_begun_is_ended_by_its_node_alone(
 ) -> None:
     name = fresh_name()
     await syncpod("apply", "-f", "-", *on, stdin=as_json(manifest(name)))
-    reading = await pods.require_pod(client, "default", name)
-    assert not await end_if_never_run(client, reading)
+    fetched = await pods.require_pod(client, "default", name)
+    assert not await end_if_never_run(client, fetched)
     assert (await pods.require_pod(client, "default", name)).current
 
 

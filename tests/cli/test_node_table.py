@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from syncpod.cli.fetched import FetchedNode, FetchedPod
 from syncpod.cli.input.arguments import named_nodes, node_names
-from syncpod.cli.readings import NodeReading, Reading
 from syncpod.cli.view.node_description import describe
 from syncpod.cli.view.node_table import document, row
 from syncpod.messages.node import (
@@ -41,9 +41,9 @@ VIEW = NodeView(
 )
 
 
-def reading(*, lives: bool = True, unschedulable: bool = False) -> NodeReading:
+def fetched_node(*, lives: bool = True, unschedulable: bool = False) -> FetchedNode:
     view = VIEW.model_copy(update={"unschedulable": unschedulable})
-    return NodeReading("n1", view, current=lives, heard=NOW - timedelta(minutes=1), lives=lives)
+    return FetchedNode("n1", view, current=lives, heard=NOW - timedelta(minutes=1), lives=lives)
 
 
 @pytest.mark.parametrize(
@@ -56,13 +56,13 @@ def reading(*, lives: bool = True, unschedulable: bool = False) -> NodeReading:
     ],
 )
 def test_a_node_is_ready_while_its_worker_lives_and_says_so(lives: bool, unschedulable: bool, status: str) -> None:
-    one = reading(lives=lives, unschedulable=unschedulable)
+    one = fetched_node(lives=lives, unschedulable=unschedulable)
     assert row(one, NOW, wide=False) == ("n1", status, "<none>", "3h", "v1")
     assert row(one, NOW, wide=True)[5:] == ("10.0.0.1", "<none>", "Debian", "<unknown>", "containerd://1.6.20")
 
 
 def test_what_a_silent_node_said_of_itself_is_not_known_any_more() -> None:
-    conditions = document(reading(lives=False))["status"]["conditions"]
+    conditions = document(fetched_node(lives=False))["status"]["conditions"]
     assert [(each["type"], each["status"], each["reason"]) for each in conditions] == [
         ("MemoryPressure", "Unknown", "NodeStatusUnknown"),
         ("Ready", "Unknown", "NodeStatusUnknown"),
@@ -70,25 +70,25 @@ def test_what_a_silent_node_said_of_itself_is_not_known_any_more() -> None:
 
 
 def test_a_node_is_a_v1_node() -> None:
-    node = document(reading(unschedulable=True))
+    node = document(fetched_node(unschedulable=True))
     assert (node["apiVersion"], node["kind"], node["metadata"]["name"]) == ("v1", "Node", "n1")
     assert node["spec"]["taints"] == [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]
     assert node["status"]["nodeInfo"]["containerRuntimeVersion"] == "containerd://1.6.20"
     assert node["metadata"]["creationTimestamp"] == "2026-11-21T09:00:00Z"
-    assert document(reading())["spec"] == {}
+    assert document(fetched_node())["spec"] == {}
 
 
 def test_a_description_says_what_there_is_and_what_waits_and_why() -> None:
     told = Pod(metadata=ObjectMeta(name="web-n1", namespace="default", creation_timestamp=NOW - timedelta(hours=2)))
     silent = Pod(metadata=ObjectMeta(name="a", creation_timestamp=NOW), status=PodStatus(phase="Running"))
-    pods = [Reading(told, {}, current=True), Reading(silent, {}, current=False)]
-    text = "\n".join(describe(reading(), pods, NOW))
+    pods = [FetchedPod(told, {}, current=True), FetchedPod(silent, {}, current=False)]
+    text = "\n".join(describe(fetched_node(), pods, NOW))
     for said in ("Unschedulable:", "KubeletReady", "Sources:", "Waiting Pods:", "spec: no", "in 20s", "it begins"):
         assert said in text
     squeezed = [line.split() for line in text.splitlines()]
     assert ["default", "web-n1", "Pending", "file", "120m"] in squeezed  # the pod's age, whatever its run's is
     assert ["a", "Running?", "api", "?"] in squeezed
-    assert "the node does not answer" in "\n".join(describe(reading(lives=False), (), NOW))
+    assert "the node does not answer" in "\n".join(describe(fetched_node(lives=False), (), NOW))
 
 
 @pytest.mark.parametrize(

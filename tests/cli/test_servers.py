@@ -17,13 +17,13 @@ from temporalio.client import Client, WorkflowExecutionStatus
 
 from syncpod.cli import parts
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.machine import dev_server
 from syncpod.cli.machine.listening_process import listens
 from syncpod.cli.machine.processes import end
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import ServerRecord, prepare, running_server
 from syncpod.cli.main import run
-from syncpod.cli.readings import Reading
 from syncpod.cli.temporal import session
 from syncpod.cli.view.progress import hindrances
 from syncpod.settings.kept import KeptSettings, write_kept_settings
@@ -292,8 +292,8 @@ def test_what_keeps_pods_from_coming_is_shown_beneath_them() -> None:
     message = 'Back-off pulling image "no/such"'
     stuck = {"name": "app", "state": {"waiting": {"reason": "ImagePullBackOff", "message": message}}}
     done = {"name": "app", "state": {"terminated": {"exitCode": 0, "reason": "Completed", "message": "all is well"}}}
-    readings = [Reading(pod(stuck, phase="Pending"), {}, current=True), Reading(pod(done), {}, current=True)]
-    assert hindrances(readings) == [f"pod/web: ImagePullBackOff: container app: {message}"]
+    fetched_pods = [FetchedPod(pod(stuck, phase="Pending"), {}, current=True), FetchedPod(pod(done), {}, current=True)]
+    assert hindrances(fetched_pods) == [f"pod/web: ImagePullBackOff: container app: {message}"]
 
 
 def test_a_workflow_in_a_state_that_the_sdk_has_no_word_for_is_a_sentence(temporal_server: DevServer) -> None:

@@ -10,8 +10,8 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.common import TypedSearchAttributes
 from temporalio.service import RPCError, RPCStatusCode
 
+from syncpod.cli.fetched import RECORDED_ANNOTATION
 from syncpod.cli.input.selector import Selector
-from syncpod.cli.readings import RECORDED_ANNOTATION
 from syncpod.cli.temporal import pods
 from syncpod.cli.temporal.session import refused
 
@@ -59,8 +59,8 @@ async def read(server: Server) -> list[Any]:
 
 @pytest.fixture(autouse=True)
 def no_node_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    async def as_read(_: Any, readings: list[Any]) -> list[Any]:
-        return readings
+    async def as_read(_: Any, fetched_pods: list[Any]) -> list[Any]:
+        return fetched_pods
 
     monkeypatch.setenv("SYNCPOD_STATE_DIR", str(tmp_path))
     monkeypatch.setattr(pods, "judged", as_read)  # whether their workers live is another question
@@ -69,21 +69,21 @@ def no_node_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
 async def test_so_many_silent_pods_are_asked_and_no_more() -> None:
     listed = [Listed(number, f"gone-{number % 2}") for number in range(3_000)]
     server = Server(RPCStatusCode.DEADLINE_EXCEEDED, "too late", listed)
-    readings = await read(server)
-    assert len(readings) == 3_000 and not any(reading.current for reading in readings)
+    fetched_pods = await read(server)
+    assert len(fetched_pods) == 3_000 and not any(fetched.current for fetched in fetched_pods)
     assert server.asked <= 1_000 and server.most <= 500
 
 
 async def test_a_silent_pods_document_is_marked() -> None:
-    (reading,) = await read(Server(RPCStatusCode.UNAVAILABLE, "nobody", [Listed(1, "gone")]))
-    assert RECORDED_ANNOTATION in reading.document["metadata"]["annotations"] and not reading.stuck
+    (fetched,) = await read(Server(RPCStatusCode.UNAVAILABLE, "nobody", [Listed(1, "gone")]))
+    assert RECORDED_ANNOTATION in fetched.document["metadata"]["annotations"] and not fetched.stuck
 
 
 async def test_a_pod_whose_tasks_fail_is_not_away(capsys: pytest.CaptureFixture[str]) -> None:
     words = "Cannot query workflow due to Workflow Task in failed state."
-    (reading,) = await read(Server(RPCStatusCode.FAILED_PRECONDITION, words, [Listed(1, "here")]))
-    assert reading.stuck
-    pods.note_absent_nodes([reading])
+    (fetched,) = await read(Server(RPCStatusCode.FAILED_PRECONDITION, words, [Listed(1, "here")]))
+    assert fetched.stuck
+    pods.note_absent_nodes([fetched])
     said = capsys.readouterr().err
     assert "cannot go on" in said and "away" not in said
 

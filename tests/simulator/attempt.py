@@ -1,7 +1,7 @@
 """One try of a step under virtual time: a generator that asks for calls and pauses, and can be asked to let go.
 
-It is the model of `activities.attempt`: a call that was sent is never cut off, and ends as the runtime ends it even if
-whoever sent it is dead; the step lets go only where it pauses, or at a checkpoint.
+It models `activities.step_attempt`: a call that was sent is never cut off, and ends as the runtime ends it, even if its
+sender is dead. The step lets go only where it pauses, or at a checkpoint.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
-from activities.attempt import delay_between
+from activities.step_attempt import delay_between
 from tests.workflows.scripted import ScriptedNode, container, query_pod, start_pod, until
 from tests.workflows.test_pod_workflow import manifest
 from tests.workflows.test_probes import TCP, instance, says

@@ -62,17 +62,17 @@ class VolumeRefresh:
         waiting_for: WaitingFor,
         tell: Tell,
         *,
-        withhold: Callable[[frozenset[str]], None],
+        add_secret_values: Callable[[frozenset[str]], None],
     ) -> None:
         """Watch `store`; signal those in `waiting_for` with `tell`, and remove them from it.
 
-        `withhold` is called with the values of new or changed Secrets before any pod shows them.
+        `add_secret_values` is called with the values of new or changed Secrets before any pod shows them.
         """
         self._node = node
         self._store = store
         self._waiting_for = waiting_for
         self._tell = tell
-        self._withhold = withhold
+        self._add_secret_values = add_secret_values
         self._uses = RecordCache(node, _use)
         self._versions: dict[ObjectRef, str] | None = None
         self._behind: dict[str, set[ObjectRef]] = {}
@@ -104,7 +104,7 @@ class VolumeRefresh:
             await self._note_who_lacks(versions)
         changed = _changed(self._versions, versions)
         if secrets := [ref for ref in changed if ref.kind == "Secret"]:
-            self._withhold(await asyncio.to_thread(secret_values, self._store, secrets))
+            self._add_secret_values(await asyncio.to_thread(secret_values, self._store, secrets))
         if changed or self._behind:
             await self._refresh(changed)
         # Only now, so that no change is forgotten if something above fails.

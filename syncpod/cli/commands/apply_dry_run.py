@@ -67,9 +67,9 @@ async def _compared(client: Client, pod: Pod) -> Change:
     from syncpod.cli.commands.apply_forecast import differs
     from syncpod.cli.temporal.pods import read_pod, require_answer
 
-    reading = await read_pod(client, pod.metadata.namespace, pod.metadata.name)
-    if reading is None:
+    fetched = await read_pod(client, pod.metadata.namespace, pod.metadata.name)
+    if fetched is None:
         return Change.CREATED
-    if require_answer(reading).pod.metadata.deletion_timestamp is not None:
+    if require_answer(fetched).pod.metadata.deletion_timestamp is not None:
         return Change.FOLLOWS
-    return Change.CONFIGURED if differs(reading.pod, pod) else Change.UNCHANGED
+    return Change.CONFIGURED if differs(fetched.pod, pod) else Change.UNCHANGED

@@ -54,8 +54,8 @@ async def set_schedulable(client: Client, name: str, change: Literal["cordon", "
     from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, answer_in_time
     from syncpod.messages.node import node_workflow_id
 
-    reading = await require_node(client, name)
-    if reading.view.unschedulable is (change == "cordon"):
+    fetched = await require_node(client, name)
+    if fetched.view.unschedulable is (change == "cordon"):
         return f"already {change}ed"
 
     async def send() -> bool:

@@ -87,8 +87,8 @@ def existing_pods(manifests: Manifests) -> list[str]:
         found = await asyncio.gather(*(read_pod(client, meta.namespace, meta.name) for meta in metas))
         return [
             _exists("pods", meta.name, meta.namespace)
-            for meta, reading in zip(metas, found, strict=True)
-            if reading is not None
+            for meta, fetched in zip(metas, found, strict=True)
+            if fetched is not None
         ]
 
     return session.run(work) if manifests.pods else []

@@ -219,14 +219,14 @@ async def _until_begun(client: Client, pod: Pod, container: str) -> Pod:
 
     meta = pod.metadata
     while True:
-        reading = await read_pod(client, meta.namespace, meta.name)
-        if reading is None or (reading.current and reading.pod.metadata.uid != meta.uid):
+        fetched = await read_pod(client, meta.namespace, meta.name)
+        if fetched is None or (fetched.current and fetched.pod.metadata.uid != meta.uid):
             raise not_found(meta.name, meta.namespace)
-        status = status_of(reading.pod, container)
+        status = status_of(fetched.pod, container)
         state, ended = status.state, status.last_state.terminated
         if state.running is not None or state.terminated is not None or ended is not None:
-            return reading.pod
-        if reading.pod.metadata.deletion_timestamp is not None or reading.pod.status.phase in ("Succeeded", "Failed"):
+            return fetched.pod
+        if fetched.pod.metadata.deletion_timestamp is not None or fetched.pod.status.phase in ("Succeeded", "Failed"):
             raise Failure(f'pod "{meta.name}" ends: container "{container}" will not be started')
         if state.waiting is not None and state.waiting.reason not in _UNDER_WAY:
             why = ": ".join(part for part in (state.waiting.reason, state.waiting.message) if part)

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
+    from syncpod.cli.fetched import FetchedPod
     from syncpod.cli.input.arguments import Kind
     from syncpod.cli.input.field_selector import FieldSelector
     from syncpod.cli.input.selector import Selector as Conditions
-    from syncpod.cli.readings import Reading
     from syncpod.objects import ObjectRef
 
 
@@ -181,12 +181,12 @@ async def _delete_pods(client: Client, pods: Sequence[tuple[str, str]], how: _Ho
     begun = await asyncio.gather(
         *(read_pod(client, *pod) if how.mark else request_deletion(client, *pod, how.grace) for pod in pods)
     )
-    missing = [pod for pod, reading in zip(pods, begun, strict=True) if reading is None]
-    ending = [reading for reading in begun if reading is not None]
+    missing = [pod for pod, fetched in zip(pods, begun, strict=True) if fetched is None]
+    ending = [fetched for fetched in begun if fetched is not None]
     verb = "force deleted" if how.force else "deleted"
-    for reading in ending:
-        say(f'pod "{reading.pod.metadata.name}" {verb}{how.mark}')
-        remark_on_source(reading)
+    for fetched in ending:
+        say(f'pod "{fetched.pod.metadata.name}" {verb}{how.mark}')
+        remark_on_source(fetched)
     if not how.mark:
         ending = await _answering(client, ending, how)
     if how.wait and not how.mark:
@@ -218,11 +218,11 @@ async def _selected(
 ) -> list[tuple[str, str]]:
     from syncpod.cli.temporal.pods import list_pods
 
-    readings = await list_pods(client, namespace, conditions)
-    return [one.key for one in readings if not fields.fields or fields.matches(one.document)]
+    fetched_pods = await list_pods(client, namespace, conditions)
+    return [one.key for one in fetched_pods if not fields.fields or fields.matches(one.document)]
 
 
-async def _answering(client: Client, ending: Sequence[Reading], how: _How) -> list[Reading]:
+async def _answering(client: Client, ending: Sequence[FetchedPod], how: _How) -> list[FetchedPod]:
     """Return the pods to wait for, with a note on those that did not answer.
 
     By force, those that have never run are ended here, and not returned.
@@ -230,25 +230,25 @@ async def _answering(client: Client, ending: Sequence[Reading], how: _How) -> li
     from syncpod.cli.temporal.pods import note_absent_nodes
     from syncpod.cli.temporal.unserved import end_if_never_run, never_served
 
-    silent = [reading for reading in ending if not reading.current]
+    silent = [fetched for fetched in ending if not fetched.current]
     if how.force:
         gone = [one.key for one in silent if await end_if_never_run(client, one)]
-        ending = [reading for reading in ending if reading.key not in gone]
-        silent = [reading for reading in silent if reading.key not in gone]
-    unserved = await never_served(client, (reading.pod.spec.node_name or "" for reading in silent))
+        ending = [fetched for fetched in ending if fetched.key not in gone]
+        silent = [fetched for fetched in silent if fetched.key not in gone]
+    unserved = await never_served(client, (fetched.pod.spec.node_name or "" for fetched in silent))
     for node in unserved:
         names = ", ".join(one.pod.metadata.name for one in silent if one.pod.spec.node_name == node)
         remark(f"Note: no worker has ever polled for node {node}, so nothing ends {names} there; --force ends it here")
-    note_absent_nodes(reading for reading in silent if reading.pod.spec.node_name not in unserved)
+    note_absent_nodes(fetched for fetched in silent if fetched.pod.spec.node_name not in unserved)
     return list(ending)
 
 
-async def _until_gone(client: Client, ending: list[Reading], patience: timedelta | None) -> None:
+async def _until_gone(client: Client, ending: list[FetchedPod], patience: timedelta | None) -> None:
     from syncpod.cli.temporal.pod_waits import until_gone
 
     waits = [
-        asyncio.create_task(until_gone(client, *reading.key, reading.pod.metadata.uid), name=reading.key[1])
-        for reading in ending
+        asyncio.create_task(until_gone(client, *fetched.key, fetched.pod.metadata.uid), name=fetched.key[1])
+        for fetched in ending
     ]
     if not waits:
         return

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from temporalio.api.common.v1 import Payloads
     from temporalio.client import Client, WorkflowExecutionDescription
 
+    from syncpod.cli.fetched import FetchedPod
     from syncpod.cli.input.selector import Selector as Conditions
-    from syncpod.cli.readings import Reading
     from syncpod.cli.view.pod_description import Facts, PendingStep
     from syncpod.objects import Kind as ObjectKind
 
@@ -87,30 +87,30 @@ def _pods(names: Sequence[str], namespace: str, conditions: Conditions) -> tuple
 
         if names:
             found = await asyncio.gather(*(read_pod(client, namespace, name) for name in names))
-            readings = [reading for reading in found if reading is not None]
+            fetched_pods = [fetched for fetched in found if fetched is not None]
         else:
-            readings = await list_pods(client, namespace, conditions)
+            fetched_pods = await list_pods(client, namespace, conditions)
         now = datetime.now(UTC)
         described = [
             (view.describe if one.current else view.describe_recorded)(one.pod, await _facts(client, one), now)
-            for one in readings
+            for one in fetched_pods
         ]
-        note_absent_nodes(readings)
-        missing = sorted(set(names) - {one.pod.metadata.name for one in readings})
+        note_absent_nodes(fetched_pods)
+        missing = sorted(set(names) - {one.pod.metadata.name for one in fetched_pods})
         return described, [f'pods "{name}" not found in namespace {namespace}' for name in missing]
 
     return session.run(work)
 
 
-async def _facts(client: Client, reading: Reading) -> Facts:
+async def _facts(client: Client, fetched: FetchedPod) -> Facts:
     """Ask the workflow for its events and holds, and Temporal for its pending steps."""
     from syncpod.cli.temporal.pods import handle_of
     from syncpod.cli.view.pod_description import Facts, Hold
     from syncpod.messages.queries import EventRecord
 
-    handle = handle_of(client, *reading.key)
+    handle = handle_of(client, *fetched.key)
     description = await handle.describe()
-    said = await _said_of(client, handle.id) if reading.current else None
+    said = await _said_of(client, handle.id) if fetched.current else None
     events, plan = said or (None, {})
     return Facts(
         workflow_id=handle.id,

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
+    from syncpod.cli.fetched import FetchedPod
     from syncpod.cli.input.selector import Selector
-    from syncpod.cli.readings import Reading
 
 
 Force = Annotated[
@@ -145,7 +145,7 @@ async def _drain(client: Client, name: str, how: _How) -> None:
     say(f"node/{name} drained{how.mark}")
 
 
-def _refuse(name: str, pods: Sequence[Reading], how: _How) -> None:
+def _refuse(name: str, pods: Sequence[FetchedPod], how: _How) -> None:
     """Raise Failure for pods that must not be ended (kubectl's pkg/drain/filters.go, v1.36), before any is."""
     live = [one for one in pods if not _has_ended(one)]
     reasons = []
@@ -160,12 +160,12 @@ def _refuse(name: str, pods: Sequence[Reading], how: _How) -> None:
         raise Failure("\n".join([f'unable to drain node "{name}"{how.cordoned}:', *reasons]))
 
 
-async def _end(client: Client, pods: Sequence[Reading], how: _How) -> None:
+async def _end(client: Client, pods: Sequence[FetchedPod], how: _How) -> None:
     """End all pods at once, and print each when it has gone. Raises Failure on a timeout."""
     from syncpod.cli.temporal.pod_deletion import remark_on_source, request_deletion
     from syncpod.cli.temporal.pod_waits import until_gone
 
-    async def end(one: Reading) -> None:
+    async def end(one: FetchedPod) -> None:
         namespace, name = one.key
         say(f"evicting pod {namespace}/{name}{how.mark}")
         if how.dry_run:
@@ -189,15 +189,15 @@ async def _end(client: Client, pods: Sequence[Reading], how: _How) -> None:
         raise Failure(f"timed out waiting for {names} to end; the deletion continues, and the node stays cordoned")
 
 
-def _is_static(one: Reading) -> bool:
+def _is_static(one: FetchedPod) -> bool:
     from syncpod.messages.node import FILE_SOURCE, SOURCE_ANNOTATION
 
     return one.pod.metadata.annotations.get(SOURCE_ANNOTATION) == FILE_SOURCE
 
 
-def _has_ended(one: Reading) -> bool:
+def _has_ended(one: FetchedPod) -> bool:
     return one.pod.status.phase in ("Succeeded", "Failed")
 
 
-def _names(pods: Sequence[Reading]) -> str:
+def _names(pods: Sequence[FetchedPod]) -> str:
     return ", ".join(sorted("/".join(one.key) for one in pods))

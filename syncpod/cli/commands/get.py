@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
+    from syncpod.cli.fetched import FetchedPod
     from syncpod.cli.input.arguments import Kind
     from syncpod.cli.input.field_selector import FieldSelector
     from syncpod.cli.input.selector import Selector as Conditions
-    from syncpod.cli.readings import Reading
     from syncpod.cli.view.jsonpath import Path
     from syncpod.cli.view.label_columns import LabelColumns
     from syncpod.objects import Kind as ObjectKind
@@ -187,11 +187,11 @@ def _get_pods(names: Sequence[str], request: _Request, found: _Found) -> list[st
         from syncpod.cli.temporal.pods import note_absent_nodes
 
         printer = _Printer(request)
-        readings = await _find(client, names, request)
-        found.add("Pod", [reading.document for reading in readings], request.output)
-        printer.print(readings)
-        note_absent_nodes(readings)
-        missing = sorted(set(names) - {reading.pod.metadata.name for reading in readings})
+        fetched_pods = await _find(client, names, request)
+        found.add("Pod", [fetched.document for fetched in fetched_pods], request.output)
+        printer.print(fetched_pods)
+        note_absent_nodes(fetched_pods)
+        missing = sorted(set(names) - {fetched.pod.metadata.name for fetched in fetched_pods})
         while request.watch and not missing:
             await asyncio.sleep(_WATCH_SECONDS)
             printer.print_changes(await _find(client, names, request))
@@ -200,14 +200,14 @@ def _get_pods(names: Sequence[str], request: _Request, found: _Found) -> list[st
     return session.run(work)
 
 
-async def _find(client: Client, names: Sequence[str], request: _Request) -> list[Reading]:
+async def _find(client: Client, names: Sequence[str], request: _Request) -> list[FetchedPod]:
     from syncpod.cli.temporal.pods import list_pods, read_pod
 
     if not names:
         listed = await list_pods(client, request.namespace, request.conditions)
         return request.arranged(listed, lambda one: one.document)
     found = await asyncio.gather(*(read_pod(client, request.namespace or "default", name) for name in names))
-    return request.arranged([reading for reading in found if reading is not None], lambda one: one.document)
+    return request.arranged([fetched for fetched in found if fetched is not None], lambda one: one.document)
 
 
 class _Printer:
@@ -219,33 +219,33 @@ class _Printer:
         self._printed: dict[tuple[str, str], tuple[str, ...]] = {}
         self._table = Columns()
 
-    def print(self, readings: Sequence[Reading]) -> None:
+    def print(self, fetched_pods: Sequence[FetchedPod]) -> None:
         """Print all pods, unless the output is documents, which are printed together at the end."""
         if not is_of_documents(self._request.output):
-            self._print_lines(readings)
-            self._remember(readings)
+            self._print_lines(fetched_pods)
+            self._remember(fetched_pods)
 
-    def print_changes(self, readings: Sequence[Reading]) -> None:
+    def print_changes(self, fetched_pods: Sequence[FetchedPod]) -> None:
         """Print those whose line has changed, apart from the age."""
         before = dict(self._printed)
-        self._remember(readings)
+        self._remember(fetched_pods)
         self._headers = self._headers and not before
-        self._print_lines([one for one in readings if self._printed[one.key] != before.get(one.key)])
+        self._print_lines([one for one in fetched_pods if self._printed[one.key] != before.get(one.key)])
 
-    def _print_lines(self, readings: Sequence[Reading]) -> None:
+    def _print_lines(self, fetched_pods: Sequence[FetchedPod]) -> None:
         from syncpod.cli.view.pod_table import coloured_lines, header
 
-        if not readings:
+        if not fetched_pods:
             return
         request = self._request
         if request.output == "name":
-            lines = [f"pod/{reading.pod.metadata.name}" for reading in readings]
+            lines = [f"pod/{fetched.pod.metadata.name}" for fetched in fetched_pods]
         else:
             wide = request.output == "wide"
             head = header(wide=wide, namespaces=request.namespaces, labels=request.labels) if self._headers else ()
             lines = coloured_lines(
                 head,
-                readings,
+                fetched_pods,
                 wide=wide,
                 namespaces=request.namespaces,
                 with_kind=request.with_kind,
@@ -254,11 +254,11 @@ class _Printer:
             )
         say("\n".join(lines))
 
-    def _remember(self, readings: Sequence[Reading]) -> None:
+    def _remember(self, fetched_pods: Sequence[FetchedPod]) -> None:
         from syncpod.cli.view.pod_columns import summarize
 
         self._printed = {}
-        for one in readings:
+        for one in fetched_pods:
             summary = summarize(one.pod)
             ready = f"{summary.ready}/{summary.total}"
             self._printed[one.key] = (

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
+    from syncpod.cli.fetched import FetchedPod
     from syncpod.cli.input.selector import Selector as Conditions
     from syncpod.cli.machine.containers import Instance
-    from syncpod.cli.readings import Reading
     from syncpod.cli.streams.log_files import Runs
     from syncpod.cri.client import CriClient
     from syncpod.pod import Pod
@@ -157,24 +157,24 @@ async def _pods(
     if name:
         if (named := await read_pod(client, namespace, name)) is None:
             raise not_found(name, namespace)
-        readings = [named]
+        fetched_pods = [named]
     else:
-        readings = await list_pods(client, namespace, conditions)
-    if not readings:
+        fetched_pods = await list_pods(client, namespace, conditions)
+    if not fetched_pods:
         remark(f"No resources found in {namespace} namespace.")
-    return await asyncio.to_thread(_found, readings, skip=not name)
+    return await asyncio.to_thread(_found, fetched_pods, skip=not name)
 
 
-def _found(readings: Sequence[Reading], *, skip: bool) -> list[tuple[Pod, NodeContext | None]]:
+def _found(fetched_pods: Sequence[FetchedPod], *, skip: bool) -> list[tuple[Pod, NodeContext | None]]:
     """Return pods; each whose workflow does not answer comes with the node in whose files to look for its logs.
 
     Raises Failure for a pod that neither answers nor has a record on this machine; with `skip`, prints a note instead.
     Blocks.
     """
     found: list[tuple[Pod, NodeContext | None]] = []
-    for reading in readings:
+    for fetched in fetched_pods:
         try:
-            found.append((reading.pod, None) if reading.current else _noted(reading))
+            found.append((fetched.pod, None) if fetched.current else _noted(fetched))
         except Failure as failure:
             if not skip:
                 raise
@@ -182,18 +182,18 @@ def _found(readings: Sequence[Reading], *, skip: bool) -> list[tuple[Pod, NodeCo
     return found
 
 
-def _noted(reading: Reading) -> tuple[Pod, NodeContext]:
+def _noted(fetched: FetchedPod) -> tuple[Pod, NodeContext]:
     """Return this machine's record of a pod that does not answer, with a note. Raises Failure if there is none."""
+    from syncpod.cli.fetched import silence
     from syncpod.cli.machine.kept_logs import noted_pod
-    from syncpod.cli.readings import silence
     from syncpod.cli.strays.listing import this_node
     from syncpod.cli.temporal.pods import does_not_answer
 
     node = this_node()
-    pod = noted_pod(node, *reading.key, reading.pod.metadata.uid)
+    pod = noted_pod(node, *fetched.key, fetched.pod.metadata.uid)
     if pod is None:
-        raise does_not_answer(reading)
-    remark(f"Note: {silence((reading,))}; logs of pod {pod.metadata.name} are read from {node.log_dir}")
+        raise does_not_answer(fetched)
+    remark(f"Note: {silence((fetched,))}; logs of pod {pod.metadata.name} are read from {node.log_dir}")
     return pod, node
 
 

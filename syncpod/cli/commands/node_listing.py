@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
-    from syncpod.cli.readings import NodeReading, Reading
+    from syncpod.cli.fetched import FetchedNode, FetchedPod
     from syncpod.cli.view.label_columns import LabelColumns
 
 _WATCH_SECONDS: Final = 1.0
@@ -61,7 +61,7 @@ class _Printer:
         self._printed: dict[str, tuple[str, ...]] = {}
         self._table = Columns()
 
-    def print_changes(self, found: Sequence[NodeReading]) -> None:
+    def print_changes(self, found: Sequence[FetchedNode]) -> None:
         """Print those whose line has changed, apart from the age."""
         from syncpod.cli.view.node_table import HEADER, WIDE, row
 
@@ -108,31 +108,31 @@ def describe_nodes(names: Sequence[str]) -> None:
         raise Failure("\n".join(missing))
 
 
-async def _pods_of(client: Client, nodes: Collection[str]) -> list[Reading]:
+async def _pods_of(client: Client, nodes: Collection[str]) -> list[FetchedPod]:
     """Return the pods of some nodes. Those that do not answer are as Temporal recorded them last."""
     from syncpod.cli.temporal.pods import list_recorded, read_pod
 
     slots = asyncio.Semaphore(_AT_ONCE)
 
-    async def read(namespace: str, name: str) -> Reading | None:
+    async def read(namespace: str, name: str) -> FetchedPod | None:
         async with slots:
             return await read_pod(client, namespace, name)
 
     listed = [pod.metadata for pod in await list_recorded(client, None) if pod.spec.node_name in nodes] if nodes else []
-    readings = await asyncio.gather(*(read(meta.namespace, meta.name) for meta in listed))
-    return [reading for reading in readings if reading is not None]
+    fetched_pods = await asyncio.gather(*(read(meta.namespace, meta.name) for meta in listed))
+    return [fetched for fetched in fetched_pods if fetched is not None]
 
 
-def _node_of(reading: Reading) -> str:
-    return reading.pod.spec.node_name
+def _node_of(fetched: FetchedPod) -> str:
+    return fetched.pod.spec.node_name
 
 
-async def _find(client: Client, names: Sequence[str]) -> tuple[list[NodeReading], list[str]]:
+async def _find(client: Client, names: Sequence[str]) -> tuple[list[FetchedNode], list[str]]:
     """Return the nodes, and a message for each that does not exist."""
     from syncpod.cli.temporal.nodes import list_nodes, read_node
 
     if not names:
         return await list_nodes(client), []
     found = {name: await read_node(client, name) for name in names}
-    missing = [f'nodes "{name}" not found' for name, reading in found.items() if reading is None]
-    return [reading for reading in found.values() if reading is not None], missing
+    missing = [f'nodes "{name}" not found' for name, fetched in found.items() if fetched is None]
+    return [fetched for fetched in found.values() if fetched is not None], missing

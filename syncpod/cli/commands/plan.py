@@ -145,11 +145,11 @@ async def _plan_of_pod(client: Client, pod: Pod) -> dict[str, Any]:
     from syncpod.pod import pod_to_wire
 
     namespace, name = pod.metadata.namespace, pod.metadata.name
-    reading = await read_pod(client, namespace, name)
-    if reading is None:
+    fetched = await read_pod(client, namespace, name)
+    if fetched is None:
         steps = [{"step": line.step, "container": line.container, "why": line.why} for line in plan_of_new(pod)]
         return {"pod": name, "change": "create", "steps": steps, "holds": []}
-    existing = require_answer(reading).pod
+    existing = require_answer(fetched).pod
     found = await ask_pod(client, pod_workflow_id(namespace, name), "plan", pod_to_wire(pod), result_type=dict)
     images = [{"container": one.container, "from": one.old, "to": one.new} for one in changed_images(existing, pod)]
     details = {"metadata": metadata_differs(existing, pod), "resources": resources_differ(existing, pod)}

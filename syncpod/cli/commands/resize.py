@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
-    from syncpod.cli.readings import Reading
+    from syncpod.cli.fetched import FetchedPod
     from syncpod.pod import Pod, PodResize
 
 
@@ -131,18 +131,18 @@ async def _until_done(client: Client, pod: Pod, patience: timedelta | None) -> N
 
     meta = pod.metadata
 
-    def is_over(reading: Reading | None) -> bool:
-        if reading is None or not reading.current:
-            return reading is None
-        other = reading.pod.metadata.uid != meta.uid
-        return other or is_done(reading.pod) or is_hopeless(reading.pod)
+    def is_over(fetched: FetchedPod | None) -> bool:
+        if fetched is None or not fetched.current:
+            return fetched is None
+        other = fetched.pod.metadata.uid != meta.uid
+        return other or is_done(fetched.pod) or is_hopeless(fetched.pod)
 
     deadline = None if patience is None else asyncio.get_running_loop().time() + patience.total_seconds()
-    reading, came = await until_seen(client, meta.namespace, meta.name, is_over, deadline)
-    if reading is None or (reading.current and reading.pod.metadata.uid != meta.uid):
+    fetched, came = await until_seen(client, meta.namespace, meta.name, is_over, deadline)
+    if fetched is None or (fetched.current and fetched.pod.metadata.uid != meta.uid):
         raise Failure(f'pod "{meta.name}" has been deleted meanwhile')
-    if came and not is_hopeless(reading.pod):
+    if came and not is_hopeless(fetched.pod):
         return
-    why = hindrance(reading.pod) if reading.current else reading.silence
+    why = hindrance(fetched.pod) if fetched.current else fetched.silence
     waited = "" if came or patience is None else f" after {short_duration(patience)}"
     raise Failure(f'pod "{meta.name}" is not resized{waited}: {why}')

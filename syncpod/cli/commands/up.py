@@ -231,9 +231,9 @@ async def _bring_up(
     with Progress() as progress:
         outcomes = await until_settled(client, applied, timeout=patience, show=progress.show, gives_up=gives_up)
     say()
-    say("\n".join(coloured_lines(HEADER, [reading for _, reading, _ in outcomes if reading is not None])))
+    say("\n".join(coloured_lines(HEADER, [fetched for _, fetched, _ in outcomes if fetched is not None])))
     _, bad = verdicts(outcomes, patience)
-    given_up = [reading.pod.metadata.name for _, reading, _ in outcomes if reading and gives_up(reading.pod)]
+    given_up = [fetched.pod.metadata.name for _, fetched, _ in outcomes if fetched and gives_up(fetched.pod)]
     if given_up:
         remark(
             "The node goes on trying to get the images: "

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
+    from syncpod.cli.fetched import FetchedPod
     from syncpod.cli.input.goals import Goal
     from syncpod.cli.input.selector import Selector as Conditions
-    from syncpod.cli.readings import Reading
 
 _OUTPUTS = ("json", "yaml", "name")
 
@@ -117,7 +117,7 @@ async def _selected(
     from syncpod.cli.input.goals import Deleted
     from syncpod.cli.temporal.pods import list_pods
 
-    keys = [reading.key for reading in await list_pods(client, namespace, conditions)]
+    keys = [fetched.key for fetched in await list_pods(client, namespace, conditions)]
     if not keys and not isinstance(wanted, Deleted):
         raise Failure("no matching resources found")
     return keys
@@ -133,17 +133,17 @@ async def _wait(
     failures: list[Failure] = []
     for (_, name), wait in zip(keys, waits, strict=True):
         try:
-            reading = await wait
+            fetched = await wait
         except Failure as failure:
             failures.append(failure)
             continue
-        if reading is not None:
-            _print(name, reading, output)
+        if fetched is not None:
+            _print(name, fetched, output)
     if failures:
         raise Failure("\n".join(map(str, failures)), max(failure.code for failure in failures))
 
 
-async def _until(client: Client, namespace: str, name: str, wanted: Goal, deadline: float | None) -> Reading | None:
+async def _until(client: Client, namespace: str, name: str, wanted: Goal, deadline: float | None) -> FetchedPod | None:
     """Return the pod as it was when it met the goal; None if it was to be deleted and did not exist."""
     from syncpod.cli.input.goals import Created, Deleted
     from syncpod.cli.temporal.pod_waits import until_gone, until_seen
@@ -162,29 +162,29 @@ async def _until(client: Client, namespace: str, name: str, wanted: Goal, deadli
     if first is None and not isinstance(wanted, Created):
         raise not_found(name, namespace)
 
-    def is_met(reading: Reading | None) -> bool:
-        return reading is not None and (isinstance(wanted, Created) or wanted.is_met(reading.wire))
+    def is_met(fetched: FetchedPod | None) -> bool:
+        return fetched is not None and (isinstance(wanted, Created) or wanted.is_met(fetched.wire))
 
     try:
-        reading, came = await until_seen(client, namespace, name, is_met, deadline)
+        fetched, came = await until_seen(client, namespace, name, is_met, deadline)
     except ValueError as wrong:
         raise BadInput(f"--for: {wrong}") from None
     if not came:
-        raise _timed_out(name, reading)
-    return reading
+        raise _timed_out(name, fetched)
+    return fetched
 
 
-def _timed_out(name: str, reading: Reading | None) -> Failure:
+def _timed_out(name: str, fetched: FetchedPod | None) -> Failure:
     """Return kubectl's message, and the pod's state."""
     from syncpod.cli.temporal.pod_waits import state_of
 
-    return Failure(f"timed out waiting for the condition on pods/{name}: {state_of(reading)}")
+    return Failure(f"timed out waiting for the condition on pods/{name}: {state_of(fetched)}")
 
 
-def _print(name: str, reading: Reading, output: str) -> None:
+def _print(name: str, fetched: FetchedPod, output: str) -> None:
     if output in ("json", "yaml"):
         from syncpod.cli.view.documents import print_documents
 
-        print_documents([reading.document], output, single=True)
+        print_documents([fetched.document], output, single=True)
     else:
         say(f"pod/{name}" if output == "name" else f"pod/{name} condition met")

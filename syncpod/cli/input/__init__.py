@@ -1,1 +1,1 @@
-"""What a user types: arguments, flags, selectors, manifests. Reading and checking it; nothing is connected to."""
+"""What a user types: arguments, flags, selectors, manifests. FetchedPod and checking it; nothing is connected to."""

@@ -208,7 +208,7 @@ async def standing_of(client: Client, pod: PodInRuntime) -> Standing:
     """
     from syncpod.cli.temporal.pods import read_pod
 
-    reading = await read_pod(client, pod.namespace, pod.name)
-    if reading is None:
+    fetched = await read_pod(client, pod.namespace, pod.name)
+    if fetched is None:
         return "none"
-    return "another" if reading.current and reading.pod.metadata.uid not in ("", pod.uid) else "open"
+    return "another" if fetched.current and fetched.pod.metadata.uid not in ("", pod.uid) else "open"

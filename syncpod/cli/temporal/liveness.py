@@ -17,9 +17,9 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, ListWork
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from syncpod.cli.fetched import FetchedPod, away, busy
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.worker_process import serving
-from syncpod.cli.readings import Reading, away, busy
 from syncpod.messages.identity import node_task_queue
 from syncpod.settings.worker_record import WorkerRecord, read_worker_record
 
@@ -92,13 +92,13 @@ async def absence(client: Client, nodes: Iterable[str]) -> str:
     return ", ".join(said)
 
 
-async def judged(client: Client, readings: Sequence[Reading]) -> list[Reading]:
-    """Return the readings, and in those of pods that did not answer whether the worker of their node lives."""
-    silent = {reading.pod.spec.node_name for reading in readings if not reading.current}
+async def judged(client: Client, fetched_pods: Sequence[FetchedPod]) -> list[FetchedPod]:
+    """Return the pods; for those that did not answer, say whether the worker of their node lives."""
+    silent = {fetched.pod.spec.node_name for fetched in fetched_pods if not fetched.current}
     found = await lives_of(client, silent)
     return [
-        reading if reading.current else replace(reading, lives=found[reading.pod.spec.node_name].lives)
-        for reading in readings
+        fetched if fetched.current else replace(fetched, lives=found[fetched.pod.spec.node_name].lives)
+        for fetched in fetched_pods
     ]
 
 

@@ -16,7 +16,7 @@ from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import Failure
-from syncpod.cli.readings import NodeReading
+from syncpod.cli.fetched import FetchedNode
 from syncpod.cli.temporal.liveness import Life, lives_of
 from syncpod.messages.node import NODE_MEMO, NODE_WORKFLOW, NodeSummary, NodeView, node_workflow_id
 from syncpod.temporal.pod_start import ENDED
@@ -26,16 +26,16 @@ _ANSWER: Final = timedelta(seconds=10)
 _RPC: Final = timedelta(seconds=5)
 
 
-async def list_nodes(client: Client) -> list[NodeReading]:
+async def list_nodes(client: Client) -> list[FetchedNode]:
     """Return all nodes that have a workflow, in order of name."""
     query = f"WorkflowType = '{NODE_WORKFLOW}' AND ExecutionStatus = 'Running'"
     found = [execution async for execution in client.list_workflows(query, rpc_timeout=_RPC)]
     lives = await lives_of(client, map(_name, found))
-    readings = await asyncio.gather(*(_read(client, execution, lives[_name(execution)]) for execution in found))
-    return sorted(readings, key=lambda reading: reading.name)
+    fetched_nodes = await asyncio.gather(*(_read(client, execution, lives[_name(execution)]) for execution in found))
+    return sorted(fetched_nodes, key=lambda fetched: fetched.name)
 
 
-async def read_node(client: Client, name: str) -> NodeReading | None:
+async def read_node(client: Client, name: str) -> FetchedNode | None:
     """Return one node; None where it has no workflow."""
     handle = client.get_workflow_handle(node_workflow_id(name))
     try:
@@ -49,12 +49,12 @@ async def read_node(client: Client, name: str) -> NodeReading | None:
     return await _read(client, described, (await lives_of(client, (name,)))[name])
 
 
-async def require_node(client: Client, name: str) -> NodeReading:
+async def require_node(client: Client, name: str) -> FetchedNode:
     """Return one node. Raises Failure where there is none."""
-    reading = await read_node(client, name)
-    if reading is None:
+    fetched = await read_node(client, name)
+    if fetched is None:
         raise Failure(f'nodes "{name}" not found (a node appears when its worker first runs)')
-    return reading
+    return fetched
 
 
 async def is_cordoned(client: Client, name: str) -> bool:
@@ -83,11 +83,11 @@ def _name(execution: WorkflowExecution) -> str:
     return execution.id.removeprefix("node/")
 
 
-async def _read(client: Client, execution: WorkflowExecution, life: Life) -> NodeReading:
+async def _read(client: Client, execution: WorkflowExecution, life: Life) -> FetchedNode:
     summary, name = await _summary(execution), _name(execution)
     view = await _ask(client, execution.id) if life.lives else None
     if view is not None:
-        return NodeReading(name, view, current=True, heard=life.heard, lives=True)
+        return FetchedNode(name, view, current=True, heard=life.heard, lives=True)
     known = NodeView(
         name=name,
         since=summary.since or execution.start_time,
@@ -96,7 +96,7 @@ async def _read(client: Client, execution: WorkflowExecution, life: Life) -> Nod
         addresses=summary.addresses,
         node_info=summary.node_info,
     )
-    return NodeReading(name, known, current=False, heard=life.heard, lives=life.lives)
+    return FetchedNode(name, known, current=False, heard=life.heard, lives=life.lives)
 
 
 async def _ask(client: Client, workflow_id: str) -> NodeView | None:

@@ -15,7 +15,7 @@ from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import Failure
-from syncpod.cli.readings import Reading
+from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.temporal.pod_reads import ask_pod
 from syncpod.cli.temporal.pod_waits import Settled, is_ready, settled, state_of, until_seen
 from syncpod.cli.temporal.pods import handle_of, not_found, require_pod
@@ -82,19 +82,19 @@ async def until_up(client: Client, pod: Pod, patience: timedelta | None, seen: C
     meta = pod.metadata
     deadline = None if patience is None else asyncio.get_running_loop().time() + patience.total_seconds()
 
-    def is_gone(reading: Reading | None) -> bool:
-        return reading is None or (reading.current and reading.pod.metadata.uid != meta.uid)
+    def is_gone(fetched: FetchedPod | None) -> bool:
+        return fetched is None or (fetched.current and fetched.pod.metadata.uid != meta.uid)
 
-    def is_over(reading: Reading | None) -> bool:
-        if reading is None or is_gone(reading):
+    def is_over(fetched: FetchedPod | None) -> bool:
+        if fetched is None or is_gone(fetched):
             return True
-        return settled(reading) is not Settled.NOT_YET and (not is_ready(reading.pod) or seen(reading.pod))
+        return settled(fetched) is not Settled.NOT_YET and (not is_ready(fetched.pod) or seen(fetched.pod))
 
-    reading, came = await until_seen(client, meta.namespace, meta.name, is_over, deadline)
-    if is_gone(reading):
+    fetched, came = await until_seen(client, meta.namespace, meta.name, is_over, deadline)
+    if is_gone(fetched):
         raise Failure(f'pod "{meta.name}" has been deleted meanwhile')
-    state = settled(reading)
+    state = settled(fetched)
     if came and state in (Settled.READY, Settled.SUCCEEDED):
         return state.value
     waited = "" if came or patience is None else f" after {short_duration(patience)}"
-    raise Failure(f'pod "{meta.name}" is not ready{waited}: {state_of(reading)}')
+    raise Failure(f'pod "{meta.name}" is not ready{waited}: {state_of(fetched)}')

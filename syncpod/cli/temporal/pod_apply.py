@@ -16,7 +16,7 @@ from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.readings import Reading
+from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.temporal.liveness import absence, lives
 from syncpod.cli.temporal.nodes import is_cordoned, labels_of_node
 from syncpod.cli.temporal.pods import handle_of, read_pod
@@ -126,7 +126,7 @@ async def has_search_attributes(client: Client) -> bool:
     return SEARCH_ATTRIBUTES.keys() <= answer.custom_attributes.keys()
 
 
-def _compare(before: Reading, after: Reading | None) -> Change:
+def _compare(before: FetchedPod, after: FetchedPod | None) -> Change:
     if after is None or not before.current or after.pod.metadata.uid != before.pod.metadata.uid:
         return Change.CONFIGURED
     old, new = before.pod, after.pod

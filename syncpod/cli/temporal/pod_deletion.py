@@ -12,8 +12,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import Failure
+from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.input.selector import Selector
-from syncpod.cli.readings import Reading
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.pod_reads import ask_pod
 from syncpod.cli.temporal.pod_waits import until_gone
@@ -32,29 +32,29 @@ _ROUNDS: Final = 3
 """How often the node is listed again, for pods that were applied meanwhile."""
 
 
-async def request_deletion(client: Client, namespace: str, name: str, grace: int | None) -> Reading | None:
+async def request_deletion(client: Client, namespace: str, name: str, grace: int | None) -> FetchedPod | None:
     """Signal a pod to end; return the pod as it was before, None where there is none.
 
     `grace` is in seconds, None = the pod's own. The signal is kept even while the pod's node is away.
     """
-    reading = await read_pod(client, namespace, name)
-    if reading is None:
+    fetched = await read_pod(client, namespace, name)
+    if fetched is None:
         return None
     request: dict[str, str | int] = {} if grace is None else {"gracePeriodSeconds": grace}
-    if reading.pod.metadata.deletion_timestamp is None:
-        request["uid"] = reading.pod.metadata.uid  # of one that is ending already, what was applied since is meant too
+    if fetched.pod.metadata.deletion_timestamp is None:
+        request["uid"] = fetched.pod.metadata.uid  # of one that is ending already, what was applied since is meant too
     try:
         await handle_of(client, namespace, name).signal("delete_pod", request)
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
             return None
         raise
-    return reading
+    return fetched
 
 
-def remark_on_source(reading: Reading) -> None:
+def remark_on_source(fetched: FetchedPod) -> None:
     """Print a note about a deleted pod that its source will apply again."""
-    meta = reading.pod.metadata
+    meta = fetched.pod.metadata
     source = meta.annotations.get(SOURCE_ANNOTATION, API_SOURCE)
     if source == FILE_SOURCE:
         remark(f'Note: pod "{meta.name}" comes from its node\'s manifests: it comes back as long as its file is there')
@@ -64,10 +64,10 @@ def remark_on_source(reading: Reading) -> None:
         )
 
 
-def pods_of(config: ClientConnectConfig, node: str) -> list[Reading]:
+def pods_of(config: ClientConnectConfig, node: str) -> list[FetchedPod]:
     """Return the node's pods. Raises Failure if the server does not list them."""
 
-    async def work(client: Client) -> list[Reading]:
+    async def work(client: Client) -> list[FetchedPod]:
         return await _pods(client, node)
 
     return session.run_on(config, work)
@@ -81,23 +81,23 @@ def delete_all(config: ClientConnectConfig, node: str, patience: timedelta | Non
 
     async def work(client: Client) -> None:
         for _ in range(_ROUNDS):
-            readings = await _pods(client, node)
-            if not readings:
+            fetched_pods = await _pods(client, node)
+            if not fetched_pods:
                 return
-            await _delete(client, readings, patience)
+            await _delete(client, fetched_pods, patience)
         raise Failure(f"pods keep being applied on node {node}")
 
     session.run_on(config, work)
 
 
-async def _pods(client: Client, node: str) -> list[Reading]:
-    return [reading for reading in await list_pods(client, None, Selector()) if reading.pod.spec.node_name == node]
+async def _pods(client: Client, node: str) -> list[FetchedPod]:
+    return [fetched for fetched in await list_pods(client, None, Selector()) if fetched.pod.spec.node_name == node]
 
 
-async def _delete(client: Client, readings: list[Reading], patience: timedelta | None) -> None:
-    await asyncio.gather(*(request_deletion(client, *reading.key, None) for reading in readings))
-    waits = {asyncio.create_task(until_gone(client, *one.key, one.pod.metadata.uid)): one for one in readings}
-    allowed = patience or _longest_grace(readings) + _MARGIN
+async def _delete(client: Client, fetched_pods: list[FetchedPod], patience: timedelta | None) -> None:
+    await asyncio.gather(*(request_deletion(client, *fetched.key, None) for fetched in fetched_pods))
+    waits = {asyncio.create_task(until_gone(client, *one.key, one.pod.metadata.uid)): one for one in fetched_pods}
+    allowed = patience or _longest_grace(fetched_pods) + _MARGIN
     deadline = asyncio.get_running_loop().time() + allowed.total_seconds()
     pending = set(waits)
     try:
@@ -105,36 +105,36 @@ async def _delete(client: Client, readings: list[Reading], patience: timedelta |
             while pending and asyncio.get_running_loop().time() < deadline:
                 _, pending = await asyncio.wait(pending, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
                 left = await asyncio.gather(*(read_pod(client, *waits[task].key) for task in pending))
-                progress.show([reading for reading in left if reading is not None and _is_under_way(reading)])
+                progress.show([fetched for fetched in left if fetched is not None and _is_under_way(fetched)])
     finally:
         for task in pending:
             task.cancel()
     for task in waits.keys() - pending:
         task.result()
-    for reading in readings:
-        if reading not in [waits[task] for task in pending]:
-            say(f'pod "{reading.pod.metadata.name}" deleted')
+    for fetched in fetched_pods:
+        if fetched not in [waits[task] for task in pending]:
+            say(f'pod "{fetched.pod.metadata.name}" deleted')
     if pending:
-        stuck = sorted((waits[task] for task in pending), key=lambda reading: reading.key)
-        reasons = await asyncio.gather(*(why_not_gone(client, reading) for reading in stuck))
+        stuck = sorted((waits[task] for task in pending), key=lambda fetched: fetched.key)
+        reasons = await asyncio.gather(*(why_not_gone(client, fetched) for fetched in stuck))
         after = short_duration(allowed)
         raise Failure(
             "\n".join(
-                f'pod "{reading.pod.metadata.name}" did not end within {after}, and is being ended further: {reason}'
-                for reading, reason in zip(stuck, reasons, strict=True)
+                f'pod "{fetched.pod.metadata.name}" did not end within {after}, and is being ended further: {reason}'
+                for fetched, reason in zip(stuck, reasons, strict=True)
             )
         )
 
 
-async def why_not_gone(client: Client, reading: Reading) -> str:
+async def why_not_gone(client: Client, fetched: FetchedPod) -> str:
     """Return what a pod that is being deleted waits for, as its workflow says now."""
-    now = await read_pod(client, *reading.key)
+    now = await read_pod(client, *fetched.key)
     if now is None:
         return "it is gone by now"
     if not now.current:
         return now.silence
     try:
-        plan: dict[str, Any] = await ask_pod(client, pod_workflow_id(*reading.key), "plan", result_type=dict)
+        plan: dict[str, Any] = await ask_pod(client, pod_workflow_id(*fetched.key), "plan", result_type=dict)
     except (RPCError, WorkflowQueryFailedError):
         return "its workflow does not answer"
     if holds := [f"{hold['reason']}: {hold['message']}" for hold in plan["holds"]]:
@@ -146,12 +146,12 @@ async def why_not_gone(client: Client, reading: Reading) -> str:
     return "what is left of it is being removed"
 
 
-def _is_under_way(reading: Reading) -> bool:
+def _is_under_way(fetched: FetchedPod) -> bool:
     """Return whether the pod has not ended yet: one that has keeps its phase until it is gone."""
-    return reading.pod.status.phase not in ("Succeeded", "Failed")
+    return fetched.pod.status.phase not in ("Succeeded", "Failed")
 
 
-def _longest_grace(readings: list[Reading]) -> timedelta:
-    graces = [reading.pod.spec.termination_grace_period_seconds for reading in readings]
+def _longest_grace(fetched_pods: list[FetchedPod]) -> timedelta:
+    graces = [fetched.pod.spec.termination_grace_period_seconds for fetched in fetched_pods]
     longest = max(_USUAL_GRACE_SECONDS if grace is None else grace for grace in graces)
     return timedelta(seconds=min(longest, LONGEST_SECONDS))

@@ -11,7 +11,7 @@ from typing import Final
 from temporalio.client import Client, WorkflowContinuedAsNewError, WorkflowFailureError, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.cli.readings import Reading
+from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.temporal.pod_apply import Applied
 from syncpod.cli.temporal.pod_reads import ask_pod
 from syncpod.cli.temporal.pods import handle_of, read_pod
@@ -33,18 +33,18 @@ class Settled(StrEnum):
     NOT_YET = "not yet"
 
 
-def settled(reading: Reading | None) -> Settled:
+def settled(fetched: FetchedPod | None) -> Settled:
     """Return the state of a pod."""
-    if reading is None:
+    if fetched is None:
         return Settled.GONE
-    if not reading.current:
+    if not fetched.current:
         return Settled.NOT_YET
-    match reading.pod.status.phase:
+    match fetched.pod.status.phase:
         case "Succeeded":
             return Settled.SUCCEEDED
         case "Failed":
             return Settled.FAILED
-    return Settled.READY if is_ready(reading.pod) else Settled.NOT_YET
+    return Settled.READY if is_ready(fetched.pod) else Settled.NOT_YET
 
 
 def is_ready(pod: Pod) -> bool:
@@ -52,8 +52,8 @@ def is_ready(pod: Pod) -> bool:
     return any(entry.type == "Ready" and entry.status == "True" for entry in pod.status.conditions)
 
 
-Outcome = tuple[Applied, Reading | None, Settled]
-"""A pod, its last reading, and its state."""
+Outcome = tuple[Applied, FetchedPod | None, Settled]
+"""A pod, what was last fetched of it, and its state."""
 
 
 async def until_settled(
@@ -61,26 +61,26 @@ async def until_settled(
     applied: Sequence[Applied],
     *,
     timeout: timedelta | None,
-    show: Callable[[Sequence[Reading]], None] = lambda readings: None,
+    show: Callable[[Sequence[FetchedPod]], None] = lambda fetched_pods: None,
     gives_up: Callable[[Pod], bool] = lambda pod: False,
 ) -> list[Outcome]:
     """Wait until each pod is ready or has finished, or until the timeout (None = no limit); return all states in order.
 
     A pod for which `gives_up` is true is not waited for. With a timeout of 0, pods whose nodes did not answer before
-    are not asked again. `show` gets all readings after each round.
+    are not asked again. `show` gets all pods after each round.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout.total_seconds() if timeout is not None else None
     if timeout == timedelta() and all(one.node_is_away for one in applied):
         return [(one, None, Settled.NOT_YET) for one in applied]
     while True:
-        readings = await asyncio.gather(*(_read_new(client, one) for one in applied))
-        show([reading for reading in readings if reading is not None])
-        states = await asyncio.gather(*(_come_to(client, *pair) for pair in zip(applied, readings, strict=True)))
-        outcome = list(zip(applied, readings, states, strict=True))
+        fetched_pods = await asyncio.gather(*(_read_new(client, one) for one in applied))
+        show([fetched for fetched in fetched_pods if fetched is not None])
+        states = await asyncio.gather(*(_come_to(client, *pair) for pair in zip(applied, fetched_pods, strict=True)))
+        outcome = list(zip(applied, fetched_pods, states, strict=True))
         done = all(
-            state != Settled.NOT_YET or (reading is not None and reading.current and gives_up(reading.pod))
-            for _, reading, state in outcome
+            state != Settled.NOT_YET or (fetched is not None and fetched.current and gives_up(fetched.pod))
+            for _, fetched, state in outcome
         )
         if done or (deadline is not None and loop.time() > deadline):
             return outcome
@@ -105,45 +105,45 @@ def lacks_image(pod: Pod) -> bool:
 def verdicts(outcomes: Sequence[Outcome], timeout: timedelta | None) -> tuple[list[str], list[str]]:
     """Return a sentence for each pod that is ready or has succeeded, and one for each that is not."""
     good, bad = [], []
-    for applied, reading, state in outcomes:
+    for applied, fetched, state in outcomes:
         name = applied.pod.metadata.name
         match state:
             case Settled.READY | Settled.SUCCEEDED:
                 good.append(f"pod/{name} {state.value}")
             case Settled.FAILED:
-                bad.append(f'pod "{name}" has failed{_because(applied, reading)}')
+                bad.append(f'pod "{name}" has failed{_because(applied, fetched)}')
             case Settled.GONE:
                 bad.append(f'pod "{name}" has been deleted meanwhile')
             case Settled.NOT_YET:
                 waited = f" after {short_duration(timeout)}" if timeout else ""
-                bad.append(f'pod "{name}" is not ready{waited}{_because(applied, reading)}')
+                bad.append(f'pod "{name}" is not ready{waited}{_because(applied, fetched)}')
     return good, bad
 
 
-def _because(applied: Applied, reading: Reading | None) -> str:
+def _because(applied: Applied, fetched: FetchedPod | None) -> str:
     """Return why a pod is not ready: its status, and which of its containers are not ready and why."""
-    if reading is None:
+    if fetched is None:
         return f": node {applied.node} is away" if applied.node_is_away else ""
-    if not reading.current:
-        return f": {reading.silence}"
-    left = ", its workflow still has something to do" if is_ready(reading.pod) else ""
-    return f": {unready(reading.pod)}{left}"
+    if not fetched.current:
+        return f": {fetched.silence}"
+    left = ", its workflow still has something to do" if is_ready(fetched.pod) else ""
+    return f": {unready(fetched.pod)}{left}"
 
 
-async def _read_new(client: Client, applied: Applied) -> Reading | None:
+async def _read_new(client: Client, applied: Applied) -> FetchedPod | None:
     return await read_pod(client, applied.pod.metadata.namespace, applied.pod.metadata.name)
 
 
-async def _come_to(client: Client, applied: Applied, reading: Reading | None) -> Settled:
+async def _come_to(client: Client, applied: Applied, fetched: FetchedPod | None) -> Settled:
     """Return the state of an applied pod; NOT_YET while the pod that it follows still exists.
 
     A pod that was Ready before a change stays Ready until the first step of the change, so it counts as ready only when
     its workflow has nothing left to do.
     """
-    if applied.follows and (reading is None or reading.pod.metadata.uid == applied.follows):
+    if applied.follows and (fetched is None or fetched.pod.metadata.uid == applied.follows):
         return Settled.NOT_YET
-    state = settled(reading)
-    if state is Settled.READY and reading is not None and not await _is_idle(client, reading.pod):
+    state = settled(fetched)
+    if state is Settled.READY and fetched is not None and not await _is_idle(client, fetched.pod):
         return Settled.NOT_YET
     return state
 
@@ -165,28 +165,28 @@ async def _is_idle(client: Client, pod: Pod) -> bool:
 
 
 async def until_seen(
-    client: Client, namespace: str, name: str, seen: Callable[[Reading | None], bool], deadline: float | None
-) -> tuple[Reading | None, bool]:
-    """Read a pod until `seen` is true of it, or until the deadline; return the last reading, and whether it was.
+    client: Client, namespace: str, name: str, seen: Callable[[FetchedPod | None], bool], deadline: float | None
+) -> tuple[FetchedPod | None, bool]:
+    """Read a pod until `seen` is true of it, or until the deadline; return what was fetched last, and whether it was.
 
     `deadline` is in the loop's time; None = no limit. The pod is read at least once.
     """
     while True:
-        reading = await read_pod(client, namespace, name)
-        if seen(reading):
-            return reading, True
+        fetched = await read_pod(client, namespace, name)
+        if seen(fetched):
+            return fetched, True
         if deadline is not None and asyncio.get_running_loop().time() >= deadline:
-            return reading, False
+            return fetched, False
         await asyncio.sleep(POLL_SECONDS)
 
 
-def state_of(reading: Reading | None) -> str:
+def state_of(fetched: FetchedPod | None) -> str:
     """Return the state of a pod after a wait that timed out, and why it is so, if that is known."""
-    if reading is None:
+    if fetched is None:
         return "it is not there"
-    if not reading.current:
-        return reading.silence
-    return f"it is {unready(reading.pod)}"
+    if not fetched.current:
+        return fetched.silence
+    return f"it is {unready(fetched.pod)}"
 
 
 async def until_gone(client: Client, namespace: str, name: str, uid: str) -> None:
@@ -200,8 +200,8 @@ async def until_gone(client: Client, namespace: str, name: str, uid: str) -> Non
             run = (await handle.describe()).run_id
             await client.get_workflow_handle(handle.id, run_id=run).result(follow_runs=False)
         except (WorkflowContinuedAsNewError, WorkflowFailureError):
-            reading = await read_pod(client, namespace, name)
-            if reading is None or (uid and reading.current and reading.pod.metadata.uid != uid):
+            fetched = await read_pod(client, namespace, name)
+            if fetched is None or (uid and fetched.current and fetched.pod.metadata.uid != uid):
                 return
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:

@@ -19,8 +19,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.console import remark
 from syncpod.cli.failure import Failure
+from syncpod.cli.fetched import FetchedPod, silence
 from syncpod.cli.input.selector import Selector
-from syncpod.cli.readings import Reading, silence
 from syncpod.cli.temporal.liveness import judged
 from syncpod.cli.temporal.pod_reads import is_open, query_pod, told_by_this_node
 from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
@@ -56,39 +56,39 @@ def not_found(name: str, namespace: str) -> Failure:
     return Failure(f'pods "{name}" not found in namespace {namespace}')
 
 
-async def read_pod(client: Client, namespace: str, name: str) -> Reading | None:
+async def read_pod(client: Client, namespace: str, name: str) -> FetchedPod | None:
     """Return one pod; None if it does not exist, or has ended."""
     workflow_id = pod_workflow_id(namespace, name)
     told = (await told_by_this_node([workflow_id], "pod")).get(workflow_id)
     if told is not None and await is_open(client.get_workflow_handle(workflow_id), told.run_id):
         return _as_told(told)
-    reading = await _query(client, workflow_id, None)
-    return reading and (await judged(client, (reading,)))[0]
+    fetched = await _query(client, workflow_id, None)
+    return fetched and (await judged(client, (fetched,)))[0]
 
 
-async def require_pod(client: Client, namespace: str, name: str) -> Reading:
+async def require_pod(client: Client, namespace: str, name: str) -> FetchedPod:
     """Return one pod as its workflow answers. Raises Failure if there is none, or its node is away."""
-    reading = await read_pod(client, namespace, name)
-    if reading is None:
+    fetched = await read_pod(client, namespace, name)
+    if fetched is None:
         raise not_found(name, namespace)
-    return require_answer(reading)
+    return require_answer(fetched)
 
 
-def require_answer(reading: Reading) -> Reading:
-    """Return the reading if the workflow answered. Raises Failure if it did not: the pod's node is away."""
-    if not reading.current:
-        raise does_not_answer(reading)
-    return reading
+def require_answer(fetched: FetchedPod) -> FetchedPod:
+    """Return the pod if its workflow answered. Raises Failure if it did not: the pod's node is away."""
+    if not fetched.current:
+        raise does_not_answer(fetched)
+    return fetched
 
 
-def does_not_answer(reading: Reading) -> Failure:
+def does_not_answer(fetched: FetchedPod) -> Failure:
     """Return the failure of a pod that does not answer."""
-    if reading.stuck:
-        return Failure(f'pod "{reading.pod.metadata.name}" does not answer: {_CANNOT_GO_ON}')
-    return Failure(f'pod "{reading.pod.metadata.name}" does not answer: {silence((reading,))}')
+    if fetched.stuck:
+        return Failure(f'pod "{fetched.pod.metadata.name}" does not answer: {_CANNOT_GO_ON}')
+    return Failure(f'pod "{fetched.pod.metadata.name}" does not answer: {silence((fetched,))}')
 
 
-async def list_pods(client: Client, namespace: str | None, selector: Selector) -> list[Reading]:
+async def list_pods(client: Client, namespace: str | None, selector: Selector) -> list[FetchedPod]:
     """Return the pods of a namespace (None = all) that the selector selects, in order of namespace and name.
 
     The list comes from visibility, which may lag by a moment. Pods of this machine's node are read from it; each other
@@ -99,23 +99,23 @@ async def list_pods(client: Client, namespace: str | None, selector: Selector) -
     some = asyncio.Semaphore(_AT_ONCE)
     silent, heard = Counter[str](), set[str]()
 
-    async def read(execution: WorkflowExecution) -> Reading | None:
+    async def read(execution: WorkflowExecution) -> FetchedPod | None:
         if (ours := told.get(execution.id)) is not None and ours.run_id == execution.run_id:
             return _as_told(ours)
         queue = execution.task_queue or ""
         async with some:
             if queue not in heard and silent[queue] >= _ENOUGH:
-                return Reading(_from_attributes(execution), {}, current=False)
-            reading = await _query(client, execution.id, execution)
-        if reading is not None and reading.current:
+                return FetchedPod(_from_attributes(execution), {}, current=False)
+            fetched = await _query(client, execution.id, execution)
+        if fetched is not None and fetched.current:
             heard.add(queue)
-        elif reading is not None:
+        elif fetched is not None:
             silent[queue] += 1
-        return reading
+        return fetched
 
     found = await judged(client, [one for one in await asyncio.gather(*map(read, executions.values())) if one])
-    readings = [reading for reading in found if selector.matches(reading.pod.metadata.labels)]
-    return sorted(readings, key=lambda reading: reading.key)
+    fetched_pods = [fetched for fetched in found if selector.matches(fetched.pod.metadata.labels)]
+    return sorted(fetched_pods, key=lambda fetched: fetched.key)
 
 
 async def list_recorded(client: Client, namespace: str | None) -> list[Pod]:
@@ -142,11 +142,11 @@ async def _open_executions(client: Client, namespace: str | None) -> dict[str, W
     return {execution.id: execution async for execution in client.list_workflows(query)}
 
 
-def note_absent_nodes(readings: Iterable[Reading]) -> None:
+def note_absent_nodes(fetched_pods: Iterable[FetchedPod]) -> None:
     """Print a note about pods that did not answer: which nodes are away or busy, and what to do."""
-    if stuck := [reading for reading in readings if reading.stuck]:
+    if stuck := [fetched for fetched in fetched_pods if fetched.stuck]:
         remark(f"Note: {_count(stuck)}: {_CANNOT_GO_ON}")
-    silent = [reading for reading in readings if not reading.current and not reading.stuck]
+    silent = [fetched for fetched in fetched_pods if not fetched.current and not fetched.stuck]
     if silent:
         remark(f"Note: {silence(silent)}; what is marked with ? is what was last recorded of {_count(silent)}")
 
@@ -154,15 +154,15 @@ def note_absent_nodes(readings: Iterable[Reading]) -> None:
 _CANNOT_GO_ON: Final = "its workflow cannot go on, and its node is about to begin it anew"
 
 
-def _count(readings: Sequence[Reading]) -> str:
-    return f"pod {readings[0].pod.metadata.name}" if len(readings) == 1 else f"{len(readings)} pods"
+def _count(fetched_pods: Sequence[FetchedPod]) -> str:
+    return f"pod {fetched_pods[0].pod.metadata.name}" if len(fetched_pods) == 1 else f"{len(fetched_pods)} pods"
 
 
-def _as_told(told: Told) -> Reading:
-    return Reading(Pod.model_validate(told.answer), told.answer, current=True)
+def _as_told(told: Told) -> FetchedPod:
+    return FetchedPod(Pod.model_validate(told.answer), told.answer, current=True)
 
 
-async def _query(client: Client, workflow_id: str, execution: WorkflowExecution | None) -> Reading | None:
+async def _query(client: Client, workflow_id: str, execution: WorkflowExecution | None) -> FetchedPod | None:
     """Ask a pod's workflow, else return what Temporal recorded last; None if there is no open one.
 
     Raises RPCError if the server refuses, and Failure for a workflow that is neither running nor ended.
@@ -183,7 +183,7 @@ async def _query(client: Client, workflow_id: str, execution: WorkflowExecution 
             raise
         stuck = error.status == RPCStatusCode.FAILED_PRECONDITION and _STUCK in error.message
     else:
-        return Reading(Pod.model_validate(wire), wire, current=True)
+        return FetchedPod(Pod.model_validate(wire), wire, current=True)
     try:
         recorded = execution or await handle.describe()
     except RPCError as error:
@@ -196,7 +196,7 @@ async def _query(client: Client, workflow_id: str, execution: WorkflowExecution 
         ) from None
     if recorded.status in ENDED:
         return None
-    return Reading(_from_attributes(recorded), {}, current=False, stuck=stuck)
+    return FetchedPod(_from_attributes(recorded), {}, current=False, stuck=stuck)
 
 
 def _from_attributes(execution: WorkflowExecution) -> Pod:

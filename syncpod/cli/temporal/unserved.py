@@ -15,7 +15,7 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.cli.readings import Reading
+from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.temporal.pods import handle_of
 from syncpod.messages.identity import node_task_queue
 from syncpod.messages.node import node_workflow_id
@@ -45,12 +45,12 @@ async def _was_served(client: Client, node: str) -> bool:
     return bool(queue.pollers)
 
 
-async def end_if_never_run(client: Client, reading: Reading) -> bool:
+async def end_if_never_run(client: Client, fetched: FetchedPod) -> bool:
     """End the workflow of a pod of which nothing has ever run; return whether it was that.
 
     A worker that has begun the workflow's first task may act on it, so from then on only the pod's node can end it.
     """
-    handle = handle_of(client, *reading.key)
+    handle = handle_of(client, *fetched.key)
     try:
         described = await handle.describe(rpc_timeout=_RPC)
         info = described.raw_description.workflow_execution_info

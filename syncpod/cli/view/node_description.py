@@ -9,18 +9,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from syncpod.cli.console import align
-from syncpod.cli.readings import NodeReading, Reading
+from syncpod.cli.fetched import FetchedNode, FetchedPod
 from syncpod.cli.view.durations import age, short_duration
 from syncpod.cli.view.layout import NONE, mapping, pairs
 from syncpod.messages.node import NodeView
 from syncpod.messages.queries import EventRecord
 
 
-def describe(reading: NodeReading, pods: Sequence[Reading], now: datetime) -> list[str]:
+def describe(fetched: FetchedNode, pods: Sequence[FetchedPod], now: datetime) -> list[str]:
     """Return the lines; `pods` are those on the node."""
-    view = reading.view
-    lines = list(pairs(_head(reading, now)))
-    lines += _conditions(reading)
+    view = fetched.view
+    lines = list(pairs(_head(fetched, now)))
+    lines += _conditions(fetched)
     lines += _named("Addresses", [(each.type, each.address) for each in view.addresses])
     lines += _named("Capacity", view.capacity.items())
     lines += _named("Allocatable", view.allocatable.items())
@@ -31,28 +31,28 @@ def describe(reading: NodeReading, pods: Sequence[Reading], now: datetime) -> li
     return lines
 
 
-def _head(reading: NodeReading, now: datetime) -> Iterator[tuple[str, Sequence[str]]]:
-    view = reading.view
-    yield "Name", [reading.name]
+def _head(fetched: FetchedNode, now: datetime) -> Iterator[tuple[str, Sequence[str]]]:
+    view = fetched.view
+    yield "Name", [fetched.name]
     yield "Roles", [NONE]
     yield "Labels", mapping(view.labels)
     yield "CreationTimestamp", [_moment(view.since)]
     yield "Unschedulable", [str(view.unschedulable).lower()]
-    heard = f"heard of {age(reading.heard, now)} ago" if reading.heard is not None else "not heard of"
+    heard = f"heard of {age(fetched.heard, now)} ago" if fetched.heard is not None else "not heard of"
     yield "Worker", [f"{view.identity or '<unknown>'}, {heard}"]
-    if reading.lives and not reading.current:
+    if fetched.lives and not fetched.current:
         yield (
             "Note",
             ["the node is busy: its worker lives, but has not answered in time; what follows is what it said last"],
         )
-    elif not reading.current:
+    elif not fetched.current:
         yield "Note", ["the node does not answer: what follows is what it said last"]
 
 
-def _conditions(reading: NodeReading) -> list[str]:
+def _conditions(fetched: FetchedNode) -> list[str]:
     head = ["Type", "Status", "LastTransitionTime", "Reason", "Message"]
     rows = [head, ["-" * len(word) for word in head]]
-    for each in reading.conditions:
+    for each in fetched.conditions:
         rows.append([each.type, each.status, _moment(each.last_transition_time), each.reason, each.message])
     return ["Conditions:", *(f"  {'  '.join(row)}".rstrip() for row in align(rows))]
 
@@ -88,7 +88,7 @@ def _sources(view: NodeView, now: datetime) -> list[str]:
     return [*lines, *(_table("Waiting Pods", held) if waiting else [])]
 
 
-def _pods(view: NodeView, pods: Sequence[Reading], now: datetime) -> list[str]:
+def _pods(view: NodeView, pods: Sequence[FetchedPod], now: datetime) -> list[str]:
     sources = {(each.namespace, each.name): each.source for each in view.desired}
     rows = [("Namespace", "Name", "Phase", "Source", "Age")]
     for each in pods:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
-from syncpod.cli.readings import NodeReading
+from syncpod.cli.fetched import FetchedNode
 from syncpod.cli.view.durations import age
 from syncpod.cli.view.layout import NONE
 
@@ -18,17 +18,17 @@ _UNKNOWN: Final = "<unknown>"
 _TAINT: Final = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 
 
-def status_of(reading: NodeReading) -> str:
+def status_of(fetched: FetchedNode) -> str:
     """Return the node's status in a word or two: ``Ready,SchedulingDisabled``."""
-    word = "Ready" if reading.ready else "NotReady" if reading.conditions else "Unknown"
-    return f"{word},SchedulingDisabled" if reading.view.unschedulable else word
+    word = "Ready" if fetched.ready else "NotReady" if fetched.conditions else "Unknown"
+    return f"{word},SchedulingDisabled" if fetched.view.unschedulable else word
 
 
-def row(reading: NodeReading, now: datetime, *, wide: bool) -> tuple[str, ...]:
+def row(fetched: FetchedNode, now: datetime, *, wide: bool) -> tuple[str, ...]:
     """Return the cells of a node's line."""
-    view = reading.view
+    view = fetched.view
     info = view.node_info
-    cells = (reading.name, status_of(reading), NONE, age(view.since, now), info.kubelet_version or _UNKNOWN)
+    cells = (fetched.name, status_of(fetched), NONE, age(view.since, now), info.kubelet_version or _UNKNOWN)
     if not wide:
         return cells
     address = next((each.address for each in view.addresses if each.type == "InternalIP"), NONE)
@@ -36,16 +36,16 @@ def row(reading: NodeReading, now: datetime, *, wide: bool) -> tuple[str, ...]:
     return (*cells, address, NONE, *(each or _UNKNOWN for each in machine))
 
 
-def document(reading: NodeReading) -> dict[str, Any]:
+def document(fetched: FetchedNode) -> dict[str, Any]:
     """Return the node as a v1 Node."""
-    view = reading.view
+    view = fetched.view
     spec: dict[str, Any] = {"unschedulable": True, "taints": [_TAINT]} if view.unschedulable else {}
-    conditions = [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in reading.conditions]
+    conditions = [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in fetched.conditions]
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
-            "name": reading.name,
+            "name": fetched.name,
             **({"creationTimestamp": view.since.strftime("%Y-%m-%dT%H:%M:%SZ")} if view.since is not None else {}),
             "labels": view.labels,
         },

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 from syncpod.cli.console import GAP, Columns, paint
-from syncpod.cli.readings import Reading
+from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.view.label_columns import LabelColumns
 from syncpod.cli.view.pod_columns import HEADER, WIDE, colour_of, row, uncertain_row
 
@@ -20,14 +20,14 @@ def header(*, wide: bool, namespaces: bool, labels: LabelColumns = _NO_LABELS) -
     return (*(("NAMESPACE",) if namespaces else ()), *HEADER, *(WIDE if wide else ()), *labels.header)
 
 
-def row_of(reading: Reading, now: datetime, *, wide: bool = False) -> tuple[str, ...]:
+def row_of(fetched: FetchedPod, now: datetime, *, wide: bool = False) -> tuple[str, ...]:
     """Return the cells of a pod; those of one that did not answer are marked with ``?``."""
-    return row(reading.pod, now, wide=wide) if reading.current else uncertain_row(reading.pod, now, wide=wide)
+    return row(fetched.pod, now, wide=wide) if fetched.current else uncertain_row(fetched.pod, now, wide=wide)
 
 
 def coloured_lines(
     head: Sequence[str],
-    readings: Sequence[Reading],
+    fetched_pods: Sequence[FetchedPod],
     *,
     wide: bool = False,
     namespaces: bool = False,
@@ -43,10 +43,10 @@ def coloured_lines(
     """
     now = datetime.now(UTC)
     rows = []
-    for reading in readings:
-        name, *rest = row_of(reading, now, wide=wide)
-        space = (reading.pod.metadata.namespace,) if namespaces else ()
-        rows.append((*space, f"pod/{name}" if with_kind else name, *rest, *labels.cells(reading.pod.metadata.labels)))
+    for fetched in fetched_pods:
+        name, *rest = row_of(fetched, now, wide=wide)
+        space = (fetched.pod.metadata.namespace,) if namespaces else ()
+        rows.append((*space, f"pod/{name}" if with_kind else name, *rest, *labels.cells(fetched.pod.metadata.labels)))
     at = 3 if namespaces else 2
     lines = (table or Columns()).align([*([list(head)] if head else []), *rows])
     for line, cells in zip(lines[1 if head else 0 :], rows, strict=True):

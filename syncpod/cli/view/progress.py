@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from syncpod.cli.console import remark, wants_colour
-from syncpod.cli.readings import Reading
+from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.view.pod_columns import HEADER
 from syncpod.cli.view.pod_table import coloured_lines, row_of
 from syncpod.cli.view.unready import hindrance
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """Shows readings during the `with` block; on a terminal, the table is removed at its end."""
+    """Shows pods during the `with` block; on a terminal, the table is removed at its end."""
 
     def __init__(self) -> None:
         self._live: Live | None = None
@@ -38,27 +38,27 @@ class Progress:
         if self._live is not None:
             self._live.stop()
 
-    def show(self, readings: Sequence[Reading]) -> None:
+    def show(self, fetched_pods: Sequence[FetchedPod]) -> None:
         """Show pods as they are now."""
         if self._live is not None:
             from rich.console import Group
             from rich.text import Text
 
-            lines = coloured_lines(HEADER, readings, stream=sys.stderr)
+            lines = coloured_lines(HEADER, fetched_pods, stream=sys.stderr)
             table = Text.from_ansi("\n".join(lines), no_wrap=True)
-            self._live.update(Group(table, *(Text(line, "yellow") for line in hindrances(readings))), refresh=True)
+            self._live.update(Group(table, *(Text(line, "yellow") for line in hindrances(fetched_pods))), refresh=True)
             return
         now = datetime.now(UTC)
-        for reading in readings:
-            name, ready, status, *_ = row_of(reading, now)
-            why = hindrance(reading.pod)
-            if self._shown.get(reading.key) != (ready, status, why):
-                self._shown[reading.key] = (ready, status, why)
+        for fetched in fetched_pods:
+            name, ready, status, *_ = row_of(fetched, now)
+            why = hindrance(fetched.pod)
+            if self._shown.get(fetched.key) != (ready, status, why):
+                self._shown[fetched.key] = (ready, status, why)
                 remark(f"pod {name}: {status}, {ready} ready{f'; {why}' if why else ''}")
 
 
-def hindrances(readings: Sequence[Reading]) -> list[str]:
+def hindrances(fetched_pods: Sequence[FetchedPod]) -> list[str]:
     """Return a line for each pod with a message about why it does not come up."""
     now = datetime.now(UTC)
-    told = [(row_of(reading, now), hindrance(reading.pod)) for reading in readings if reading.current]
+    told = [(row_of(fetched, now), hindrance(fetched.pod)) for fetched in fetched_pods if fetched.current]
     return [f"pod/{name}: {status}: {why}" for (name, _, status, *_), why in told if why]

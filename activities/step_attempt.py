@@ -1,4 +1,4 @@
-"""One try of one step: how long it may wait, what it reports, and when it has to let go."""
+"""One activity attempt of a step: how long it may wait, what it reports, and when it has to let go."""
 
 from __future__ import annotations
 
@@ -52,8 +52,10 @@ class NotYet(Exception):
     """Something temporary stands in the way: Temporal tries again, and shows the text meanwhile."""
 
 
-class Attempt:
-    """One try of a step, passed to the step's code together with its input.
+class StepAttempt:
+    """One activity attempt of a step, passed to the step's code together with its input.
+
+    The attempts that CRI counts are other numbers: of a pod's sandbox (`CreateSandbox.attempt`), of a container.
 
     A step's code is never cancelled from outside: it awaits each call that it sent to the runtime to its end. It lets
     go only in `checkpoint`, `interruptible` and `pause`, which raise Interrupted once the step has been cancelled (by
@@ -230,7 +232,7 @@ async def _wait(tasks: set[asyncio.Task[None]]) -> None:
 class Polls:
     """Growing pauses between looks at something that somebody else will change: from 20 ms, doubling to 500 ms."""
 
-    def __init__(self, attempt: Attempt, *, first: float = 0.02, longest: float = 0.5) -> None:
+    def __init__(self, attempt: StepAttempt, *, first: float = 0.02, longest: float = 0.5) -> None:
         self._attempt = attempt
         self._seconds = first
         self._longest = longest

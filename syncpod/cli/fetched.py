@@ -1,4 +1,4 @@
-"""What a command has read of a pod or a node: the values that tables, descriptions and waits work on."""
+"""Pods and nodes as a command has fetched them: the values behind tables, descriptions and waits."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _RECORDED: Final = "the pod does not answer: this is what Temporal recorded last
 
 
 @dataclass(frozen=True)
-class Reading:
-    """A pod as it was read."""
+class FetchedPod:
+    """A pod as a command has fetched it."""
 
     pod: Pod
     wire: dict[str, Any]
@@ -61,17 +61,17 @@ def busy(node: str) -> str:
     return f"node {node or '?'} is busy (its worker lives, but has not answered in time)"
 
 
-def silence(readings: Iterable[Reading]) -> str:
+def silence(fetched_pods: Iterable[FetchedPod]) -> str:
     """Return why pods did not answer: which of their nodes are away, and which are busy; "" = all have answered."""
-    silent = [reading for reading in readings if not reading.current]
+    silent = [fetched for fetched in fetched_pods if not fetched.current]
     dead, live = ({one.pod.spec.node_name for one in silent if one.lives is lives} for lives in (False, True))
     said = [sentence(", ".join(sorted(names))) for sentence, names in ((away, dead), (busy, live)) if names]
     return ", ".join(said)
 
 
 @dataclass(frozen=True)
-class NodeReading:
-    """A node as it was read."""
+class FetchedNode:
+    """A node as a command has fetched it."""
 
     name: str
     view: NodeView
