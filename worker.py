@@ -15,12 +15,13 @@ import os
 import signal
 import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from importlib import metadata
 from pathlib import Path
+from typing import Any, TypeVar
 
 from temporalio.client import Client
 from temporalio.envconfig import ClientConnectConfig
@@ -54,13 +55,14 @@ from syncpod.agent.server_outage import ServerOutage
 from syncpod.agent.storage.image_gc import ImageGc
 from syncpod.agent.storage.log_rotation import LogRotation
 from syncpod.agent.takeover import foreign_kubelet
+from syncpod.agent.takeover.awaited_runtime import AwaitedRuntime, RuntimeAway
 from syncpod.agent.takeover.cluster import ClusterGuard, another_cluster
 from syncpod.agent.takeover.lock import NodeLife, NodeLock, NotThisNode, machine_id, node_of
 from syncpod.agent.takeover.rival import HEARTBEAT, refuse_rivals
 from syncpod.agent.takeover.search_attributes import register_search_attributes
 from syncpod.cri.client import CriClient
 from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
-from syncpod.cri.errors import CriError
+from syncpod.cri.errors import CriError, Unavailable
 from syncpod.cri.port import RuntimeVersion
 from syncpod.fault_points import cri_client
 from syncpod.lifecycle import version
@@ -119,75 +121,106 @@ class CannotServe(Exception):
     """The worker cannot serve; the text says why, in one sentence."""
 
 
+class _AskedToStop(Exception):
+    """The worker was asked to end before it served."""
+
+
+_Result = TypeVar("_Result")
+
+
 async def serve(settings: NodeSettings, connection: ClientConnectConfig, stop: asyncio.Event) -> None:
     """Serve the node until `stop`. Raises CannotServe, SettingsInvalid; anything else is a defect."""
     await _require_directory(settings.manifest_dir)
-    kept = read_kept_settings(settings.state_dir)
-    endpoint = _find_runtime(settings, kept, os.environ)
-    await _require_same_node(settings, kept, endpoint)
-    with contextlib.ExitStack() as last:  # the node is free again before telemetry is flushed, which may take a while
+    kept, awaited = read_kept_settings(settings.state_dir), AwaitedRuntime()
+    with contextlib.suppress(_AskedToStop), contextlib.ExitStack() as last:
+        endpoint = await _unless(stop, _awaited_socket(settings, kept, awaited))
+        await _require_same_node(settings, kept, endpoint)
         async with cri_client(endpoint, os.environ) as cri:
-            with _lock(settings) as lock:
+            with _lock(settings) as lock, _refusals(endpoint, connection["target_host"]):
                 recording = telemetry.configure(service="syncpod-worker", instance=lock.life.identity)
-                last.callback(recording.flush)
-                await _serve_locked(settings, connection, endpoint, cri, lock, kept, stop)
+                last.callback(recording.flush)  # it may take a while: the node is free again before that
+                preparing = _prepared(settings, connection, endpoint, cri, lock, kept, awaited)
+                worker, agent, record = await _unless(stop, preparing)
+                await _run(worker, agent, record, settings, stop)
 
 
-async def _serve_locked(
+async def _unless(stop: asyncio.Event, doing: Coroutine[Any, Any, _Result]) -> _Result:
+    """Return what `doing` returns. Raises _AskedToStop at `stop`: then it has been cancelled."""
+    done, stopping = asyncio.create_task(doing), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({done, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not done.done():
+            raise _AskedToStop
+        return await done
+    finally:
+        for task in (done, stopping):
+            task.cancel()
+        await asyncio.wait({done, stopping})
+
+
+async def _prepared(
     settings: NodeSettings,
     connection: ClientConnectConfig,
     endpoint: str,
     cri: CriClient,
     lock: NodeLock,
     kept: KeptSettings,
-    stop: asyncio.Event,
-) -> None:
-    """Put the node together, with its lock held, and serve it until `stop`. Raises as `serve`."""
+    awaited: AwaitedRuntime,
+) -> tuple[Worker, Agent, WorkerRecord]:
+    """Put the node together, with its lock held, and keep what it is. Raises what `_refusals` makes one sentence of."""
     life, task_queue, address = lock.life, node_task_queue(settings.node), connection["target_host"]
+    prepare_memory(settings)
+    runtime = await _meet_runtime(settings, kept, endpoint, cri, awaited)
+    client = await connect(settings=connection, runtime=_runtime(), identity=life.identity)
+    cluster = await _require_cluster(settings, kept, client, address)
+    await refuse_rivals(client, task_queue, life)
+    named = f"{cluster.partition('/')[0]}/{client.namespace}"
+    context = await node_context(settings, cri, endpoint, cluster=named)
+    facts = NodeFacts(
+        name=settings.node,
+        runtime=runtime.name,
+        host_ips=context.host.addresses,
+        recursive_read_only_handlers=context.recursive_read_only_handlers,
+        search_attributes=await register_search_attributes(client),
+    )
+    reader = _reader(settings, cri, life)
+    agent = Agent(
+        client,
+        task_queue=task_queue,
+        life=life,
+        cri=cri,
+        reader=reader,
+        context=context,
+        facts=lambda: facts,
+        guard=ClusterGuard(client, cluster, node=settings.node, address=address, answered=outage.over),
+    )
+    node = _node(settings, cri, reader, context, facts, agent)
+    await limit_pods(node)
+    await asyncio.to_thread(remove_empty_tiers, context)
+    cri.add_secret_values(await asyncio.to_thread(known_secret_values, node.objects))
+    await asyncio.to_thread(tidy_deleted, context)
+    await node.pulls.records.recover(lambda image: image_id(cri, image))
+    _add_housekeeping(settings, client, node, agent, life)
+    record = _worker_record(settings, client, address, endpoint, runtime, life)
+    followed = FollowedVersion(runtime, cri.version, partial(_note_version, settings, record))
+    agent.add_background_task("runtime version", followed.run)
+    add_node_workflow_tasks(agent, client, context, life, lambda: followed.current, settings.manifest_dir)
+    worker = make_worker(client, node, agent, task_queue=task_queue, identity=life.identity)
+    _keep(settings, KeptSettings({}, runtime.name, cluster, address, client.namespace), endpoint)
+    return worker, agent, record
+
+
+@contextlib.contextmanager
+def _refusals(endpoint: str, address: str) -> Iterator[None]:
+    """Raise CannotServe for what the runtime and the Temporal server refuse in the block."""
     try:
-        prepare_memory(settings)
-        runtime = await _meet_runtime(settings, kept, endpoint, cri)
-        client = await connect(settings=connection, runtime=_runtime(), identity=life.identity)
-        cluster = await _require_cluster(settings, kept, client, address)
-        await refuse_rivals(client, task_queue, life)
-        named = f"{cluster.partition('/')[0]}/{client.namespace}"
-        context = await node_context(settings, cri, endpoint, cluster=named)
-        facts = NodeFacts(
-            name=settings.node,
-            runtime=runtime.name,
-            host_ips=context.host.addresses,
-            recursive_read_only_handlers=context.recursive_read_only_handlers,
-            search_attributes=await register_search_attributes(client),
-        )
-        reader = _reader(settings, cri, life)
-        agent = Agent(
-            client,
-            task_queue=task_queue,
-            life=life,
-            cri=cri,
-            reader=reader,
-            context=context,
-            facts=lambda: facts,
-            guard=ClusterGuard(client, cluster, node=settings.node, address=address, answered=outage.over),
-        )
-        node = _node(settings, cri, reader, context, facts, agent)
-        await limit_pods(node)
-        await asyncio.to_thread(remove_empty_tiers, context)
-        cri.add_secret_values(await asyncio.to_thread(known_secret_values, node.objects))
-        await asyncio.to_thread(tidy_deleted, context)
-        await node.pulls.records.recover(lambda image: image_id(cri, image))
-        _add_housekeeping(settings, client, node, agent, life)
-        record = _worker_record(settings, client, address, endpoint, runtime, life)
-        followed = FollowedVersion(runtime, cri.version, partial(_note_version, settings, record))
-        agent.add_background_task("runtime version", followed.run)
-        add_node_workflow_tasks(agent, client, context, life, lambda: followed.current, settings.manifest_dir)
-        worker = make_worker(client, node, agent, task_queue=task_queue, identity=life.identity)
-        _keep(settings, KeptSettings({}, runtime.name, cluster, address, client.namespace), endpoint)
-        await _run(worker, agent, record, settings, stop)
+        yield
     except (NoServer, NotThisNode) as refusal:
         raise CannotServe(str(refusal)) from refusal
     except RPCError as error:
         raise CannotServe(f"the Temporal server at {address} fails: {error.message}") from error
+    except CriError as error:
+        raise CannotServe(f"the runtime at {endpoint} fails: {error}") from error
 
 
 def _reader(settings: NodeSettings, cri: CriClient, life: NodeLife) -> PodReader:
@@ -307,9 +340,12 @@ def cached_workflows(capacity: Mapping[str, int]) -> int:
 
 
 async def _run(worker: Worker, agent: Agent, record: WorkerRecord, settings: NodeSettings, stop: asyncio.Event) -> None:
-    """Take over, serve, and end in order: steps first, then the agent that hears of them."""
+    """Take over, serve, and end in order: steps first, then the agent that hears of them.
+
+    Raises what `_refusals` makes one sentence of.
+    """
     try:
-        await agent.boot()
+        await _unless(stop, agent.boot())
         _note_worker(settings, record)
         serving = asyncio.create_task(worker.run(), name="worker")
         watching = asyncio.create_task(agent.run(), name="agent")
@@ -330,8 +366,6 @@ async def _run(worker: Worker, agent: Agent, record: WorkerRecord, settings: Nod
                 raise ended
         if not stop.is_set():
             raise RuntimeError("the worker, or the agent beside it, has ended, and nobody has asked it to")
-    except CriError as error:
-        raise CannotServe(f"the runtime at {record.endpoint} fails: {error}") from error
     finally:
         await agent.close()
 
@@ -379,13 +413,24 @@ async def _require_directory(manifests: Path | None) -> None:
             raise CannotServe(f"manifest directory {manifests}: is no directory")
 
 
-def _find_runtime(settings: NodeSettings, kept: KeptSettings, environ: Mapping[str, str]) -> str:
+async def _awaited_socket(settings: NodeSettings, kept: KeptSettings, awaited: AwaitedRuntime) -> str:
+    """Return the runtime's socket, once something listens there. Raises CannotServe."""
+    try:
+        return await awaited.answer(partial(_find_runtime, settings, kept, os.environ))
+    except RuntimeAway as away:
+        raise CannotServe(str(away)) from away
+
+
+async def _find_runtime(settings: NodeSettings, kept: KeptSettings, environ: Mapping[str, str]) -> str:
+    """Return the runtime's socket. Raises CannotServe, or RuntimeAway if a runtime is, or was, where it looks."""
     named = {VARIABLE: settings.runtime_endpoint} if settings.runtime_endpoint else {}
     try:
         return find_endpoint({**environ, **named})
     except NoRuntime as missing:
-        if settings.runtime_endpoint and settings.runtime_endpoint == kept.endpoint:
-            raise CannotServe(kept_runtime_missing(kept, missing.tried[0][1])) from missing
+        if kept.endpoint and settings.runtime_endpoint and is_same_runtime(kept, settings.runtime_endpoint):
+            raise RuntimeAway(kept_runtime_missing(kept, missing.tried[0][1])) from missing
+        if missing.refused:
+            raise RuntimeAway(str(missing)) from missing
         raise CannotServe(str(missing)) from missing
     except ValueError as error:
         raise CannotServe(str(error)) from error
@@ -414,17 +459,28 @@ def _lock(settings: NodeSettings) -> NodeLock:
         raise CannotServe(str(refusal)) from refusal
 
 
-async def _meet_runtime(settings: NodeSettings, kept: KeptSettings, endpoint: str, cri: CriClient) -> RuntimeVersion:
+async def _meet_runtime(
+    settings: NodeSettings, kept: KeptSettings, endpoint: str, cri: CriClient, awaited: AwaitedRuntime
+) -> RuntimeVersion:
+    """Return which runtime answers, once it does. Raises CannotServe if it may not be this node's, or fails."""
     try:
-        version = await cri.version()
-        kubelets = foreign_kubelet.foreign_pods(await cri.list_pod_sandboxes())
-    except CriError as error:
-        raise CannotServe(f"the runtime at {endpoint} does not answer: {error.message or error.code}") from error
+        version, kubelets = await awaited.answer(partial(_asked, endpoint, cri))
+    except RuntimeAway as away:
+        raise CannotServe(str(away)) from away
     if kubelets and not settings.allow_foreign_kubelet:
         raise CannotServe(foreign_kubelet.refusal(kubelets, endpoint))
     if kept.runtime not in ("", version.name) and await asyncio.to_thread(has_records, settings.state_dir):
         raise CannotServe(other_runtime(kept, f"{version.name}, which answers there now: it was {kept.runtime}"))
     return version
+
+
+async def _asked(endpoint: str, cri: CriClient) -> tuple[RuntimeVersion, tuple[str, ...]]:
+    """Return the runtime's version and the pods in it that are a kubelet's. Raises CannotServe, RuntimeAway."""
+    try:
+        return await cri.version(), foreign_kubelet.foreign_pods(await cri.list_pod_sandboxes())
+    except CriError as error:
+        refused = RuntimeAway if isinstance(error, Unavailable) else CannotServe
+        raise refused(f"the runtime at {endpoint} does not answer: {error.message or error.code}") from error
 
 
 async def _require_cluster(settings: NodeSettings, kept: KeptSettings, client: Client, address: str) -> str:

@@ -33,6 +33,8 @@ from tests.runtimes.require import Missing
 
 AIM_SECONDS = 10.0
 """Within which each pod should answer."""
+_WEDGED_SECONDS = 120.0
+"""After which a pod that has not answered is not asked again."""
 _NODE_EVERY = 5.0
 _LABEL_EVERY = 1.0
 _REPLACE_EVERY = 5.0
@@ -44,7 +46,7 @@ class Watched:
 
     pods: int
     answers: list[float] = field(default_factory=list)
-    """Seconds until each read of a pod came back."""
+    """Seconds until each pod that was read had answered, for which it may have been read again."""
     seen: Counter[str] = field(default_factory=Counter)
     tasks: Tasks = field(default_factory=Tasks)
 
@@ -66,7 +68,7 @@ class Watched:
 
 
 _SEEN = (
-    *("pod did not answer in time, and was called busy", "pod was called away", "pod was not there"),
+    *("pod did not answer in time, and was called busy", "pod was called away", "pod was not there", "pod was wedged"),
     *("node read", "node was called busy", "node was called dead"),
     *("labels sent", "pods replaced", "changes not answered in time"),
 )
@@ -97,13 +99,18 @@ async def loaded(pods: int, minutes: float, load: int, reads: float) -> Watched:
 
 
 async def _for(seconds: float, *works: tuple[float, Callable[[], Coroutine[None, None, None]]]) -> None:
-    """Begin each work every so many seconds, whether or not the one before has ended; await all in the end."""
-    ends, begun = time.monotonic() + seconds, list[asyncio.Task[None]]()
+    """Begin each work every so many seconds, whether or not the one before has ended; await all in the end.
+
+    What could not be begun in time, since this process was kept waiting itself, is begun as soon as it can.
+    """
+    starts, begun = time.monotonic(), list[asyncio.Task[None]]()
 
     async def keep_beginning(pause: float, work: Callable[[], Coroutine[None, None, None]]) -> None:
-        while time.monotonic() < ends:
+        for number in itertools.count():
+            if number * pause >= seconds:
+                return
+            await asyncio.sleep(max(0.0, starts + number * pause - time.monotonic()))
             begun.append(asyncio.create_task(work()))
-            await asyncio.sleep(pause)
 
     await asyncio.gather(*(keep_beginning(*work) for work in works))
     await asyncio.gather(*begun)
@@ -114,20 +121,25 @@ async def _apply(node: SimulatedNode, name: str) -> None:
 
 
 class _Reads:
-    """Reads one pod after the other, as `get pod` does."""
+    """Reads one pod after the other, as `get pod` does, and again until it answers."""
 
     def __init__(self, node: SimulatedNode, names: Sequence[str], watched: Watched) -> None:
         self._node, self._names, self._watched = node, itertools.cycle(names), watched
 
     async def read(self) -> None:
-        began = time.monotonic()
-        fetched = await read_pod(self._node.client, "default", next(self._names))
+        began, name = time.monotonic(), next(self._names)
+        fetched = await read_pod(self._node.client, "default", name)
+        if fetched is not None and not fetched.current:
+            what = "pod did not answer in time, and was called busy" if fetched.lives else "pod was called away"
+            self._watched.seen[what] += 1
+        while fetched is not None and not fetched.current:
+            if fetched.stuck or time.monotonic() - began > _WEDGED_SECONDS:
+                self._watched.seen["pod was wedged"] += 1
+                break
+            fetched = await read_pod(self._node.client, "default", name)
         self._watched.answers.append(time.monotonic() - began)
         if fetched is None:
             self._watched.seen["pod was not there"] += 1
-        elif not fetched.current:
-            what = "pod did not answer in time, and was called busy" if fetched.lives else "pod was called away"
-            self._watched.seen[what] += 1
 
 
 async def _read_node(node: SimulatedNode, watched: Watched) -> None:

@@ -21,12 +21,14 @@ _PATIENCE_SECONDS = 1.0
 class NoRuntime(Exception):
     """No socket accepts a connection. The text is one sentence that names each and says why not.
 
-    `tried` has each with its reason, in order. `permission_denied` says that one exists but is closed to this user.
+    `tried` has each with its reason, in order. `permission_denied` says that one exists but is closed to this user,
+    `refused` that one exists and nothing accepts connections: its runtime may be about to start.
     """
 
     def __init__(self, tried: tuple[tuple[str, str], ...], *, asked_for: bool = False) -> None:
         self.tried = tried
         self.permission_denied = any(reason == _DENIED for _, reason in tried)
+        self.refused = any(reason in (_REFUSED, _BUSY) for _, reason in tried)
         sockets = ", ".join(f"{path} ({reason})" for path, reason in tried)
         if asked_for:
             sockets = f"{sockets}, which {VARIABLE} names"
@@ -43,6 +45,8 @@ class NoRuntime(Exception):
 
 
 _DENIED = "permission denied"
+_REFUSED = "connection refused: nothing listens there any more"
+_BUSY = "accepts no connections"
 
 
 def candidates(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -94,9 +98,9 @@ def _obstacle(path: str) -> str | None:
     except PermissionError:
         return _DENIED
     except ConnectionRefusedError:
-        return "connection refused: nothing listens there any more"
+        return _REFUSED
     except (BlockingIOError, TimeoutError):
-        return "accepts no connections"
+        return _BUSY
     except OSError as error:
         return error.strerror or str(error)
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import threading
 import uuid
 from collections.abc import AsyncIterator
@@ -17,11 +18,16 @@ import pytest_asyncio
 from temporalio.client import Client, WorkflowHandle
 
 import worker as program
+from syncpod.agent.takeover.awaited_runtime import RuntimeAway
 from syncpod.cri.client import CriClient
 from syncpod.messages.identity import node_task_queue, pod_workflow_id
+from syncpod.settings.kept import KeptSettings
+from syncpod.settings.node import node_settings
+from syncpod.settings.variables import RUNTIME_ENDPOINT
 from syncpod.settings.worker_record import read_worker_record
 from syncpod.temporal.plugin import DATA_CONVERTER
-from tests.agent.waiting import until_asked
+from tests.agent.waiting import until, until_asked
+from tests.e2e.faults_proxy import CriProxy
 from tests.node.owned_pods import owned_pod
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import BUSYBOX
@@ -29,6 +35,7 @@ from tests.runtimes.temporal import DevServer
 from tests.worker.node_process import NodeProcess
 
 NOWHERE = "unix:///run/nowhere.sock"
+WAITS = "waiting up to 30 s for the runtime: "
 
 
 @pytest.fixture
@@ -83,6 +90,51 @@ async def test_without_a_runtime_it_names_the_socket_it_tried(tmp_path: Path, te
             "no container runtime at /run/nowhere.sock (missing), which CONTAINER_RUNTIME_ENDPOINT names: "
             "start the runtime or correct the variable"
         )
+        assert WAITS not in worker.log.read_text()
+
+
+async def test_a_runtime_that_refuses_is_waited_for_and_that_is_said_once(
+    runtime: Containerd, temporal_server: DevServer, tmp_path: Path, node: str
+) -> None:
+    """First its socket is a dead one's, then it takes connections and breaks them, then it is there."""
+    dead, later = tmp_path / "cri.sock", tmp_path / "later.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(dead))
+    with NodeProcess(tmp_path, runtime=f"unix://{dead}", temporal=temporal_server.address, node=node) as worker:
+        await until(lambda: WAITS in worker.log.read_text())
+        async with CriProxy(dead, f"unix://{later}") as proxy:
+            await until(lambda: proxy.calls["Version"] > 0)
+            async with CriProxy(later, runtime.endpoint):
+                await worker.ready()
+                assert worker.log.read_text().count(WAITS) == 1
+                assert await worker.stop() == 0
+
+
+@pytest.mark.parametrize("endpoint", ["/run/nowhere.sock", NOWHERE])
+async def test_the_runtime_that_a_node_had_before_is_waited_for_though_its_socket_is_missing(
+    tmp_path: Path, endpoint: str
+) -> None:
+    settings = node_settings({RUNTIME_ENDPOINT: endpoint}, state_dir=str(tmp_path), node="n1")
+    with pytest.raises(RuntimeAway, match=r"was started with does not answer at unix:///run/nowhere.sock \(missing\)"):
+        await program._find_runtime(settings, KeptSettings({RUNTIME_ENDPOINT: NOWHERE}), {})
+    with pytest.raises(program.CannotServe, match=r"no container runtime at /run/nowhere.sock \(missing\)"):
+        await program._find_runtime(settings, KeptSettings({RUNTIME_ENDPOINT: "unix:///run/other.sock"}), {})
+
+
+@pytest.mark.parametrize("call", ["Version", "ListContainers"])
+async def test_a_worker_that_does_not_serve_yet_stops_at_once(
+    runtime: Containerd, temporal_server: DevServer, tmp_path: Path, node: str, call: str
+) -> None:
+    async with CriProxy(tmp_path / "cri.sock", runtime.endpoint) as proxy:
+        address = temporal_server.address
+        with (
+            proxy.stop(call, "before") as held,
+            NodeProcess(tmp_path, runtime=proxy.endpoint, temporal=address, node=node) as worker,
+        ):
+            await held.reached()
+            assert await worker.stop() == 0
+            assert worker.output.read_text() == ""
+            assert "does not end" not in worker.log.read_text()
 
 
 async def test_a_directory_of_manifests_that_is_none_is_named(tmp_path: Path, temporal_server: DevServer) -> None:

@@ -1,0 +1,47 @@
+"""A runtime that is not there yet when its worker starts: after a reboot, or a restart of both, either may be first."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+log = logging.getLogger(__name__)
+
+PATIENCE_SECONDS: Final = 30.0
+"""How long a worker waits for a runtime that refuses."""
+_ASK_EVERY: Final = 0.5
+
+_Answer = TypeVar("_Answer")
+
+
+class RuntimeAway(Exception):
+    """The runtime does not answer, but may soon. The text says in one sentence what is wrong."""
+
+
+class AwaitedRuntime:
+    """The time that a starting worker gives its runtime, over all that it asks it."""
+
+    def __init__(self, patience: float = PATIENCE_SECONDS) -> None:
+        """Wait so many seconds from now on."""
+        self._patience = patience
+        self._gives_up = time.monotonic() + patience
+        self._said = False
+
+    async def answer(self, ask: Callable[[], Awaitable[_Answer]]) -> _Answer:
+        """Return what `ask` returns; ask again while it raises RuntimeAway, and log that once.
+
+        Raises the last RuntimeAway when the time is over, and whatever else `ask` raises.
+        """
+        while True:
+            try:
+                return await ask()
+            except RuntimeAway as away:
+                if time.monotonic() >= self._gives_up:
+                    raise
+                if not self._said:
+                    log.warning("waiting up to %g s for the runtime: %s", self._patience, away)
+                self._said = True
+            await asyncio.sleep(_ASK_EVERY)

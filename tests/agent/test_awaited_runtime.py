@@ -1,0 +1,40 @@
+"""A starting worker's patience with its runtime."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from syncpod.agent.takeover import awaited_runtime
+from syncpod.agent.takeover.awaited_runtime import AwaitedRuntime, RuntimeAway
+
+
+def away_for(times: int) -> Callable[[], Awaitable[str]]:
+    """Return what raises RuntimeAway so many times before it answers."""
+    left = iter(range(times, 0, -1))
+
+    async def ask() -> str:
+        if (asks_left := next(left, 0)) > 0:
+            raise RuntimeAway(f"away, {asks_left} times more")
+        return "here"
+
+    return ask
+
+
+async def test_it_is_asked_until_it_answers_and_that_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(awaited_runtime, "_ASK_EVERY", 0)
+    awaited = AwaitedRuntime()
+    with caplog.at_level(logging.WARNING):
+        assert [await awaited.answer(away_for(3)), await awaited.answer(away_for(2))] == ["here", "here"]
+    assert [line.message for line in caplog.records] == [
+        "waiting up to 30 s for the runtime: away, 3 times more",
+    ]
+
+
+async def test_when_the_time_is_over_it_is_given_up_with_what_it_said_last() -> None:
+    with pytest.raises(RuntimeAway, match="away, 2 times more"):
+        await AwaitedRuntime(0).answer(away_for(2))
