@@ -18,7 +18,9 @@ from syncpod.handlers.dialing import dial, host_and_port
 
 _BLOCK: Final = 16 * 1024
 _HEAD_LIMIT: Final = 1024 * 1024
-"""Most bytes of a status line with its headers: the limit of Go's client."""
+"""Most bytes of a status line with its headers, those of all informational responses before it included."""
+_CHUNK_OVERHEAD: Final = 16 * 1024
+"""Most bytes of chunk headers beyond what chunks of their size need (net/http/internal, chunkedReader)."""
 _INFORMATIONAL: Final = range(100, 200)
 _WITHOUT_BODY: Final = (204, 304)
 _LENGTH_DIGITS: Final = 19
@@ -86,9 +88,9 @@ async def get(url: SplitResult, headers: Iterable[tuple[str, str]]) -> Response:
                 _abort, writer
             )  # keeps the writer alive: a writer that is garbage-collected closes its connection
             writer.write(request)
-            return await _response(lambda: reader.read(_BLOCK), close)
+            return await _response(_fairly(lambda: reader.read(_BLOCK)), close)
         await loop.sock_sendall(connection, request)
-        return await _response(lambda: loop.sock_recv(connection, _BLOCK), close)
+        return await _response(_fairly(lambda: loop.sock_recv(connection, _BLOCK)), close)
     except BaseException:
         close()
         raise
@@ -113,28 +115,53 @@ def _unchecked() -> ssl.SSLContext:
     return context
 
 
+def _fairly(read: _Read) -> _Read:
+    """Let everybody else in the event loop go first before each read but the first.
+
+    A read of what has arrived by now does not wait, so a server that never pauses would keep the loop for itself, and
+    not even a timeout would be noticed.
+    """
+    began = False
+
+    async def next_block() -> bytes:
+        nonlocal began
+        if began:
+            await asyncio.sleep(0)
+        began = True
+        return await read()
+
+    return next_block
+
+
 async def _response(read: _Read, close: _Close) -> Response:
     """Read the head of the response, and check that the length of its body is valid."""
-    rest = b""
+    rest, room = b"", _HEAD_LIMIT
     while True:
-        status, fields, rest = await _head(read, rest)
+        status, fields, used, rest = await _head(read, rest, room)
         if status not in _INFORMATIONAL or status == 101:
             break
+        room -= used
     _length(fields)
     return Response(status, fields, rest, read, close)
 
 
-async def _head(read: _Read, data: bytes) -> tuple[int, dict[str, str], bytes]:
-    """Read a status line and its headers; return the status, the headers by lower-case name, and what came after."""
+async def _head(read: _Read, data: bytes, room: int) -> tuple[int, dict[str, str], int, bytes]:
+    """Read a status line and its headers, of `room` bytes at most.
+
+    Return the status, the headers by lower-case name, their length in bytes, and what came after. Raises NotHttp.
+    """
     while (end := data.find(b"\r\n\r\n")) < 0 and (bare := data.find(b"\n\n")) < 0:
-        if len(data) > _HEAD_LIMIT:
-            raise NotHttp(f"server response headers exceeded {_HEAD_LIMIT} bytes; aborted")
+        if len(data) > room:
+            raise _too_long()
         if not (block := await read()):
             raise NotHttp("EOF" if not data else f'malformed HTTP response "{_shown(data)}"')
         data += block
         if not data.startswith(b"HTTP/"[: len(data)]):
             raise NotHttp(f'malformed HTTP response "{_shown(data)}"')
-    head, rest = (data[:end], data[end + 4 :]) if end >= 0 else (data[:bare], data[bare + 2 :])
+    used = end + 4 if end >= 0 else bare + 2
+    if used > room:
+        raise _too_long()
+    head, rest = data[: end if end >= 0 else bare], data[used:]
     first, *lines = head.decode("latin-1").replace("\r\n", "\n").split("\n")
     version, _, status = first.partition(" ")
     code = status.strip()[:3]
@@ -144,7 +171,11 @@ async def _head(read: _Read, data: bytes) -> tuple[int, dict[str, str], bytes]:
     for line in lines:
         name, _, value = line.partition(":")
         fields.setdefault(name.strip().lower(), value.strip())
-    return int(code), fields, rest
+    return int(code), fields, used, rest
+
+
+def _too_long() -> NotHttp:
+    return NotHttp(f"server response headers exceeded {_HEAD_LIMIT} bytes; aborted")
 
 
 def _length(fields: Mapping[str, str]) -> int | None:
@@ -162,7 +193,8 @@ def _length(fields: Mapping[str, str]) -> int | None:
 
 
 async def _chunks(read: _Read, data: bytes, limit: int) -> bytes:
-    body = b""
+    """Return the first bytes of a body in chunks. Raises NotHttp, also where it is mostly chunk headers."""
+    body, overhead = b"", 0
     while len(body) < limit:
         while (end := data.find(b"\n")) < 0:
             data += await _more(read, len(data))
@@ -173,6 +205,9 @@ async def _chunks(read: _Read, data: bytes, limit: int) -> bytes:
             raise NotHttp("invalid byte in chunk length") from None
         if left < 0:
             raise NotHttp("invalid byte in chunk length")
+        overhead = max(0, overhead + end + 1 + 2 - 16 - 2 * left)
+        if overhead > _CHUNK_OVERHEAD:
+            raise NotHttp("chunked encoding contains too much non-data")
         data = data[end + 1 :]
         if not left:
             break

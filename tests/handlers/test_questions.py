@@ -7,8 +7,9 @@ import shutil
 import socket
 import ssl
 import subprocess
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import create_autospec
@@ -253,6 +254,53 @@ async def test_an_answer_that_hangs_within_its_body_counts_as_none() -> None:
         with pytest.raises(NoAnswer, match="cancellation while reading body"):
             await http_get(HTTPGetAction(port=port), target(), 0.1)
         enough.set()
+
+
+@asynccontextmanager
+async def endless(block: bytes) -> AsyncIterator[int]:
+    """A server, of a thread of its own, that answers with this block again and again; yields its port."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with suppress(OSError):
+                connection, _ = listener.accept()
+                with connection:
+                    connection.settimeout(30)
+                    connection.recv(65536)
+                    while True:
+                        connection.sendall(block * 1000)
+
+        serving = threading.Thread(target=serve, daemon=True)
+        serving.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            await asyncio.to_thread(serving.join)
+
+
+@pytest.mark.parametrize("block", [b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"])
+async def test_a_server_that_never_comes_to_its_answer_has_failed_and_others_are_served_meanwhile(block: bytes) -> None:
+    beats = 0
+
+    async def beat() -> None:
+        nonlocal beats
+        while True:
+            beats += 1
+            await asyncio.sleep(0)
+
+    others = asyncio.create_task(beat())
+    async with endless(block) as port:
+        said = await http_get(HTTPGetAction(port=port), target(), None)
+    others.cancel()
+    assert (said.result, "headers exceeded 1048576 bytes" in said.text, beats > 10) == ("failure", True, True)
+
+
+async def test_a_body_that_is_all_chunk_headers_is_not_read_to_its_end() -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with raw(head + (b"1;" + b"x" * 200 + b"\r\n.\r\n") * 200) as (port, _):
+        with pytest.raises(NoAnswer, match="too much non-data"):
+            await http_get(HTTPGetAction(port=port), target(), 5)
 
 
 async def test_of_a_long_redirect_that_is_no_url_the_beginning_is_told() -> None:
