@@ -20,6 +20,7 @@ from pathlib import Path
 
 from syncpod.cri.errors import CriError
 from syncpod.kernel.pidfd_info import exit_code, tells_exits
+from syncpod.lifecycle.exit import DOUBTFUL_EXIT_CODE
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.node.reader import PID_NOT_SAID
 from syncpod.node.seen_exits import SeenExits
@@ -77,12 +78,15 @@ class PidfdWatcher:
     def watch(self, listing: ObservedPod) -> None:
         """Watch what runs in the pod, and stop watching what does not. Returns at once.
 
-        The runtime is asked for a container's pid only if the listing does not have it.
+        Of a container whose end the runtime does not know, the process may still run, or wait to be reaped: it is
+        watched on, as long as the container is listed. The runtime is asked for a container's pid only if the listing
+        does not have it.
         """
         containers = {container.id: container.pid for container in listing.containers if container.state == "running"}
         sandboxes = {sandbox.id for sandbox in listing.sandboxes if sandbox.ready}
+        doubtful = {container.id for container in listing.containers if container.exit_code == DOUBTFUL_EXIT_CODE}
         watched = self._running.setdefault(listing.uid, {})
-        for id_ in [id_ for id_ in watched if id_ not in containers and id_ not in sandboxes]:
+        for id_ in watched.keys() - containers.keys() - sandboxes - doubtful:
             watched.pop(id_).close()
 
         def exited(id_: str) -> None:

@@ -25,8 +25,8 @@ UNKNOWN_EXIT_CODE: Final = 137
 DOUBTFUL_EXIT_CODE: Final = 255
 """The code that a runtime lists for a container whose end it missed, or whose shim was killed."""
 
-_UNKNOWN_TO_RUNTIME: Final = (DOUBTFUL_EXIT_CODE, "Unknown")
-"""Exit code and reason that runtimes list if they know only that a container has ended."""
+UNKNOWN_TO_RUNTIME: Final = "Unknown"
+"""The reason that runtimes list, with 255, if they know only that a container has ended."""
 
 
 class Exit(Model):
@@ -50,8 +50,13 @@ class Exit(Model):
 
     @property
     def is_unknown_to_runtime(self) -> bool:
-        """Whether the runtime only knows that the container has ended: it was down at that time."""
-        return (self.exit_code, self.reason) == _UNKNOWN_TO_RUNTIME
+        """Whether the runtime only knows that the container has ended: it, or the shim, was down at that time."""
+        return (self.exit_code, self.reason) == (DOUBTFUL_EXIT_CODE, UNKNOWN_TO_RUNTIME)
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the record only says that the container has ended; what the node hears later may replace it."""
+        return self.reason == STATUS_UNKNOWN or self.is_unknown_to_runtime
 
     @property
     def is_certain(self) -> bool:

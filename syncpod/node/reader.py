@@ -23,7 +23,7 @@ from typing import TypeVar
 
 from syncpod.cri.errors import CriError, DeadlineExceeded, NotFound
 from syncpod.cri.port import ContainerSummary, CriRuntime, RuntimeContainerStatus, SandboxStatus, SandboxSummary
-from syncpod.lifecycle.exit import Exit
+from syncpod.lifecycle.exit import UNKNOWN_TO_RUNTIME, Exit
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
 from syncpod.lifecycle.start_errors import without_guess
 from syncpod.node.seen_exits import SeenExits
@@ -269,6 +269,8 @@ class PodReader:
         if known is None or known.state == "unknown":
             return None
         if known.state == "exited":
+            if known.reason == UNKNOWN_TO_RUNTIME and self.exits is not None and self.exits.of(known.id) is not None:
+                return None  # the kernel has said since how it ended
             return known if known.finished_at else None
         return known if known.state == listed.state else None
 
@@ -277,19 +279,29 @@ class PodReader:
         status = await self._runtime.container_status(listed.id, verbose=listed.state == "running")
         observed = _observed_container(listed.sandbox_id, status)
         if (exit_ := observed.exit) is not None:
-            observed = observed.ended_as(await self._complete_exit(exit_, status))
+            observed = observed.ended_as(await self._complete_exit(exit_, status, listed.sandbox_id))
         self._containers[listed.id] = observed
         return observed
 
-    async def _complete_exit(self, exit_: Exit, status: RuntimeContainerStatus) -> Exit:
+    async def _complete_exit(self, exit_: Exit, status: RuntimeContainerStatus, sandbox_id: str) -> Exit:
         """Add to an exit what the runtime does not report: how the node saw it, and the termination message."""
         exit_ = without_guess(exit_)
         if self.exits is not None:
             exit_ = await self.exits.complete(exit_)
+            if self.exits.is_doubtful(exit_) and not await self._is_ready(sandbox_id):
+                # Its shim was killed: the runtime says 255 then, whatever the process has exited with.
+                exit_ = exit_.model_copy(update={"reason": UNKNOWN_TO_RUNTIME})
         if not wants_message(status):
             return exit_
         said = await asyncio.to_thread(termination_message, status, exit_)
         return exit_.model_copy(update={"message": self._runtime.redacted(said)})
+
+    async def _is_ready(self, sandbox_id: str) -> bool:
+        """Say whether a sandbox is ready, and so its shim alive."""
+        try:
+            return (await self._runtime.pod_sandbox_status(sandbox_id)).state == "SANDBOX_READY"
+        except NotFound:
+            return False
 
     def _forget_all_but(self, pods: Iterable[_Listed]) -> None:
         """Drop what is not listed.

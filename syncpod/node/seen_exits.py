@@ -3,7 +3,7 @@
 A runtime that was down when a container ended may not know how: containerd 2 lists it as EXITED 255 `Unknown`, finished
 when containerd came up again. The agent has seen the end, and the kernel has told it the exit code. That record is
 kept on disk, by container, as long as the runtime lists the container, since a later worker would again be told
-`Unknown`.
+`Unknown`. What is heard too late for one listing counts in the next.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from datetime import datetime
 from pathlib import Path
 
 from syncpod.kernel.atomic_file import replace_file
+from syncpod.kernel.pidfd_info import tells_exits
 from syncpod.lifecycle.exit import DOUBTFUL_EXIT_CODE, Exit, reason_of
 
 log = logging.getLogger(__name__)
@@ -48,6 +49,7 @@ class SeenExits:
         """Containers whose end the kernel will tell. An event is set once there is nothing to wait for."""
         self._changed: set[str] = set()
         """Containers whose files are not up to date."""
+        self._kernel_tells = tells_exits()
         self._writing: asyncio.Task[None] | None = None
         self._writer = ThreadPoolExecutor(1, "seen exits")
         for path in sorted(directory.glob("*")):
@@ -97,6 +99,14 @@ class SeenExits:
             return exit_
         how = {"exit_code": seen.exit_code, "reason": seen.reason, "finished_at": seen.finished_at}
         return exit_.model_copy(update=how)
+
+    def is_doubtful(self, exit_: Exit) -> bool:
+        """Say whether an exit code may be one that the runtime lists for want of a better one.
+
+        True only where the kernel tells exits: elsewhere nobody can confirm a 255, and the runtime's word stands.
+        """
+        doubtful = exit_.exit_code == DOUBTFUL_EXIT_CODE and exit_.id not in self._seen
+        return doubtful and not exit_.is_unknown and self._kernel_tells
 
     def ids(self) -> frozenset[str]:
         """Return the ids of containers with a recorded end."""

@@ -5,6 +5,7 @@ import logging
 import os
 import subprocess
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -223,6 +224,12 @@ def waiting_for_a_line(script: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(["sh", "-c", f"read _; {script}"], stdin=subprocess.PIPE)
 
 
+def ended(id_: str, code: int, reason: str) -> ObservedPod:
+    (container,) = running(id_).containers
+    exit_ = Exit(id=id_, exit_code=code, reason=reason, finished_at=datetime(2026, 1, 1, tzinfo=UTC))
+    return ObservedPod(uid="u1", containers=(container.ended_as(exit_),))
+
+
 async def until_seen(exits: SeenExits, id_: str) -> Exit:
     """Wait until the kernel has said how a container ended."""
     await until(lambda: exits.of(id_) is not None)
@@ -276,6 +283,47 @@ async def test_what_the_runtime_says_of_a_process_that_has_not_ended_yet_waits_f
     process.kill()
     process.wait()
     assert (await completed).exit_code == 137
+    pidfds.close()
+
+
+@speaks
+async def test_the_process_of_a_container_that_the_runtime_takes_for_ended_is_watched_until_it_ends(
+    runtime: Runtime, exits: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    """The shim was killed on a busy machine: what it has left is killed long after the runtime has listed 255."""
+    seen = SeenExits(tmp_path)
+    told = exits.append
+    pidfds = PidfdWatcher(
+        lambda *exit_: told(exit_), container_pid=runtime.pid_of, sandbox_pid=runtime.pid_of, exits=seen
+    )
+    process = waiting_for_a_line("exit 0")
+    assert process.stdin is not None
+    runtime.pids["container-one"] = [process.pid]
+    pidfds.watch(running("container-one"))
+    await until(lambda: bool(pidfds.listening()))
+    pidfds.watch(ended("container-one", 255, "Unknown"))
+    assert pidfds.listening()
+    process.stdin.close()
+    await until(lambda: bool(exits))
+    pidfds.watch(ended("container-one", 255, "Unknown"))
+    process.wait()
+    assert (await until_seen(seen, "container-one")).exit_code == 0
+    pidfds.watch(ended("container-one", 0, "Completed"))
+    assert not pidfds.listening()
+    pidfds.close()
+
+
+@speaks
+async def test_a_container_that_is_gone_is_watched_no_more(
+    runtime: Runtime, process: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    seen = SeenExits(tmp_path)
+    pidfds = PidfdWatcher(lambda *_: None, container_pid=runtime.pid_of, sandbox_pid=runtime.pid_of, exits=seen)
+    runtime.pids["container-one"] = [process.pid]
+    pidfds.watch(running("container-one"))
+    await until(lambda: bool(pidfds.listening()))
+    pidfds.watch(ObservedPod(uid="u1"))
+    assert not pidfds.listening()
     pidfds.close()
 
 

@@ -40,7 +40,7 @@ async def _chaos(runtime: str, seconds: float, seed: int, evidence: Path | None)
         chaos = Chaos(node, seed, seconds)
         verdict = await chaos.run()
         if verdict.violations and evidence is not None:
-            node.keep_evidence(evidence)
+            node.keep_evidence(evidence, chaos.records)
     say("\n".join(f"{count:6}  {fault}" for fault, count in sorted(chaos.faults.items())))
     say("\n".join(f"{count:6}  {what}" for what, count in verdict.figures.items()))
     for violation in verdict.violations:

@@ -165,14 +165,21 @@ def _check_counts(verdict: Verdict, record: PodRecord, instances: Mapping[str, S
         if max(numbers) > told:
             verdict.blame("true counts", record, f"{container} is said to have restarted {told} times: {_said(all_)}")
         silent = [number for number in range(told + 1) if number not in numbers]
-        excused = _without_process(record, container)
+        excused = _without_process(record, container) + _killed_unheard(record, container, all_)
+        verdict.figures["instances that noted nothing"] += len(silent)
         if len(silent) > excused:
-            seen = f"{container} is said to have restarted {told} times, {excused} without a process: {_said(all_)}"
-            verdict.blame("true counts", record, seen)
+            seen = f"{container} is said to have restarted {told} times, {excused} of which could note nothing: "
+            verdict.blame("true counts", record, f"{seen}{_said(all_)}, and ended {list(record.exits(container))}")
 
 
 def _said(instances: Sequence[Instance]) -> str:
     return f"it noted {len(instances)} starts, {[instance.restart for instance in instances]}"
+
+
+def _killed_unheard(record: PodRecord, container: str, instances: Sequence[Instance]) -> int:
+    """How many instances are said to have been killed, beyond those that can have been after they had noted a start."""
+    told = sum(1 for exit_ in record.exits(container) if exit_.startswith(f"{KILLED} ") and not _is_unknown(exit_))
+    return max(0, told - sum(1 for instance in instances if instance.code is None))
 
 
 def _without_process(record: PodRecord, container: str) -> int:

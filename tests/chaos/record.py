@@ -57,6 +57,13 @@ class PodRecord:
         containers = [*self.document["spec"].get("initContainers", []), *self.document["spec"]["containers"]]
         return tuple(each["name"] for each in containers if "preStop" in each.get("lifecycle", {}))
 
+    @property
+    def summary(self) -> str:
+        """Its phase, and of each container the state with its reason and the restarts, in one line."""
+        phase = self.shown.get("status", {}).get("phase", "not shown")
+        shown = ", ".join(f"{name} {_state_of(self.status(name))}" for name in (*self.order, *self.mains))
+        return f"{self.name} ({self.uid}) {phase}: {shown}"
+
     def status(self, container: str) -> dict[str, Any]:
         """What is shown of one container; {} if nothing is."""
         status = self.shown.get("status", {})
@@ -67,3 +74,12 @@ class PodRecord:
         """How each instance ended, by the history, oldest first: `7 (Error)`."""
         lines = (line for line in self.history if line["kind"] == "exit" and line["subject"] == container)
         return tuple(line["outcome"].removeprefix("exited ") for line in lines)
+
+
+def _state_of(status: dict[str, Any]) -> str:
+    """A container's state with its reason, and its restarts: `waiting (CrashLoopBackOff: back-off 10s ...), 3`."""
+    for kind, state in status.get("state", {}).items():
+        said = ": ".join(filter(None, (state.get("reason", ""), state.get("message", ""))))
+        code = f" {state['exitCode']}" if kind == "terminated" else ""
+        return f"{kind}{code}{f' ({said})' if said else ''}, {status.get('restartCount')} restarts"
+    return "without a state"

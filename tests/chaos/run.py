@@ -72,6 +72,8 @@ class Chaos:
     faults: Counter[str] = field(default_factory=Counter)
     killed: set[str] = field(default_factory=set)
     """The ids of the instances that were sent SIGKILL."""
+    records: list[PodRecord] = field(default_factory=list)
+    """What the engine says of each pod that has ended."""
     began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -90,11 +92,12 @@ class Chaos:
             self.stack.be_late(0)
             verdict = await self._at_rest()
             verdict.violations += await self._end()
-            records = [pod.watch.result() for pod in self.pods if pod.watch is not None and pod.watch.done()]
-            final = check(notes.read(self.stack.out), records, self.killed)
+            self.records = [pod.watch.result() for pod in self.pods if pod.watch is not None and pod.watch.done()]
+            final = check(notes.read(self.stack.out), self.records, self.killed)
             verdict.violations += [each for each in final.violations if each not in verdict.violations]
             verdict.figures = final.figures
             verdict.violations += [Violation("nothing left", "node", each) for each in await self._left()]
+            verdict.figures["empty shims that a killed containerd has forgotten"] = len(self.stack.forgotten_shims())
         finally:
             for task in (changes, keeping, *(pod.watch for pod in self.pods if pod.watch is not None)):
                 task.cancel()
@@ -210,14 +213,17 @@ class Chaos:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     async def _at_rest(self) -> Verdict:
-        """Wait until `syncpod get` agrees with what containers have noted, with no container starting meanwhile."""
-        deadline = time.monotonic() + PATIENCE
+        """Wait until `syncpod get` agrees with what containers have noted, with no container starting meanwhile.
+
+        Says what it waits for whenever that changes, and gives up with each pod as it then is.
+        """
+        deadline, told = time.monotonic() + PATIENCE, ""
         while True:
             before = notes.read(self.stack.out)
             try:
                 shown = {pod["metadata"].get("uid", ""): pod for pod in await self._get_pods()}
             except RuntimeError as error:
-                verdict = Verdict([Violation("the pods are shown", "node", str(error))])
+                verdict, records = Verdict([Violation("the pods are shown", "node", str(error))]), []
             else:
                 live = [pod for pod in self.live if pod.watch is not None and not pod.watch.done()]
                 records = [await self._record(pod, shown.get(pod.document["metadata"]["uid"], {})) for pod in live]
@@ -228,7 +234,18 @@ class Chaos:
                     for each in records
                     if not each.shown
                 ]
-            if time.monotonic() > deadline or (not verdict.violations and before == notes.read(self.stack.out)):
+            written = notes.read(self.stack.out)[len(before) :]
+            if not verdict.violations and not written:
+                return verdict
+            awaited = [str(each) for each in verdict.violations]
+            awaited += [f"{note.uid}: restart {note.restart} of {note.container}: {note.what}" for note in written]
+            if (now := "; ".join(awaited)) != told:
+                self.log(f"not at rest: {now}")
+                told = now
+            if time.monotonic() > deadline:
+                self.log(f"still not at rest after {PATIENCE:.0f} s:")
+                for record in records:
+                    self.log(record.summary)
                 return verdict
             await asyncio.sleep(2)
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import math
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from temporalio.client import Client
@@ -20,6 +22,7 @@ from syncpod.cri.client import CriClient
 from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.temporal.queries import AskAgain
 from syncpod.translation.names import NODE_LABEL
+from tests.chaos.record import PodRecord
 from tests.chaos.witness import PLACE, build
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.leftovers import CGROUPS
@@ -115,7 +118,8 @@ class Stack:
         found = [f"sandbox {each.id}" for each in await self.cri.list_pod_sandboxes(labels=labels)]
         found += [f"container {each.id} ({each.name})" for each in await self.cri.list_containers(labels=labels)]
         found += [f"process {pid}" for pid in self.witnesses()]
-        for shim in self.runtime.shims:
+        forgotten = self.forgotten_shims()
+        for shim in (each for each in self.runtime.shims if each.pid not in forgotten):
             below = [each.argv[0] for each in processes() if each.parent == shim.pid]
             found.append(f"shim of {shim.argv[shim.argv.index('-id') + 1]} with {below or 'no process'}")
         ours = (self.directory, self.runtime.directory)
@@ -128,13 +132,26 @@ class Stack:
             found += [f"cgroup {path}" for place in places for path in sorted(place.glob("pod*"))]
         return found
 
-    def keep_evidence(self, place: Path) -> None:
-        """Copy notes and logs to a directory, for whoever looks for the cause."""
+    def forgotten_shims(self) -> frozenset[int]:
+        """The ids of shims that have no process and are older than the containerd that runs.
+
+        A containerd that is killed before it has noted the shim that it has just started leaves it behind for ever:
+        the next one cannot find it, and CRI never tells of it.
+        """
+        everything = processes()
+        busy, since = {each.parent for each in everything}, _started(self.runtime.pid)
+        return frozenset(each.pid for each in self.runtime.shims if each.pid not in busy and _started(each.pid) < since)
+
+    def keep_evidence(self, place: Path, records: Iterable[PodRecord]) -> None:
+        """Copy notes, logs, and what is said of each pod to a directory, for whoever looks for the cause."""
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(self.out, place / "out")
         for path, name in ((self.runtime.log, "containerd.log"), (self.server.log, "temporal.log")):
             shutil.copy(path, place / name)
         shutil.copy(self.directory / "stderr", place / "worker.log")
+        (place / "pods").mkdir()
+        for record in records:
+            (place / "pods" / f"{record.name}-{record.uid}.json").write_text(json.dumps(asdict(record), indent=1))
 
 
 @contextlib.asynccontextmanager
@@ -192,6 +209,14 @@ def mounts_below(directory: Path) -> list[str]:
     """What is mounted below a directory, in the order of mounting."""
     mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     return [mount for mount in mounts if mount.startswith(f"{directory}/")]
+
+
+def _started(pid: int) -> float:
+    """When a process was started, in ticks since the machine booted; never, if it has ended."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except OSError:
+        return math.inf
 
 
 def container_of(pid: int) -> str:

@@ -95,6 +95,14 @@ def test_an_instance_without_a_start_is_excused_if_nobody_knows_whether_it_ran()
     assert rules(judged(pod(*exits[:2], "1 (Error)", restartCount=2), *STORY)) == ["true counts"]
 
 
+def test_an_instance_that_was_killed_before_it_could_note_its_start_is_excused() -> None:
+    exits = ("7 (Error)", "0 (Completed)", "137 (Error)")
+    assert rules(judged(pod(*exits, restartCount=2), *STORY)) == []
+    # The one kill that is told is that of the instance that has noted no end.
+    killed = pod(*exits, restartCount=2, state=ended("w1", 137))
+    assert rules(judged(killed, *STORY[:-1])) == ["true counts"]
+
+
 def test_who_noted_its_end_may_still_have_been_killed() -> None:
     record = pod(lastState=ended("w0", 137))
     assert rules(judged(record, *STORY)) == ["true exits"]

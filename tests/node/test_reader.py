@@ -8,6 +8,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ import pytest_asyncio
 from syncpod.cri import CriRuntime
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError, DeadlineExceeded, Unavailable
+from syncpod.kernel.pidfd_info import tells_exits
 from syncpod.lifecycle.observed import ObservedPod, Seq
 from syncpod.node.reader import PodReader
+from syncpod.node.seen_exits import SeenExits
 from syncpod.translation import names
 from tests.agent.waiting import until, until_asked
 from tests.node.owned_pods import OWNER, OwnedPod, owned_pod
@@ -137,6 +140,42 @@ async def test_failed_start_is_an_exit_that_never_started(reader: PodReader, mak
         (container,) = (await reader.read(pod.uid)).containers
     assert (container.state, container.exit_code, container.reason) == ("exited", 128, "StartError")
     assert container.started_at is None and container.finished_at is not None
+
+
+@pytest.mark.every_runtime("what a runtime says of a container without its shim is its own")
+async def test_a_255_is_an_unknown_end_if_the_shim_was_killed_and_nobody_watched(
+    client: CriClient, runtime: Containerd, make_pod: PodMaker, tmp_path: Path
+) -> None:
+    async with make_pod() as pod:
+        await pod.run()
+        await pod.start(pod.container("true", ("sh", "-c", "exit 255")))
+        reader = PodReader(client, boot=3, owner=OWNER, exits=SeenExits(tmp_path / "exits"))
+        (true,) = (await exited(reader, pod.uid, "true")).containers
+        assert (true.exit_code, true.reason) == (255, "Error")
+        await pod.start(pod.container("lost"))
+        (shim,) = runtime.shims_of(pod.sandbox_id)
+        os.kill(shim.pid, signal.SIGKILL)
+        after = await exited(PodReader(client, boot=4, owner=OWNER, exits=reader.exits), pod.uid, "lost")
+        lost = after.newest("lost")
+        assert lost is not None
+        assert (lost.exit_code, lost.reason) == (255, "Unknown" if tells_exits() else "Error")
+
+
+async def test_what_the_kernel_says_late_replaces_an_unknown_end(
+    client: CriClient, runtime: Containerd, make_pod: PodMaker, tmp_path: Path
+) -> None:
+    seen = SeenExits(tmp_path / "exits")
+    reader = PodReader(client, boot=3, owner=OWNER, exits=seen)
+    async with make_pod() as pod:
+        await pod.run()
+        container_id = await pod.start(pod.container("main"))
+        (shim,) = runtime.shims_of(pod.sandbox_id)
+        os.kill(shim.pid, signal.SIGKILL)
+        (unknown,) = (await exited(reader, pod.uid)).containers
+        seen.note(container_id, 137, datetime(2026, 1, 1, tzinfo=UTC))
+        (known,) = (await reader.read(pod.uid)).containers
+        assert unknown.exit is not None and unknown.exit.is_unknown
+        assert (known.exit_code, known.reason) == (137, "Error")
 
 
 async def test_pod_network_has_its_address(reader: PodReader, make_pod: PodMaker) -> None:

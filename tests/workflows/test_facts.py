@@ -213,6 +213,16 @@ def test_that_a_runtime_does_not_know_how_a_container_ended_is_told() -> None:
     assert (told.type, told.container) == ("Warning", "a")
 
 
+@pytest.mark.parametrize("reason", ["Unknown", "ContainerStatusUnknown"])
+def test_an_end_that_nobody_knew_is_recorded_again_once_it_is_known(reason: str) -> None:
+    """The kernel's word on a process may come after the runtime's, which was only that it has ended."""
+    unknown = exited("a", 255).model_copy(update={"reason": reason})
+    state = seen(a_pod("Never", "a", "b"), listing(1, unknown, running("b")), listing(2, exited("a", 0), running("b")))
+    (known,) = state.exits
+    assert (known.exit_code, known.reason, events(state, "RuntimeDisagrees")) == (0, "Completed", [])
+    assert verbs(state) == []
+
+
 # --- what a start finds gone ------------------------------------------------------------------------------------------
 
 

@@ -240,6 +240,11 @@ def _disagreement(
         return each, f"{who} runs by what the runtime lists, though it is recorded as exited with code {how}"
     if each.reason == STATUS_UNKNOWN:
         return None  # the node only knows that a container which is gone must have ended
-    if each.state == "exited" and recorded.is_certain and each.exit_code != recorded.exit_code:
+    if (
+        each.state == "exited"
+        and recorded.is_certain
+        and not recorded.is_unknown
+        and each.exit_code != recorded.exit_code
+    ):
         return each, f"{who} exited with code {each.exit_code} by what the runtime lists; {how}, as recorded, counts"
     return None

@@ -65,7 +65,7 @@ def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
 
 def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetime) -> None:
     """Record the newest start of each container, and each exit that is new or better known than before."""
-    recorded = {exit_.id: exit_.reason for exit_ in state.exits}
+    recorded = {exit_.id: exit_ for exit_ in state.exits}
     # Oldest first, so that the exits are recorded in the order in which they happened.
     for container in reversed(state.own.containers):
         if container.has_run:
@@ -75,7 +75,7 @@ def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetim
         if ended is None or not container.has_run:
             continue
         known = recorded.get(container.id)
-        if known is not None and (known != STATUS_UNKNOWN or container.reason == STATUS_UNKNOWN):
+        if known is not None and (not known.is_unknown or ended.is_unknown):
             continue  # an unknown end is recorded again only if more is known about it now
         cause = state.killed.get(container.id, "")
         exit_ = RecordedExit(**dict(ended), at=now - age(listing, container), cause=cause)
@@ -102,7 +102,7 @@ def _tell_exit(state: PodState, exit_: RecordedExit, now: datetime) -> None:
     why = f": {exit_.cause}" if exit_.cause else ""
     state.event(now, kind, "Exited", f"Container {exit_.name} exited with code {exit_.how}{why}", exit_.name)
     if exit_.is_unknown_to_runtime:
-        text = f"How container {exit_.name} ended is not known: the runtime was down, and nobody else has seen it"
+        text = f"How container {exit_.name} ended is not known: the runtime missed it, and nobody else has seen it"
         state.event(now, "Warning", STATUS_UNKNOWN, text, exit_.name)
 
 
