@@ -52,8 +52,13 @@ SIGNALS_BYTES: Final = 512 * 1024
 """How much of signals a start takes along; a server takes 2 MiB in one payload, and the state has its own part."""
 _REPEATED: Final = frozenset(("pleg", "probe", "renew"))
 """Signals that the agent sends the new run afresh, or that are about one run only."""
-_AS_SIGNAL: Final = {"apply": "update_pod", "delete": "delete_pod"}
-"""The signals that say the same as an update."""
+_UPDATES: Final = {
+    "apply": "update_pod",
+    "delete": "delete_pod",
+    "resize": "resize",
+    "add_ephemeral_container": "add_ephemeral_container",
+}
+"""By name of an update: as which signal a new run takes it along."""
 _RPC: Final = timedelta(seconds=5)
 _RETRY_SECONDS: Final = 1.0
 
@@ -235,7 +240,7 @@ class StuckWorkflows:
     ) -> list[tuple[str, list[Any]]]:
         """Return the signals to the run that are no part of the snapshot, oldest first, without those repeated anyway.
 
-        Accepted updates that a signal can say as well are among them. What cannot be decoded is left out, as the SDK
+        Accepted updates are among them. What cannot be decoded is left out, as the SDK
         does.
         """
         found: list[tuple[str, list[Any]]] = []
@@ -257,7 +262,7 @@ def _said(event: HistoryEvent) -> tuple[str, Payloads]:
         signal = event.workflow_execution_signaled_event_attributes
         return signal.signal_name, signal.input
     update = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
-    return _AS_SIGNAL.get(update.name, ""), update.args
+    return _UPDATES.get(update.name, ""), update.args
 
 
 def _is_idle(known: _Failing) -> bool:

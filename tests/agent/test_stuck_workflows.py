@@ -125,7 +125,10 @@ def manifest(name: str) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
-        "spec": {"terminationGracePeriodSeconds": 1, "containers": [{"name": "web", "image": "web:1"}]},
+        "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{"name": "web", "image": "web:1", "resources": {"requests": {"cpu": "100m"}}}],
+        },
     }
 
 
@@ -226,6 +229,32 @@ async def test_a_history_that_cannot_be_replayed_is_left_and_its_newest_signals_
         assert [ref.uid for ref in healer.resumed] == ["uid-nondeterministic"]
         await handle.signal("delete_pod", {})
         await handle.result()
+
+
+async def test_an_accepted_update_that_the_state_on_disk_lacks_is_taken_along(
+    client: Client, node: ScriptedNode, healer: Healer, context: NodeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker was killed before what the update had changed was on disk."""
+    with monkeypatch.context() as planted:
+        planted.setattr(PodWorkflow, "publish", one_timer_more(PodWorkflow.publish))
+        async with worker(client, node, healer):
+            handle = await crashed_once(client, node, "updated")
+            pod_directory(context, "uid-updated").mkdir(parents=True)
+            await healer.published_pods.flush()
+            wanted = {"requests": {"cpu": "250m"}}
+            await handle.execute_update("resize", {"containers": [{"name": "web", "resources": wanted}]})
+            await handle.execute_update("add_ephemeral_container", {"name": "look", "image": "x:1"})
+    first = (await handle.describe()).run_id
+    healer.forget()
+    async with worker(client, node, healer):
+        await forget_sticky(client, handle)
+        await handle.signal("set_condition", {"type": "example.com/late", "status": "True"})
+        await restarted(handle, first)
+        pod = await until(handle, lambda shown: "ephemeralContainers" in shown["spec"])
+        (web,) = pod["spec"]["containers"]
+        assert web["resources"]["requests"]["cpu"] == "250m"
+        assert [each["name"] for each in pod["spec"]["ephemeralContainers"]] == ["look"]
+        await handle.terminate()
 
 
 def one_timer_more(known: Callable[..., None]) -> Callable[..., None]:

@@ -19,7 +19,7 @@ from syncpod.messages.signals import BackoffExpired, Evict, Pleg, ProbeChanged, 
 from syncpod.messages.steps import NOT_READY_FAULTS
 from syncpod.pod import PodCondition, PodInvalid
 from workflows.pod import facts, resizing, rounds
-from workflows.pod.desired import Rejected, apply, delete
+from workflows.pod.desired import Rejected, apply, delete, resize, try_ephemeral_container
 from workflows.pod.outcome import heard, meet_node, observe, put_out
 from workflows.pod.state import PodState
 
@@ -230,6 +230,9 @@ _SIGNALS = {
     "restart": _restart,
     "set_condition": _set_condition,
     "evict": _evict,
+    # Nobody can send these two: a run that replaces a stuck one brings them along.
+    "resize": resize,
+    "add_ephemeral_container": try_ephemeral_container,
 }
 
 
