@@ -26,12 +26,15 @@ from tests.chaos import notes, pods
 from tests.chaos.checker import Verdict, Violation, check
 from tests.chaos.faults import FAULTS
 from tests.chaos.record import PodRecord
+from tests.chaos.rest import Look, look_at, restless
 from tests.chaos.stack import NODE, Stack
 
 MOST = 12
 """Pods at once."""
 PATIENCE = 180.0
 """Seconds for which pods are given to come to rest, and to their end, once nothing is broken any more."""
+LOOKS = 5
+"""How often pods are looked at, at least, before they count as restless: one look takes up to a minute under load."""
 REFUSED = 2
 """How a worker exits that finds no runtime: whoever supervises it starts it again."""
 _RPC = timedelta(seconds=5)
@@ -213,41 +216,42 @@ class Chaos:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     async def _at_rest(self) -> Verdict:
-        """Wait until `syncpod get` agrees with what containers have noted, with no container starting meanwhile.
+        """Wait until `syncpod get` has agreed once with what each pod has noted.
 
         Says what it waits for whenever that changes, and gives up with each pod as it then is.
         """
-        deadline, told = time.monotonic() + PATIENCE, ""
+        deadline, tries, told, rested = time.monotonic() + PATIENCE, 0, "", set[str]()
         while True:
-            before = notes.read(self.stack.out)
+            tries += 1
             try:
-                shown = {pod["metadata"].get("uid", ""): pod for pod in await self._get_pods()}
+                looks = await self._look()
             except RuntimeError as error:
-                verdict, records = Verdict([Violation("the pods are shown", "node", str(error))]), []
+                looks, wrong = [], [Violation("the pods are shown", "node", str(error))]
             else:
-                live = [pod for pod in self.live if pod.watch is not None and not pod.watch.done()]
-                records = [await self._record(pod, shown.get(pod.document["metadata"]["uid"], {})) for pod in live]
-                ours = {record.uid for record in records}
-                verdict = check([note for note in before if note.uid in ours], records, self.killed)
-                verdict.violations += [
-                    Violation("the pods are shown", each.name, "`syncpod get` does not list it")
-                    for each in records
-                    if not each.shown
-                ]
-            written = notes.read(self.stack.out)[len(before) :]
-            if not verdict.violations and not written:
-                return verdict
-            awaited = [str(each) for each in verdict.violations]
-            awaited += [f"{note.uid}: restart {note.restart} of {note.container}: {note.what}" for note in written]
-            if (now := "; ".join(awaited)) != told:
-                self.log(f"not at rest: {now}")
-                told = now
-            if time.monotonic() > deadline:
-                self.log(f"still not at rest after {PATIENCE:.0f} s:")
-                for record in records:
-                    self.log(record.summary)
-                return verdict
+                rested |= {look.record.uid for look in looks if look.is_at_rest}
+                looks = [look for look in looks if look.record.uid not in rested]
+                wrong = restless(looks)
+            if not wrong:
+                return Verdict()
+            if (awaited := "; ".join(map(str, wrong))) != told:
+                self.log(f"not at rest: {awaited}")
+                told = awaited
+            if tries >= LOOKS and time.monotonic() > deadline:
+                self.log(f"still not at rest after {PATIENCE:.0f} s and {tries} looks:")
+                for look in looks:
+                    self.log(look.record.summary)
+                return Verdict(wrong)
             await asyncio.sleep(2)
+
+    async def _look(self) -> list[Look]:
+        """Read all live pods. Raises RuntimeError if `syncpod get` fails."""
+        before = notes.read(self.stack.out)
+        shown = {pod["metadata"].get("uid", ""): pod for pod in await self._get_pods()}
+        live = [pod for pod in self.live if pod.watch is not None and not pod.watch.done()]
+        records = await asyncio.gather(
+            *(self._record(pod, shown.get(pod.document["metadata"]["uid"], {})) for pod in live)
+        )
+        return look_at(records, before, notes.read(self.stack.out), self.killed)
 
     async def _get_pods(self) -> list[dict[str, Any]]:
         environment = os.environ | {

@@ -9,6 +9,7 @@ import pytest
 from tests.chaos import notes
 from tests.chaos.checker import Verdict, check
 from tests.chaos.record import PodRecord
+from tests.chaos.rest import look_at, restless
 
 WEB = "START 10 u1 web w0 s1 1 0 free"
 WEB_ENDS = "END 20 u1 web w0 s1 1 0 7"
@@ -107,6 +108,24 @@ def test_who_noted_its_end_may_still_have_been_killed() -> None:
     record = pod(lastState=ended("w0", 137))
     assert rules(judged(record, *STORY)) == ["true exits"]
     assert rules(judged(record, *STORY, killed=("w0",))) == []
+
+
+def test_a_pod_that_goes_on_while_it_is_read_is_not_judged_yet() -> None:
+    """It has been restarted twice by the time that it is shown, and its first notes were read before."""
+    before, after = notes.parse(STORY[:2]), notes.parse(STORY)
+    (moving,) = look_at([pod("7 (Error)", "0 (Completed)")], before, after, ())
+    assert (moving.is_at_rest, moving.violations) == (False, ())
+    assert [each.rule for each in restless([moving])] == ["pods come to rest"]
+    (still,) = look_at([pod("7 (Error)", "0 (Completed)")], after, after, ())
+    assert still.is_at_rest and restless([still]) == []
+
+
+def test_a_pod_that_is_shown_wrongly_at_rest_or_not_at_all_is_told() -> None:
+    story = notes.parse(STORY)
+    wrong, blind = look_at([pod(restartCount=0), PodRecord(pod().document)], story, story, ())
+    assert {each.rule for each in wrong.violations} == {"true counts"}
+    assert [each.rule for each in blind.violations] == ["the pods are shown"]
+    assert "fails" not in wrong.record.summary and "web terminated 0 (Error), 0 restarts" in wrong.record.summary
 
 
 def test_a_hook_that_was_skipped_is_to_be_told() -> None:
