@@ -55,6 +55,39 @@ EXPLAINED: Final[tuple[Sentence, ...]] = (
         ("restart-all/*",),
     ),
     Sentence(
+        "Restarts of all containers have a back-off here, one for the pod; a kubelet goes round without a pause.",
+        ("status.*", "event.*", "said.*"),
+        ("restart-all/loop",),
+    ),
+    Sentence(
+        "A field that has no effect on a node alone is warned about.",
+        ("event.Warning Ignored *",),
+        holds=lambda kubelet, ours: kubelet is None,
+    ),
+    Sentence(
+        "The prefix CAP_ of a capability is removed here; a kubelet passes it on, and containerd drops it.",
+        ("container.main.linux.securityContext.capabilities.*", "said.main.Cap*"),
+        ("security/cap-prefix",),
+    ),
+    Sentence(
+        "A kubelet without an API server knows no runtime classes, and therefore of no runtime that mounts read-only "
+        "recursively; we ask the runtime.",
+        ("*",),
+        ("volume/recursive-*",),
+    ),
+    Sentence(
+        "Without a cluster domain the kubelet's name in /etc/hosts ends in a dot.",
+        ("said.main.line *",),
+        ("names/*",),
+        holds=lambda kubelet, ours: ".svc." in str(kubelet) and kubelet.replace(".svc.", ".svc") == ours,
+    ),
+    Sentence(
+        "A static pod is critical to a kubelet, which tries to preempt others before it refuses it; nothing is "
+        "preempted here, and the reason says what was lacking.",
+        ("event.Warning OutOf*", "event.Warning UnexpectedAdmissionError *", "status.message", "status.reason"),
+        ("admission/*",),
+    ),
+    Sentence(
         "The event about the missing cluster DNS is worded for a node without a kubelet.",
         ("event.Warning MissingClusterDNS *",),
     ),

@@ -87,8 +87,16 @@ class Kubelet:
         port, self._read_only_port = _free_ports(2)
         config = directory / "config.yaml"
         config.write_text(yaml.safe_dump(self._configuration(endpoint, port)))
-        command = [executable, "--config", config, "--root-dir", self.root, "--cert-dir", directory / "pki"]
-        command += ["--hostname-override", node, "--node-ip", "127.0.0.1", "-v", "3"]
+        command: list[str | Path] = [
+            executable,
+            "--config",
+            config,
+            "--root-dir",
+            self.root,
+            "--cert-dir",
+            directory / "pki",
+        ]
+        command += ["--hostname-override", node, "-v", "3"]
         with self.log.open("wb") as output:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -126,9 +127,14 @@ def _lines(text: str) -> dict[str, str]:
 def _container(config: Mapping[str, Any]) -> dict[str, Any]:
     """A container's configuration, its variables, mounts and devices by their names."""
     told = dict(config)
-    told["envs"] = {each["key"]: each.get("value", "") for each in config.get("envs", ())}
+    told["envs"] = {each["key"]: _text(each.get("value", "")) for each in config.get("envs", ())}
     told["mounts"] = {each["containerPath"]: each for each in config.get("mounts", ())}
     return told
+
+
+def _text(value: str) -> str:
+    """A variable's value, which CRI has as bytes and JSON therefore as base64."""
+    return base64.b64decode(value).decode(errors="replace")
 
 
 def _flatten(path: str, value: Any, into: dict[str, Any]) -> None:

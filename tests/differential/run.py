@@ -103,13 +103,18 @@ async def _moment(looking: Looking, name: str, scenario: Scenario) -> dict[str, 
     deadline, since, before = time.monotonic() + PATIENCE_SECONDS, 0.0, None
     while time.monotonic() < deadline:
         pod = looking.seen.get(name)
-        if pod is not None and scenario.moment(pod.get("status", {})):
+        if pod is not None and scenario.moment(pod.get("status", {})) and await _said(looking.side, name, scenario):
             if pod != before:
                 since, before = time.monotonic(), pod
             elif time.monotonic() - since > _STILL_SECONDS:
                 return pod
         await asyncio.sleep(_LOOK_SECONDS / 2)
     raise Undecided(f"{looking.side.name} has not come to it: {_short(looking.seen.get(name))}")
+
+
+async def _said(side: Side, name: str, scenario: Scenario) -> bool:
+    """Say whether the event has come that the scenario waits for."""
+    return not scenario.after or any(each.reason == scenario.after for each in await side.source.events(name))
 
 
 async def _refusal(side: Side, file: str) -> Observation:

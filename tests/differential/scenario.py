@@ -25,6 +25,8 @@ class Scenario:
     metadata: Manifest = field(default_factory=dict)
     ends: bool = False
     """Whether its file is removed at the moment; it is then compared when its sandbox has been stopped."""
+    after: str = ""
+    """The reason of an event that has to be there too; "" for none."""
     refused: bool = False
     """Whether the kubelet is expected to refuse the file; then that both refuse it is all there is to compare."""
 

@@ -107,7 +107,7 @@ class KubeletSource:
         self._kubelet = kubelet
         self.manifests = kubelet.manifests
         self.pod_logs = kubelet.pod_logs
-        self.roots = (kubelet.root,)
+        self.roots: tuple[Path, ...] = (kubelet.root,)
 
     async def pods(self, names: Collection[str]) -> dict[str, Any]:
         """Those of these pods that it has."""
@@ -137,7 +137,7 @@ class NodeSource:
         self._client = client
         self.manifests = directory / "manifests"
         self.pod_logs = directory / "logs"
-        self.roots = (directory / "state", directory / "memory")
+        self.roots: tuple[Path, ...] = (directory / "state", directory / "memory")
 
     async def pods(self, names: Collection[str]) -> dict[str, Any]:
         """Those of these pods that it has."""

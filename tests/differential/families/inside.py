@@ -50,11 +50,14 @@ def _job(
     moment: Moment = finished,
     metadata: Manifest | None = None,
     container: Manifest | None = None,
+    after: str = "",
     **spec: Any,
 ) -> Scenario:
     """A pod whose one container prints what it finds and ends."""
     main = shell("main", script, **(container or {}))
-    return Scenario(family, name, {"restartPolicy": "Never", "containers": [main], **spec}, moment, metadata or {})
+    return Scenario(
+        family, name, {"restartPolicy": "Never", "containers": [main], **spec}, moment, metadata or {}, after=after
+    )
 
 
 def _whole() -> Iterator[Scenario]:
@@ -71,7 +74,7 @@ def _whole() -> Iterator[Scenario]:
     yield Scenario("inside", "args-only", spec, finished)
     spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": BUSYBOX, "command": ["id"]}]}
     yield Scenario("inside", "command-only", spec, finished)
-    expanding = {"command": ["echo", "$(A)", "$$(A)", "$(NONE)", "$(B)"], "args": ["$(B)$(B)"]}
+    expanding: Manifest = {"command": ["echo", "$(A)", "$$(A)", "$(NONE)", "$(B)"], "args": ["$(B)$(B)"]}
     expanding |= {"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "<$(A)>"}]}
     spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": BUSYBOX, **expanding}]}
     yield Scenario("inside", "expanded-command", spec, finished)
@@ -105,7 +108,7 @@ def _variables() -> Iterator[Scenario]:
         yield _job("env", name, _ENV, metadata=about, container={"env": [_field(path)]})
     limited = {
         "resources": {
-            "requests": {"cpu": "250m", "memory": "16Mi", "ephemeral-storage": "1Mi"},
+            "requests": {"cpu": "25m", "memory": "16Mi", "ephemeral-storage": "1Mi"},
             "limits": {"cpu": "1500m", "memory": "64Mi", "ephemeral-storage": "50Mi"},
         }
     }
@@ -184,8 +187,8 @@ def _mounted(
 
 
 def _volumes() -> Iterator[Scenario]:
-    group = {"securityContext": {"fsGroup": 2000}}
-    user = {"securityContext": {"runAsUser": 1000, "runAsGroup": 3000, "fsGroup": 2000}}
+    group: dict[str, Any] = {"securityContext": {"fsGroup": 2000}}
+    user: dict[str, Any] = {"securityContext": {"runAsUser": 1000, "runAsGroup": 3000, "fsGroup": 2000}}
     for name, empty in (
         ("disk", {}),
         ("memory", {"medium": "Memory"}),
@@ -206,7 +209,7 @@ def _volumes() -> Iterator[Scenario]:
         "volume", "emptydir-subpathexpr", {"emptyDir": {}}, mount=expr, container={"env": [_field("metadata.name")]}
     )
     for policy in ("Always", "OnRootMismatch"):
-        spec = {"securityContext": {"fsGroup": 2000, "fsGroupChangePolicy": policy}}
+        spec: dict[str, Any] = {"securityContext": {"fsGroup": 2000, "fsGroupChangePolicy": policy}}
         yield _mounted("volume", f"group-{policy}", {"emptyDir": {}}, **spec)
     for propagation in ("None", "HostToContainer"):
         yield _mounted(
@@ -248,7 +251,9 @@ def _volumes() -> Iterator[Scenario]:
         if kind != "unset":
             host["type"] = kind.partition("-")[0]
         moment = finished if fine else waiting("ContainerCreating")
-        yield _mounted("volume", f"hostpath-{kind}", {"hostPath": host}, moment=moment)
+        yield _mounted(
+            "volume", f"hostpath-{kind}", {"hostPath": host}, moment=moment, after="" if fine else "FailedMount"
+        )
     yield _mounted("volume", "hostpath-group", {"hostPath": {"path": "@dir@"}}, **group)
     yield _mounted(
         "volume",
@@ -267,7 +272,7 @@ def _volumes() -> Iterator[Scenario]:
         {"path": "cpu", "resourceFieldRef": {"containerName": "main", "resource": "limits.cpu", "divisor": "1m"}},
         {"path": "memory", "resourceFieldRef": {"containerName": "main", "resource": "requests.memory"}},
     ]
-    limits = {"resources": {"limits": {"cpu": "500m", "memory": "32Mi"}, "requests": {"memory": "16Mi"}}}
+    limits = {"resources": {"limits": {"cpu": "50m", "memory": "32Mi"}, "requests": {"memory": "16Mi"}}}
     for name, source in (
         ("plain", {"items": items}),
         ("mode", {"items": items, "defaultMode": 0o440}),
@@ -393,7 +398,7 @@ def _resources() -> Iterator[Scenario]:
         ("none", {}, {}),
         ("cpu", {"cpu": "100m"}, {}),
         ("cpu-both", {"cpu": "100m"}, {"cpu": "200m"}),
-        ("cpu-limit", {}, {"cpu": "500m"}),
+        ("cpu-limit", {}, {"cpu": "110m"}),
         ("memory", {"memory": "32Mi"}, {}),
         ("memory-both", {"memory": "16Mi"}, {"memory": "32Mi"}),
         ("memory-limit", {}, {"memory": "32Mi"}),
@@ -401,8 +406,8 @@ def _resources() -> Iterator[Scenario]:
         ("guaranteed-implied", {}, {"cpu": "100m", "memory": "32Mi"}),
         ("burstable", {"cpu": "10m", "memory": "16Mi"}, {"cpu": "1", "memory": "64Mi"}),
         ("tiny-cpu", {"cpu": "1m"}, {"cpu": "1m"}),
-        ("odd-cpu", {"cpu": "333m"}, {"cpu": "1234m"}),
-        ("whole-cpu", {"cpu": "1"}, {"cpu": "2"}),
+        ("odd-cpu", {"cpu": "33m"}, {"cpu": "1234m"}),
+        ("whole-cpu", {"cpu": "200m"}, {"cpu": "2"}),
         ("odd-memory", {"memory": "20000001"}, {"memory": "30000001"}),
         ("zero-requests", {"cpu": "0", "memory": "0"}, {}),
         ("storage", {"ephemeral-storage": "1Mi"}, {"ephemeral-storage": "50Mi"}),
@@ -411,14 +416,14 @@ def _resources() -> Iterator[Scenario]:
     two = [shell("main", script, resources={"limits": {"cpu": "100m", "memory": "32Mi"}}), shell("other", script)]
     yield Scenario("resources", "one-of-two", {"restartPolicy": "Never", "containers": two}, finished)
     for name, pod in (
-        ("pod-limits", {"limits": {"cpu": "500m", "memory": "64Mi"}}),
+        ("pod-limits", {"limits": {"cpu": "120m", "memory": "64Mi"}}),
         ("pod-both", {"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "500m", "memory": "64Mi"}}),
         ("pod-requests", {"requests": {"cpu": "100m", "memory": "32Mi"}}),
     ):
         yield _job("resources", name, script, resources=pod)
     own = {"resources": {"limits": {"cpu": "100m", "memory": "32Mi"}}}
     yield _job(
-        "resources", "pod-and-own", script, container=own, resources={"limits": {"cpu": "500m", "memory": "64Mi"}}
+        "resources", "pod-and-own", script, container=own, resources={"limits": {"cpu": "120m", "memory": "64Mi"}}
     )
     yield _job("resources", "overhead", script, overhead={"cpu": "50m", "memory": "10Mi"})
     eats = "x=a; while :; do x=$x$x; done"

@@ -40,9 +40,8 @@ def _settings() -> Iterator[Scenario]:
     bad, good = _ACTIONS["exec"][1], _ACTIONS["exec"][0]
 
     def probed(name: str, moment: Moment, **probes: Manifest) -> Scenario:
-        return Scenario(
-            "probe", name, {"containers": [sleeper(**{f"{kind}Probe": p for kind, p in probes.items()})]}, moment
-        )
+        probing = {f"{kind}Probe": probe for kind, probe in probes.items()}
+        return Scenario("probe", name, {"containers": [sleeper() | probing]}, moment)
 
     yield probed("threshold-3", restarted(), liveness=bad | {"periodSeconds": 1, "failureThreshold": 3})
     yield probed("delay", restarted(), liveness=bad | _QUICK | {"initialDelaySeconds": 4})
