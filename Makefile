@@ -23,7 +23,7 @@ EXPORT = uv export --quiet --frozen --format requirements-txt --no-header --no-a
 # Most tests wait for most of their time: there are twice as many processes as cores.
 PYTEST = $(BIN)/python -m pytest -p tests.durations -p tests.broken_runs --numprocesses=4 --dist=loadgroup --no-loadscope-reorder $(TESTS)
 
-.PHONY: help up down test test-all nightly planted chaos lint bench protos requirements check-requirements venv
+.PHONY: help up down test test-all nightly planted chaos differential lint bench protos requirements check-requirements venv
 
 help: ## list the targets
 	@sed -nE "s/^([a-z-]+):.*## (.*)/  \1|\2/p" Makefile | awk -F"|" '{ printf "%-16s%s\n", $$1, $$2 }'
@@ -51,6 +51,9 @@ planted: $(INSTALLED) ## sixty planted bugs, an hour: does the suite find each? 
 
 chaos: $(INSTALLED) ## ten minutes of faults, judged by what containers note; CHAOS="--runtime containerd16 --seed 7"
 	@$(BIN)/python -m tests.chaos --minutes 10 $(CHAOS)
+
+differential: $(INSTALLED) ## the same manifests on a kubelet and on a node of ours; SCENARIOS="probe/* hook/*" for some
+	@$(BIN)/python -m tests.differential $(SCENARIOS)
 
 lint: $(INSTALLED) check-requirements ## style, types, who imports whom, generated files
 	@$(BIN)/ruff check

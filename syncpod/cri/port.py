@@ -15,6 +15,7 @@ from typing import Literal, Protocol, TypeAlias
 from protos.cri.v1 import api_pb2
 from syncpod.cri.keyring import Credential
 from syncpod.lifecycle.observed import ContainerRuntimeState, NetworkMode, SandboxState
+from syncpod.pod.status import ContainerUser
 
 SandboxConfig: TypeAlias = api_pb2.PodSandboxConfig
 ContainerConfig: TypeAlias = api_pb2.ContainerConfig
@@ -155,6 +156,8 @@ class RuntimeContainerStatus:
     """Pid of the main process; 0 unless verbose, or if it does not run."""
     stop_signal: str = ""
     """Its stop signal, as core/v1 names it (`SIGTERM`); "" if the runtime does not support a choice."""
+    user: ContainerUser | None = None
+    """Whom its first process started as; None if the runtime does not say."""
 
 
 @dataclass(frozen=True, slots=True)

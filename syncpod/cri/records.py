@@ -28,6 +28,7 @@ from syncpod.cri.port import (
 )
 from syncpod.cri.stop_signals import stop_signal_name
 from syncpod.lifecycle.observed import ContainerRuntimeState, SandboxState
+from syncpod.pod.status import ContainerUser, LinuxContainerUser
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -266,7 +267,19 @@ def container_status(answer: api_pb2.ContainerStatusResponse) -> RuntimeContaine
         ),
         pid=pid(answer.info),
         stop_signal=stop_signal_name(status.stop_signal) or spec_stop_signal(answer.info),
+        user=_user(status),
     )
+
+
+def _user(status: api_pb2.ContainerStatus) -> ContainerUser | None:
+    """Return whom a container's first process started as, None if it is not said (toKubeContainerUser)."""
+    if not status.HasField("user"):
+        return None
+    if not status.user.HasField("linux"):
+        return ContainerUser()
+    said = status.user.linux
+    groups = tuple(said.supplemental_groups)
+    return ContainerUser(linux=LinuxContainerUser(uid=said.uid, gid=said.gid, supplemental_groups=groups))
 
 
 def container_stats(stats: api_pb2.ContainerStats) -> ContainerStats:

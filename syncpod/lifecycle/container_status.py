@@ -121,6 +121,7 @@ def _present(
         image_id=newest.image_ref,
         container_id=context.container_id(newest.id),
         stop_signal=newest.stop_signal or None,
+        user=newest.user,
         resources=_resources(context, container, newest),
         allocated_resources=container.resources.requests,
         volume_mounts=_volume_mounts(context, container),

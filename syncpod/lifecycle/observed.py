@@ -19,6 +19,7 @@ from pydantic import Field
 
 from syncpod.lifecycle.exit import Exit, ExitCode
 from syncpod.lifecycle.start_errors import START_ERROR, FailedStart, failed_start
+from syncpod.pod.status import ContainerUser
 from syncpod.pod.wire import Model, Time
 
 SandboxState = Literal["SANDBOX_READY", "SANDBOX_NOTREADY"]
@@ -95,6 +96,8 @@ class ObservedContainer(Model):
     """Process id on the node; 0 when not known or not running."""
     stop_signal: str = ""
     """The signal with which the runtime stops it (`SIGTERM`); "" if it does not say."""
+    user: ContainerUser | None = None
+    """Whom its first process started as; None if the runtime does not say."""
 
     @property
     def has_run(self) -> bool:

@@ -430,4 +430,5 @@ def _observed_container(sandbox_id: str, status: RuntimeContainerStatus) -> Obse
         log_path=status.log_path,
         pid=status.pid,
         stop_signal=status.stop_signal,
+        user=status.user,
     )

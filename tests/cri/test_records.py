@@ -6,7 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from syncpod.cri.records import moment
+from protos.cri.v1 import api_pb2
+from syncpod.cri.records import container_status, moment
+from syncpod.pod import ContainerUser, LinuxContainerUser
 
 GO_ZERO_TIME = -6795364578871345152
 """What CRI-O says of a container's start that was stopped before it was started."""
@@ -19,3 +21,11 @@ def test_a_time_is_cut_to_microseconds() -> None:
 @pytest.mark.parametrize("nanoseconds", [0, GO_ZERO_TIME])
 def test_not_yet_is_no_time(nanoseconds: int) -> None:
     assert moment(nanoseconds) is None
+
+
+def test_whom_a_container_started_as_is_what_the_runtime_says() -> None:
+    said = api_pb2.ContainerStatus()
+    assert container_status(api_pb2.ContainerStatusResponse(status=said)).user is None
+    said.user.linux.CopyFrom(api_pb2.LinuxContainerUser(uid=0, gid=3000, supplemental_groups=[3000, 4000]))
+    user = container_status(api_pb2.ContainerStatusResponse(status=said)).user
+    assert user == ContainerUser(linux=LinuxContainerUser(uid=0, gid=3000, supplemental_groups=(3000, 4000)))

@@ -20,7 +20,15 @@ from syncpod.lifecycle.status import (
     pod_status,
     terminated_pod_status,
 )
-from syncpod.pod import ContainerStatus, Pod, PodCondition, PodStatus, pod_to_wire
+from syncpod.pod import (
+    ContainerStatus,
+    ContainerUser,
+    LinuxContainerUser,
+    Pod,
+    PodCondition,
+    PodStatus,
+    pod_to_wire,
+)
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 SANDBOX = ObservedSandbox(id="sandbox", state="SANDBOX_READY", ip="10.0.0.1")
@@ -221,6 +229,13 @@ def test_the_wire_form_of_a_running_pod_is_what_kubectl_shows() -> None:
             }
         ],
     }
+
+
+def test_whom_a_container_runs_as_is_shown() -> None:
+    user = ContainerUser(linux=LinuxContainerUser(uid=0, gid=0, supplemental_groups=(0, 10)))
+    story = Story(ONE).has("web", user=user).tell()
+    shown = pod_to_wire(story.status)["containerStatuses"][0]["user"]
+    assert shown == {"linux": {"uid": 0, "gid": 0, "supplementalGroups": [0, 10]}}
 
 
 def test_what_a_pod_requests_and_may_use_is_shown_as_a_whole() -> None:

@@ -1,0 +1,161 @@
+"""Trying scenarios on both sides, several at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.differential.compare import Verdict, differences, judge
+from tests.differential.observation import Observation, observe
+from tests.differential.scenario import Scenario
+from tests.differential.sides import NODE, Side, Stage
+
+PATIENCE_SECONDS: Final = 150.0
+"""How long a scenario may take to come to its moment, on each side."""
+AT_ONCE: Final = 24
+_LOOK_SECONDS: Final = 0.4
+_STILL_SECONDS: Final = 1.2
+"""How long a status has to stay the same before it is compared: events and conditions come in several writes."""
+
+
+class Undecided(Exception):
+    """A side has not come to the moment; the message says which and what it had."""
+
+
+@dataclass
+class Looking:
+    """The newest status of every scenario's pod on one side."""
+
+    side: Side
+    names: set[str]
+    seen: dict[str, dict[str, Any]]
+
+    async def look(self) -> None:
+        """Look until cancelled. One request tells of all pods."""
+        while True:
+            with contextlib.suppress(OSError, TimeoutError):
+                self.seen = await self.side.source.pods(frozenset(self.names))
+            await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def run(stage: Stage, scenarios: Sequence[Scenario], told: Callable[[Verdict], None]) -> list[Verdict]:
+    """Try the scenarios, some at once, and return what each came to, in their order.
+
+    One that missed its moment, as happens on a busy machine, is tried once more.
+    """
+    turns = asyncio.Semaphore(AT_ONCE)
+    lookings = [Looking(side, set(), {}) for side in (stage.kubelet, stage.ours)]
+    looks = [asyncio.create_task(looking.look()) for looking in lookings]
+
+    async def in_turn(scenario: Scenario) -> Verdict:
+        async with turns:
+            verdict = await _try(lookings, scenario)
+            if verdict.kind == "undecided":
+                verdict = await _try(lookings, scenario)
+        told(verdict)
+        return verdict
+
+    try:
+        return list(await asyncio.gather(*(in_turn(each) for each in scenarios)))
+    finally:
+        for look in looks:
+            look.cancel()
+        await asyncio.gather(*looks, return_exceptions=True)
+
+
+async def _try(lookings: Iterable[Looking], scenario: Scenario) -> Verdict:
+    seen = await asyncio.gather(*(_observe(each, scenario) for each in lookings), return_exceptions=True)
+    late = [str(each) for each in seen if isinstance(each, Undecided)]
+    if late:
+        return Verdict(scenario.title, "undecided", why="; ".join(late))
+    for each in seen:
+        if isinstance(each, BaseException):
+            raise each
+    kubelet, ours = (each for each in seen if isinstance(each, Observation))
+    return judge(scenario.title, differences(scenario.title, kubelet, ours))
+
+
+async def _observe(looking: Looking, scenario: Scenario) -> Observation:
+    """Run the scenario on one side, to its moment, and take it away again."""
+    side, file, name = looking.side, f"{scenario.pod_name}.json", f"{scenario.pod_name}-{NODE}"
+    looking.names.add(name)
+    await asyncio.to_thread(side.write, file, scenario.manifest())
+    try:
+        if scenario.refused:
+            return await _refusal(side, file)
+        pod = await _moment(looking, name, scenario)
+        if scenario.ends:
+            return await _ended(looking, file, name, pod)
+        events, said = await side.source.events(name), await asyncio.to_thread(side.logs, pod)
+        return observe(side, pod, events, said, side.recording.asked[name])
+    finally:
+        side.remove(file)
+        looking.names.discard(name)
+
+
+async def _moment(looking: Looking, name: str, scenario: Scenario) -> dict[str, Any]:
+    """Wait until the pod has come to the moment and stays as it is. Raises Undecided."""
+    deadline, since, before = time.monotonic() + PATIENCE_SECONDS, 0.0, None
+    while time.monotonic() < deadline:
+        pod = looking.seen.get(name)
+        if pod is not None and scenario.moment(pod.get("status", {})) and await _said(looking.side, name, scenario):
+            if pod != before:
+                since, before = time.monotonic(), pod
+            elif time.monotonic() - since > _STILL_SECONDS:
+                return pod
+        await asyncio.sleep(_LOOK_SECONDS / 2)
+    raise Undecided(f"{looking.side.name} has not come to it: {_short(looking.seen.get(name))}")
+
+
+async def _said(side: Side, name: str, scenario: Scenario) -> bool:
+    """Say whether the event has come that the scenario waits for."""
+    return not scenario.after or any(each.reason == scenario.after for each in await side.source.events(name))
+
+
+async def _refusal(side: Side, file: str) -> Observation:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        if file in await side.source.refusals():
+            return Observation({"file": "refused"})
+        await asyncio.sleep(1)
+    return Observation({"file": "not refused"})
+
+
+async def _ended(looking: Looking, file: str, name: str, pod: dict[str, Any]) -> Observation:
+    """End the pod, wait until its sandbox has been stopped, and observe how it ended."""
+    side = looking.side
+    side.remove(file)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not side.recording.asked[name].sandbox_stopped:
+        if time.monotonic() > deadline:
+            raise Undecided(f"{side.name} has not stopped the sandbox")
+        await asyncio.sleep(_LOOK_SECONDS)
+    events = await side.source.events(name)
+    trace = side.shared / name.removesuffix(f"-{NODE}") / "trace"
+    said = {"trace": trace.read_text() if trace.exists() else ""}
+    return observe(side, pod, events, said, side.recording.asked[name])
+
+
+def _short(pod: dict[str, Any] | None) -> str:
+    if pod is None:
+        return "no such pod"
+    status = pod.get("status", {})
+    states = [
+        f"{each['name']} {each.get('restartCount', 0)} {each.get('state', {})}"
+        for each in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ()))
+    ]
+    return f"{status.get('phase')} {status.get('reason', '')} {'; '.join(states)}"[:400]
+
+
+def tell(verdict: Verdict) -> None:
+    """Print a verdict, with what is not explained."""
+    sys.stdout.write(f"{verdict.kind:12} {verdict.title} {verdict.why}\n")
+    for each in verdict.differences:
+        if each.sentence is None:
+            sys.stdout.write(f"    {each.path}: {each.kubelet!r} -> {each.ours!r}\n")
+    sys.stdout.flush()

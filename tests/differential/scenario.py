@@ -1,0 +1,140 @@
+"""What is tried on both: a manifest, the moment to wait for, and the manifests' building blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.runtimes.images import BUSYBOX
+
+Manifest = dict[str, Any]
+Status = Mapping[str, Any]
+Moment = Callable[[Status], bool]
+"""Whether a pod's status has come to the point at which the two are compared."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One manifest, and when it is compared."""
+
+    family: str
+    name: str
+    spec: Manifest
+    moment: Moment
+    metadata: Manifest = field(default_factory=dict)
+    ends: bool = False
+    """Whether its file is removed at the moment; it is then compared when its sandbox has been stopped."""
+    after: str = ""
+    """The reason of an event that has to be there too; "" for none."""
+    refused: bool = False
+    """Whether the kubelet is expected to refuse the file; then that both refuse it is all there is to compare."""
+
+    @property
+    def title(self) -> str:
+        """Its name in the table."""
+        return f"{self.family}/{self.name}"
+
+    @property
+    def pod_name(self) -> str:
+        """The name in its manifest."""
+        return f"{self.family}-{self.name}".replace("_", "-").lower()
+
+    def manifest(self) -> Manifest:
+        """The pod, as it is written to its file; `@dir@` in it stands for a directory of each side's own."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": self.pod_name, **self.metadata},
+            "spec": {"terminationGracePeriodSeconds": 2, **self.spec},
+        }
+
+
+def shell(name: str, script: str, **fields: Any) -> Manifest:
+    """A container that runs a script of busybox's shell."""
+    return {"name": name, "image": BUSYBOX, "command": ["sh", "-c", script], **fields}
+
+
+def sleeper(name: str = "main", **fields: Any) -> Manifest:
+    """A container that runs until it is told to end, and then ends with 0 at once."""
+    return shell(name, "trap 'exit 0' TERM; sleep 1000 & wait", **fields)
+
+
+def containers(status: Status) -> list[Mapping[str, Any]]:
+    """The statuses of all containers, those of init containers first."""
+    return [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
+
+
+def finished(status: Status) -> bool:
+    """The pod has ended, and so have all its containers and its sandbox."""
+    ended = status.get("phase") in ("Succeeded", "Failed")
+    conditions = {each["type"]: each["status"] for each in status.get("conditions", ())}
+    return (
+        ended
+        and conditions.get("PodReadyToStartContainers") != "True"
+        and not any("running" in each.get("state", {}) for each in containers(status))
+    )
+
+
+def ready(status: Status) -> bool:
+    """The pod is ready."""
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions", ()))
+
+
+def running(status: Status) -> bool:
+    """Each main container runs, ready or not, and each init container runs or has ended."""
+    main = status.get("containerStatuses", ())
+    return status.get("phase") == "Running" and bool(main) and all("running" in each["state"] for each in main)
+
+
+def waiting(reason: str, container: str = "main", *, restarts: int = 0) -> Moment:
+    """A container waits for that reason, after just so many restarts."""
+
+    def waits(status: Status) -> bool:
+        return any(
+            each["name"] == container
+            and each.get("state", {}).get("waiting", {}).get("reason") == reason
+            and each.get("restartCount", 0) == restarts
+            for each in containers(status)
+        )
+
+    return waits
+
+
+def restarted(times: int = 1, container: str = "main") -> Moment:
+    """A container runs in its n-th restart."""
+
+    def has(status: Status) -> bool:
+        return any(
+            each["name"] == container and each.get("restartCount") == times and "running" in each.get("state", {})
+            for each in containers(status)
+        )
+
+    return has
+
+
+def unready(container: str = "main") -> Moment:
+    """A container runs, has started, and is not ready."""
+
+    def is_unready(status: Status) -> bool:
+        return any(
+            each["name"] == container and "running" in each.get("state", {}) and not each.get("ready")
+            for each in containers(status)
+        )
+
+    return is_unready
+
+
+def all_of(*moments: Moment) -> Moment:
+    """All of these moments at once."""
+    return lambda status: all(moment(status) for moment in moments)
+
+
+def unique(scenarios: Iterable[Scenario]) -> tuple[Scenario, ...]:
+    """The scenarios, each with a pod name of its own. Raises ValueError for two of one name."""
+    named: dict[str, Scenario] = {}
+    for scenario in scenarios:
+        if scenario.pod_name in named:
+            raise ValueError(f"two scenarios make a pod {scenario.pod_name}")
+        named[scenario.pod_name] = scenario
+    return tuple(named.values())

@@ -1,0 +1,100 @@
+"""The generated part of docs/differential.md: counts, and each difference with its sentence."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, get_args
+
+from tests.differential.compare import Difference, Kind, Verdict
+from tests.differential.explained import DEFECTS, EXPLAINED, Sentence
+
+_BEGIN: Final = "<!-- scenarios: begin -->"
+_END: Final = "<!-- scenarios: end -->"
+_WORDS: Final = 90
+"""Characters of a value that are shown."""
+
+
+def write_table(path: Path, verdicts: Sequence[Verdict]) -> None:
+    """Write what was seen between the marks of a page. Raises ValueError where it has no marks."""
+    before, begin, rest = path.read_text().partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not (begin and end):
+        raise ValueError(f"{path} has no {_BEGIN} … {_END}")
+    path.write_text("\n".join((before + begin, "", *_lines(verdicts), "", end + after)))
+
+
+def _lines(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    counts = Counter(verdict.kind for verdict in verdicts)
+    told = ", ".join(f"{counts[kind]} {_TOLD[kind]}" for kind in get_args(Kind) if counts[kind])
+    yield f"{len(verdicts)} scenarios: {told}."
+    yield ""
+    yield from _families(verdicts)
+    yield from _sentences("Intended differences", EXPLAINED, verdicts)
+    yield from _sentences("Known defects", DEFECTS, verdicts)
+    yield from _rest(verdicts)
+
+
+_TOLD: Final[dict[Kind, str]] = {
+    "equal": "equal",
+    "explained": "with intended differences only",
+    "defect": "with a known defect",
+    "unexplained": "with a difference that nothing explains",
+    "undecided": "undecided",
+}
+
+
+def _families(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    yield "| family | scenarios | equal or as intended | known defect | unexplained | undecided |"
+    yield "|---|---|---|---|---|---|"
+    families: dict[str, Counter[str]] = defaultdict(Counter)
+    for verdict in verdicts:
+        families[verdict.title.partition("/")[0]][verdict.kind] += 1
+    for family, counts in families.items():
+        fine = counts["equal"] + counts["explained"]
+        rest = " | ".join(str(counts[kind] or "–") for kind in ("defect", "unexplained", "undecided"))
+        yield f"| {family} | {counts.total()} | {fine or '–'} | {rest} |"
+
+
+def _sentences(title: str, sentences: Iterable[Sentence], verdicts: Sequence[Verdict]) -> Iterator[str]:
+    met: dict[Sentence, list[tuple[str, Difference]]] = defaultdict(list)
+    for verdict in verdicts:
+        for each in verdict.differences:
+            if each.sentence is not None:
+                met[each.sentence].append((verdict.title, each))
+    shown = [sentence for sentence in sentences if sentence in met]
+    if not shown:
+        return
+    yield f"\n### {title}\n"
+    yield "| difference | scenarios | for example | what | kubelet | here |"
+    yield "|---|---|---|---|---|---|"
+    for sentence in shown:
+        scenario, example = met[sentence][0]
+        many = len({scenario for scenario, _ in met[sentence]})
+        cells = (f"`{example.path}`", _cell(example.kubelet), _cell(example.ours))
+        yield f"| {sentence.text} | {many} | {scenario} | {' | '.join(cells)} |"
+
+
+def _rest(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    left = [verdict for verdict in verdicts if verdict.kind in ("unexplained", "undecided")]
+    if not left:
+        return
+    yield "\n### Not decided or not explained\n"
+    yield "| scenario | what | kubelet | here |"
+    yield "|---|---|---|---|"
+    for verdict in left:
+        if verdict.kind == "undecided":
+            yield f"| {verdict.title} | {_text(verdict.why)} | | |"
+        for each in verdict.differences:
+            if each.sentence is None:
+                yield f"| {verdict.title} | `{each.path}` | {_cell(each.kubelet)} | {_cell(each.ours)} |"
+
+
+def _cell(value: Any) -> str:
+    return "–" if value is None else f"`{_text(str(value))}`"
+
+
+def _text(value: str) -> str:
+    one_line = value.replace("\n", " ⏎ ").replace("|", "¦").replace("`", "'")
+    return one_line if len(one_line) <= _WORDS else f"{one_line[:_WORDS]}…"
