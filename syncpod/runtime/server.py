@@ -22,6 +22,7 @@ from urllib.parse import quote
 import grpc.aio
 
 from protos.cri.v1 import api_pb2
+from syncpod.kernel.ownership import NotOurs, require_ours
 from syncpod.runtime import host
 from syncpod.runtime.calls.faults import Faults, NoFaults, ScriptedFaults
 from syncpod.runtime.calls.handlers import handler
@@ -196,8 +197,11 @@ def _held(directory: Path) -> Iterator[None]:
     """Lock the state directory for this process, making it with mode 0700 if missing. Raises CannotServe."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        require_ours(directory)
         directory.chmod(0o700)
-        lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except NotOurs as why:
+        raise CannotServe(f"--state-dir: {directory}: {why}: name one that is this user's alone", 2) from why
     except OSError as error:
         raise CannotServe(f"--state-dir: {directory}: {error.strerror}: name one that can be written to", 2) from error
     try:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from syncpod.kernel.mountinfo import read_mounts
+from syncpod.kernel.ownership import NotOurs, require_ours
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.values import absolute_path
 from syncpod.settings.variables import MEMORY_DIR
@@ -43,6 +44,23 @@ def memory_directory(state_dir: Path, environ: Mapping[str, str]) -> Path:
     if shared.is_dir() and is_in_memory(shared):
         return shared / f"syncpod-{user}-{own}"
     return state_dir / "memory"
+
+
+def require_own_directory(what: str, path: Path, variable: str) -> None:
+    """Raise SettingsInvalid if another account could have written to this directory, or can replace it.
+
+    Everything here trusts what lies in it: which processes it signals, and which files it appends to. `what` names the
+    directory, and `variable` is where another one is named. Blocks.
+    """
+    try:
+        require_ours(path)
+    except NotOurs as why:
+        raise SettingsInvalid(
+            f"{what} {path}: {why}: it must belong to this user and be writable by nobody else, like the directories "
+            f"above it; name another one in {variable}"
+        ) from None
+    except OSError as error:
+        raise SettingsInvalid(f"{what} {path}: {error.strerror}; name another one in {variable}") from None
 
 
 def is_in_memory(path: Path) -> bool:

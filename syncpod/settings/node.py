@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from syncpod.settings import variables as v
-from syncpod.settings.directories import default_state_dir, memory_directory
+from syncpod.settings.directories import default_state_dir, memory_directory, require_own_directory
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.kept import KEPT_VARIABLES, beneath, read_kept_settings
 from syncpod.settings.values import absolute_path, comma_separated, duration_seconds, flag, percent, size_bytes
@@ -123,6 +123,7 @@ def node_settings(
     """
     default_state = default_state_dir(environ)
     state = absolute_path("state directory", state_dir or environ.get(v.STATE_DIR), default_state)
+    require_own_directory("state directory", state, v.STATE_DIR)  # before anything in it is read
     flags = {
         v.NODE: node,
         v.MEMORY_DIR: memory_dir,
@@ -140,12 +141,15 @@ def node_settings(
     told = beneath(read_kept_settings(state).variables, environ)
     told |= {name: text for name, text in flags.items() if text or (name == v.MANIFEST_DIR and text is not None)}
     memory, default_memory = memory_directory(state, told), memory_directory(state, {**told, v.MEMORY_DIR: ""})
+    logs = absolute_path("log directory", told.get(v.LOG_DIR), _default_log_dir(state, default_state))
+    require_own_directory("memory directory", memory, v.MEMORY_DIR)
+    require_own_directory("log directory", logs, v.LOG_DIR)
     manifests = told.get(v.MANIFEST_DIR)
     return NodeSettings(
         node=_node_name(told.get(v.NODE) or socket.gethostname().lower()),
         state_dir=state,
         memory_dir=memory,
-        log_dir=absolute_path("log directory", told.get(v.LOG_DIR), _default_log_dir(state, default_state)),
+        log_dir=logs,
         manifest_dir=absolute_path("manifest directory", manifests, Path()) if manifests else None,
         cgroup_parent=_cgroup_parent(told.get(v.CGROUP_PARENT) or "syncpod"),
         capacity=told.get(v.CAPACITY, ""),

@@ -68,7 +68,7 @@ class NodeLock:
         try:
             state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
             state_dir.chmod(0o700)
-            self._lock = os.open(state_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock = os.open(state_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise NotThisNode(f"state directory {state_dir}: {error.strerror} (--state-dir names another)") from error
         try:

@@ -176,7 +176,7 @@ def _database(state_dir: Path) -> Iterator[tuple[Path, int]]:
     """Yield the database's path and a descriptor that holds its lock, for the server to inherit."""
     directory = state_dir / "temporal"
     directory.mkdir(mode=0o700, exist_ok=True)
-    lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield directory / "temporal.db", lock

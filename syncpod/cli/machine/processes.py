@@ -49,14 +49,15 @@ def is_running(process: ProcessIdentity) -> bool:
 def end(process: ProcessIdentity, *, patience_seconds: float) -> bool:
     """Send SIGTERM to a process, and SIGKILL after the patience; return whether it was still there.
 
-    A pidfd is opened before its identity is verified, so that no other process can be hit.
+    A pidfd is opened before its identity is verified, so that no other process can be hit. A process of another user
+    is none that we have started, whatever a record says, and is left alone.
     """
     try:
         handle = os.pidfd_open(process.pid)
     except ProcessLookupError:
         return False
     try:
-        if not is_running(process):
+        if not is_running(process) or not _is_this_users(process.pid):
             return False
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(handle, signal.SIGTERM)
@@ -68,6 +69,13 @@ def end(process: ProcessIdentity, *, patience_seconds: float) -> bool:
         os.close(handle)
 
 
+def _is_this_users(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}").stat().st_uid == os.geteuid()
+    except FileNotFoundError:
+        return False
+
+
 def start_detached(
     command: Sequence[str], *, log: Path, environment: Mapping[str, str], keep: Sequence[int] = (), umask: int = -1
 ) -> subprocess.Popen[bytes]:
@@ -76,9 +84,9 @@ def start_detached(
     `umask` -1 = ours. Raises BadInput if the program cannot be run.
     """
     with contextlib.suppress(FileNotFoundError):
-        if log.stat().st_size > LOG_LIMIT:
+        if log.lstat().st_size > LOG_LIMIT:
             log.replace(log.with_name(f"{log.name}.old"))
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         return subprocess.Popen(
             command,

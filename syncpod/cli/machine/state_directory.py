@@ -146,7 +146,7 @@ def is_marked(state_dir: Path) -> bool:
 @contextlib.contextmanager
 def exclusive(state_dir: Path) -> Iterator[None]:
     """Lock the directory: only one command at a time starts or ends its processes; others wait."""
-    lock = os.open(state_dir / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(state_dir / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

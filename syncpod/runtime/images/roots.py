@@ -31,7 +31,7 @@ _LOCK: Final = "lock"
 def held(roots: Path, *, wait: bool) -> Iterator[bool]:
     """Lock the directory, which is made if missing; yields False if another process holds it. Raises OSError."""
     roots.mkdir(mode=0o700, exist_ok=True)
-    lock = os.open(roots / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(roots / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:

@@ -1,0 +1,93 @@
+"""Whether a directory is this user's alone: what is read there then says what this user, or root, has written.
+
+A process that is recorded in a directory is signalled, a log in it is appended to, a lock in it is made. Where another
+account can write to the directory, or put another in its place, that account chooses the process and the file.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections import deque
+from pathlib import Path
+from typing import Final
+
+_LINKS: Final = 40
+"""The kernel's own limit of symlinks on one path."""
+_UNMAPPED: Final = 65534
+"""Whom a user namespace shows as the owner of what belongs to nobody in it: the machine's root too."""
+
+
+class NotOurs(Exception):
+    """The directory is not this user's alone; the text says why, beginning with the path that is at fault."""
+
+
+def require_ours(directory: Path) -> None:
+    """Raise NotOurs if another account could have written to the directory, or can put something in its place.
+
+    The directory must belong to this user or to root, and be writable by nobody else. So must each directory on the way
+    to it; there the sticky bit is enough, as in /tmp. Symlinks on the way are followed one by one, and judged as what
+    they lie in. This user's own primary group may write: distributions give it no other members. What does not exist
+    yet is nobody's. Blocks. Raises OSError for what cannot be looked at.
+    """
+    pending = deque(Path(os.path.abspath(directory)).parts[1:])  # noqa: PTH100  # a link must not be resolved yet
+    place, links = Path("/"), 0
+    while pending:
+        _require_safe_parent(place)
+        name = pending.popleft()
+        if name == "..":
+            place = place.parent
+            continue
+        try:
+            found = (place / name).lstat()
+        except FileNotFoundError:
+            return
+        if not stat.S_ISLNK(found.st_mode):
+            place /= name
+            continue
+        links += 1
+        if links > _LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(directory))
+        if found.st_uid not in _trusted():
+            raise NotOurs(f"{place / name} is a link that user {found.st_uid} has made")
+        target = (place / name).readlink()
+        place = Path("/") if target.is_absolute() else place
+        pending.extendleft(reversed([part for part in target.parts if part != "/"]))
+    found = place.stat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotOurs(f"{place} is no directory")
+    _require_owner(place, found)
+    if _others_write(found):
+        raise NotOurs(f"{place} is writable by others (mode {stat.S_IMODE(found.st_mode):04o})")
+
+
+def _require_safe_parent(place: Path) -> None:
+    """Raise NotOurs if another account can rename what lies in a directory on the way."""
+    found = place.stat()
+    _require_owner(place, found)
+    if _others_write(found) and not found.st_mode & stat.S_ISVTX:
+        raise NotOurs(f"{place} is writable by others (mode {stat.S_IMODE(found.st_mode):04o}, without the sticky bit)")
+
+
+def _require_owner(place: Path, found: os.stat_result) -> None:
+    if found.st_uid not in _trusted():
+        raise NotOurs(f"{place} belongs to user {found.st_uid}")
+
+
+def _others_write(found: os.stat_result) -> bool:
+    by_group = found.st_mode & stat.S_IWGRP and found.st_gid not in (0, os.getegid())
+    return bool(by_group or found.st_mode & stat.S_IWOTH)
+
+
+def _trusted() -> frozenset[int]:
+    """Return whose files this process takes for its own: its user's, root's, and in a user namespace unmapped ones."""
+    ours = {os.geteuid(), 0}
+    return frozenset(ours if _is_initial_user_namespace() else {*ours, _UNMAPPED})
+
+
+def _is_initial_user_namespace() -> bool:
+    try:
+        return Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]
+    except OSError:
+        return True

@@ -1,0 +1,73 @@
+"""A state directory that another account has made commands nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from syncpod.cli.machine.processes import end, identify
+from syncpod.cli.machine.state_directory import ServerRecord, write_server
+from tests.cli.conftest import program
+
+STRANGER = 20001
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files to another user")
+
+
+@pytest.fixture
+def victim() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has nothing to do with syncpod."""
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    yield child
+    child.kill()
+    child.wait()
+
+
+@pytest.fixture
+def trap(tmp_path: Path, victim: subprocess.Popen[bytes]) -> Path:
+    """A state directory of another account, whose record names the victim, and whose lock is a link."""
+    process = identify(victim.pid)
+    assert process is not None
+    directory = tmp_path / "state"
+    directory.mkdir(mode=0o755)
+    write_server(directory, ServerRecord(process, "127.0.0.1:1", "http://127.0.0.1:2", detached=True))
+    (directory / "up.lock").symlink_to(tmp_path / "made-by-root")
+    for path in (directory, *directory.iterdir()):
+        os.chown(path, STRANGER, STRANGER, follow_symlinks=False)
+    return directory
+
+
+@needs_root
+@pytest.mark.parametrize("command", [("down",), ("down", "--purge"), ("up",), ("node",), ("get", "pods"), ("server",)])
+def test_no_command_believes_a_directory_of_another_account(
+    trap: Path, victim: subprocess.Popen[bytes], command: tuple[str, ...]
+) -> None:
+    done = program(*command, environ={"SYNCPOD_STATE_DIR": str(trap)})
+    assert victim.poll() is None, "nothing is signalled"
+    assert not (trap.parent / "made-by-root").exists(), "no link is followed"
+    assert (done.code, done.err.count("\n"), f"{trap} belongs to user {STRANGER}" in done.err) == (2, 1, True), done.err
+
+
+@needs_root
+@pytest.mark.parametrize("variable", ["SYNCPOD_MEMORY_DIR", "SYNCPOD_LOG_DIR"])
+def test_nor_a_directory_for_secrets_or_logs(tmp_path: Path, variable: str) -> None:
+    (theirs := tmp_path / "theirs").mkdir()
+    os.chown(theirs, STRANGER, STRANGER)
+    done = program("down", environ={"SYNCPOD_STATE_DIR": str(tmp_path / "state"), variable: str(theirs / "below")})
+    assert (done.code, f"{theirs} belongs to user {STRANGER}" in done.err) == (2, True), done.err
+
+
+@needs_root
+def test_a_process_of_another_user_is_not_ended_whatever_a_record_says() -> None:
+    child = subprocess.Popen(["sleep", "600"], user=STRANGER)
+    try:
+        process = identify(child.pid)
+        assert process is not None
+        assert (end(process, patience_seconds=1), child.poll()) == (False, None)
+    finally:
+        child.kill()
+        child.wait()
