@@ -410,7 +410,7 @@ async def _require_directory(manifests: Path | None) -> None:
     with contextlib.suppress(OSError):  # a TimeoutError too; whoever reads it says so, and tries again
         found = await asyncio.wait_for(in_daemon_thread(manifests.stat, name="manifests"), DIRECTORY_SECONDS)
         if not stat.S_ISDIR(found.st_mode):
-            raise CannotServe(f"manifest directory {manifests}: is no directory")
+            raise CannotServe(f"manifest directory {manifests}: is not a directory")
 
 
 async def _awaited_socket(settings: NodeSettings, kept: KeptSettings, awaited: AwaitedRuntime) -> str:

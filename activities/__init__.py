@@ -1,11 +1,12 @@
 """The steps of a pod's workflow, one module per verb: they act on the runtime and on the node's disk.
 
-Each step may run twice, and may be killed at any line: it looks first, adopts what an earlier try has made, and never
-does what a newer step would have to undo. Read :mod:`activities.step` for what all of them share, then
+Each step may run twice, and may be killed at any line. So it looks before it acts, adopts what an earlier attempt has
+made, and never does what a newer step would have to undo. Read :mod:`activities.step` for what all of them share, then
 :mod:`activities.create_sandbox` and :mod:`activities.start_container`, then :mod:`activities.pods.stopping`.
 
 From the top: `registry`, `between` (what the node does between steps), the verbs and `step`, `pods`, `containers` and
-`images`, `attempt`, `node`. Imports go downwards only. `steps(node)` returns the activities that a worker registers.
+`images`, `step_attempt`, `node`. Imports go downwards only. `steps(node)` returns the activities that a worker
+registers.
 """
 
 from activities.node.context import Node

@@ -19,12 +19,12 @@ async def allocate_resources(attempt: StepAttempt, request: AllocateResources) -
     """Allocate what the pod now asks for, or say why not: Deferred where there may be room later, else Infeasible.
 
     The allocation is in the pod's record before it counts, so it survives a restart of the worker; asking twice has the
-    same answer. A pod that is deferred is told when there is room again, and so are others where this pod now takes
-    less. Nothing is applied here: that is for resize_pod. For a pod that is not admitted yet nothing is decided here:
-    its admission decides by what it asks for then.
+    same answer. A deferred pod is told when there is room again. If this pod now takes less, the other deferred pods
+    are told. Nothing is applied here; resize_pod does that. For a pod that is not admitted yet nothing is decided here:
+    its admission decides, by what it asks for then.
 
-    A limit where there was none is Infeasible where the runtime says that it cannot enforce it: once allocated, it
-    could not be applied, and no container could be created any more.
+    A new limit is Infeasible if the runtime says that it cannot enforce it. If it were allocated, it could not be
+    applied, and no container of the pod could be created any more.
 
     Mirrors allocation_manager.go, v1.36, handlePodResourcesResize. Raises OSError, CriError.
     """
@@ -55,9 +55,9 @@ async def allocate_resources(attempt: StepAttempt, request: AllocateResources) -
 
 
 async def _refusal_of_limits(attempt: StepAttempt, pod: Pod) -> str:
-    """Return why a limit that is new to the pod cannot be enforced; "" = each can, or there is none.
+    """Return why a limit that is new to the pod cannot be enforced; "" if there is none or all can be.
 
-    The runtime is asked each time there is one, because it may have been restarted as another user.
+    The runtime is asked each time, because it may have been restarted as another user.
     """
     record = await asyncio.to_thread(read_pod_record, attempt.node.context, attempt.ref.uid)
     added = added_limits(record.pod, pod) if record is not None else ()

@@ -47,19 +47,19 @@ async def create_sandbox(attempt: StepAttempt, request: CreateSandbox) -> StepRe
 
     Notes the pod on the node, and ends earlier pods of its name. An earlier pod that another Temporal cluster has made
     may not be ended here: as long as it runs, nothing new is made, since a node runs one pod of a name (as with the
-    kubelet, which knows no other cluster). Then looks for the sandbox, again after each answer that leaves things open:
+    kubelet, which knows no other cluster). Then looks for the sandbox, and looks again after each inconclusive answer:
 
     - READY and of this incarnation: adopted.
     - dead, or another incarnation's: stopped and removed, its containers with their grace; the attempt is spent, and
       the workflow takes the next.
-    - name reserved, but nothing listed: a worker that has died is still making it, or it is being rolled back. The step
-      waits until it is listed or its name is free; RunPodSandbox itself has its 4 minutes.
+    - name reserved, but nothing listed: the call of a worker that has died is still making it, or it is being rolled
+      back. The step waits until it is listed or its name is free; RunPodSandbox has 4 minutes.
     - `adopt` is set: the step takes what there is as it is, and makes nothing (see `_adopt`).
-    - nothing: made, its volumes first, unless the runtime or the network is not ready, which spends no attempt, or the
-      runtime does not announce what the pod asks for. A volume that waits for a ConfigMap or Secret is noted with the
-      node, so that the pod goes on as soon as the object is there.
+    - nothing: the volumes are made and then the sandbox, unless the runtime or the network is not ready, which spends
+      no attempt, or the runtime does not announce a feature that the pod asks for. The node notes a volume that waits
+      for a ConfigMap or Secret, so that the pod goes on as soon as the object exists.
 
-    Cancelled, it lets go until RunPodSandbox is sent, and while it only waits. Mirrors kuberuntime_sandbox.go, v1.36,
+    A cancelled step stops before RunPodSandbox is sent, or while it only waits. Mirrors kuberuntime_sandbox.go, v1.36,
     createPodSandbox. Raises PodFault: PodRejected, RuntimeNotReady, NetworkNotReady, UnsupportedByRuntime, FailedMount,
     FailedCreatePodSandBox.
     """
@@ -84,7 +84,7 @@ async def create_sandbox(attempt: StepAttempt, request: CreateSandbox) -> StepRe
             adoptable = [each for each in taken if each.ready and each.incarnation == request.ref.incarnation]
             if adoptable:
                 await _catch_up(attempt, request.pod)
-                # There are two after a runtime died halfway: either will do.
+                # There may be two if the runtime died halfway: either will do.
                 return StepResult(outcome=Outcome.ADOPTED, id=adoptable[0].id, missing_images=await images)
             if taken:
                 return await _clear_away(attempt, request, taken)
@@ -103,10 +103,10 @@ async def create_sandbox(attempt: StepAttempt, request: CreateSandbox) -> StepRe
 
 
 async def _adopt(attempt: StepAttempt, request: CreateSandbox, images: asyncio.Task[tuple[str, ...]]) -> StepResult:
-    """Take over what there is of the pod for a workflow that was started anew; nothing is made or ended.
+    """Take over what exists of the pod for a workflow that was started again; nothing is created or ended.
 
-    The pod's record, written by now, says that this Temporal cluster has its workflow, and overrules annotations that
-    name another (`pod_records.cluster_of`). The agent repeats what it told the workflow that is gone.
+    The pod's record has been written by now. It says that this Temporal cluster has the pod's workflow, and overrules
+    annotations that name another (`pod_records.cluster_of`). The agent sends again what it told the lost workflow.
     """
     attempt.doing = "looks what there is of the pod"
     view = await attempt.read()
@@ -120,9 +120,9 @@ async def _adopt(attempt: StepAttempt, request: CreateSandbox, images: asyncio.T
 
 
 async def _refuse_deleted(attempt: StepAttempt) -> None:
-    """Raise PodFault if this life of the pod was deleted on this node: its workflow is of a restored database.
+    """Raise PodFault if this life of the pod was deleted on this node: its workflow comes from a restored database.
 
-    The pod has failed with that as its reason, and the agent has its workflow end.
+    The pod fails with that reason, and the agent ends its workflow.
     """
     ref = attempt.ref
     at = await asyncio.to_thread(deleted_at, attempt.node.context, ref.uid, ref.incarnation)
@@ -206,14 +206,14 @@ async def _prepare(attempt: StepAttempt, plan: PodPlan) -> None:
     """Make the pod's directories and volumes. Raises PodFault.
 
     An object that is missing is noted with the node first and then looked for once more: so either this look finds it,
-    or whoever puts it there finds the note.
+    or its writer finds the note.
     """
     node, waiter = attempt.node, (pod_workflow_id(attempt.ref.namespace, attempt.ref.name), _OWN_NAME)
     noted: set[ObjectRef] = set()
     while True:
         attempt.doing = "makes the pod's directories and volumes"
         try:
-            # A hostPath may lie on a file system that hangs: only the thread has to wait for it.
+            # A hostPath may be on a file system that hangs: only the thread waits for it.
             await attempt.interruptible(asyncio.to_thread(prepare_pod, plan, node.objects))
         except MountFailure as error:
             wanted = {ref for failure in error.failures for ref in failure.wants} - noted
@@ -259,7 +259,7 @@ async def _require_runtime(attempt: StepAttempt, pod: Pod, status: RuntimeStatus
 
 
 async def _refuse_stranger(attempt: StepAttempt, number: int, reserved: NameReserved) -> None:
-    """Raise PodFault if a sandbox that is not ours has the name: it is left alone."""
+    """Raise PodFault if a sandbox that is not ours has the name. That sandbox is left alone."""
     if reserved.holder_id:
         holders = await attempt.node.cri.list_pod_sandboxes(id=reserved.holder_id)
     else:
@@ -283,7 +283,7 @@ def _name_in_use(ref: PodRef, uid: str) -> str:
 
 
 def _failed(attempt: StepAttempt, message: str) -> PodFault:
-    """Build the fault; a pod that is to end by now gets no event (kuberuntime_manager.go, v1.36, SyncPod)."""
+    """Build the fault; a pod that is ending by now gets no event (kuberuntime_manager.go, v1.36, SyncPod)."""
     events: tuple[StepEvent, ...] = ()
     if not attempt.interrupted:
         events = (warning(Fault.FAILED_CREATE_SANDBOX.value, f"Failed to create pod sandbox: {message}"),)

@@ -1,4 +1,4 @@
-"""What a node would say to a pod that does not exist yet: the checks of admission, with nothing noted or made."""
+"""Whether a node would admit a pod that does not exist yet: the checks of admission, without side effects."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ _EMBEDDED = "syncpod-embedded"
 async def foresee_admission(node: Node, pod: Pod) -> list[str]:
     """Return why the node would not run this pod as it is now, a sentence for each reason; [] = nothing is known.
 
-    First what admission rejects a pod for, with the kubelet's reason; then what the runtime cannot do, which is known
-    before it is asked for a sandbox. Nothing is noted, so the answer may be another when the pod comes. Raises
-    CriError.
+    First the reasons for which admission rejects a pod, in the kubelet's words; then what the runtime is known not to
+    support. Nothing is reserved, so the answer may differ when the pod is applied. Raises CriError.
     """
     version, status = await node.cri.version(), await node.cri.status(verbose=True)
     return [*await _rejections(node, pod), *refusals(pod, status, version), *_of_embedded(pod, status, version)]
@@ -61,13 +60,13 @@ def _of_embedded(pod: Pod, status: RuntimeStatus, version: RuntimeVersion) -> It
                     yield f"{here}.ports[{index}].hostPort: pods share the machine's network: it needs hostNetwork"
             for index, mount in enumerate(container.volume_mounts):
                 if mount.mount_propagation not in (None, "", "None"):
-                    yield f"{here}.volumeMounts[{index}].mountPropagation: only private mounts can be had"
+                    yield f"{here}.volumeMounts[{index}].mountPropagation: only private mounts are supported"
     if spec.security_context is not None and spec.security_context.sysctls:
         yield "spec.securityContext.sysctls: cannot be set for one pod, since pods share the machine's kernel"
 
 
 def _isolation(status: RuntimeStatus) -> str:
-    """Return the embedded runtime's level of isolation, as its own words have it; "" = not said."""
+    """Return the embedded runtime's level of isolation in its own words; "" if it does not say."""
     try:
         return str(json.loads(status.info.get("config", "{}")).get("isolation", ""))
     except (ValueError, AttributeError):

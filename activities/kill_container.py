@@ -1,4 +1,4 @@
-"""kill_container: stop one container that is to be restarted or must end, and wait until it has."""
+"""kill_container: stop one container that is to be restarted or must end, and wait until it has ended."""
 
 from __future__ import annotations
 

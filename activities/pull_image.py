@@ -34,9 +34,9 @@ async def pull_image(attempt: StepAttempt, request: PullImage) -> StepResult:
 
     Mirrors images/image_manager.go, v1.36, EnsureImageExists, its events and messages included; the workflow does the
     back-off. Pulls are serial on the node unless configured otherwise, and two of the same image always are: the second
-    finds what the first has pulled. A pull may be repeated: the runtime goes on with the layers that it has. Cancelled,
-    it ends at once, also while it waits for its turn. It makes nothing in the pod, and runs beside the pod's other
-    steps.
+    finds what the first has pulled. A pull may be repeated: the runtime goes on with the layers that it has. A
+    cancelled pull ends at once, even while it waits for its turn. It creates nothing in the pod, and runs in parallel
+    with the pod's other steps.
 
     While it pulls, and afterwards if that fails, the node has a note that the pod waits for its pull secrets: when one
     of them changes, the pod need not wait for its back-off.
@@ -102,7 +102,7 @@ async def _is_enough(attempt: StepAttempt, request: PullImage, needed: NeededIma
 async def _pull(attempt: StepAttempt, request: PullImage, needed: NeededImage, asked: float) -> None:
     """Pull, and record the credentials that were used; `asked` is when this pull began to wait (monotonic)."""
     node, records = attempt.node, attempt.node.pulls.records
-    _wait_for_secrets(attempt, request)  # before they are read: what changes afterwards is not missed
+    _wait_for_secrets(attempt, request)  # before they are read, so that no later change is missed
     credentials = await pull_credentials(attempt, request.pod, needed.image)
     if credentials.failed:
         message = (

@@ -41,7 +41,7 @@ def step_activity(node: Node, name: StepName) -> Callable[..., Any]:
 
 
 def step_body(name: StepName) -> Body[Any]:
-    """Return what carries a step out: the function of the module of `activities` that both have its name.
+    """Return the function that carries out a step: it has the step's name, as its module in `activities` has.
 
     Raises ImportError, AttributeError where there is none.
     """

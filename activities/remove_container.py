@@ -1,4 +1,4 @@
-"""remove_container: remove containers of a pod from the runtime; those that are to be stopped are stopped first."""
+"""remove_container: remove containers of a pod from the runtime, after stopping those that are to be stopped."""
 
 from __future__ import annotations
 

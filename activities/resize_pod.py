@@ -41,16 +41,16 @@ async def resize_pod(attempt: StepAttempt, request: ResizePod) -> StepResult:
     2. the containers, in the order given;
     3. the pod's weight, where it shrinks, and then its limit.
 
-    Nothing is begun where a memory limit would fall to what is in use or below. At the end the weight of the pod's tier
-    follows what its pods now request together.
+    Nothing is changed if a memory limit would fall to the current usage or below. At the end the weight of the pod's
+    tier follows what its pods now request together.
 
-    Each change sets a value, and the current values are read from the kernel first, so a try finds done what an earlier
-    one did. The fault names what was applied before a failure. A container that has gone meanwhile is left out.
+    Each change sets a value, and the current values are read from the kernel first, so a retry skips what an earlier
+    attempt did. The fault names what was applied before a failure. A container that has gone meanwhile is skipped.
 
     Mirrors kuberuntime_manager.go, v1.36, doPodResizeAction, validateMemoryResizeAction, updatePodContainerResources.
     Differences: a new limit where there was none counts as a decrease, and is applied last. The runtime is told only
-    what changes in the sandbox, and is not told to go back where the kernel refuses a change. A container that requests
-    no CPU keeps the weight of its limit, with which it was created. Raises PodFault ResizePodInPlaceError.
+    what changes in the sandbox, and no change is rolled back if the kernel refuses one. A container that requests no
+    CPU keeps the weight of its limit, with which it was created. Raises PodFault ResizePodInPlaceError.
     """
     resize = _Resize(attempt, request)
     began, done = time.monotonic(), False
@@ -91,14 +91,14 @@ class _Resize:
             await asyncio.to_thread(weigh_tiers, self.context, page.burstable_milli_cpu)
 
     def failed(self, message: str) -> PodFault:
-        """Build the fault, with what has been applied all the same."""
+        """Build the fault, with what was applied before the failure."""
         actuated = {name: _written(amounts) for name, amounts in self.given.items()}
         return PodFault(Fault.RESIZE_POD_IN_PLACE_ERROR, message, actuated=actuated)
 
     # --- before anything ----------------------------------------------------------------------------------------------
 
     async def _check_memory(self, enforced: Enforced) -> None:
-        """Raise PodFault where a memory limit would shrink to what is in use or below."""
+        """Raise PodFault if a memory limit would shrink to the current usage or below."""
         shrinking = [each for each in self.request.memory if await self._shrinks(each)]
         whole = self.wanted.memory
         pod_shrinks = whole is not None and whole < _or_infinite(enforced.memory)
@@ -127,7 +127,7 @@ class _Resize:
             raise self.failed(f"cannot decrease memory limits: {text}")
 
     async def _shrinks(self, update: ContainerUpdate) -> bool:
-        """Say whether a container's memory limit has yet to shrink; an earlier try may have done it."""
+        """Say whether a container's memory limit has yet to shrink; an earlier attempt may have shrunk it."""
         wanted, current = update.desired.memory_limit, update.current.memory_limit
         if not wanted or (current and wanted >= current):
             return False
@@ -151,11 +151,11 @@ class _Resize:
             await self._change_pod(limits)
 
     async def _change_pod(self, limits: CgroupLimits) -> None:
-        """Tell the runtime, which may refuse, of a change to the pod as a whole, and make the change."""
+        """Tell the runtime of a change to the pod as a whole, which it may refuse, and then make the change."""
         pod, host = self.request.pod, self.context.host
         self.attempt.doing = "changes the limits of the pod as a whole"
         self.attempt.checkpoint()
-        with contextlib.suppress(Unimplemented):  # most runtimes have nothing to do for it
+        with contextlib.suppress(Unimplemented):  # most runtimes do not implement it
             await self.cri.update_pod_sandbox_resources(
                 self.request.sandbox_id, overhead=overhead_resources(pod, host), resources=_as_resources(limits)
             )
@@ -173,7 +173,7 @@ class _Resize:
         try:
             await self.cri.update_container_resources(update.id, resources)
         except NotFound:
-            return  # it has ended and is gone; the next one starts with what is allocated
+            return  # it has ended and is gone; its successor starts with the allocated resources
         self.given[update.name] = amounts
 
     def _container(self, name: str) -> Container:

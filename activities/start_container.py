@@ -36,7 +36,7 @@ from syncpod.translation.pod_fields import said_of_container
 from syncpod.translation.sandbox_config import sandbox_config
 
 LINGER_SECONDS = 0.2
-"""How long the start of an init container waits for its exit, which a runtime reports some 40 to 70 ms late."""
+"""How long the start of an init container waits for its exit. A runtime reports exits 40 to 70 ms late."""
 _LOOK_SECONDS = 0.005
 
 
@@ -83,10 +83,10 @@ class _Start:
         self.cri = attempt.node.cri
         self.container = container_of(request.pod, request.container)
         self.image: ImageStatus | None = None
-        """The container's own, once it was looked at."""
+        """The container's own image, once it has been looked up."""
         self.begun = False
         self.sent = False
-        """A CreateContainer of this try got no answer, so an instance that appears may be the one it asked for."""
+        """A CreateContainer of this attempt got no answer, so an instance that appears may be its own."""
 
     async def run(self) -> StepResult:
         pod, pulled = self.request.pod, self.request.pulled
@@ -139,7 +139,7 @@ class _Start:
                 self.attempt.doing = f"waits for the runtime to finish {which}: its name is reserved"
                 await polls.pause()
             except DeadlineExceeded:
-                # It may still be created, sooner or later: it is then this try's, and may be started.
+                # It may still be created. It is then this attempt's, and may be started.
                 self.sent = True
                 await polls.pause()
             else:
@@ -159,7 +159,7 @@ class _Start:
         )
 
     async def _adopt(self, instance: ObservedContainer, view: ObservedPod) -> StepResult:
-        """Adopt what an earlier try has started. That try's events were lost, and its hook was cut off."""
+        """Adopt what an earlier attempt has started. That attempt's events were lost, and its hook was cut off."""
         self.attempt.say("Created", "Container created", self.container.name)
         self.attempt.say("Started", "Container started", self.container.name)
         await self._link_log(instance.id)
@@ -169,7 +169,7 @@ class _Start:
         return StepResult(outcome=Outcome.ADOPTED, id=instance.id)
 
     async def _end_if_unknown(self, instance: ObservedContainer) -> None:
-        """Report an instance whose start the runtime gave up when the process may have begun, and end that process."""
+        """Report an instance whose start the runtime gave up although its process may run, and end that process."""
         if instance.exit is not None and not instance.exit.is_certain:
             await end_what_was_lost(self.attempt, [instance.id])
             self.attempt.events.append(warning(instance.reason, instance.message, self.container.name))
@@ -263,7 +263,7 @@ class _Start:
         return config, sandbox
 
     def _target_id(self, view: ObservedPod) -> str:
-        """Return the id of the container whose processes an ephemeral container shall see; "" if there is none."""
+        """Return the id of the container whose processes an ephemeral container is to see; "" if there is none."""
         if not isinstance(self.container, EphemeralContainer) or not self.container.target_container_name:
             return ""
         target = view.newest(self.container.target_container_name)
@@ -333,7 +333,7 @@ class _Start:
             raise self._failed(Fault.RUN_CONTAINER_ERROR, f"its start cannot be noted on the node: {error}") from error
 
     async def _link_log(self, container_id: str) -> None:
-        """Make the link by which log agents find the container's log. Without it the container runs all the same."""
+        """Make the link by which log agents find the container's log. The container runs even if that fails."""
         node = self.attempt.node
         file = container_log_file(self.container.name, self.request.restart)
         log = log_directory_of(self.request.pod, node.context) / file

@@ -1,4 +1,4 @@
-"""What every step shares: its turn, its heartbeat, its cancellation, its errors, and the status it returns."""
+"""What all steps share: turns, heartbeats, cancellation, errors, and the status that they return."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from syncpod.messages.steps import STUCK_FAULTS, Fault, StepInput, StepResult
 
 Request = TypeVar("Request", bound=StepInput)
 Body = Callable[[StepAttempt, Request], Awaitable[StepResult]]
-"""A step's own code: it acts and returns its outcome. Status, events and try are filled in here."""
+"""A step's own code: it acts and returns its outcome. Status, events and attempt are filled in here."""
 
 Completion = Callable[[StepAttempt, StepResult], Awaitable[StepResult]]
 
@@ -27,17 +27,17 @@ _LONGEST_MESSAGE = 1000
 """Characters of a defect's text: it may quote a whole request."""
 
 FIRST_BEAT_SECONDS = 1.0
-"""When a step heartbeats first: from then on the server can say what it does. Each later pause is twice as long."""
+"""When a step sends its first heartbeat, so that the server can say what it does. Each later pause doubles."""
 HEARTBEAT_SECONDS = 5.0
 """The longest pause between two heartbeats of a step, against a heartbeat timeout of 15 s. A step learns of its
-cancellation by a heartbeat; once its workflow has asked for that, the worker sends one each second
+cancellation from a heartbeat's answer, so once its workflow has asked for that, the worker sends one each second
 (`syncpod.temporal.step_cancellation`)."""
 
 
 async def run_step(
     node: Node, body: Body[Request], request: Request, *, interruption: Interruption, stage: Stage | None = None
 ) -> StepResult:
-    """Run one try of a step as the activity that this is called in.
+    """Run one attempt of a step, as the activity in which this is called.
 
     - One step per pod at a time, by fence; an older one fails with StaleFence.
     - A step with a `stage` waits in that line of the node until its pod's turn has come.
@@ -47,15 +47,15 @@ async def run_step(
       others may be acting: its result and its faults carry an empty status (`seq` 0), which changes nothing in a view,
       and the pod's next step still begins with the listing of the last step in turn.
     - It heartbeats every five seconds, at first more often, saying what it does.
-    - Cancelled, it ends where its body lets go, with the outcome of `interruption`; a body that was past that point
-      ends as if nothing had happened. Ended by anything but the workflow's request (the worker stops, an operator
-      pauses it), it counts as cancelled, and Temporal tries it again where that is due.
+    - A cancelled step ends where its body lets go, with the outcome of `interruption`; a body past that point ends as
+      if nothing had happened. If anything else ends it (the worker stops, an operator pauses it), it counts as
+      cancelled, and Temporal may try it again.
     - PodFault becomes a non-retryable ApplicationError whose type is the kubelet's reason and whose detail is a
       StepResult: the status read back and the events. Where the body did not make a CriError into one, or something
       else stood in the way (NotYet, the node's disk), the error is retryable and its type is the error's class.
-    - A defect (a TypeError, a number out of range) would come up again with every try. It becomes such an
-      ApplicationError too: InternalError, or FailedKillPod in a step that ends something. So the pod shows it, backs
-      off, and can be deleted meanwhile.
+    - A defect (a TypeError, a number out of range) would recur in every attempt. It becomes such an ApplicationError
+      too: InternalError, or FailedKillPod in a step that ends something. So the pod shows it, backs off, and can be
+      deleted meanwhile.
     - The result of a step in turn carries the pod's whole status, read after the body's last call (by the body, if it
       has just done so).
     """
@@ -86,7 +86,7 @@ async def run_step(
 async def _try(
     attempt: StepAttempt, body: Body[Request], request: Request, interruption: Interruption, stage: Stage | None
 ) -> StepResult:
-    """Act in the pod's turn or lane, and turn whatever comes of it into a result or an error of Temporal's."""
+    """Act in the pod's turn or lane, and turn the outcome into a result or a Temporal error."""
     complete = _without_status if request.lane else _with_status
     try:
         claim = Claim(request.fence, attempt.number, activity.info().scheduled_time)
@@ -116,7 +116,7 @@ async def _try(
 
 
 async def _let_go(attempt: StepAttempt, interruption: Interruption, complete: Completion) -> StepResult:
-    """Return the result of a step that let go, or raise what Temporal is to take it for."""
+    """Return the result of a step that let go, or raise the error that Temporal is to see."""
     if attempt.superseded:
         raise _stale(f"a newer step of {attempt.ref.namespace}/{attempt.ref.name} has come")
     details = activity.cancellation_details() or activity.ActivityCancellationDetails()
@@ -132,7 +132,7 @@ async def _let_go(attempt: StepAttempt, interruption: Interruption, complete: Co
 
 
 def _given_up(attempt: StepAttempt, details: activity.ActivityCancellationDetails) -> ApplicationError:
-    """Build the error of a step that let go although its workflow did not ask for it: it is tried again.
+    """Build the retryable error of a step that let go although its workflow did not ask for it.
 
     The SDK would log a CancelledError with its traceback, for each step of a busy node.
     """
@@ -152,7 +152,7 @@ async def _unforeseen(
 ) -> ApplicationError:
     """Build the error for a defect. If the step was asked to let go, the error is retryable and has no status.
 
-    Its text may quote anything, so secret words are cut out of it; only the worker's log has the traceback.
+    Its text may quote anything, so secret values are redacted in it. Only the worker's log has the traceback.
     """
     redacted = attempt.node.cri.redacted
     activity.logger.error("a defect: %s", redacted("".join(traceback.format_exception(defect))))

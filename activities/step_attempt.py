@@ -21,11 +21,11 @@ T = TypeVar("T")
 
 
 class Interrupted(Exception):
-    """The step was cancelled or superseded at a place where that is safe: nothing it sent is cut off."""
+    """The step was cancelled or superseded at a safe point: no call that it sent is cut off."""
 
 
 class PodFault(Exception):
-    """The pod, not the way to the runtime, is at fault: the workflow decides what follows.
+    """The pod is at fault, not the connection to the runtime: the workflow decides what follows.
 
     `fault` is the kubelet's reason, `message` what becomes the waiting message, `events` what the kubelet says of it,
     in its order. `rejection` says why a pod is not admitted, where that is the fault; `actuated` which resources
@@ -69,7 +69,7 @@ class StepAttempt:
         self.ref: PodRef = request.ref
         self.fence = request.fence
         self.number = number
-        """Temporal's count of tries, from 1."""
+        """Temporal's number of the attempt, from 1."""
         self.doing = "waits for its turn"
         """What it does or waits for, in one phrase, once its turn has come."""
         self.events: list[StepEvent] = []
@@ -97,7 +97,7 @@ class StepAttempt:
         return self._interruption.is_set()
 
     def interrupt(self) -> None:
-        """Ask the step to let go at the next place where that is safe."""
+        """Ask the step to let go at its next safe point."""
         self.asked = True
         self._interruption.set()
 
@@ -139,7 +139,7 @@ class StepAttempt:
         return task.result()
 
     async def wait_for(self, tasks: set[asyncio.Task[None]]) -> None:
-        """Wait until all tasks have ended, well or badly. Letting go cancels none of them."""
+        """Wait until all tasks have ended, successfully or not. Letting go cancels none of them."""
         if tasks:
             await self.interruptible(_wait(tasks))
 
@@ -185,7 +185,7 @@ class StepAttempt:
 
     @property
     def waited_seconds(self) -> float:
-        """Seconds since the step was scheduled: between tries by the server's clock, within one by a monotonic one.
+        """Seconds since the step was scheduled: by the server's clock between attempts, by a monotonic one within.
 
         The time in the node's line does not count: no container loses any of its grace by it.
         """
@@ -199,7 +199,7 @@ class StepAttempt:
         self.events.append(StepEvent(reason=reason, message=message, container=container))
 
     async def look(self, lacks: Callable[[ObservedPod], bool]) -> ObservedPod:
-        """Return what there is of the pod, before the step makes something.
+        """Return what exists of the pod, before the step creates something.
 
         Reads the pod, unless the listing that the previous step has just returned lacks what is to be made (`lacks`):
         only steps make anything for the pod, so it is still missing. Exits since then may not show. Raises CriError.
@@ -218,7 +218,7 @@ def warning(reason: str, message: str, container: str = "") -> StepEvent:
 
 
 def delay_between(scheduled: datetime, started: datetime) -> float:
-    """Return the seconds from a step's first scheduling to the start of its current try.
+    """Return the seconds from a step's first scheduling to the start of its current attempt.
 
     Time without a worker counts. Both times are the server's, so no two clocks are compared.
     """
@@ -230,7 +230,7 @@ async def _wait(tasks: set[asyncio.Task[None]]) -> None:
 
 
 class Polls:
-    """Growing pauses between looks at something that somebody else will change: from 20 ms, doubling to 500 ms."""
+    """Growing pauses between polls: from 20 ms, doubling to 500 ms."""
 
     def __init__(self, attempt: StepAttempt, *, first: float = 0.02, longest: float = 0.5) -> None:
         self._attempt = attempt

@@ -14,8 +14,8 @@ async def sync_volumes(attempt: StepAttempt, request: SyncVolumes) -> StepResult
     """Write the pod's current labels and annotations into its record and into the files that show them.
 
     Its containers run on, and see either all of the new files or all of the old ones. Containers that mount a part of a
-    volume (subPath) keep the old ones, as in Kubernetes. Safe to repeat. Raises PodFault FailedMount where a volume
-    cannot be updated, because a ConfigMap in it has gone or the disk is full, say: it stays as it is.
+    volume (subPath) keep the old ones, as in Kubernetes. Safe to repeat. Raises PodFault FailedMount if a volume cannot
+    be updated, for example because the disk is full; that volume stays as it was.
     """
     attempt.doing = "updates the pod's volumes"
     context, store = attempt.node.context, attempt.node.objects

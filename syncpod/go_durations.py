@@ -28,7 +28,7 @@ class GoDurationTooLong(ValueError):
 def parse_go_duration(text: str) -> int:
     """Return the nanoseconds that a duration stands for; a fraction of one is dropped.
 
-    Raises ValueError for a text that is no duration, and GoDurationTooLong for one of more than 292 years.
+    Raises ValueError for a text that is not a duration, and GoDurationTooLong for one of more than 292 years.
     """
     if text == "0":
         return 0
@@ -37,7 +37,7 @@ def parse_go_duration(text: str) -> int:
         nanoseconds = min(nanoseconds + _nanoseconds(part), _LONGEST + 1)
         position = part.end()
     if not text or position != len(text):
-        raise ValueError(f"{text!r} is no duration such as 1m30s")
+        raise ValueError(f"{text!r} is not a duration such as 1m30s")
     if nanoseconds > _LONGEST:
         raise GoDurationTooLong(f"{text!r} is longer than 2562047h")
     return nanoseconds

@@ -1,7 +1,7 @@
 """A run that breaks still says why. `make test` loads it.
 
 When pytest itself breaks, in one of xdist's processes or in the one that leads them, it prints no summary, and the
-cause stands far above the end of the output, which may be all that is kept. And text that is no UTF-8 in the report of
+cause stands far above the end of the output, which may be all that is kept. And text that is not UTF-8 in the report of
 one test (an odd path in a log line) breaks the whole run, because xdist cannot send it.
 """
 
@@ -54,7 +54,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def sendable(value: Any) -> Any:
-    """A copy of a report's data of which xdist can send all: text that is no UTF-8 has escapes (`\\udcff`).
+    """A copy of a report's data of which xdist can send all: text that is not UTF-8 has escapes (`\\udcff`).
 
     What is of another type than those that xdist knows, such as an enumeration's, becomes what it is printed as.
     """

@@ -56,7 +56,7 @@ def test_what_go_reads(text: str, nanoseconds: int) -> None:
     ],
 )
 def test_what_go_refuses_and_what_has_a_sign(text: str) -> None:
-    with pytest.raises(ValueError, match="is no duration such as 1m30s"):
+    with pytest.raises(ValueError, match="is not a duration such as 1m30s"):
         parse_go_duration(text)
 
 

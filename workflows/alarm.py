@@ -11,7 +11,7 @@ from temporalio import workflow
 class Alarm:
     """A timer in the history, which is replaced only when its deadline moves.
 
-    A wait with a time-out would write a timer, and the end of one, for each signal that comes meanwhile.
+    A wait with a timeout would write a timer and its cancellation for each signal that arrives meanwhile.
     """
 
     def __init__(self) -> None:
@@ -21,9 +21,9 @@ class Alarm:
         self._timer: asyncio.Task[None] | None = None
 
     def set(self, deadline: datetime | None, summary: str) -> None:
-        """Have it ring at the deadline, and not before; None means never. `summary` is what the UI shows.
+        """Set the deadline at which it rings; None means never. `summary` is what the UI shows.
 
-        A ring for another deadline is forgotten: it may have come while a step ran, when nobody waited for it.
+        A ring for another deadline is dropped: it may have rung during a step, when nothing waited for it.
         """
         if deadline == self._deadline:
             return
@@ -33,12 +33,12 @@ class Alarm:
             self._timer = asyncio.create_task(self._ring(deadline, summary))
 
     def hear(self) -> None:
-        """Take notice of a ring, so that the same deadline may be set again; a timer that runs goes on."""
+        """Clear a ring, so that the same deadline can be set again. A running timer keeps running."""
         if self.rang:
             self._clear()
 
     def _clear(self) -> None:
-        # Replay: the timer is cancelled before another is begun, or two of them would stand in one history.
+        # Replay: the timer is cancelled before the next one starts. Otherwise a history would have two at once.
         if self._timer is not None and not self._timer.done():
             self._timer.cancel()
         self.rang, self._deadline, self._timer = False, None, None

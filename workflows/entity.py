@@ -6,7 +6,7 @@
                            ▲                                                     │
                            └─────────────────────────────────────────────────────┘
 
-A workflow has one :class:`Entity`. What the workflow remembers, decides and tells is no part of it.
+A workflow has one :class:`Entity`. State, decisions and reports belong to the workflow.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ PAUSE: Final = timedelta(milliseconds=1)
 
 LONGEST_EVENTS: Final = 1000
 LONGEST_BYTES: Final = 512 * 1024
-"""A run that is longer continues as new. A worker that has lost it from its cache replays it whole before it goes on,
-and a busy machine takes as many seconds for that as a history has hundreds of events. The server suggests it only from
-4,096 events or 4 MiB on."""
+"""A longer run continues as new. A worker that no longer has the run in its cache must replay all of it first, which
+takes a busy machine about a second per hundred events. The server suggests it only from 4,096 events or 4 MiB on."""
 
 
 class Inbox(Protocol):
@@ -91,7 +90,7 @@ class Entity:
         self.inbox.put(name, tuple(args))
 
     def wake(self) -> None:
-        """Have the workflow decide again: something has changed that is in no inbox."""
+        """Have the workflow decide again, because of a change that no signal reports."""
         self._woken = True
 
     def renew(self) -> None:
@@ -136,7 +135,7 @@ class Entity:
         self.alarm.hear()
 
     async def until(self, ready: Callable[[], bool]) -> None:
-        """Wait for a condition; a cancellation of the workflow meanwhile is passed to its owner."""
+        """Wait for a condition. If the workflow is cancelled meanwhile, tell its owner and keep waiting."""
         while not ready():
             try:
                 await workflow.wait_condition(ready)
@@ -190,15 +189,15 @@ class Entity:
 
 
 class TooOld(Exception):
-    """A history began with decisions that this tree does not have; the text says so, and what to do."""
+    """A history began with decisions that this tree does not have. The text says so, and what to do."""
 
 
 def decisions_taken() -> int:
     """Return the version of this run's decisions. Call it in ``__init__`` of a workflow.
 
     Raises TooOld during the replay of a history with decisions that this tree does not have. The workflow task fails
-    with that sentence, which the SDK logs as a warning. The pod belongs to its runtime and keeps running. A failed run
-    would be worse: the node kills what runs for a pod whose workflow has ended.
+    with that sentence, which the SDK logs as a warning. The pod belongs to its runtime and keeps running. Failing the
+    run would be worse: the node kills the containers of a pod whose workflow has ended.
     """
     info = workflow.info()
     # Replay: in ``__init__`` this is the build id of the worker that took the first task, as the history has it. Later

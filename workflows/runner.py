@@ -1,10 +1,9 @@
 """How workflows are run: without Temporal's sandbox by workers, and inside it by most of their tests.
 
-The sandbox loads the workflow's module afresh for every run and is entered again for every payload. That takes about
-5 ms before a pod's first step, and a fifth of the worker's CPU for a pod's start. Import contracts keep out what the
-sandbox would catch: workflows import nothing of ours but `lifecycle`, `pod` and `messages`, and the first two know no
-clock, no chance and no I/O. The tests run inside the sandbox, with and without a cache, to catch what an import
-contract cannot see.
+The sandbox loads the workflow's module afresh for every run and is entered again for every payload. That delays a pod's
+first step by about 5 ms and takes a fifth of the CPU of a pod's start. Import contracts exclude what the sandbox would
+catch: workflows import only `lifecycle`, `pod` and `messages`, and the first two may import no clock, no randomness and
+no I/O. The tests run inside the sandbox, with and without a cache, to catch what an import contract cannot see.
 """
 
 from __future__ import annotations
@@ -33,5 +32,5 @@ def workflow_runner() -> WorkflowRunner:
 
 
 def sandboxed_runner() -> WorkflowRunner:
-    """Return the runner of the workflow's tests, which refuses what is not deterministic."""
+    """Return the runner of the workflow's tests. It rejects calls that are not deterministic."""
     return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH))

@@ -4,10 +4,11 @@ The agent decides what may go (`syncpod.lifecycle.container_gc`). Here it is rem
 step. This races with no step:
 
 - The collector holds the pod's turn, which it takes only where no step has it or waits for it. A step that arrives
-  meanwhile waits for the call under way. Steps look before they act, and take what is gone for done.
+  meanwhile waits for the call under way. Steps look before they act, and treat what is gone as done.
 - What goes is chosen from a listing read in that turn, so the collector overlooks nothing that a step has made.
 - A sandbox or container that the runtime is still making for a worker that died is not listed. It can only become the
-  newest, which stays. A container listed as created goes only after a time in which any start of it would have ended.
+  newest one, and the newest is never collected. A container listed as created goes only after a time in which any start
+  of it would have ended.
 - A pod's directory goes only where the runtime has nothing of its UID, and has had nothing for longer than
   RunPodSandbox may take, and where no open workflow is of this pod. A pod applied under that UID meanwhile waits for
   the turn with its first step, which makes everything anew.
@@ -42,7 +43,7 @@ class Collected(NamedTuple):
 
 
 class Collector:
-    """Tidies up on one node, beside its steps."""
+    """Collects garbage on one node, in parallel with its steps."""
 
     def __init__(self, node: Node) -> None:
         """Act with what the node's steps act with."""

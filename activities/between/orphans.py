@@ -1,4 +1,4 @@
-"""Ending what runs on a node and should not: orphans, what names no pod, and the elder of two containers of one name.
+"""Ending what should not run on a node: orphans, containers of no pod, and the older of two of one name.
 
 The agent finds and judges them (`syncpod.lifecycle.orphans`). Here they are ended by the same functions as in a step,
 in the turn of their pod, which is taken only where no step has it or waits for it. They are judged once more in that
@@ -29,16 +29,16 @@ from syncpod.node.pod_records import PodRecord, read_pod_record
 from syncpod.translation.names import NODE_LABEL
 
 _USUAL_GRACE_SECONDS = 30
-"""Of a pod that does not say its grace (DefaultTerminationGracePeriodSeconds)."""
+"""The grace of a pod that does not name one (DefaultTerminationGracePeriodSeconds)."""
 
 
 class Ended(NamedTuple):
-    """How ending something came out."""
+    """The result of ending something."""
 
     done: bool
     """Nothing of it is left."""
     obstacle: str = ""
-    """What stands in the way, and is tried again. Empty where it is no orphan any more, or a step has the pod."""
+    """Why it has not ended yet; it is tried again. Empty if it is no longer an orphan, or a step has the pod."""
 
 
 class OrphanKiller:
@@ -67,7 +67,7 @@ class OrphanKiller:
             if record is not None:
                 attempt.ref = ref = ref.model_copy(update={"incarnation": record.incarnation})
             view = await attempt.read()
-            if not await is_orphan():  # asked last: a pod that is wanted after this has a step, which interrupts this
+            if not await is_orphan():  # asked last: a pod that is wanted after this gets a step, which interrupts this
                 return Ended(done=False)
             attempt.restart_clock()
             targets = _targets(view.containers, record, grace_seconds)
@@ -125,9 +125,9 @@ class OrphanKiller:
     ) -> tuple[int, str]:
         """End the containers of a pod that `choose` selects, with the pod's grace.
 
-        Returns how many have ended, and what stands in the way of the others, which are tried again. They stay as dead
-        instances, and are tidied up like others. Nothing happens while a step has the pod, nor to a pod of another
-        Temporal cluster. Raises CriError, OSError.
+        Returns how many have ended, and why the others have not; those are tried again. The ended ones stay as dead
+        instances until they are collected. Nothing happens while a step has the pod, nor to a pod of another Temporal
+        cluster. Raises CriError, OSError.
         """
         attempt = self._attempt(PodRef(uid=uid))
         async with self._node.fences.undisturbed(uid, attempt) as held:
@@ -184,7 +184,7 @@ def _targets(
 
 
 async def _gone(call: Awaitable[None]) -> None:
-    """Await a call that ends something; gone already is success. Raises CriError."""
+    """Await a call that ends something; NotFound is success. Raises CriError."""
     try:
         await call
     except NotFound:

@@ -1,4 +1,4 @@
-"""Ending containers: SIGTERM and grace each, in their order, until the runtime lists none of them as alive."""
+"""Ending containers: SIGTERM and a grace for each, in order, until the runtime lists none of them as alive."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def _all_outcomes(works: Iterable[Awaitable[None]]) -> list[BaseException 
 
 
 def _what_is_waited_for(attempt: StepAttempt, chosen: Selection) -> str:
-    """Say which containers stand in the way of the pod's end, with the rest of each grace, longest first."""
+    """Say which containers have yet to end, with the rest of each grace, longest first."""
     left = sorted(
         ((target.timeout_seconds(attempt.waited_seconds), container.name) for container, target in chosen),
         reverse=True,

@@ -1,8 +1,7 @@
 """How long a kill may take before the pod says that it takes too long.
 
-A runtime that hangs, or a process that no signal reaches, would otherwise hold its step for ever without a word. The
-step gives up and says why. The stops that it sent go on, and the workflow kills again after a back-off that everybody
-can see.
+A runtime that hangs, or a process that no signal reaches, would otherwise block its step for ever, silently. The step
+gives up and says why. The stops that it sent go on, and the workflow kills again after a visible back-off.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ending processes in a container or sandbox that the runtime takes for ended.
+"""Ending processes in a container or sandbox that the runtime lists as ended.
 
 containerd makes a task, asks for its process, and starts it. If StartContainer or RunPodSandbox is cut off between the
 first two (its caller was killed, its deadline passed), or the cleanup after it fails, the task stays and CRI no longer
@@ -6,8 +6,8 @@ knows of it: the container is EXITED with a StartError, the sandbox NOTREADY. St
 nothing, RemoveContainer is refused while the task is there, and killing its process leaves the task. Only a restart of
 containerd or its own API ends that; the kubelet would request the removal for ever.
 
-If the call is cut off earlier, containerd 2 forgets what its shim goes on to make: a process that waits to be started,
-known only by the pod's cgroup.
+If the call is cut off earlier, containerd 2 forgets the process that its shim still creates. That process waits to be
+started, and only the pod's cgroup shows it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ async def end_what_was_lost(attempt: StepAttempt, ids: Collection[str]) -> None:
 
 
 async def discard(attempt: StepAttempt, container_id: str) -> bool:
-    """Kill and delete the task of a container or sandbox of ours that the runtime takes for ended.
+    """Kill and delete the task of a container or sandbox of ours that the runtime lists as ended.
 
-    Say whether there was one: not where it has gone meanwhile, nor where the runtime is not containerd. Raises
-    CriError.
+    Returns whether there was one: False if it has gone meanwhile or the runtime is not containerd. Raises CriError.
     """
     attempt.doing = f"ends what the runtime has lost sight of in {container_id}"
     try:

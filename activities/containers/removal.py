@@ -1,6 +1,6 @@
-"""Removing what does not run: dead containers with their logs, containers that never ran, stopped sandboxes.
+"""Removing what is not running: dead containers with their logs, containers that never ran, stopped sandboxes.
 
-Every removal is requested here, because a runtime may have lost sight of what it is to remove (see `leftovers`).
+Every removal is requested here, because a runtime may have lost track of what it is to remove (see `leftovers`).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from syncpod.node.log_links import remove_log_link
 from syncpod.node.start_marks import withdraw_start_mark
 
 START_SECONDS = 30.0
-"""How long a start that was found under way is assumed to go on."""
+"""How long a start that is found under way is assumed to take."""
 
 
 async def remove_dead(attempt: StepAttempt, container: ObservedContainer, *, keep_logs: bool = False) -> None:
     """Remove a container that the last listing had as exited, with its logs unless they are to be kept.
 
     Mirrors kuberuntime_container.go, v1.36, removeContainer: the logs go first, so that none is left without a
-    container that leads to it. Gone already is success. Raises CriError, OSError.
+    container that leads to it. NotFound is success. Raises CriError, OSError.
     """
     if container.state != "exited":
         raise ValueError(f"container {container.id} is {container.state}: removing it would kill it without grace")
@@ -69,16 +69,16 @@ async def remove_unstarted(attempt: StepAttempt, container_id: str, *, exited: b
 
 
 async def remove_given_up(attempt: StepAttempt, container_id: str) -> None:
-    """Remove a container whose start the runtime gave up when its process may have begun, and end that process.
+    """Remove a container whose start the runtime gave up although its process may have started, and end that process.
 
-    Its start mark stays, since it may have run. Gone already is success. Raises CriError.
+    Its start mark stays, since it may have run. NotFound is success. Raises CriError.
     """
     await end_what_was_lost(attempt, [container_id])
     await _remove(attempt, container_id)
 
 
 async def remove_sandbox(attempt: StepAttempt, sandbox: ObservedSandbox) -> None:
-    """Remove a stopped sandbox, with what the runtime has left in it. Gone already is success. Raises CriError.
+    """Remove a stopped sandbox, with what the runtime has left in it. NotFound is success. Raises CriError.
 
     containerd 2 reports a sandbox whose RunPodSandbox was cut off as stopped and removed, but leaves its pause process
     behind, not yet started and listed nowhere: the pod's cgroup could then never be removed. So that process is killed
@@ -92,7 +92,7 @@ async def remove_sandbox(attempt: StepAttempt, sandbox: ObservedSandbox) -> None
 
 
 async def _remove(attempt: StepAttempt, container_id: str) -> None:
-    """Remove a container, and first the task that blocks its removal. Gone already is success. Raises CriError."""
+    """Remove a container, after the task that blocks its removal. NotFound is success. Raises CriError."""
     try:
         await attempt.node.cri.remove_container(container_id)
     except NotFound:
@@ -110,7 +110,7 @@ def _remove_logs_of(log_dir: Path, container: ObservedContainer) -> None:
 
 
 def remove_logs(log_dir: Path, log: Path) -> None:
-    """Remove a container's log and what rotation made of it: `<n>.log`, `<n>.log.<time>`, `<n>.log.<time>.gz`.
+    """Remove a container's log and its rotated files: `<n>.log`, `<n>.log.<time>`, `<n>.log.<time>.gz`.
 
     `log` comes from the runtime: a path other than `<log_dir>/<pod>/<container>/<n>.log` is not ours and stays.
     Mirrors kuberuntime_container.go, v1.36, removeContainerLog. Blocks; safe to repeat. Raises OSError.

@@ -40,8 +40,8 @@ async def variables_of(
     """Return a container's environment, with what the node has of ConfigMaps, Secrets and files now.
 
     A required object that is missing is noted with the node first and then looked for once more: so either this look
-    finds it, or whoever puts it there finds the note. The runtime's client learns the values of Secrets, and cuts them
-    out of whatever the runtime says. Raises :class:`~syncpod.translation.config_error.ContainerConfigError`, OSError.
+    finds it, or its writer finds the note. The runtime's client is given the values of Secrets, and redacts them in
+    everything that the runtime says. Raises :class:`~syncpod.translation.config_error.ContainerConfigError`, OSError.
     """
     noted: set[ObjectRef] = set()
     while True:
@@ -121,8 +121,8 @@ def _prepare(node: NodeContext, pod: Pod, container: Container, texts: Mapping[i
         clear_sub_paths(sub_paths_directory(node, pod.metadata.uid), container.name)
     elif not node.hands_over_paths:
         raise ContainerConfigError(
-            "a part of a volume (subPath) cannot be had here: the worker may not mount where the runtime sees it, and "
-            "the runtime, which may do more than the worker, could be led out of the volume by its path"
+            "a part of a volume (subPath) cannot be mounted here: the runtime does not see the worker's mounts, and a "
+            "path in the volume could lead the runtime, which has more rights, out of the volume"
         )
     return {index: str(_prepare_one(node, plan)) for index, plan in sorted(plans.items())}
 

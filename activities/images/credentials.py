@@ -56,7 +56,7 @@ def _look_up(attempt: StepAttempt, pod: Pod, repository: str) -> PullCredentials
         try:
             entries += _entries(attempt, ref)
         except (DockerConfigInvalid, ObjectUnreadable, OSError) as why:
-            activity.logger.warning("pull secret %s/%s is no help: %s", ref.namespace, ref.name, why)
+            activity.logger.warning("pull secret %s/%s cannot be used: %s", ref.namespace, ref.name, why)
             failed.append(ref.name)
     own = attempt.node.pulls.node_credentials.keyring()
     return PullCredentials((*Keyring(entries).lookup(repository), *own.lookup(repository)), tuple(failed))

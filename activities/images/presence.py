@@ -191,7 +191,7 @@ def say_present(attempt: StepAttempt, needed: NeededImage, image: ImageStatus | 
 
 
 def said_of_machine(image: str) -> str:
-    """Return what is true of an image without files, of which the kubelet's words would not be."""
+    """Return the message about an image without files, for which the kubelet's words would be wrong."""
     return (
         f'Nothing was pulled for image "{image}": the embedded runtime has no registry, so the container runs programs '
         "of this machine. `syncpod load` gives the image files of its own"

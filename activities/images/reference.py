@@ -19,13 +19,13 @@ _LOWER_HEX = re.compile(r"[a-f0-9]+")
 
 
 class InvalidImage(ValueError):
-    """The text is no image's name; says why in the words of the reference package."""
+    """The text is not an image name; says why in the words of the reference package."""
 
 
 def with_default_tag(image: str) -> str:
     """Return `image`, with `:latest` if it has neither tag nor digest. Raises InvalidImage.
 
-    The name itself stays as it was written: what `busybox` stands for is the runtime's business.
+    The name itself stays as it was written: the runtime decides what `busybox` stands for.
     """
     name = _parsed(image)
     return image if name.digest or image.endswith(f":{name.tag}") else f"{image}:{name.tag}"
@@ -57,7 +57,7 @@ def _check_digest(digest: str) -> None:
 
 
 def _objection(image: str) -> str:
-    """Say why a text is no name."""
+    """Say why a text is not a name."""
     if _HEX_ID.fullmatch(image):
         return f"invalid repository name ({image}), cannot specify 64-byte hexadecimal strings"
     domain, path = _split_domain(image)
@@ -72,7 +72,7 @@ def _objection(image: str) -> str:
 
 
 def _split_domain(image: str) -> tuple[str, str]:
-    """Tell the registry from the path: a first part without dot, port or capital is none, `localhost` apart."""
+    """Split off the registry: a first part without dot, port or capital is part of the path, except `localhost`."""
     first, slash, rest = image.partition("/")
     is_domain = slash and ("." in first or ":" in first or first == "localhost" or first != first.lower())
     domain, path = (first, rest) if is_domain else ("docker.io", image)

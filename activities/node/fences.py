@@ -22,11 +22,11 @@ stalled try within one process (a new process has no older tries), so it need no
 
 @dataclass(frozen=True)
 class Claim:
-    """What tells how old a step is that wants to act in a pod."""
+    """The age of a step that wants to act in a pod."""
 
     fence: int
     attempt: int
-    """Temporal's count of the step's tries, from 1."""
+    """Temporal's number of the attempt, from 1."""
     scheduled: datetime
     """When Temporal first scheduled the step, by the server's clock."""
 
@@ -34,7 +34,7 @@ class Claim:
         """Say whether this step must not act once `other` has been seen.
 
         The fence decides, with one exception: an operator may reset a workflow to an earlier point, and its fences with
-        it. A step scheduled later than every one that was seen is no straggler, whatever its fence.
+        it. A step scheduled later than every one that was seen is not a straggler, whatever its fence.
         """
         return (self.fence, self.attempt) < (other.fence, other.attempt) and self.scheduled <= other.scheduled
 

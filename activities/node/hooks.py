@@ -30,8 +30,8 @@ def hook_target(context: NodeContext, view: ObservedPod, container_id: str, port
 async def carry_out_hook(handler: LifecycleHandler, where: Target, cri: CriRuntime) -> str:
     """Run a hook to its end; return what is to be reported of it, "" = nothing. Raises only HookFailed.
 
-    An unexpected error is the hook's failure too, named by its type: it must not hold up the end of a container, nor
-    have the start of one that runs retried without end. A cancelled hook stays cancelled.
+    An unexpected error is the hook's failure too, named by its type: it must not block the end of a container, nor make
+    the start of a running one be retried for ever. A cancelled hook stays cancelled.
     """
     try:
         return await run_hook(handler, where, cri)
@@ -50,7 +50,7 @@ class _Hook:
 
 
 class PreStops:
-    """The preStop hooks that are running, one for a container, whatever becomes of the step.
+    """The preStop hooks that are running, one per container; they outlive the step that started them.
 
     A second kill (one with a shorter grace) waits for the hook under way, and does not run it again. After a restart of
     the worker it runs again, and so does one that lost the runtime: a hook runs at least once if its grace lasts, and
@@ -63,7 +63,7 @@ class PreStops:
         self._since = time.monotonic()
         self._hooks: dict[str, _Hook] = {}
         self._cut_off: set[str] = set()
-        """Containers whose hook lost the runtime: how far it came is not known."""
+        """Containers whose hook lost the connection to the runtime: how far it got is not known."""
 
     async def carry_out(
         self, view: ObservedPod, container: ObservedContainer, target: KillTarget, *, waited_seconds: float
@@ -115,7 +115,7 @@ class PreStops:
         return hook
 
     def _not_run(self, container: ObservedContainer, target: KillTarget, waited_seconds: float) -> StepEvent:
-        """Return the event that tells of a hook that is left out; an earlier worker may have run it."""
+        """Return the event about a hook that is skipped; an earlier worker may have run it."""
         if container.state != "running":
             why = f"the runtime lists the container as {container.state}"
         else:

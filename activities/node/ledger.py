@@ -22,7 +22,7 @@ class _Admitted:
 
 
 Trigger = Literal["pod_updated", "pod_resized", "pod_terminated", "pods_removed", "periodic_retry"]
-"""Why a resize that was put off is asked for again, in the kubelet's words (allocation_manager.go, v1.36)."""
+"""Why a deferred resize is asked for again, in the kubelet's words (allocation_manager.go, v1.36)."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class PutOff:
 
 
 class Ledger:
-    """Counts what admitted pods take, from their admission to their end; it keeps sums, so that looking is cheap.
+    """Counts what admitted pods take, from their admission to their end. It keeps sums, so that reading is cheap.
 
     The pods' records survive the process: they say that a pod was admitted, before anything was made for it, and that
     it has finished.
@@ -116,7 +116,7 @@ class Page:
         return refusal
 
     def why_again(self, ref: PodRef, pod: Pod) -> Trigger | None:
-        """Return why a pod whose resize was put off asks again; None if it was not, as far as this process knows.
+        """Return why a pod with a deferred resize asks again; None if its resize was not deferred, as far as is known.
 
         A pod that asks again by itself, or for an operator, counts as the kubelet's periodic retry.
         """
@@ -130,9 +130,9 @@ class Page:
     def take_waiting(self, trigger: Trigger) -> tuple[PodRef, ...]:
         """Return the pods that wait for room to be resized, by rank, then by how long they have waited.
 
-        The caller tells them. They wait no longer: a pod that asks again, and still finds no room, waits again. So a
-        pod that no longer wants the resize is told once for nothing, rather than with each pod that ends. `trigger` is
-        why there may be room.
+        The caller tells them. They no longer wait: a pod that asks again and still finds no room waits again. So a pod
+        that no longer wants the resize is told once too often, and not with each pod that ends. `trigger` is why there
+        may be room.
         """
         waiting = [each for each in self._put_off.values() if each.told_of is None]
         self._put_off.update((each.ref.uid, replace(each, told_of=trigger)) for each in waiting)

@@ -1,7 +1,6 @@
-"""Lines: so many pods begin, or end, at the same time on a node, and the others wait in order.
+"""Lines: a limited number of pods start, or end, at the same time on a node; the others wait in order.
 
-If all of a crowd went at once, each would be as slow as all together: none would get anywhere for minutes, and their
-time-outs would pass meanwhile.
+If a crowd of pods started at once, none would make progress for minutes, and their timeouts would pass meanwhile.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ HELD_SECONDS = 5.0
 """How long a step keeps its place. One that takes longer waits for something, or hangs, and uses none of what the
 places share: another pod gets its place while it goes on."""
 REMEMBERED_SECONDS = 60.0
-"""How long a pod that has left the line comes before those that came later: it has a next step."""
+"""How long a pod that has left the line keeps its rank before those that came later, for its next step."""
 
 
 class Line:

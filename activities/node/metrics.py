@@ -79,15 +79,15 @@ def count_rejection(reason: str) -> None:
 
 
 def count_infeasible_resize(detail: Literal["insufficient_node_allocatable", "limits_unenforced"]) -> None:
-    """Count a resize that the node can never allocate: it has not got the room, or its runtime cannot limit.
+    """Count a resize that can never be allocated: the node is too small, or its runtime cannot enforce the limit.
 
-    The first is what kubelets called it that said so (v1.35); no kubelet says the second.
+    The first reason has the kubelet's name (v1.35); no kubelet has the second.
     """
     _INFEASIBLE_RESIZES.add(1, {"reason_detail": detail})
 
 
 def count_accepted_resize(trigger: str) -> None:
-    """Count a resize that was put off and has room now; `trigger` is why the pod asked again."""
+    """Count a deferred resize that now has room; `trigger` is why the pod asked again."""
     _DEFERRED_ACCEPTED.add(1, {"retry_trigger": trigger})
 
 
@@ -102,7 +102,7 @@ def count_start(kind: ContainerKind) -> None:
 
 
 def count_failed_start(kind: ContainerKind, fault: Fault, *, begun: bool = False) -> None:
-    """Count a start that failed. One that failed before it had `begun`, by image or configuration, is a start too."""
+    """Count a start that failed, even one that failed before it had `begun`, by image or configuration."""
     if not begun:
         count_start(kind)
     _CONTAINERS_ERRORS.add(1, {"container_type": kind, "code": fault.value})

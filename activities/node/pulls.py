@@ -53,7 +53,7 @@ class Pulls:
         """Hold a turn to pull an image for the block.
 
         Turns are given in the order of the requests, and for each image only one at a time, so that the next in line
-        may find the image there: two pods pull it once. Raises what `holder.interruptible` raises.
+        finds the image present, and two pods pull it once. Raises what `holder.interruptible` raises.
         """
         queue = self._images.setdefault(reference, _Queue())
         queue.wanted += 1

@@ -16,7 +16,7 @@ HUNG_SECONDS = 10.0
 
 
 class Stops:
-    """Sends StopContainer and keeps each call until it returns, whatever becomes of the step that sent it.
+    """Sends StopContainer and keeps each call until it returns, even if the step that sent it has ended.
 
     A StopContainer that is cancelled within its grace never sends SIGKILL, so no call is ever cancelled. A second one
     with a shorter grace runs beside the first; both return when the shorter grace is over.
@@ -44,7 +44,7 @@ class Stops:
         return task
 
     async def drain(self) -> None:
-        """Wait for every call under way: for a worker that shuts down in good order, and for tests."""
+        """Wait for every call under way, for a worker that shuts down and for tests."""
         while tasks := [task for calls in self._running.values() for _, task in calls]:
             await asyncio.wait(tasks)
 

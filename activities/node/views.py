@@ -30,7 +30,7 @@ class LastViews:
             self._views.popitem(last=False)
 
     def before(self, ref: PodRef, fence: int, attempt: int) -> ObservedPod | None:
-        """Return the listing that this try of this step may begin with; None where it has to read the pod.
+        """Return the listing with which this attempt of this step may begin; None if it has to read the pod.
 
         For the first step of an incarnation it is empty: nothing was made before.
         """

@@ -1,1 +1,1 @@
-"""What steps do to a pod as a whole: letting it in, its cgroup, its end, and the end of earlier pods of its name."""
+"""What steps do to a pod as a whole: admit it, limit it, stop and remove it, and end earlier pods of its name."""

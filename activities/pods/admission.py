@@ -22,9 +22,9 @@ _OS_LABEL = "kubernetes.io/os"
 async def admit(attempt: StepAttempt, request: CreateSandbox) -> None:
     """Admit the pod, or raise PodFault PodRejected with the kubelet's reason: the pod has then failed for good.
 
-    Once admitted, this life of the pod is never rejected again, whatever becomes of the node. The pod's record, which
-    must exist, says so when this returns, and the pod counts until it has finished or is removed. If the worker dies
-    before that, nothing was made, and the next try decides again.
+    Once admitted, this life of the pod is never rejected, even if the node changes. When this returns, the pod's
+    record, which must exist, says that it was admitted, and it counts until it has finished or is removed. If the
+    worker dies before that, nothing was made, and the next try decides again.
 
     Mirrors kubelet.go, v1.36, HandlePodAdditions and canAdmitPod, with its handlers in their order: eviction (pressure
     on the node), sysctls, the predicates, AppArmor. Difference: no pod is preempted for a critical one. Raises
@@ -44,7 +44,7 @@ async def admit(attempt: StepAttempt, request: CreateSandbox) -> None:
     matches = is_asked_for(pod, node.context)
     async with node.ledger.open() as page:
         refusal = page.refusal(ref, pod, node.context.capacity, matches=matches)
-        # A rejection is for good, so first make sure that the pods that take the room still exist.
+        # A rejection is final, so first make sure that the pods that take the room still exist.
         if refusal is not None and await strike_what_is_gone(node, ref, page):
             refusal = page.refusal(ref, pod, node.context.capacity, matches=matches)
         if refusal is not None:
@@ -79,7 +79,7 @@ async def strike_what_is_gone(node: Node, own: PodRef, page: Page) -> bool:
     if not page.keep({own.uid, *(record.pod.metadata.uid for record in records)}):
         return False
     node.has_room(tuple(each for each in page.take_waiting("pods_removed") if each.uid != own.uid))
-    # Hazard: this comes last. If it fails, the next try no longer finds that any pod has gone.
+    # Hazard: this must come last. If it fails, the next attempt no longer finds that any pod has gone.
     await asyncio.to_thread(weigh_tiers, node.context, page.burstable_milli_cpu)
     return True
 
@@ -101,7 +101,7 @@ def _mark(attempt: StepAttempt, mark: Mark) -> None:
 
 
 async def _check_features(attempt: StepAttempt, pod: Pod) -> None:
-    """Raise PodFault for an OS or a feature that machine or runtime lack (lifecycle/predicate.go, v1.36, Admit)."""
+    """Raise PodFault for an OS or a feature that is missing here (lifecycle/predicate.go, v1.36, Admit)."""
     if (wrong := os_refusal(pod)) is not None:
         raise _rejected(*wrong)
     security = pod.spec.security_context

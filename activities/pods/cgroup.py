@@ -28,14 +28,14 @@ async def prepare_cgroup(attempt: StepAttempt, pod: Pod) -> None:
         await asyncio.to_thread(make_pod_cgroup, node.context, pod)
     except LimitsRefused as refused:
         raise PodFault(Fault.UNSUPPORTED_BY_RUNTIME, str(refused)) from refused
-    # After the pod's own: while that is empty, the end of another pod may take the cgroup above it away.
+    # After the pod's own cgroup: before that exists, the end of another pod may remove the cgroup above it.
     await limit_pods(node)
     async with node.ledger.open() as page:
         await asyncio.to_thread(weigh_tiers, node.context, page.burstable_milli_cpu)
 
 
 async def limit_pods(node: Node) -> None:
-    """Limit all pods together to what the node has for them, as far as it may; what cannot be had is logged once."""
+    """Limit all pods together to what the node has for them, and log once which limits the worker may not set."""
     lacks = await asyncio.to_thread(limit_all_pods, node.context)
     if lacks and lacks != node.unlimited:
         logger.info("the node's pods are not limited as a whole: %s", lacks)

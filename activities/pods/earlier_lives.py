@@ -1,4 +1,4 @@
-"""Ending earlier pods of a name, which still run because their workflows were terminated and so killed nothing."""
+"""Ending earlier pods of a name that still run because their workflows were terminated before they killed anything."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ async def end_earlier_lives(attempt: StepAttempt, *, grace_seconds: int) -> str:
     """Kill and remove every pod of this namespace and name, node and Temporal cluster that has another UID.
 
     A name has one workflow at a time, and this step runs for it. So any other pod of that name has no workflow any
-    more, and would run beside its successor for ever. A pod of another cluster is left alone, since nothing here says
-    that its workflow is gone; so is a sandbox that has the name and no pod's UID. Each container has `grace_seconds`,
-    counted from when the step was scheduled.
+    more, and would run beside its successor for ever. A pod of another cluster is left alone, since its workflow may
+    still exist. So is a sandbox that has the name but no pod's UID. Each container has `grace_seconds`, counted from
+    when the step was scheduled.
 
-    Returns the UID of a pod that was left alone and still has a ready sandbox, "" where there is none: beside it no
-    first sandbox may be made. For an incarnation that already has a sandbox on the node, it returns "".
+    Returns the UID of a pod that was left alone and still has a ready sandbox: no first sandbox may be made beside it.
+    Returns "" if there is none. For an incarnation that already has a sandbox on the node, it returns "".
 
     Mirrors pod_workers.go, v1.36, allowPodStart (a static pod starts when the last one of its full name has ended) and
     HandlePodCleanups (what runs and is nobody's is killed). Raises CriError, Interrupted, and what `remove_remains`

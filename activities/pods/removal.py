@@ -61,7 +61,7 @@ async def remove_remains(attempt: StepAttempt, request: RemovePod) -> StepResult
 
 
 def _note_deleted(node: NodeContext, ref: PodRef) -> None:
-    """Note that this life of the pod is over; on a full disk not, since nothing may keep a pod from being removed."""
+    """Note that this life of the pod is over. A full disk is ignored: nothing may keep a pod from being removed."""
     if ref.incarnation:
         try:
             note_deleted(node, ref.uid, ref.incarnation)

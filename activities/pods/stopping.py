@@ -20,10 +20,10 @@ async def stop_pod(attempt: StepAttempt, request: KillPod) -> StepResult:
     """Stop all containers of the pod in their order, then every sandbox of it, until nothing of it runs.
 
     StopPodSandbox ends containers at once, without grace, so it is called only when a listing shows none alive. A
-    container that appears later (its start was under way) is stopped in turn, and what the runtime has lost sight of is
-    killed. What is not ours is not touched. Dead containers and sandboxes stay for `remove_remains`.
+    container that appears later (its start was under way) is stopped in turn, and processes that the runtime has lost
+    track of are killed. What is not ours is not touched. Dead containers and sandboxes stay for `remove_remains`.
 
-    Cancelled, the step ends at once with outcome STOPPING, while the stops that it sent go on; the next kill, with a
+    A cancelled step ends at once with outcome STOPPING, while the stops that it sent go on. The next kill, with a
     shorter grace, sends its own beside them.
 
     Mirrors kuberuntime_manager.go, v1.36, killPodWithSyncResult. Difference: there the sandboxes are stopped even when
@@ -75,7 +75,7 @@ async def stop_sandboxes(attempt: StepAttempt, view: ObservedPod) -> None:
 
 
 async def stop_sandbox(attempt: StepAttempt, sandbox: ObservedSandbox) -> None:
-    """Stop one sandbox without running containers. Gone already is success. Raises CriError."""
+    """Stop one sandbox without running containers. NotFound is success. Raises CriError."""
     try:
         await attempt.node.cri.stop_pod_sandbox(sandbox.id)
     except NotFound:

@@ -89,7 +89,9 @@ def start_server(here: NodeSettings, ports: Ports = (None, None)) -> Server:
 
 def _require_no_ports(ports: Ports, address: str) -> None:
     if any(ports):
-        raise BadInput(f"--port and --ui-port: are for a server of `syncpod up`, and the one at {address} is used")
+        raise BadInput(
+            f"--port and --ui-port: apply only to a server that `syncpod up` starts, but the one at {address} is used"
+        )
 
 
 def _server_of_others(here: NodeSettings) -> tuple[str, str] | None:

@@ -181,7 +181,7 @@ def _too_long() -> NotHttp:
 def _length(fields: Mapping[str, str]) -> int | None:
     """Return the Content-Length; None if there is none, and the body ends with the connection.
 
-    Raises :class:`NotHttp` if it is no number, or one that Go rejects (net/http, transfer.go, parseContentLength).
+    Raises :class:`NotHttp` if it is not a number, or one that Go rejects (net/http, transfer.go, parseContentLength).
     """
     if (length := fields.get("content-length")) is None:
         return None

@@ -91,7 +91,7 @@ class _Request:
         self._action, self._user_agent = action, user_agent
 
     async def send(self) -> Response:
-        """Return the first response that is no redirect, or one to another host.
+        """Return the first response that is not a redirect, or one to another host.
 
         Raises NotConnected, NotHttp, OSError.
         """
@@ -126,7 +126,7 @@ def _why(error: Exception, in_time: str) -> str:
 
 
 def _redirect_target(url: SplitResult, location: str) -> tuple[SplitResult, bool]:
-    """Return where a redirect leads, and whether it names a server. Raises :class:`NotHttp` if it is no URL.
+    """Return where a redirect leads, and whether it names a server. Raises :class:`NotHttp` if it is not a URL.
 
     An invalid redirect is a failed request, although there was a response (net/http, client.go, Client.do).
     """

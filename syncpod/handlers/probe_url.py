@@ -1,7 +1,7 @@
 """The URL of an httpGet, made of its host, port and path (pkg/probe/http/request.go, v1.36, formatURL).
 
 The kubelet parses the path as a URL by itself, and then replaces the scheme and the host that it finds. So a server
-named in the path is lost: `//healthz` requests `/`. A path that is no valid URL is escaped as a whole. Difference:
+named in the path is lost: `//healthz` requests `/`. A path that is not a valid URL is escaped as a whole. Difference:
 invalid characters in a query are escaped here; Go sends them unchanged, even a space in the request line.
 """
 

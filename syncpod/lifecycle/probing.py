@@ -108,7 +108,7 @@ def waits_for_start(type_: ProbeType, *, started: bool) -> bool:
 
 
 def answered(state: ProbeState, probe: Probe, answer: ProbeResult) -> ProbeState:
-    """Count one answer: `success` or `failure`. A probe that could not be carried out is no answer."""
+    """Count one answer: `success` or `failure`. A probe that could not be carried out is not an answer."""
     run = state.run + 1 if state.last == answer else 1
     counted = replace(state, last=answer, run=run)
     threshold = probe.success_threshold if answer == "success" else probe.failure_threshold

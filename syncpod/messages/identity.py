@@ -71,7 +71,7 @@ class PodRef(Message):
 
 
 def _address(text: str) -> str:
-    """Return `text` as it is; raises ValueError where it is no IP address."""
+    """Return `text` as it is; raises ValueError where it is not an IP address."""
     ip_address(text)
     return text
 

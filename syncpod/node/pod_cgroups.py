@@ -329,4 +329,4 @@ def _why_not(node: NodeContext, controller: str) -> str:
         return f"the runtime's cgroup driver is {node.cgroup_driver}"
     if os.geteuid() != 0:
         return "cgroups are closed to this user"
-    return f"the {controller} controller is not to be had here"
+    return f"the {controller} controller is not available here"

@@ -320,8 +320,8 @@ class PodReader:
 def why_of_no_pod(uid: str, number: int) -> str:
     """Return why something with these labels and this number can belong to no pod; "" if it can."""
     if not is_uid(uid):
-        return f"{uid[:100]!r} is no pod's UID"
-    return f"{number} is no attempt's number" if number > _LARGEST_NUMBER else ""
+        return f"{uid[:100]!r} is not a pod's UID"
+    return f"{number} is not an attempt's number" if number > _LARGEST_NUMBER else ""
 
 
 def _all_of(records: Iterable[_Record | None]) -> tuple[_Record, ...] | None:

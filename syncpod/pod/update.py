@@ -84,7 +84,9 @@ def _check_resizes(old: PodSpec, new: PodSpec) -> Iterator[Problem]:
             runs_once = path == "spec.initContainers" and mine.restart_policy != "Always"
             policies = {policy.restart_policy for policy in mine.resize_policy}
             if runs_once and "RestartContainer" in policies and _is_resized(mine, theirs):
-                yield Problem(here, "may not be changed: an init container that is no sidecar is not restarted for it")
+                yield Problem(
+                    here, "may not be changed: an init container that is not a sidecar is not restarted for it"
+                )
 
 
 def _check_removals(old: ResourceRequirements | None, new: ResourceRequirements | None, path: str) -> Iterator[Problem]:

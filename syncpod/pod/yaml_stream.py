@@ -227,7 +227,7 @@ class _Composer:
             if _FLOAT.fullmatch(text):
                 return _float(text)
             if _NO_NUMBER.fullmatch(text):
-                raise self._refuse(f"{text} is no number that JSON has", event)
+                raise self._refuse(f"{text} is not a number that JSON has", event)
         return text
 
 

@@ -22,7 +22,9 @@ class _Arguments(argparse.ArgumentParser):
 def settings(arguments: Sequence[str]) -> Settings:
     """Parse the command line; exits with 2 if it is wrong."""
     parser = _Arguments(prog="python -m syncpod.runtime", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--state-dir", type=Path, required=True, metavar="DIR", help="made, 0700, if it is not there")
+    parser.add_argument(
+        "--state-dir", type=Path, required=True, metavar="DIR", help="created with mode 0700 if it does not exist"
+    )
     parser.add_argument("--socket", type=Path, metavar="PATH", help="default: DIR/cri.sock")
     parser.add_argument("--simulate", action="store_true", help="containers are timers that obey scripts")
     given = parser.parse_args(arguments)

@@ -117,12 +117,11 @@ def node_settings(
 ) -> NodeSettings:
     """Return the node's settings: each argument that is given, else the variable in `environ`, else the default.
 
-    Before the default comes what the node was started with last (`syncpod.settings.kept`). `manifest_dir` "" = none.
+    What the node was last started with (`syncpod.settings.kept`) comes before the default. `manifest_dir` "" = none.
     State is kept in ``/var/lib/syncpod`` as root, else in ``$XDG_STATE_HOME/syncpod``. Logs are kept in ``pods`` below
-    the state directory, except for root's default state directory: then in ``/var/log/pods``. Raises SettingsInvalid.
+    it, but with root's default state directory in ``/var/log/pods``. Raises SettingsInvalid.
     """
-    default_state = default_state_dir(environ)
-    state = absolute_path("state directory", state_dir or environ.get(v.STATE_DIR), default_state)
+    state = absolute_path("state directory", state_dir or environ.get(v.STATE_DIR), default_state_dir(environ))
     require_own_directory("state directory", state, v.STATE_DIR)  # before anything in it is read
     flags = {
         v.NODE: node,
@@ -138,19 +137,17 @@ def node_settings(
         v.REGISTRY_AUTH_FILE: registry_auth_file,
         v.RUNTIME_ENDPOINT: runtime_endpoint,
     }
-    told = beneath(read_kept_settings(state).variables, environ)
-    told |= {name: text for name, text in flags.items() if text or (name == v.MANIFEST_DIR and text is not None)}
-    memory, default_memory = memory_directory(state, told), memory_directory(state, {**told, v.MEMORY_DIR: ""})
-    logs = absolute_path("log directory", told.get(v.LOG_DIR), _default_log_dir(state, default_state))
+    told = _told(state, environ, flags)
+    memory = memory_directory(state, told)
+    logs = absolute_path("log directory", told.get(v.LOG_DIR), _default_log_dir(state, environ))
     require_own_directory("memory directory", memory, v.MEMORY_DIR)
     require_own_directory("log directory", logs, v.LOG_DIR)
-    manifests = told.get(v.MANIFEST_DIR)
     return NodeSettings(
         node=_node_name(told.get(v.NODE) or socket.gethostname().lower()),
         state_dir=state,
         memory_dir=memory,
         log_dir=logs,
-        manifest_dir=absolute_path("manifest directory", manifests, Path()) if manifests else None,
+        manifest_dir=_absolute_or_none("manifest directory", told.get(v.MANIFEST_DIR)),
         cgroup_parent=_cgroup_parent(told.get(v.CGROUP_PARENT) or "syncpod"),
         capacity=told.get(v.CAPACITY, ""),
         node_labels=told.get(v.NODE_LABELS, ""),
@@ -162,18 +159,33 @@ def node_settings(
         runtime_endpoint=told.get(v.RUNTIME_ENDPOINT) or None,
         allow_foreign_kubelet=_flag(v.ALLOW_FOREIGN_KUBELET, allow_foreign_kubelet, environ),
         adopt_cluster=adopt_cluster,
-        given={
-            name: told[name]
-            for name in KEPT_VARIABLES
-            # A default directory in memory may be gone after a reboot, so it is chosen anew.
-            if told.get(name) and not (name == v.MEMORY_DIR and memory == default_memory)
-        },
+        given=_given(state, told),
     )
 
 
-def _default_log_dir(state: Path, default_state: Path) -> Path:
+def _told(state: Path, environ: Mapping[str, str], flags: Mapping[str, str | None]) -> dict[str, str]:
+    """Return what is set, by variable: a flag's value, else the environment's, else what the node was started with."""
+    told = beneath(read_kept_settings(state).variables, environ)
+    # Only for the manifest directory does an empty flag say something: there is none any more.
+    return told | {name: text for name, text in flags.items() if text or (name == v.MANIFEST_DIR and text is not None)}
+
+
+def _given(state: Path, told: Mapping[str, str]) -> dict[str, str]:
+    """Return what is not left at its default, and is therefore kept for the node's next start."""
+    default_memory = memory_directory(state, {**told, v.MEMORY_DIR: ""})
+    # A default directory in memory may be gone after a reboot, so it is chosen anew.
+    is_default = memory_directory(state, told) == default_memory
+    return {name: told[name] for name in KEPT_VARIABLES if told.get(name) and not (name == v.MEMORY_DIR and is_default)}
+
+
+def _default_log_dir(state: Path, environ: Mapping[str, str]) -> Path:
     # With another state directory there may be several workers, which have pods of the same names.
-    return Path("/var/log/pods") if os.geteuid() == 0 and state == default_state else state / "pods"
+    is_default = os.geteuid() == 0 and state == default_state_dir(environ)
+    return Path("/var/log/pods") if is_default else state / "pods"
+
+
+def _absolute_or_none(what: str, path: str | None) -> Path | None:
+    return absolute_path(what, path, Path()) if path else None
 
 
 def _flag(name: str, given: bool | None, environ: Mapping[str, str]) -> bool:
@@ -204,10 +216,9 @@ def _image_pulls(environ: Mapping[str, str]) -> ImagePullSettings:
         raise SettingsInvalid(
             f"{v.MAX_PARALLEL_IMAGE_PULLS}={number!r}: must be a whole number from 1 (--max-parallel-image-pulls)"
         )
-    file = environ.get(v.REGISTRY_AUTH_FILE)
     return ImagePullSettings(
         at_once=int(number),
-        registry_auth_file=absolute_path("registry auth file", file, Path()) if file else None,
+        registry_auth_file=_absolute_or_none("registry auth file", environ.get(v.REGISTRY_AUTH_FILE)),
         verification_policy=environ.get(v.IMAGE_VERIFICATION_POLICY, ""),
         verification_allowlist=comma_separated(environ.get(v.IMAGE_VERIFICATION_ALLOWLIST, "")),
     )

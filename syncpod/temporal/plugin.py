@@ -78,7 +78,7 @@ def syncpod_plugin(
     Without hooks (a replayer, a workflow test) steps and back-offs are not reported, and the workflow's own timers end
     back-offs. With `watch`, which needs a `runner`, workflow tasks are reported to it.
     """
-    # Imported here, so that a client that is no worker starts faster.
+    # Imported here, so that a client that is not a worker starts faster.
     from temporalio.plugin import SimplePlugin
 
     from syncpod.temporal.interceptors import NodeInterceptor

@@ -33,7 +33,7 @@ def pods_directory(node: NodeContext) -> Path:
 def pod_directory(node: NodeContext, uid: str) -> Path:
     """Return ``<state>/pods/<uid>``. Raises :class:`UnsafeName`."""
     if not is_uid(uid):
-        raise UnsafeName(f"metadata.uid: {uid!r} is no name for a directory; use letters, digits and dashes")
+        raise UnsafeName(f"metadata.uid: {uid!r} is not a name for a directory; use letters, digits and dashes")
     return pods_directory(node) / safe_name(uid, "metadata.uid")
 
 
@@ -129,7 +129,7 @@ def safe_name(name: str, path: str) -> str:
     Raises :class:`UnsafeName`, which names the field.
     """
     if name in ("", ".", "..") or "/" in name or "\0" in name:
-        raise UnsafeName(f"{path}: {name!r} is no name for a file or directory")
+        raise UnsafeName(f"{path}: {name!r} is not a name for a file or directory")
     if len(name.encode()) > _NAME_LIMIT:
         raise UnsafeName(f"{path}: {name!r} has {len(name.encode())} bytes, and a directory takes {_NAME_LIMIT}")
     return name

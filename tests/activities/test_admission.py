@@ -184,7 +184,7 @@ REJECTED: dict[str, tuple[dict[str, Any], tuple[str, str]]] = {
         {"hostNetwork": False, "securityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}},
         ("SysctlForbidden", 'forbidden sysctl: "kernel.msgmax" not allowlisted'),
     ),
-    "AppArmor, which is not there": (
+    "AppArmor, which does not exist": (
         {"securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}}},
         ("AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host"),
     ),

@@ -298,7 +298,7 @@ async def test_nobody_is_killed_in_the_cgroup_of_a_pod_while_another_node_has_on
 
 
 def put_into(pod: PodOnBench, process: subprocess.Popen[bytes]) -> None:
-    """Put a process into a cgroup beneath the pod's that is no listed container's."""
+    """Put a process into a cgroup beneath the pod's that is not a listed container's."""
     cgroup = pod.cgroups()[-1] / ("f" * 64)
     cgroup.mkdir()
     (cgroup / "cgroup.procs").write_text(str(process.pid))

@@ -129,7 +129,7 @@ async def test_a_container_that_does_not_start_says_why_and_harms_nothing(
         (("--image", "i", "-t"), "--tty needs --stdin"),
         (("--image", "i", "--copy-to", "Other"), "--copy-to: must consist of lower-case letters"),
         (("--image", "i", "--copy-to", "other", "--target", "app"), "--target does not go with --copy-to"),
-        (("--image", "i", "--target", "db"), "--target: 'db' is no container of this pod"),
+        (("--image", "i", "--target", "db"), "--target: 'db' is not a container of this pod"),
     ],
 )
 async def test_what_cannot_be_asked_for_is_refused_by_the_flag(

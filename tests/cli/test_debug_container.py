@@ -115,7 +115,7 @@ def test_a_profile_is_a_security_context(profile: str, pod: Pod) -> None:
     [
         ({"name": "app"}, "--container: app is a container of this pod already"),
         ({"name": "Look"}, "--container: must consist of lower-case letters"),
-        ({"target": "db"}, "--target: 'db' is no container of this pod"),
+        ({"target": "db"}, "--target: 'db' is not a container of this pod"),
         ({"image": " busybox"}, "--image: must not begin or end with white space"),
         ({"env": ("A",)}, "--env: 'A': must be NAME=VALUE"),
         ({"env": ("=1",)}, "--env: required"),

@@ -91,7 +91,7 @@ async def test_what_the_readme_says_drains_a_node_with_its_example(
     ("flags", "sentence"),
     [
         (("--dry-run", "yes"), "--dry-run: must be none, client or server, not yes"),
-        (("--pod-selector", "a b"), "--pod-selector: 'a b' is no condition on a label"),
+        (("--pod-selector", "a b"), "--pod-selector: 'a b' is not a condition on a label"),
         (("--grace-period", "-7"), "--grace-period: must be 0 or more seconds"),
     ],
 )

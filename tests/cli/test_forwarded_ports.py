@@ -52,14 +52,14 @@ def test_ports_are_read_as_kubectl_reads_them(word: str, local: int, remote: int
 @pytest.mark.parametrize(
     ("word", "sentence"),
     [
-        ("0", "'0' is no port"),
-        ("80:", "'' is no port number"),
-        ("65536:80", "'65536' is no port"),
+        ("0", "'0' is not a port"),
+        ("80:", "'' is not a port number"),
+        ("65536:80", "'65536' is not a port"),
         ("8080:https", "nor the name of a port of the pod, which has both, dns, http"),
-        ("a:80", "'a' is no port"),
+        ("a:80", "'a' is not a port"),
         ("dns", "port 53 is for UDP"),
         ("53", "port 53 is for UDP"),
-        ("1:2:3", "'2:3' is no port number"),
+        ("1:2:3", "'2:3' is not a port number"),
     ],
 )
 def test_what_is_no_port_is_refused_by_what_was_typed(word: str, sentence: str, pod: Pod) -> None:

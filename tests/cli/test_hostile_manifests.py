@@ -139,7 +139,7 @@ SMALL: dict[str, tuple[str | bytes, str]] = {
     "an amount with a giant exponent": (pod(overhead={"cpu": "1e999999999"}), ", document 1: spec.overhead[cpu]: has an exponent out of range: e999999999"),
     "an amount of a million digits": (pod(overhead={"cpu": "9" * 10**6}), ", document 1: spec.overhead[cpu]: must be a quantity such as 100m, 0.5, 64Mi or 129e6"),
     "not a number": (pod(priority=float("nan")), ", document 1: spec.priority: must be an integer, not a string"),
-    "infinity": (POD + "  priority: .inf\n", ", document 1: .inf is no number that JSON has (line 6, column 13)"),
+    "infinity": (POD + "  priority: .inf\n", ", document 1: .inf is not a number that JSON has (line 6, column 13)"),
     "a path that climbs": (pod(volumes=[{"name": "v", "hostPath": {"path": "/srv/../../etc"}}]), ": pod web: spec.volumes[0].hostPath.path: must not contain '..'"),
     "a path that climbs out of a volume": (pod(containers=[{"name": "app", "image": "busybox", "volumeMounts": [{"name": "v", "mountPath": "/v", "subPath": "../../etc"}]}], volumes=[{"name": "v"}]), ": pod web: spec.containers[0].volumeMounts[0].subPath: must not contain '..'"),
     "a file that climbs": (pod(volumes=[{"name": "v", "configMap": {"name": "c", "items": [{"key": "k", "path": "../../etc/passwd"}]}}]), ": pod web: spec.volumes[0].configMap.items[0].path: must not contain '..'"),
@@ -174,7 +174,7 @@ def test_each_manifest_of_a_directory_is_refused_in_a_sentence(tmp_path: Path) -
         file.write_bytes(text if isinstance(text, bytes) else text.encode())
         expected[f"syncpod: {file}{sentence}"] = file
     ended = applied("-f", tmp_path)
-    # What cannot be read comes first, then what can be and is no pod.
+    # What cannot be read comes first, then what can be and is not a pod.
     assert (ended.code, ended.out, sorted(ended.err.splitlines())) == (2, "", sorted(expected))
 
 

@@ -51,7 +51,7 @@ async def test_when_time_is_over_it_is_said_what_the_pod_hangs_on(syncpod: Comma
     none = await syncpod("wait", "--all", "-n", "nowhere", READY)
     assert (none.code, none.err) == (1, "syncpod: no matching resources found\n")
     uncreated = await syncpod("wait", never, "--for=create", "--timeout", "100ms")
-    assert (uncreated.code, uncreated.err.count("it is not there")) == (1, 1)
+    assert (uncreated.code, uncreated.err.count("it does not exist")) == (1, 1)
 
 
 async def test_creation_and_deletion_are_waited_for(syncpod: Command, on: tuple[str, str]) -> None:
@@ -81,7 +81,7 @@ async def test_creation_and_deletion_are_waited_for(syncpod: Command, on: tuple[
         ((READY,), "say which pods to wait for, in one way"),
         (("web", "--all", READY), "say which pods to wait for, in one way"),
         (("web", "-A", READY), "named pods are in one namespace"),
-        (("web", READY, "--timeout", "soon"), "--timeout: 'soon' is no duration"),
+        (("web", READY, "--timeout", "soon"), "--timeout: 'soon' is not a duration"),
         (("web", READY, "-o", "wide"), "--output: must be json, yaml, name, not wide"),
         (("svc/web", READY), "'svc/web': only pods can be named here"),
     ],

@@ -40,5 +40,5 @@ def test_what_other_clients_send_is_the_first_example() -> None:
 
 
 def test_the_directory_is_applied_as_it_is() -> None:
-    """A directory is read flat: what is no pod by itself lies in one of its own."""
+    """A directory is read flat: what is not a pod by itself lies in one of its own."""
     assert len(admitted([str(EXAMPLES)], "").pods) == len(list(EXAMPLES.glob("*.yaml")))

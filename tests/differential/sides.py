@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from syncpod.messages import pod_workflow_id
+from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.node import NodeView, node_workflow_id
 from syncpod.node.read_socket import ask_node
 from syncpod.temporal.plugin import DATA_CONVERTER

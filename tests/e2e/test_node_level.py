@@ -116,7 +116,7 @@ async def test_files_make_pods_and_the_node_keeps_them_over_changes_deaths_and_d
     """Row 1: a directory of manifests, one Pod each. Row 2: their names, UIDs and annotations."""
     node = manifest_node
 
-    # A file makes a pod; a hidden one, and one that is no pod, make none and harm nobody.
+    # A file makes a pod; a hidden one, and one that is not a pod, make none and harm nobody.
     (node.manifests / ".hidden.yaml").write_text("nonsense: [")
     (node.manifests / "broken.yaml").write_text("kind: Pod\napiVersion: v1\nspec: {containers: 7}\n")
     web, job = node.write("web.json", "web"), node.write("job.json", "job")

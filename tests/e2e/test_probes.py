@@ -51,7 +51,7 @@ async def test_a_container_is_asked_in_every_way_and_restarted_when_it_fails(pod
     pod = await live.until(
         lambda pod: status_of(pod, "web")["restartCount"] == 1 and conditions_of(pod)["Ready"][0] == "True"
     )
-    assert status_of(pod, "socket")["restartCount"] == 0, "what cannot be asked is no failure"
+    assert status_of(pod, "socket")["restartCount"] == 0, "what cannot be asked is not a failure"
     assert (await steps(live))[3:] == ["kill_container", "start_container"]
     messages = [event["message"] for event in await live.events("Unhealthy")]
     assert any(message.startswith("Liveness probe failed: cat:") for message in messages)

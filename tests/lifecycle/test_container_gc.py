@@ -99,7 +99,7 @@ def test_the_limit_for_the_node_takes_the_oldest_but_no_pods_last_word() -> None
 
 
 def test_the_limit_for_the_node_is_shared_out_among_those_that_have_dead_instances() -> None:
-    """Row 107: evictableContainers: a container that only runs is no unit, and takes no share."""
+    """Row 107: evictableContainers: a container that only runs is not a unit, and takes no share."""
     alive = pod(*(instance(f"alive-{n}", 0, "running", at=99) for n in range(8)))
     crashed = pod(*(instance(name, n, uid="u2") for name in ("web", "db") for n in range(6)), uid="u2")
     chosen = gone(alive, crashed, policy=ContainerGcPolicy(per_container=6, in_all=10))

@@ -60,7 +60,7 @@ class Case:
     elsewhere: str = ""
     """What of the description comes from other parts of a cluster than a node, so that no kubelet alone does it."""
     around: Around | None = None
-    """What is no object, and is there for as long as the manifest's pods are."""
+    """What is not an object, and is there for as long as the manifest's pods are."""
 
     @property
     def namespace(self) -> str:

@@ -114,7 +114,7 @@ def test_a_limit_that_would_kill_pods_is_not_set_and_all_others_are(unified: Pat
     [
         ({"pod_cgroups": False}, "cpu, memory, pids: this node makes no cgroups for pods"),
         ({"cgroup_driver": "systemd"}, "cpu, memory, pids: the runtime's cgroup driver is systemd"),
-        ({}, "pids: the pids controller is not to be had here"),
+        ({}, "pids: the pids controller is not available here"),
     ],
 )
 def test_what_cannot_be_limited_is_named_and_fails_nothing(unified: Path, change: dict[str, Any], why: str) -> None:
@@ -150,7 +150,7 @@ WHOLE = {"limits": {"memory": "64Mi"}}
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({}, "the memory controller is not to be had here"),
+        ({}, "the memory controller is not available here"),
         ({"cgroup_driver": "systemd"}, "the runtime's cgroup driver is systemd"),
         ({"pod_cgroups": False}, "this node makes no cgroups for pods"),
     ],

@@ -136,7 +136,7 @@ GOOD = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\n"
         (GOOD + "kind: Pod\nkind: Pod", "m.yaml, document 2: the key 'kind' is there twice (line 6, column 1)"),
         ('{"kind": "Pod", "kind": "Pod"}', "m.yaml, document 1: the key 'kind' is there twice (line 1, column 17)"),
         ('{"a": NaN', "m.yaml, document 1: not YAML: did not find expected ',' or '}' (line 2, column 1)"),
-        ("a: .nan", "m.yaml, document 1: .nan is no number that JSON has (line 1, column 4)"),
+        ("a: .nan", "m.yaml, document 1: .nan is not a number that JSON has (line 1, column 4)"),
         ("a: !!str 1", "m.yaml, document 1: YAML tags such as !!str are not taken (line 1, column 4)"),
         ("!!python/object/apply:os.system [id]", "m.yaml, document 1: YAML tags such as !!python/object/apply:os.system are not taken (line 1, column 1)"),
         ("? [a]\n: b", "m.yaml, document 1: a key must be a string (line 1, column 3)"),

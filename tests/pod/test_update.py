@@ -80,7 +80,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     ({f"{C}.resources": {"limits": {"cpu": "1"}}}, {}, [f"spec.containers[0].resources.limits[cpu]: {REMOVED}", f"spec.containers[0].resources.requests[cpu]: {REMOVED}"]),
     ({"spec.resources": {"requests": {"memory": "1Gi"}}}, {}, [f"spec.resources.requests[memory]: {REMOVED}"]),
     ({f"{C}.resources": {"limits": {"ephemeral-storage": "1Gi"}}}, {f"{C}.resources": {"limits": {"ephemeral-storage": "2Gi"}, "requests": {"ephemeral-storage": "1Gi"}}}, [f"spec.containers[0].resources.limits[ephemeral-storage]: {OTHER_RESOURCE}"]),
-    ({f"{INIT}.resizePolicy": RESTARTS, f"{INIT}.resources": {"limits": {"cpu": "1"}}}, {f"{INIT}.resizePolicy": RESTARTS, f"{INIT}.resources": {"limits": {"cpu": "2"}}}, ["spec.initContainers[0].resources: may not be changed: an init container that is no sidecar is not restarted for it"]),
+    ({f"{INIT}.resizePolicy": RESTARTS, f"{INIT}.resources": {"limits": {"cpu": "1"}}}, {f"{INIT}.resizePolicy": RESTARTS, f"{INIT}.resources": {"limits": {"cpu": "2"}}}, ["spec.initContainers[0].resources: may not be changed: an init container that is not a sidecar is not restarted for it"]),
     ({f"{C}.resizePolicy": RESTARTS}, {}, [f"spec.containers[0].resizePolicy: {FIXED}"]),
 ]  # fmt: skip
 

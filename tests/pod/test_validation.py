@@ -201,7 +201,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"spec.topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "z"}]}, "spec.topologySpreadConstraints[0].whenUnsatisfiable: required"),
     ({"spec.schedulingGates": [{"name": "a"}, {"name": "a"}]}, "spec.schedulingGates[1].name: a is there twice"),
     ({"spec.ephemeralContainers": [{"name": "log", "image": "i"}]}, "spec.ephemeralContainers[0].name: log is the name of another container of this pod"),
-    ({"spec.ephemeralContainers": [{"name": "d", "image": "i", "targetContainerName": "x"}]}, "spec.ephemeralContainers[0].targetContainerName: 'x' is no container of this pod"),
+    ({"spec.ephemeralContainers": [{"name": "d", "image": "i", "targetContainerName": "x"}]}, "spec.ephemeralContainers[0].targetContainerName: 'x' is not a container of this pod"),
     ({"spec.ephemeralContainers": [{"name": "d", "image": "i", "ports": [PORT]}]}, "spec.ephemeralContainers[0].ports: must not be set for an ephemeral container"),
     ({"spec.ephemeralContainers": [{"name": "d", "image": "i", "restartPolicy": "Always"}]}, "spec.ephemeralContainers[0].restartPolicy: must not be set for an ephemeral container"),
     ({"spec.ephemeralContainers": [{"name": "d", "image": "i", "resources": {"limits": {"cpu": 1}}}]}, "spec.ephemeralContainers[0].resources: must not be set for an ephemeral container"),

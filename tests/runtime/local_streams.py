@@ -127,7 +127,7 @@ class Commands:
         )
 
     def attach(self, *arguments: str) -> str:
-        """Return a URL for the streams of a command that is no client's to end."""
+        """Return a URL for the streams of a command that is not a client's to end."""
         return self.streaming.attach_url(
             self._opener(arguments, kills=False), tty=False, stdin=True, stdout=True, stderr=True
         )

@@ -89,7 +89,7 @@ REFUSED = {
     "huge pages, without their controller": (
         V2,
         LinuxContainerResources(hugepage_limits=[HugepageLimit(page_size="2MB", limit=1 << 21)]),
-        "hugepages-2MB limit: cannot be enforced, since there is no hugetlb controller to be had here: "
+        "hugepages-2MB limit: cannot be enforced, since no hugetlb controller is available here: "
         "remove spec.containers[].resources.limits",
     ),
     "a page size that is none": (
@@ -100,7 +100,7 @@ REFUSED = {
     "processors, without their controller": (
         V1,
         LinuxContainerResources(cpuset_cpus="0"),
-        "cpuset: cannot be enforced, since there is no cpuset controller to be had here: "
+        "cpuset: cannot be enforced, since no cpuset controller is available here: "
         "remove linux.resources.cpuset_cpus and cpuset_mems",
     ),
     "a file of version 2, with version 1": (
@@ -111,8 +111,7 @@ REFUSED = {
     "a file of a controller that is not there": (
         V2,
         LinuxContainerResources(unified={"io.max": "8:0 rbps=1"}),
-        'linux.resources.unified["io.max"]: cannot be enforced, since there is no io controller to be had here: '
-        "remove it",
+        'linux.resources.unified["io.max"]: cannot be enforced, since no io controller is available here: remove it',
     ),
     "a file that belongs to no controller": (
         V2,

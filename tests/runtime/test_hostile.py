@@ -178,7 +178,7 @@ CONTAINERS: dict[str, tuple[Callable[[cri.ContainerConfig], Any], str]] = {
     ),
     "a file outside its cgroup": (
         lambda it: it.linux.resources.unified.update({"../../x.y": "1"}),
-        'config.linux.resources.unified: "../../x.y" is no file',
+        'config.linux.resources.unified: "../../x.y" is not a file',
     ),
 }
 

@@ -278,17 +278,17 @@ HOSTILE = {
     "a link to nothing": (layer(hard_link("x", "/etc/shadow")), "x: no such file or directory"),
     "a link through a link": (
         layer(symlink("etc", "/etc"), hard_link("x", "etc/passwd")),
-        "x: would lie in what is no directory: too many symbolic links",
+        "x: would lie in what is not a directory: too many symbolic links",
     ),
     "a file as a directory": (
         layer(entry("a", b""), entry("a/b", b"")),
-        "a/b: would lie in what is no directory: /a",
+        "a/b: would lie in what is not a directory: /a",
     ),
     "links in a circle": (
         layer(symlink("a", "b"), symlink("b", "a"), entry("a/x", b"")),
-        "a/x: would lie in what is no directory: too many symbolic links",
+        "a/x: would lie in what is not a directory: too many symbolic links",
     ),
-    "a file as the root": (layer(entry("./", b"x")), "./: stands for the root, and is no directory"),
+    "a file as the root": (layer(entry("./", b"x")), "./: stands for the root, and is not a directory"),
     "an owner that is none": (layer(entry("x", b"", uid=1 << 40)), "x: belongs to 1099511627776:0, who cannot be"),
     "a name too long": (layer(entry("x" * 300, b"")), f"{'x' * 300}: file name too long"),
     "a nameless whiteout": (layer(entry(".wh...", b"")), ".wh...: hides nothing that has a name"),
@@ -327,15 +327,15 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a command that is none": ({"config": {"Cmd": "sh"}}, "config.Cmd: must be a list of strings"),
     "a user's id that is none": (
         {"config": {"User": "99999999999999999999"}},
-        "config.User: 99999999999999999999 is no user's id: these are below 4294967295",
+        "config.User: 99999999999999999999 is not a user's id: these are below 4294967295",
     ),
-    "a group's id that is none": ({"config": {"User": "0:4294967295"}}, "config.User: 4294967295 is no group's id"),
-    "an endless id": ({"config": {"User": "9" * 5000}}, f"config.User: {'9' * 40} is no user's id"),
+    "a group's id that is none": ({"config": {"User": "0:4294967295"}}, "config.User: 4294967295 is not a group's id"),
+    "an endless id": ({"config": {"User": "9" * 5000}}, f"config.User: {'9' * 40} is not a user's id"),
     "a signal that is none": ({"config": {"StopSignal": "SIGNAL"}}, 'config.StopSignal: there is no signal "SIGNAL"'),
     "no name": ({"name": ""}, "has no name: give it one with --name"),
     "a wrong name": ({"name": "A:b"}, "repository name must be lowercase"),
     "a layer by zstd": ({"layers": (b"\x28\xb5\x2f\xfd" + bytes(20),), "compress": False}, "is compressed by zstd"),
-    "a layer that is no tar": ({"layers": (b"text",)}, "is damaged"),
+    "a layer that is not a tar": ({"layers": (b"text",)}, "is damaged"),
 }
 
 
@@ -375,8 +375,8 @@ MISTYPED = {
         },
         "config: must be an object",
     ),
-    "a deep manifest": ({"manifest.json": b"[" * 200_000}, "manifest.json: is no JSON: "),
-    "a deep index": ({"index.json": b"[" * 200_000}, "index.json: is no JSON: "),
+    "a deep manifest": ({"manifest.json": b"[" * 200_000}, "manifest.json: is not JSON: "),
+    "a deep index": ({"index.json": b"[" * 200_000}, "index.json: is not JSON: "),
 }
 
 
@@ -422,7 +422,7 @@ def longer_and_longer(name: bytes) -> bytes:
 
 HEADERS = {
     "a map of holes that is none": layer(entry("x", b"abc", pax_headers={"GNU.sparse.map": "0,x"})),
-    "a map of holes that is no text": layer(
+    "a map of holes that is not text": layer(
         entry("x", b"\xff" * 512, pax_headers={"GNU.sparse.major": "1", "GNU.sparse.minor": "0"})
     ),
     "a header that extends itself for ever": longer_and_longer(b"x"),
@@ -452,7 +452,7 @@ def test_what_is_no_image_at_all_is_said_to_be_none(tmp_path: Path, capsys: pyte
     (tmp_path / "empty").mkdir()
     for name, why in (
         ("text", "is neither an OCI layout nor a tar archive of one"),
-        ("empty", "is no OCI layout, having no index.json, and not of `docker save` either"),
+        ("empty", "is not an OCI layout, having no index.json, and not of `docker save` either"),
         ("missing", "No such file or directory"),
     ):
         assert main(["--state-dir", str(tmp_path / "state"), str(tmp_path / name)]) in (1, 2)
@@ -463,7 +463,7 @@ def test_a_layout_leads_nowhere_else(tmp_path: Path) -> None:
     layout = write_directory(tmp_path / "layout", Layout((HELLO,)).files())
     (layout / "index.json").rename(tmp_path / "index.json")
     (layout / "index.json").symlink_to(tmp_path / "index.json")
-    with pytest.raises(CannotLoad, match="is no OCI layout"):
+    with pytest.raises(CannotLoad, match="is not an OCI layout"):
         list(load(tmp_path / "state", layout))
 
 

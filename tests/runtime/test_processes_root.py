@@ -108,7 +108,7 @@ async def test_files_on_the_way_to_the_runtimes_state_are_the_hosts_only_to_read
 
 @pytest.mark.parametrize("level", WITH_OWN_ROOT, ids=lambda level: level.value)
 async def test_files_beside_what_is_mounted_are_the_hosts_only_to_read(level: Level, tmp_path: Path) -> None:
-    """Such a directory is no lower layer in a user namespace; this one has a file too large to be copied, too."""
+    """Such a directory is not a lower layer in a user namespace; this one has a file too large to be copied, too."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
         mounted = Path(place, "mounted")
         mounted.mkdir()

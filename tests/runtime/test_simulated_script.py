@@ -110,7 +110,7 @@ REFUSED: tuple[tuple[str, str, str], ...] = (
     ("web", "{", ': must be a JSON object such as {"runTime": "30s"}: '),
     ("web", "", ': must be a JSON object such as {"runTime": "30s"}: '),
     ("web", '{"runTime": "1s", "runTime": "2s"}', "runTime is given twice"),
-    ("web", '{"cpu": NaN}', "NaN is no JSON"),
+    ("web", '{"cpu": NaN}', "NaN is not JSON"),
     ("web", '{"colour": "red"}', ".colour: unknown field; there are cpu, exec, "),
     ("web", '{"restartRuntimeAfter": "1s"}', ".restartRuntimeAfter: unknown field"),
     ("web", '{"runTime": "5"}', ".runTime: must be a duration such as 1m30s"),

@@ -56,7 +56,7 @@ class Embedded:
     def launch(cls, *options: str, programs: Path | None = None, within: tuple[str, ...] = ()) -> Self:
         """Start a server with the suite's images in a new directory, once what interrupted runs left is cleared away.
 
-        Raises `Missing` where the machine is no Linux.
+        Raises `Missing` where the machine is not Linux.
         """
         if sys.platform != "linux":
             raise Missing("the embedded runtime needs Linux")

@@ -25,7 +25,7 @@ VALUES: dict[str, tuple[bytes, bytes]] = {
     "another with a blank before it": (b"B= x\nA='1'\n", b"1"),
     "from another system": (b"A='1'\r\nB='2'\r\n", b"1"),
     "a carriage return inside is kept": (b"A='1\r2'\n", b"1\r2"),
-    "bytes that are no text": (b"A='\xff\x00'\n", b"\xff\x00"),
+    "bytes that are not text": (b"A='\xff\x00'\n", b"\xff\x00"),
     "a name with what the kubelet does not mind": (b"A='1'\na b-c.d='2'\n", b"1"),
     "rubbish behind the line that counts": (b"A='1'\nnonsense\n", b"1"),
 }

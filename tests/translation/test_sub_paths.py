@@ -66,7 +66,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"subPathExpr": "x/$(UP)"},
         "unable to provision SubPath `x/$(UP)`: must not contain '..'",
     ),
-    "a value that is no text": (
+    "a value that is not text": (
         {"subPathExpr": "$(RAW)"},
         "spec.containers[0].volumeMounts[0].subPathExpr: refers to a value that is not UTF-8 text",
     ),

@@ -142,7 +142,7 @@ async def test_a_directory_of_manifests_that_is_none_is_named(tmp_path: Path, te
     file.touch()
     manifests = ("--manifests", str(file))
     with NodeProcess(tmp_path, *manifests, runtime=NOWHERE, temporal=temporal_server.address) as worker:
-        assert await refusal(worker) == f"manifest directory {file}: is no directory"
+        assert await refusal(worker) == f"manifest directory {file}: is not a directory"
 
 
 async def test_manifests_whose_file_system_hangs_hold_up_no_worker(

@@ -1,1 +1,1 @@
-"""NodeWorkflow: one durable run per node, which keeps the node to the pods that are desired of it."""
+"""NodeWorkflow: one durable run per node, which keeps the node's desired pods running."""

@@ -102,9 +102,8 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime) -> None:
     """Take the full list of one source (config/config.go, v1.36, SET; filterInvalidPods).
 
     Differences: a pod that the source can no longer read, or that makes no sense, stays as it was. The kubelet ends a
-    pod whose file does not parse. And a list that is sent again asks for its pods again: each pod's workflow is asked,
-    since somebody may have ended some of them. The kubelet drops such a list (podStorage.merge), and restarts its pods
-    anyway.
+    pod whose file does not parse. If the same list is sent again, each of its pods' workflows is asked, since somebody
+    may have ended some of them. The kubelet ignores such a list (podStorage.merge), and restarts its pods anyway.
     """
     if not signal.source or len(signal.source) > 63 or signal.source == API_SOURCE:
         raise Rejected(f"source: must be the name of a list, 1 to 63 characters, not {signal.source[:63]!r}")
@@ -194,7 +193,7 @@ def _spent(state: NodeState) -> str:
 
 
 def _doubt(state: NodeState, source: str, pods: Mapping[str, Wanted]) -> None:
-    """Have each pod checked that the list repeats unchanged: somebody else may have ended it."""
+    """Have each pod checked that the list repeats unchanged, since somebody else may have ended it."""
     for key, wanted in pods.items():
         current = state.governed.get(key)
         if current is not None and (current.source, current.digest) == (source, wanted.digest):
@@ -259,7 +258,7 @@ def _say_duplicates(state: NodeState, source: str, new: set[str], now: datetime)
 
 
 def _recall(state: NodeState, signal: RecallPods, now: datetime) -> None:
-    """Take, from the node's records, pods that were made for lists, unless something newer is known under their names.
+    """Take over pods that the node's records show as made for lists, unless their names are known already.
 
     The kubelet does not need this: it ends running pods that no source names (kubelet_pods.go, v1.36,
     HandlePodCleanups). Here a pod's own workflow says whether the pod is desired, and runs without the node's workflow.

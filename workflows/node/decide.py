@@ -186,8 +186,8 @@ def failed(state: NodeState, action: Action, reason: str, message: str, now: dat
 def _refused(state: NodeState, action: Action, why: str, now: datetime) -> None:
     """Record that a single pod was refused. Like `syncpod apply`, the node does not try it again.
 
-    It would be accepted once the pod that it differs from has ended, and nobody may want it any more by then. A list,
-    by contrast, wants a pod for as long as it names it.
+    A retry would succeed once the conflicting pod has ended, but nobody may want the pod any more by then. A list, by
+    contrast, wants a pod for as long as it names it.
     """
     state.backoff = backoff.forget(state.backoff, action.key)
     _forget_single(state, action)

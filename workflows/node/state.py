@@ -56,7 +56,7 @@ class Source(BaseModel):
 
 
 class Governed(BaseModel):
-    """A pod that a list has had applied. It ends when no list has it any more."""
+    """A pod that was applied for a list. It ends when no list names it any more."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -109,7 +109,7 @@ class NodeState(BaseModel):
         self._open = None
 
     def settle(self, key: str) -> None:
-        """Look at a pod no more until it is touched: there is nothing to tell it."""
+        """Skip a pod until it is touched: there is nothing to tell it."""
         if self._open is not None:
             self._open.discard(key)
 

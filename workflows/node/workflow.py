@@ -1,4 +1,4 @@
-"""NodeWorkflow: one durable run per node, which keeps the node to its desired list of pods.
+"""NodeWorkflow: one durable run per node, which keeps the node's desired pods running.
 
 ::
 
@@ -34,7 +34,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.node.steps import NODE_RETRY, NODE_STEPS
 
 PART = 256
-"""Signals absorbed per workflow task. That takes a fraction of a second, even with the most pods that can be known."""
+"""Signals absorbed per workflow task. That takes a fraction of a second, even with the largest number of pods."""
 
 
 @workflow.defn(name=NODE_WORKFLOW)
@@ -52,7 +52,7 @@ class NodeWorkflow:
 
     @workflow.run
     async def run(self, start_input: Any = None) -> None:
-        """Keep the node to its list, forever."""
+        """Keep the node's desired pods running, forever."""
         if self.refusal:
             raise invalid(self.refusal)
         while True:
@@ -71,7 +71,7 @@ class NodeWorkflow:
                 await self.wait(due)
 
     async def wait(self, due: bool) -> None:
-        """Wait for news or for the alarm; a run that is due to be left also until it may be."""
+        """Wait for news or for the alarm. If the run is due to continue as new, also wait until it is quiet."""
         await self.entity.wait(lambda: due and self.entity.is_quiet())
 
     async def continue_as_new(self) -> None:

@@ -174,10 +174,10 @@ def _moving(state: PodState) -> list[str]:
 def is_unfinished(state: PodState) -> bool:
     """Say whether the pod is over and has nothing left to stop, but its node has not been told yet.
 
-    Such a pod failed before it had a sandbox (evicted, past its deadline), or everything it had was stopped before the
-    pod counted as over. The kubelet runs SyncTerminatingPod once for every pod (pod_workers.go, v1.36). Here two kinds
-    of pods do without: one that was never admitted holds nothing of its node, and one that is being deleted gives
-    everything back when it is removed.
+    Such a pod failed before it had a sandbox (evicted, past its deadline), or all its containers were stopped before
+    the pod counted as over. The kubelet runs SyncTerminatingPod once for every pod (pod_workers.go, v1.36). Two kinds
+    of pods do not need it here: a pod that was never admitted holds no resources of its node, and a pod that is being
+    deleted releases them when it is removed.
     """
     if not state.ending or state.deletion is not None or state.finished:
         return False
@@ -262,7 +262,7 @@ def _volumes(state: PodState, now: datetime) -> Decision | None:
 
 
 def _allocation(state: PodState, now: datetime) -> Decision | None:
-    """Return the step that asks the node for the desired resources, unless it has said no for good."""
+    """Return the step that asks the node for the desired resources, unless the node has refused them for good."""
     if not resizing.is_to_be_asked(state):
         return None
     step = AllocateResources(ref=state.ref, pod=state.pod)
@@ -273,7 +273,7 @@ def _allocation(state: PodState, now: datetime) -> Decision | None:
 
 
 def _adopt(state: PodState) -> Step:
-    """Build the step that takes over what runs. Nothing is known of the pod before, so nothing may be made."""
+    """Build the step that adopts a running pod. Its past is unknown before that, so nothing may be created."""
     why = "what runs of the pod is taken over"
     step = CreateSandbox(ref=state.ref, pod=state.allocated_pod, adopt=True)
     return Step(StepName.CREATE_SANDBOX, step, f"adopt pod: {why}", why, key=backoff.step_key("create_sandbox"))

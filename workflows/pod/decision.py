@@ -27,7 +27,7 @@ class Step:
     key: str = ""
     """The key of the back-off of its failures."""
     store: BackoffStore | None = None
-    """The back-offs once the step has begun, if its beginning changes them."""
+    """The back-offs after the step has started, if starting it changes them."""
     cleared: str = ""
     """The exit (runtime id) whose back-off is over."""
     resets: bool = False

@@ -140,9 +140,9 @@ def try_ephemeral_container(state: PodState, document: Any, now: datetime) -> No
 def delete(state: PodState, payload: Any, now: datetime) -> None:
     """End the pod. A later request can only shorten the grace (pod_workers.go, v1.36, calculateEffectiveGracePeriod).
 
-    A request also drops the successor, unless it names the UID of the ending pod: somebody who deletes a name after
-    applying it wants no pod of that name. A request that names the successor's UID does not change the grace of the pod
-    that is ending. Raises Rejected for another UID or a negative grace.
+    A request also drops the successor, unless it names the UID of the ending pod: deleting a name after applying it
+    means that no pod of that name is wanted. A request that names the successor's UID does not change the grace of the
+    pod that is ending. Raises Rejected for another UID or a negative grace.
     """
     request = DeletePod.model_validate(payload if payload is not None else {})
     lives = (state.pod.metadata.uid, _successor_uid(state))

@@ -41,9 +41,9 @@ def followed(state: PodState) -> tuple[str, ...]:
 
 
 def newest_begun(state: PodState) -> dict[str, ObservedContainer]:
-    """Return each container's newest instance by name, passing over those that were created but never started.
+    """Return each container's newest instance by name, skipping those that were created but never started.
 
-    The instance before such a one still waits for its successor, whose start may have failed half-way.
+    The instance before a skipped one still counts, because the start of its successor may have failed halfway.
     """
     view = known(state)
     begun = tuple(container for container in view.containers if container.state != "created")
@@ -124,7 +124,7 @@ def _gone_sandbox(state: PodState) -> tuple[ObservedSandbox, ...]:
 
 
 def gone_sandboxes(state: PodState) -> tuple[str, ...]:
-    """Return the ids of sandboxes that are known but not listed: there is nothing of them to stop."""
+    """Return the ids of sandboxes that are known but not listed: they have nothing left to stop."""
     listed = {sandbox.id for sandbox in state.own.sandboxes}
     return tuple(sandbox.id for sandbox in known(state).sandboxes if sandbox.id not in listed)
 

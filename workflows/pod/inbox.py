@@ -1,7 +1,7 @@
 """Signals to a pod that wait to be absorbed: in the order in which they came, without repeats.
 
-A signal is in the history whatever is done with it, so a flood of signals cannot be undone here, but it can be made
-cheap. If consecutive signals say the same, only the last is kept. The rest is absorbed a part at a time
+A flood of signals is in the history and cannot be undone here, but absorbing it can be made cheap. If consecutive
+signals say the same, only the last is kept. The rest is absorbed a part at a time
 (:meth:`workflows.entity.Entity.take_in`): up to 10,000 signals, the most that a server lets a run have, may have piled
 up while no worker was there.
 """
@@ -26,7 +26,7 @@ class PodInbox:
         return len(self._pending)
 
     def put(self, name: str, args: tuple[Any, ...]) -> None:
-        """Add a signal, unless it only says again what the last one says. Of two listings the newer is kept."""
+        """Add a signal, unless it repeats the last one. Of two equal listings the newer is kept."""
         signal = Signal(name, args)
         last = self._pending[-1] if self._pending else None
         if last is None or _says(last) != _says(signal):
@@ -42,7 +42,7 @@ class PodInbox:
 
 
 def _says(signal: Signal) -> tuple[Any, ...]:
-    """Return what a signal says, without its time: two listings differ at least in their number and time.
+    """Return a signal's content without sequence number and time, in which any two listings differ.
 
     If they differ in nothing else, absorbing the newer one alone has the same effect (`observed.merge`).
     """

@@ -96,7 +96,7 @@ def _forget_what_went(state: PodState) -> None:
 
 
 def _tell_exit(state: PodState, exit_: RecordedExit, now: datetime) -> None:
-    """Record who ended, how, and why if we ended it: in the history, and as an event that the kubelet does not have."""
+    """Record which container ended, how, and why if we ended it, in the history and as an event of our own."""
     state.note(now, "exit", exit_.name, exit_.cause, outcome=f"exited {exit_.how}")
     kind = "Normal" if exit_.exit_code == 0 or exit_.cause else "Warning"
     why = f": {exit_.cause}" if exit_.cause else ""
@@ -141,7 +141,7 @@ def _newest(results: dict[str, str]) -> tuple[str, ...]:
 
 
 def put_out(state: PodState, order: Evict, now: datetime) -> None:
-    """Fail the pod, and end it within the grace; a pod that is already ending only ends sooner.
+    """Fail the pod and end it within the grace. For a pod that is already ending, only the grace is shortened.
 
     Mirrors eviction_manager.go, v1.36, evictPod, and pod_workers.go, killPodNow.
     """
@@ -257,10 +257,10 @@ def _look(state: PodState, step: Step, result: StepResult, started: datetime, no
 
 
 def _follow_numbers(state: PodState, step: Step, result: StepResult, now: datetime) -> None:
-    """Accept the numbers that listings have now, if they have fallen behind those of an earlier life of the agent.
+    """Accept the current sequence numbers of listings if they have fallen behind those of an earlier agent.
 
-    By number alone, nothing that the node lists from then on would count. But a step lists after it has begun, so its
-    listing is newer than what was known at that time, whatever the numbers say.
+    Otherwise no later listing of the node would count. A step lists after it has started, so its listing is newer than
+    what was known at that time, whatever the numbers say.
     """
     listed, known = result.status, step.known
     if not listed.uid or listed.seq.boot >= known.boot:
@@ -369,15 +369,15 @@ def failed_step(
         resizing.failed(state, message, now)
     elif not told:
         state.event(now, "Warning", *_as_event(step, fault, message), step.container)
-    # What a hook has written is shown in the status alone.
+    # A hook's output is shown only in the status.
     why = step.why if fault == Fault.POST_START_HOOK_ERROR else f"{step.why}: {message}"
     state.note(now, "step", step.name.value, why, outcome=fault, took_ms=took, container=step.container)
 
 
 def _ended_by_start(state: PodState, step: Step, fault: str) -> bool:
-    """Say whether a start that failed has ended its instance: the crash-loop back-off of that exit applies alone.
+    """Say whether a failed start has ended its instance. Then only the crash-loop back-off of that exit applies.
 
-    The runtime refused the start, or the container was ended since its postStart hook failed.
+    That is so if the runtime refused the start, or if the postStart hook failed and the container was killed for it.
     """
     if not isinstance(step.input, StartContainer):
         return False

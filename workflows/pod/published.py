@@ -1,7 +1,7 @@
-"""What a pod's workflow leaves behind at the end of a task, for its queries and for the node's agent.
+"""What a pod's workflow publishes at the end of a task, for its queries and for the node's agent.
 
-The agent answers the command line from it, without a query, and begins the workflow anew from it when its history
-cannot be replayed. It costs no history.
+The agent answers the command line from it without a query. If the history cannot be replayed, the agent starts a new
+run from it. It costs no history.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from workflows.pod.state import PodState, clipped
 
 
 class Adoption(BaseModel):
-    """What a start says of a pod that runs already but has lost its workflow; a person may have typed it.
+    """The start input for a pod that already runs but has lost its workflow; a person may have typed it.
 
     All of it is in the pod's record on its node.
     """
@@ -27,11 +27,11 @@ class Adoption(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     incarnation: str = Field(min_length=1)
-    """Which life of the pod goes on; its sandbox is annotated with it."""
+    """The incarnation that goes on; the sandbox's annotation names it."""
 
 
 class Restarted(BaseModel):
-    """What the node's agent says in a start of the run that it replaces, whose tasks failed again and again."""
+    """What the node's agent says, in the start input, of the run that it replaces because its tasks kept failing."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -96,7 +96,7 @@ def _restarted(start: dict[str, Any]) -> Restarted:
 
 
 def _tell_restart(state: PodState, restarted: Restarted, now: datetime) -> None:
-    """Record that the workflow was begun anew, and why."""
+    """Record that this run replaces one that could not go on, and why."""
     left = f", without {restarted.left_out} later signal(s)" if restarted.left_out else ""
     text = f"Its workflow could not go on and was started anew from {restarted.since}{left}: {restarted.why}"
     state.event(now, "Warning", "WorkflowRestarted", text)
@@ -188,7 +188,7 @@ def _tell(state: PodState, admission: Admission, now: datetime) -> None:
 
 
 def _as_recorded(meta: ObjectMeta, document: Any) -> ObjectMeta:
-    """Return the metadata with what admission takes from a pod of another cluster, and this one keeps: its own."""
+    """Return the metadata with the fields that admission drops but an adopted pod keeps."""
     said = parse_pod(document, strict=False).metadata
     return meta.model_copy(
         update={
@@ -214,7 +214,7 @@ def _adoption_problem(wrong: ValidationError) -> str:
 
 
 def by_update(start: Any) -> bool:
-    """Say whether the run was started together with an update, whose caller hears of a refusal."""
+    """Say whether the run was started together with an update, whose caller is told of a refusal."""
     return isinstance(start, dict) and bool(start.get("byUpdate"))
 
 

@@ -165,7 +165,7 @@ class PodState(BaseModel):
     failure: PodFailure | None = None
     """Why the pod as a whole has failed: rejected, evicted, past its deadline, or at its limit of restarts."""
     ends_sooner: bool = False
-    """Something since the last decision ends the pod, or ends it sooner: a kill that is stuck must not delay that."""
+    """Since the last decision, the pod has been told to end, or to end sooner. A stuck kill must not delay that."""
     kill_by: datetime | None = None
     """The end of the pod's grace period, set when the kill begins. It survives the worker."""
     terminated: bool = False

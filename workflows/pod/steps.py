@@ -12,8 +12,8 @@ from datetime import timedelta
 from temporalio.common import RetryPolicy
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=15)
-"""Three beats, which a busy machine can keep. It need not be short: the next worker of a node fails the steps of the
-last one as it boots (`syncpod.agent.takeover.boot`), and a step's own worker has it ask for its cancellation."""
+"""Three heartbeats: a busy machine can keep that. It need not be short, because a new worker fails the steps of the
+last one at boot (`syncpod.agent.takeover.boot`), and a step's own worker makes it ask for its cancellation."""
 
 RETRY = RetryPolicy(
     initial_interval=timedelta(milliseconds=100), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=5)

@@ -88,7 +88,7 @@ class ManifestFiles:
         return self._listing()
 
     def _look_at(self, path: Path) -> _Read | None:
-        """Return what a file says; None if the path is no file, or no longer one."""
+        """Return what a file says; None if the path is not a file, or no longer one."""
         before = self._read.get(path)
         try:
             found = path.stat()

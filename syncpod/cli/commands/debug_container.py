@@ -95,7 +95,7 @@ def require_image_name(image: str) -> None:
     """
     if parse_image_name(image) is None:
         raise BadInput(
-            f"--image: {image!r} is no image's name: write it as busybox, registry.example/app:1 or app@sha256:…"
+            f"--image: {image!r} is not an image name: write it as busybox, registry.example/app:1 or app@sha256:…"
         )
 
 

@@ -69,7 +69,7 @@ def delete(
     names, selects = any(things.values()), bool(conditions.requirements or fields.fields)
     ways = [names, bool(filename), selects or everything or all_namespaces]
     if sum(ways) != 1 or (filename and what):
-        raise BadInput("say what to delete, in one way: NAME..., -f FILE, -l SELECTOR or --all")
+        raise BadInput("say what to delete, in one of these ways: NAME..., -f FILE, -l SELECTOR or --all")
     if not (what or filename or selects):  # as kubectl: a bare --all says nothing of what
         flag = "--all" if everything else "--all-namespaces"
         raise BadInput(f"{flag}: say of which kind: `syncpod delete pods {flag}`, or configmaps, or secrets")

@@ -59,7 +59,7 @@ def down(
     if keep_pods and purge:
         raise BadInput("either --keep-pods or --purge: pods cannot keep running without their state")
     if not directory.is_dir():
-        remark(f"Nothing to end: {directory} is not there")
+        remark(f"Nothing to end: {directory} does not exist")
         return
     others = _what_others_run(directory)
     if purge:

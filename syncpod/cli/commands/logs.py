@@ -207,7 +207,7 @@ def _since(span: str, moment: str) -> datetime | None:
             return None
         at = datetime.fromisoformat(moment)
     except ValueError as wrong:
-        raise BadInput(f"--since: {wrong}" if span else f"--since-time: {moment!r} is no RFC 3339 time") from None
+        raise BadInput(f"--since: {wrong}" if span else f"--since-time: {moment!r} is not an RFC 3339 time") from None
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 

@@ -104,7 +104,9 @@ def _remote_port(pod: Pod, text: str, word: str) -> int:
         same = [port for port in declared if port.name == text and text]
         if not same:
             names = ", ".join(sorted(port.name for port in declared if port.name)) or "none"
-            raise BadInput(f"{word}: {text!r} is no port number, nor the name of a port of the pod, which has {names}")
+            raise BadInput(
+                f"{word}: {text!r} is not a port number, nor the name of a port of the pod, which has {names}"
+            )
         number = same[0].container_port
     if same and all(port.protocol == "UDP" for port in same):
         raise BadInput(f"{word}: port {number} is for UDP, and only TCP can be forwarded")
@@ -113,5 +115,5 @@ def _remote_port(pod: Pod, text: str, word: str) -> int:
 
 def _number(text: str, word: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):
-        raise BadInput(f"{word}: {text!r} is no port: write [LOCAL:]REMOTE, each from 1 to 65535")
+        raise BadInput(f"{word}: {text!r} is not a port: write [LOCAL:]REMOTE, each from 1 to 65535")
     return int(text)

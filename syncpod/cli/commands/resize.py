@@ -73,7 +73,7 @@ def resize(
     if not any(wanted):
         raise BadInput("say what is to change: --limits cpu=500m,memory=256Mi, or --requests, or both")
     if whole and container:
-        raise BadInput("either --pod or --container: a pod as a whole is no container")
+        raise BadInput("either --pod or --container: --pod resizes the pod as a whole")
     patience = read_timeout(timeout)
 
     async def work(client: Client) -> None:

@@ -59,19 +59,13 @@ def run(
         raise BadInput("name the pod and its image: syncpod run NAME --image IMAGE")
     _check(restart, dry_run, output)
     name, *rest = words
-    asked = {
+    container = {
         "command" if command else "args": rest,
         "env": [_variable(each) for each in env or ()],
         "ports": [{"containerPort": port}] if port else [],
         "imagePullPolicy": image_pull_policy,
     }
-    container = {"name": name, "image": image} | {field: value for field, value in asked.items() if value}
-    document = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace, "labels": _labels(labels) or {"run": name}},
-        "spec": {"containers": [container], "restartPolicy": restart},
-    }
+    document = _document(name, image, container, namespace=namespace, labels=labels, restart=restart)
     try:
         admission = admit(parse_pod(document))
     except PodInvalid as wrong:
@@ -83,6 +77,19 @@ def run(
     if existing := existing_pods(manifests):
         raise Failure("\n".join(existing))
     apply_manifests(manifests, node, read_timeout(timeout), wait=wait)
+
+
+def _document(
+    name: str, image: str, container: dict[str, Any], *, namespace: str, labels: str, restart: str
+) -> dict[str, Any]:
+    """Return the Pod; fields of `container` that are empty are left out. Raises BadInput for wrong labels."""
+    given = {field: value for field, value in container.items() if value}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "labels": _labels(labels) or {"run": name}},
+        "spec": {"containers": [{"name": name, "image": image} | given], "restartPolicy": restart},
+    }
 
 
 def _check(restart: str, dry_run: str, output: str) -> None:

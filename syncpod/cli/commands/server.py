@@ -3,34 +3,16 @@
 from __future__ import annotations
 
 import signal
-from typing import Annotated
-
-import typer
 
 from syncpod.cli.console import say
 from syncpod.cli.failure import Failure
-from syncpod.cli.input.options import StateDir
+from syncpod.cli.input.options import ServerPort, ServerUiPort, StateDir
 
 
 def server(
     state_dir: StateDir = "",
-    port: Annotated[
-        int | None,
-        typer.Option(
-            "--port", metavar="PORT", min=1, max=65535, help="Its port.", show_default="7233, or the next free"
-        ),
-    ] = None,
-    ui_port: Annotated[
-        int | None,
-        typer.Option(
-            "--ui-port",
-            metavar="PORT",
-            min=1,
-            max=65535,
-            help="The port of its UI.",
-            show_default="8233, or the next free",
-        ),
-    ] = None,
+    port: ServerPort = None,
+    ui_port: ServerUiPort = None,
 ) -> None:
     """Run the Temporal dev server until Ctrl-C.
 

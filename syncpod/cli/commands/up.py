@@ -14,7 +14,7 @@ import typer
 from syncpod.cli.console import columns, paint, program, remark, say
 from syncpod.cli.failure import INTERRUPTED, BadInput, Failure
 from syncpod.cli.input.arguments import read_timeout
-from syncpod.cli.input.options import Filenames, ManifestNamespace, Node, StateDir, Timeout
+from syncpod.cli.input.options import Filenames, ManifestNamespace, Node, ServerPort, ServerUiPort, StateDir, Timeout
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -73,28 +73,6 @@ AdoptCluster = Annotated[
         "--adopt-cluster", help="Use this Temporal server from now on, although another one has the node's pods."
     ),
 ]
-Port = Annotated[
-    int | None,
-    typer.Option(
-        "--port",
-        metavar="PORT",
-        min=1,
-        max=65535,
-        help="The port of the Temporal server.",
-        show_default="its last one, 7233, or the next free",
-    ),
-]
-UiPort = Annotated[
-    int | None,
-    typer.Option(
-        "--ui-port",
-        metavar="PORT",
-        min=1,
-        max=65535,
-        help="The port of its UI.",
-        show_default="its last one, 8233, or the next free",
-    ),
-]
 
 
 def up(
@@ -109,8 +87,8 @@ def up(
     manifests_dir: ManifestsDir = "",
     no_manifests: NoManifests = False,
     adopt_cluster: AdoptCluster = False,
-    port: Port = None,
-    ui_port: UiPort = None,
+    port: ServerPort = None,
+    ui_port: ServerUiPort = None,
     timeout: Timeout = "0",
 ) -> None:
     """Start server, runtime and worker, and bring pods up.
@@ -200,7 +178,7 @@ def _require_directory(manifests: Path) -> None:
     except OSError as error:
         raise BadInput(f"manifest directory {manifests}: {error.strerror}") from None
     if not is_directory:
-        raise BadInput(f"manifest directory {manifests}: is no directory")
+        raise BadInput(f"manifest directory {manifests}: is not a directory")
 
 
 async def _bring_up(

@@ -69,7 +69,7 @@ def wait(
     conditions = read_selector(selector)
     chosen = bool(conditions.requirements) or everything or (all_namespaces and not names)
     if sum((bool(names), bool(filename), chosen)) != 1:
-        raise BadInput("say which pods to wait for, in one way: POD..., -f FILE, -l SELECTOR or --all")
+        raise BadInput("say which pods to wait for, in one of these ways: POD..., -f FILE, -l SELECTOR or --all")
     if names and all_namespaces:
         raise BadInput("named pods are in one namespace: leave out --all-namespaces")
     keys = _of_files(filename, namespace) if filename else [(namespace, name) for name in names]

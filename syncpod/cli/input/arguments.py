@@ -164,7 +164,7 @@ def read_duration(text: str) -> timedelta:
     except GoDurationTooLong:
         raise ValueError(f"{text!r} is too long a duration: write at most 2562047h") from None
     except ValueError:
-        raise ValueError(f"{text!r} is no duration: write 30s, 5m or 1h30m") from None
+        raise ValueError(f"{text!r} is not a duration: write 30s, 5m or 1h30m") from None
 
 
 def read_timeout(text: str) -> timedelta | None:

@@ -62,7 +62,7 @@ def parse_field_selector(text: str, known: tuple[str, ...] = OF_PODS) -> FieldSe
     for part in text.split(","):
         found = _PART.fullmatch(part)
         if found is None:
-            raise ValueError(f"{part.strip()!r} is no condition on a field: write status.phase=Running, or !=")
+            raise ValueError(f"{part.strip()!r} is not a condition on a field: write status.phase=Running, or !=")
         if found[1] not in known:
             raise ValueError(f"{found[1]!r} cannot be selected by: must be one of {', '.join(known)}")
         fields.append(Field(found[1], found[3], found[2] != "!="))

@@ -32,7 +32,7 @@ _HARMFUL: Final = frozenset({"delete", "down", "drain", "prune"})
 def refuse_word(word: str, known: Sequence[str]) -> None:
     """Raise BadInput for the name of no command, with what it is called here, or what it resembles."""
     if way := _ELSEWHERE.get(word):
-        raise BadInput(f"{word!r} is no command here: {way}")
+        raise BadInput(f"{word!r} is not a command here: {way}")
     likely = [
         each
         for each in get_close_matches(word, known)

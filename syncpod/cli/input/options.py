@@ -36,7 +36,7 @@ Kustomize = Annotated[
     str, typer.Option("--kustomize", "-k", metavar="DIR", help="Not read here: pipe `kubectl kustomize DIR` into -f -.")
 ]
 IgnoreOtherKinds = Annotated[
-    bool, typer.Option("--ignore-other-kinds", help="Leave out what is no Pod, ConfigMap or Secret.")
+    bool, typer.Option("--ignore-other-kinds", help="Leave out what is not a Pod, ConfigMap or Secret.")
 ]
 ManifestNamespace = Annotated[
     str,
@@ -81,3 +81,25 @@ GracePeriod = Annotated[
 ]
 DryRun = Annotated[str, typer.Option("--dry-run", metavar="none|client|server", help="Only print what would be done.")]
 Container = Annotated[str, typer.Option("--container", "-c", metavar="NAME", help="The container.")]
+ServerPort = Annotated[
+    int | None,
+    typer.Option(
+        "--port",
+        metavar="PORT",
+        min=1,
+        max=65535,
+        help="The port of the Temporal server.",
+        show_default="its last one, 7233, or the next free",
+    ),
+]
+ServerUiPort = Annotated[
+    int | None,
+    typer.Option(
+        "--ui-port",
+        metavar="PORT",
+        min=1,
+        max=65535,
+        help="The port of its UI.",
+        show_default="its last one, 8233, or the next free",
+    ),
+]

@@ -83,6 +83,6 @@ def _requirement(part: str) -> Requirement:
     elif found := _BARE.fullmatch(part):
         return Requirement(found[2], "absent" if found[1] else "exists")
     raise ValueError(
-        f"{part.strip()!r} is no condition on a label: write key=value, key!=value, key in (a,b), key notin (a,b), "
+        f"{part.strip()!r} is not a condition on a label: write key=value, key!=value, key in (a,b), key notin (a,b), "
         "key or !key, with commas between them"
     )

@@ -190,7 +190,7 @@ class _Placing:
             finally:
                 os.close(holder)
         except FileNotFoundError:
-            self._tell(f"{relative!r}: another name of {target!r}, which is not there; left out")
+            self._tell(f"{relative!r}: another name of {target!r}, which does not exist; left out")
 
     @staticmethod
     def _make_room(parent: int, name: str) -> None:

@@ -147,7 +147,7 @@ def _moment(stamp: str) -> datetime:
 
 
 def parse_record(record: bytes) -> tuple[str, str, bool, bytes] | None:
-    """Return time, stream, whether the line continues, and text; None if it is no record (a torn write)."""
+    """Return time, stream, whether the line continues, and text; None if it is not a record (a torn write)."""
     stamp, _, rest = record.partition(b" ")
     stream, _, rest = rest.partition(b" ")
     tag, _, text = rest.partition(b" ")

@@ -126,7 +126,7 @@ async def _pass_output(opened: SpdyStream, which: Output, write: Write) -> bytes
 
 
 async def _send_input(opened: SpdyStream, stdin: AsyncIterator[bytes]) -> None:
-    """Pass input on, and its end; it is no failure if the command has ended or reads no more."""
+    """Pass input on, and its end; it is not a failure if the command has ended or reads no more."""
     with contextlib.suppress(ConnectionError):
         async for data in stdin:
             await opened.write(data)

@@ -22,8 +22,9 @@ Document = dict[str, Any]
 async def change_pod(client: Client, namespace: str, name: str, change: Callable[[Document], Document]) -> Change:
     """Apply what `change` makes of a pod's document, a v1 Pod that it may change in place; return what that did.
 
-    What somebody else changes between the reading and the apply is overwritten where `change` leaves it as it was.
-    Raises BadInput for what is no Pod or may not be changed, and Failure if there is no such pod or its node is away.
+    If somebody else changes the pod between the read and the apply, their change is overwritten unless `change` touches
+    the same field. Raises BadInput if the result is not a Pod or the change is not allowed, and Failure if there is no
+    such pod or its node is away.
     """
     running = await require_pod(client, namespace, name)
     before = running.document

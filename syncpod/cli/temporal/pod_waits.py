@@ -93,11 +93,11 @@ _WITHOUT_IMAGE: Final = frozenset(
         *("RegistryUnavailable", "SignatureValidationFailed"),
     }
 )
-"""Reasons of a container that waits for an image which cannot be had; of the kubelet, and so of its pods' statuses."""
+"""The kubelet's waiting reasons of a container whose image cannot be pulled."""
 
 
 def lacks_image(pod: Pod) -> bool:
-    """Say whether a container of the pod waits for an image that could not be had; the node tries on by itself."""
+    """Say whether a container of the pod waits for an image that could not be pulled. The node keeps trying."""
     entries = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     return any(each.state.waiting is not None and each.state.waiting.reason in _WITHOUT_IMAGE for each in entries)
 
@@ -183,7 +183,7 @@ async def until_seen(
 def state_of(fetched: FetchedPod | None) -> str:
     """Return the state of a pod after a wait that timed out, and why it is so, if that is known."""
     if fetched is None:
-        return "it is not there"
+        return "it does not exist"
     if not fetched.current:
         return fetched.silence
     return f"it is {unready(fetched.pod)}"

@@ -56,7 +56,7 @@ def parse_path(text: str) -> Path:
         raise ValueError(f"{text!r}: an opening and a closing brace belong together")
     inner = inner.strip("{}").strip().removeprefix("$")
     if not inner:
-        raise ValueError(f"{text!r} is no JSONPath: write {{.status.phase}}")
+        raise ValueError(f"{text!r} is not a JSONPath: write {{.status.phase}}")
     return Path(text, tuple(_steps(inner if inner[0] in ".[" else f".{inner}", text)))
 
 

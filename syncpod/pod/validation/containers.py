@@ -68,7 +68,9 @@ def check_ephemeral_container(
     """Check an ephemeral container, except whether its name is free."""
     yield from _check_common(container, around, path)
     if container.target_container_name and container.target_container_name not in targets:
-        yield Problem(f"{path}.targetContainerName", f"{container.target_container_name!r} is no container of this pod")
+        yield Problem(
+            f"{path}.targetContainerName", f"{container.target_container_name!r} is not a container of this pod"
+        )
     for name in _EPHEMERAL_REFUSED:
         field = type(container).model_fields[name]
         if getattr(container, name) != field.get_default(call_default_factory=True):

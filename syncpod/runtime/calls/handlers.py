@@ -90,7 +90,8 @@ def _decoded(request_type: type[Message], request: bytes) -> Message:
         return request_type.FromString(request)
     except DecodeError as error:
         raise Refusal(
-            grpc.StatusCode.INVALID_ARGUMENT, f"the request is no {request_type.DESCRIPTOR.name}: it cannot be decoded"
+            grpc.StatusCode.INVALID_ARGUMENT,
+            f"the request is not a {request_type.DESCRIPTOR.name}: it cannot be decoded",
         ) from error
 
 

@@ -117,7 +117,7 @@ def resources(wanted: api_pb2.LinuxContainerResources, path: str) -> None:
             raise invalid(f"{path}.{field}", "must be a list as the kernel writes it, such as 0-2,5")
     for key in wanted.unified:
         if not re.fullmatch(r"[a-z0-9_]+\.[A-Za-z0-9_.]+", key) or _unsafe(key):
-            raise invalid(f"{path}.unified", f'"{key}" is no file of a cgroup')
+            raise invalid(f"{path}.unified", f'"{key}" is not a file of a cgroup')
 
 
 def command(words: Iterable[str], path: str) -> int:

@@ -234,7 +234,7 @@ class Cgroups:
         if not self.hierarchies:
             return self.why_not, self.remedy
         if os.geteuid() == 0:
-            return f"there is no {controller} controller to be had here", ""
+            return f"no {controller} controller is available here", ""
         return f"the {controller} controller is not delegated to this user", "run as root"
 
     def _unified_refusal(self, resources: LinuxContainerResources) -> str | None:

@@ -199,7 +199,7 @@ def _image_of_manifest(source: Source, digest: str, names: tuple[str, ...]) -> F
     manifest = _json(_document(source, _blob({"digest": digest})), digest)
     config = manifest.get("config")
     if not isinstance(config, dict):
-        raise ArchiveInvalid(f"{digest}: is no manifest of an image: it has no config")
+        raise ArchiveInvalid(f"{digest}: is not a manifest of an image: it has no config")
     layers = tuple(_blob(entry) for entry in _entries(manifest, "layers", digest))
     return _image(_document(source, _blob(config)), str(config.get("digest")), digest, names, layers)
 
@@ -209,7 +209,7 @@ def _images_of_archive(source: Source) -> Iterator[FoundImage]:
     try:
         entries = _parsed(_document(source, Descriptor("manifest.json")), "manifest.json")
     except FileNotFoundError as error:
-        raise ArchiveInvalid("is no OCI layout, having no index.json, and not of `docker save` either") from error
+        raise ArchiveInvalid("is not an OCI layout, having no index.json, and not of `docker save` either") from error
     for entry in _entries({"entries": entries}, "entries", "manifest.json"):
         layers, names = (_names(entry, field) for field in ("Layers", "RepoTags"))
         if not isinstance(entry.get("Config"), str):
@@ -293,7 +293,7 @@ def _parsed(data: bytes, name: str) -> Any:
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise ArchiveInvalid(f"{name}: is no JSON: {error}") from error
+        raise ArchiveInvalid(f"{name}: is not JSON: {error}") from error
 
 
 def _object(document: Mapping[str, Any], field: str, name: str) -> dict[str, Any]:

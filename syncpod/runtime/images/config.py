@@ -100,7 +100,7 @@ def stop_signal(config: ImageConfig) -> int:
         text = _name_of(int(text))
     text = text if text.startswith("SIG") else f"SIG{text}"
     name = f"SIGNAL_{text}".replace("+", "PLUS").replace("-", "MINUS")
-    if name not in api_pb2.Signal.keys():  # noqa: SIM118 - an enum of protobuf is no dict
+    if name not in api_pb2.Signal.keys():  # noqa: SIM118 - an enum of protobuf is not a dict
         raise ConfigInvalid(f'config.StopSignal: there is no signal "{config.stop_signal}"')
     return api_pb2.Signal.Value(name)
 
@@ -108,7 +108,7 @@ def stop_signal(config: ImageConfig) -> int:
 def _check_user(config: ImageConfig) -> None:
     for part, kind in zip(config.user.partition(":")[::2], ("user", "group"), strict=True):
         if part.isdecimal() and as_id(part) is None:
-            raise ConfigInvalid(f"config.User: {part:.40} is no {kind}'s id: these are below {_NO_ID}")
+            raise ConfigInvalid(f"config.User: {part:.40} is not a {kind}'s id: these are below {_NO_ID}")
 
 
 def _name_of(number: int) -> str:

@@ -183,7 +183,7 @@ class ImageStore:
             except FileNotFoundError:
                 continue
             except (ValueError, KeyError, TypeError, OSError, RecursionError) as error:
-                unreadable.append(f"{file}: is no record of an image, so that has to be pulled again: {error!r}")
+                unreadable.append(f"{file}: is not a record of an image, so that has to be pulled again: {error!r}")
         self._images, self.unreadable = images, tuple(unreadable)
 
     def pull(self, reference: Reference) -> Image:

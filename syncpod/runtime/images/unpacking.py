@@ -94,7 +94,7 @@ class Unpacking:
         parts = _parts(entry.name, entry.name)
         if not parts:
             if not entry.isdir():
-                raise EntryInvalid(f"{entry.name}: stands for the root, and is no directory")
+                raise EntryInvalid(f"{entry.name}: stands for the root, and is not a directory")
             self._directories.like = entry
             return
         parent = self._resolve(parts[:-1], entry.name)
@@ -179,7 +179,7 @@ class Unpacking:
             raise EntryInvalid(f"{entry.name}: is a link to the root")
         target = self._resolve(parts[:-1], entry.name, make=False) / parts[-1]
         if not os.path.lexists(target):
-            raise EntryInvalid(f"{entry.name}: is a link to {entry.linkname}, which is not there")
+            raise EntryInvalid(f"{entry.name}: is a link to {entry.linkname}, which does not exist")
         os.link(target, path, follow_symlinks=False)
 
     def _resolve(self, parts: Iterable[str], entry: str, *, make: bool = True) -> Path:
@@ -190,7 +190,7 @@ class Unpacking:
                 raise NotADirectoryError(f"/{found.relative_to(self._root)}")
             return found
         except (NotADirectoryError, RecursionError) as error:
-            raise EntryInvalid(f"{entry}: would lie in what is no directory: {error}") from error
+            raise EntryInvalid(f"{entry}: would lie in what is not a directory: {error}") from error
 
     def _liken(self, made: Path | int, entry: tarfile.TarInfo) -> None:
         """Set owner, mode, attributes and time of a file, given by its path or descriptor."""

@@ -93,9 +93,7 @@ def check_container(
     if security.capabilities.add_ambient_capabilities:
         raise unsupported(f"{security_path}.capabilities.add_ambient_capabilities", "cannot be kept: remove them")
     if security.capabilities.add_capabilities and not host.root:
-        raise unsupported(
-            f"{security_path}.capabilities.add_capabilities", "cannot be had without root: remove them, or run as root"
-        )
+        raise unsupported(f"{security_path}.capabilities.add_capabilities", "need root: remove them, or run as root")
     if security.readonly_rootfs and host.isolation == "plain":
         raise unsupported(
             f"{security_path}.readonly_rootfs",
@@ -143,11 +141,11 @@ def _check_mount(mount: api_pb2.Mount, path: str) -> None:
     if mount.HasField("image"):
         raise unsupported(f"{path}.image", "images have no content here that could be mounted: remove it")
     if mount.propagation != api_pb2.PROPAGATION_PRIVATE:
-        raise unsupported(f"{path}.propagation", "only private mounts can be had: remove mountPropagation")
+        raise unsupported(f"{path}.propagation", "only private mounts are supported: remove mountPropagation")
     if mount.uidMappings or mount.gidMappings:
-        raise unsupported(f"{path}.uidMappings", "id-mapped mounts cannot be had: remove them")
+        raise unsupported(f"{path}.uidMappings", "id-mapped mounts are not supported: remove them")
     if mount.mount_options:
-        raise unsupported(f"{path}.mount_options", "further options cannot be had: remove them")
+        raise unsupported(f"{path}.mount_options", "further options are not supported: remove them")
 
 
 def arguments(config: api_pb2.ContainerConfig, image: Image, host: Host, path: str) -> tuple[str, ...]:
@@ -246,7 +244,7 @@ def _require_own_user(
     if foreign:
         raise unsupported(
             f"{path}.supplemental_groups",
-            f"this user is no member of group {foreign[0]}, which only root could change: remove it, or run as root",
+            f"this user is not a member of group {foreign[0]}, which only root could change: remove it, or run as root",
         )
     if security.supplemental_groups_policy != api_pb2.Merge:
         raise unsupported(f"{path}.supplemental_groups_policy", "only root can leave groups: remove Strict")

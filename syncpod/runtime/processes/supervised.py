@@ -82,7 +82,7 @@ class Supervised:
     async def probe(directory: Path) -> tuple[Level, str]:
         """Find out, by trying in a child process, which level works for containers in `directory`.
 
-        Also returns why mount namespaces cannot be had; "" if they can.
+        Also returns why mount namespaces are not available; "" if they are.
         """
         trial = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -142,7 +142,7 @@ class Supervised:
             try:
                 started = records.read_started(directory)
                 if started is None or len(descriptors) != _PIDFDS:
-                    raise StartFailed("what its supervisor says of it is not there")
+                    raise StartFailed("its supervisor left no record of it")
                 return self._hold(directory, spec, started, ours, supervisor=descriptors[0], main=descriptors[1])
             except BaseException:
                 ours.close()

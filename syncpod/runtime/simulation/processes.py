@@ -92,7 +92,7 @@ class Simulated:
         self._timers = Timers(clock)
 
     def refusal(self, mount: Mount) -> str | None:
-        """Return None: nothing is mounted, so all can be had. See Processes."""
+        """Return None: nothing is mounted, so nothing is missing. See Processes."""
         return None
 
     async def start(self, spec: ProcessSpec, directory: Path) -> SimulatedProcess:

@@ -40,7 +40,7 @@ class WebSocket:
             case [Handshake() as request]:
                 pass
             case _:
-                raise Refused(HTTPStatus.BAD_REQUEST, "the request is no WebSocket handshake")
+                raise Refused(HTTPStatus.BAD_REQUEST, "the request is not a WebSocket handshake")
         # Chosen already, because the library refuses one of the clients' names, which has a slash.
         with contextlib.suppress(KeyError):
             del request.headers["Sec-WebSocket-Protocol"]
