@@ -75,6 +75,8 @@ class Chaos:
     faults: Counter[str] = field(default_factory=Counter)
     killed: set[str] = field(default_factory=set)
     """The ids of the instances that were sent SIGKILL."""
+    awaits_worker: bool = False
+    """A kill of the worker waits until it serves."""
     records: list[PodRecord] = field(default_factory=list)
     """What the engine says of each pod that has ended."""
     began: float = field(default_factory=time.monotonic)
@@ -123,6 +125,18 @@ class Chaos:
     @property
     def is_over(self) -> bool:
         return time.monotonic() - self.began > self.seconds
+
+    async def is_served(self) -> bool:
+        """Wait until a worker serves; False if the time is over first, or if somebody waits for that already."""
+        if self.awaits_worker:
+            return False
+        self.awaits_worker = True
+        try:
+            while not self.stack.is_served and not self.is_over:  # noqa: ASYNC110  # a process tells nobody
+                await asyncio.sleep(0.2)
+        finally:
+            self.awaits_worker = False
+        return self.stack.is_served
 
     # --- pods ---------------------------------------------------------------------------------------------------------
 

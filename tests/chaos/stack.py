@@ -78,6 +78,11 @@ class Stack:
         beside.write_text(f"{seconds}\n")
         beside.replace(self.late)
 
+    @property
+    def is_served(self) -> bool:
+        """Whether the worker that lives now has said that it is ready."""
+        return self.worker is not None and self.worker.is_ready
+
     def start_worker(self) -> NodeProcess:
         """Start a worker process; it need not serve yet."""
         self.worker = NodeProcess.of(self.runtime, self.server, self.directory, node=NODE, **TIDY)

@@ -73,6 +73,11 @@ class NodeProcess:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether it lives and has said that it is ready."""
+        return self._process.poll() is None and self.output.read_text().endswith("\n")
+
     async def ready(self) -> Self:
         """Wait until it is ready; raises AssertionError with its log if it ends instead."""
         await until(lambda: self._process.poll() is not None or self.output.read_text().endswith("\n"), patience=180)
