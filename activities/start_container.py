@@ -84,6 +84,7 @@ class _Start:
         self.container = container_of(request.pod, request.container)
         self.image: ImageStatus | None = None
         """The container's own image, once it has been looked up."""
+        self._has_said_found = False
         self.begun = False
         self.sent = False
         """A CreateContainer of this attempt got no answer, so an instance that appears may be its own."""
@@ -191,7 +192,7 @@ class _Start:
 
     async def _create(self, images: FoundImages, view: ObservedPod) -> str:
         """Create the container. Raises PodFault; passes on NameReserved, ImageAbsent and transport faults."""
-        self.image = images.own
+        self._say_found(images)
         config, sandbox = await self._configuration(images, view)
         self.attempt.doing = f"creates {self.container.name}, restart {self.request.restart}"
         self.attempt.checkpoint()
@@ -208,6 +209,16 @@ class _Start:
             raise self._failed(Fault.CREATE_CONTAINER_ERROR, said) from error
         await self._check_stop_signal(container_id)
         return container_id
+
+    def _say_found(self, images: FoundImages) -> None:
+        """Report which images were there, once for this try: also where the container cannot be configured then."""
+        self.image = images.own
+        if self._has_said_found or self.request.pulled:
+            return
+        self._has_said_found = True
+        for needed in needed_images(self.request.pod, self.container):
+            if needed.policy != "Always":
+                say_present(self.attempt, needed, None if needed.volume else self.image)
 
     async def _check_stop_signal(self, container_id: str) -> None:
         """Remove the container again if the runtime has silently dropped its stop signal. Raises PodFault.
@@ -296,9 +307,6 @@ class _Start:
         if self.attempt.interrupted:
             await remove_unstarted(self.attempt, container_id)
             raise Interrupted
-        for needed in needed_images(self.request.pod, self.container):
-            if needed.policy != "Always" and not self.request.pulled:
-                say_present(self.attempt, needed, None if needed.volume else self.image)
         self.attempt.say("Created", "Container created", name)
         self.attempt.doing = f"starts {name}, restart {self.request.restart}"
         await self._note_start(container_id)

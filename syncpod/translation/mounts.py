@@ -50,7 +50,7 @@ def container_mounts(
         if (mount.sub_path or mount.sub_path_expr) and not part:
             raise ContainerConfigError(f"{mount_path}.subPath: this part of the volume has not been prepared")
         if volume.image is not None:
-            mounts.append(_image_mount(volume.image.reference, images.get(volume.name, ""), mount, part))
+            mounts.append(_image_mount(pod, volume.image.reference, images.get(volume.name, ""), mount, part))
         else:
             mounts.append(_volume_mount(pod, volume, mount, node, mount_path, part))
     if manages_etc_hosts(pod, container, pod_ips):
@@ -94,11 +94,14 @@ def _place(pod: Pod, volume: Volume, node: NodeContext) -> Path | None:
     return volume_directory(node, pod.metadata.uid, volume)
 
 
-def _image_mount(reference: str, image: str, mount: VolumeMount, part: str) -> Mount:
-    """Return the read-only mount of an image, or of a directory in it; the runtime makes it."""
+def _image_mount(pod: Pod, reference: str, image: str, mount: VolumeMount, part: str) -> Mount:
+    """Return the read-only mount of an image, or of a directory in it; the runtime makes it.
+
+    As with each image that the kubelet asks for, the runtime is told the pod's annotations.
+    """
     return Mount(
         container_path=container_place(mount.mount_path),
-        image=ImageSpec(image=image or reference, user_specified_image=reference),
+        image=ImageSpec(image=image or reference, user_specified_image=reference, annotations=pod.metadata.annotations),
         image_sub_path=part,
         readonly=True,
     )

@@ -514,7 +514,8 @@ async def test_a_configuration_that_cannot_be_is_a_fault_before_anything_is_made
     await pod.create_sandbox()
     fault, error, detail = await fault_of(pod.start())
     assert fault == Fault.CREATE_CONTAINER_CONFIG_ERROR
-    assert [(each.reason, each.message) for each in detail.events] == [("Failed", f"Error: {error.message}")]
+    assert reasons(detail) == ["Pulled", "Failed"]
+    assert detail.events[-1].message == f"Error: {error.message}"
     assert "non-numeric user (nobody)" in error.message
     assert detail.status.containers == ()
 
@@ -543,7 +544,8 @@ async def test_a_container_that_the_runtime_will_not_create_is_a_fault(bench: Be
     await pod.until_dead(pod.sandbox_id)
     fault, error, detail = await fault_of(pod.start())
     assert fault == Fault.CREATE_CONTAINER_ERROR
-    assert [each.message for each in detail.events] == [f"Error: {error.message}"]
+    assert reasons(detail) == ["Pulled", "Failed"]
+    assert detail.events[-1].message == f"Error: {error.message}"
     assert [each.ready for each in detail.status.sandboxes] == [False]
 
 

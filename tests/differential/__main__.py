@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import fnmatch
+import signal
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -36,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.table:
         write_table(chosen.table, kept(chosen.results, [each.title for each in SCENARIOS]))
         return 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is ended then too
     try:
         verdicts = asyncio.run(_run(chosen.runtime, scenarios, chosen.results))
     except Missing as missing:

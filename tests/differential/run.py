@@ -55,7 +55,7 @@ async def run(stage: Stage, scenarios: Sequence[Scenario], told: Callable[[Verdi
     async def in_turn(scenario: Scenario) -> Verdict:
         async with turns:
             verdict = await _try(lookings, scenario)
-            if verdict.kind == "undecided":
+            if verdict.kind == "undecided" or any(each.path == "moment" for each in verdict.differences):
                 verdict = await _try(lookings, scenario)
         told(verdict)
         return verdict
@@ -69,13 +69,17 @@ async def run(stage: Stage, scenarios: Sequence[Scenario], told: Callable[[Verdi
 
 
 async def _try(lookings: Iterable[Looking], scenario: Scenario) -> Verdict:
-    seen = await asyncio.gather(*(_observe(each, scenario) for each in lookings), return_exceptions=True)
+    seen: list[object] = list(
+        await asyncio.gather(*(_observe(each, scenario) for each in lookings), return_exceptions=True)
+    )
     late = [str(each) for each in seen if isinstance(each, Undecided)]
-    if late:
+    if len(late) == len(seen):
         return Verdict(scenario.title, "undecided", why="; ".join(late))
     for each in seen:
-        if isinstance(each, BaseException):
+        if isinstance(each, BaseException) and not isinstance(each, Undecided):
             raise each
+    if late:  # nothing but that can be compared
+        seen = [Observation({"moment": "reached" if isinstance(each, Observation) else str(each)}) for each in seen]
     kubelet, ours = (each for each in seen if isinstance(each, Observation))
     return judge(scenario.title, differences(scenario.title, kubelet, ours))
 
@@ -109,7 +113,7 @@ async def _moment(looking: Looking, name: str, scenario: Scenario) -> dict[str, 
             elif time.monotonic() - since > _STILL_SECONDS:
                 return pod
         await asyncio.sleep(_LOOK_SECONDS / 2)
-    raise Undecided(f"{looking.side.name} has not come to it: {_short(looking.seen.get(name))}")
+    raise Undecided(f"{looking.side.name} did not come to it: {_short(looking.seen.get(name))}")
 
 
 async def _said(side: Side, name: str, scenario: Scenario) -> bool:

@@ -142,8 +142,13 @@ def test_an_image_is_mounted_by_the_runtime_and_only_read() -> None:
         {"volumeMounts": [{"name": "v", "mountPath": "/v"}, {"name": "v", "mountPath": "/w", "subPath": "usr/share"}]},
         volumes=[{"name": "v", "image": {"reference": "docker.io/library/tools:1"}}],
     )
+    pod = pod.model_copy(update={"metadata": pod.metadata.model_copy(update={"annotations": {"team": "blue"}})})
     made = container_mounts(pod, container, NODE, (), "spec.containers[0]", {1: "usr/share"}, {"v": "sha256:1"})
-    image = {"image": "sha256:1", "user_specified_image": "docker.io/library/tools:1"}
+    image = {
+        "image": "sha256:1",
+        "user_specified_image": "docker.io/library/tools:1",
+        "annotations": {"team": "blue"},
+    }
     assert [as_data(mount) for mount in made] == [
         {"container_path": "/v", "readonly": True, "image": image},
         {"container_path": "/w", "readonly": True, "image": image, "image_sub_path": "usr/share"},

@@ -115,6 +115,7 @@ def _refusals() -> Iterator[Scenario]:
     yield refused(
         "secret-volume", {"containers": [sleeper()], "volumes": [{"name": "v", "secret": {"secretName": "s"}}]}
     )
+    yield refused("proc-unmasked", {"containers": [sleeper(securityContext={"procMount": "Unmasked"})]})
     yield refused("service-account", {"serviceAccountName": "robot", "containers": [sleeper()]})
 
 

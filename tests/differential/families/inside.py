@@ -338,7 +338,6 @@ def _security() -> Iterator[Scenario]:
         ("cap-prefix", {"capabilities": {"add": ["CAP_NET_ADMIN"]}}),
         ("seccomp-default", {"seccompProfile": {"type": "RuntimeDefault"}}),
         ("seccomp-unconfined", {"seccompProfile": {"type": "Unconfined"}}),
-        ("unmasked", {"procMount": "Unmasked"}),
         ("masked", {"procMount": "Default"}),
         ("non-root-user", {"runAsNonRoot": True, "runAsUser": 1000}),
         ("user-drop-all", {"runAsUser": 1000, "capabilities": {"drop": ["ALL"]}}),
