@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import pytest_asyncio
 from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError
@@ -345,7 +344,6 @@ async def test_a_database_restored_from_a_copy_brings_no_deleted_pod_back(orphan
     await stays.delete()
 
 
-@pytest.mark.every_runtime("names that are taken are refused by the runtime")
 async def test_a_pod_applied_anew_after_the_database_was_lost_waits_for_the_one_that_runs(orphaned: OrphanNode) -> None:
     """Whoever applies where adopting was meant gets no twin, and is told both ways out; each of them can be gone."""
     node, pods = orphaned, Pods(orphaned)
