@@ -23,6 +23,7 @@ PASSED_THROUGH = (
     "workflows.pod.start",
     "workflows.pod.state",
     "workflows.pod.steps",
+    "workflows.restarted",
 )
 """Modules that the sandbox loads once for all runs. They are pure."""
 
