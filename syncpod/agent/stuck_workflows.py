@@ -121,6 +121,7 @@ class StuckWorkflows:
 
     async def _heal(self, workflow_id: str, known: _Failing) -> None:
         """Restart a workflow if it is stuck; asks the server, so that a task that only timed out restarts nothing."""
+        told = False
         while known.failures:
             try:
                 described = await self._describe(workflow_id, known.run_id)
@@ -131,7 +132,10 @@ class StuckWorkflows:
                     continue
                 await self._restart(workflow_id, known, described)
             except (RPCError, OSError) as error:
-                log.warning("workflow %s is stuck, and cannot be begun anew yet: %s", workflow_id, error)
+                # A server that is only busy fails the completion of a task too: a run is not stuck for that.
+                if known.failures >= FAILURES and not told:
+                    log.warning("workflow %s is stuck, and cannot be begun anew yet: %s", workflow_id, error)
+                    told = True
                 await asyncio.sleep(_RETRY_SECONDS)
             else:
                 return
