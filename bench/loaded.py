@@ -69,6 +69,7 @@ class Watched:
 
 _SEEN = (
     *("pod did not answer in time, and was called busy", "pod was called away", "pod was not there", "pod was wedged"),
+    "pod not read, since it was still being asked",
     *("node read", "node was called busy", "node was called dead"),
     *("labels sent", "pods replaced", "changes not answered in time"),
 )
@@ -125,9 +126,22 @@ class _Reads:
 
     def __init__(self, node: SimulatedNode, names: Sequence[str], watched: Watched) -> None:
         self._node, self._names, self._watched = node, itertools.cycle(names), watched
+        self._asked: set[str] = set()
+        """Pods that have not answered yet."""
 
     async def read(self) -> None:
-        began, name = time.monotonic(), next(self._names)
+        name = next(self._names)
+        if name in self._asked:
+            self._watched.seen["pod not read, since it was still being asked"] += 1
+            return
+        self._asked.add(name)
+        try:
+            await self._read(name)
+        finally:
+            self._asked.remove(name)
+
+    async def _read(self, name: str) -> None:
+        began = time.monotonic()
         fetched = await read_pod(self._node.client, "default", name)
         if fetched is not None and not fetched.current:
             what = "pod did not answer in time, and was called busy" if fetched.lives else "pod was called away"

@@ -22,6 +22,7 @@ PASSED_THROUGH = (
     "workflows.pod.start",
     "workflows.pod.state",
     "workflows.pod.steps",
+    "workflows.restarted",
 )
 """Modules that the sandbox loads once for all runs. They are pure."""
 

@@ -1,4 +1,4 @@
-"""What the pods' workflows have published: the newest state of each, in memory and, a moment later, on disk.
+"""What the pods' workflows, and the node's, have published: the newest state of each, in memory and soon on disk.
 
 Reads are answered from it, and a workflow whose history cannot be replayed is begun anew from it.
 """

@@ -1,16 +1,17 @@
-"""Begins a pod's workflow anew when its tasks fail again and again: nothing else would ever help it.
+"""Begins a workflow anew when its tasks fail again and again: nothing else would ever help it.
 
 Temporal retries a failed workflow task for ever, which heals what a deploy can mend. But the pod would be looked after
 by nobody until then, and a history that cannot be replayed is never mended. The pod's state is more than its history:
 the node has the last state that the workflow has published, and the runtime has the containers. So the run is
 terminated, and another one started from that state, in one step: no container is touched, and the pod is never without
-a workflow.
+a workflow. The node's own workflow is healed likewise.
 
 What is tried, one after the other, while the new run completes no task:
 
 1. the last published state, and the signals that came after it;
 2. the same state without these signals: one of them may be what no task survives;
-3. the node's record of the pod, as ``syncpod adopt --force`` does: back-offs, events and history start afresh.
+3. the node's record of the pod, as ``syncpod adopt --force`` does: back-offs, events and history start afresh. A
+   node's workflow starts with its name, and is told the rest again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
@@ -32,12 +33,10 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.agent import metrics
+from syncpod.agent.new_starts import Kind, NodeStarts, PodStarts, Start
 from syncpod.agent.published_pods import PublishedPods
-from syncpod.messages.identity import POD_WORKFLOW, PodRef, pod_workflow_id
-from syncpod.node.pod_records import PodRecord, read_pod_records
+from syncpod.messages.identity import PodRef
 from syncpod.node.workflow_snapshots import WorkflowSnapshot
-from syncpod.pod import Pod, pod_to_wire
-from syncpod.temporal.pod_start import adoption, start_arguments
 from syncpod.translation.context import NodeContext
 
 log = logging.getLogger(__name__)
@@ -50,15 +49,6 @@ FORGET_SECONDS: Final = 600.0
 """How long a workflow must go on before its earlier restarts no longer count."""
 SIGNALS_BYTES: Final = 512 * 1024
 """How much of signals a start takes along; a server takes 2 MiB in one payload, and the state has its own part."""
-_REPEATED: Final = frozenset(("pleg", "probe", "renew"))
-"""Signals that the agent sends the new run afresh, or that are about one run only."""
-_UPDATES: Final = {
-    "apply": "update_pod",
-    "delete": "delete_pod",
-    "resize": "resize",
-    "add_ephemeral_container": "add_ephemeral_container",
-}
-"""By name of an update: as which signal a new run takes it along."""
 _RPC: Final = timedelta(seconds=5)
 _RETRY_SECONDS: Final = 1.0
 
@@ -81,19 +71,8 @@ class _Failing:
     task: asyncio.Task[None] | None = None
 
 
-@dataclass
-class _Start:
-    """How a run is to be begun."""
-
-    pod: Pod
-    input: dict[str, Any]
-    since: str
-    signals: list[tuple[str, list[Any]]] = field(default_factory=list)
-    left_out: int = 0
-
-
 class StuckWorkflows:
-    """Heals the stuck pod workflows of one node. All methods belong to the agent's event loop."""
+    """Heals the stuck workflows of one node. All methods belong to the agent's event loop."""
 
     def __init__(
         self,
@@ -107,17 +86,15 @@ class StuckWorkflows:
     ) -> None:
         """`has_attributes`: whether the namespace has our search attributes. `resume` tells a new run what it needs."""
         self._client = client
-        self._node = node
         self._task_queue = task_queue
         self._published = published
-        self._has_attributes = has_attributes
         self._resume = resume
+        self._pods = PodStarts(node, has_attributes)
+        self._nodes = NodeStarts(client, node)
         self._failing: dict[str, _Failing] = {}
 
     def failed(self, workflow_id: str, run_id: str, why: str) -> None:
         """Note that a task of this run has failed here, and look whether the run is stuck."""
-        if not workflow_id.startswith("pod/"):
-            return
         known = self._failing.setdefault(workflow_id, _Failing())
         if known.run_id != run_id:
             known.run_id, known.failures = run_id, 0
@@ -144,6 +121,7 @@ class StuckWorkflows:
 
     async def _heal(self, workflow_id: str, known: _Failing) -> None:
         """Restart a workflow if it is stuck; asks the server, so that a task that only timed out restarts nothing."""
+        told = False
         while known.failures:
             try:
                 described = await self._describe(workflow_id, known.run_id)
@@ -152,9 +130,12 @@ class StuckWorkflows:
                 if (pause := self._pause(known)) > 0:
                     await asyncio.sleep(pause)
                     continue
-                await self._restart(workflow_id, known)
+                await self._restart(workflow_id, known, described)
             except (RPCError, OSError) as error:
-                log.warning("workflow %s is stuck, and cannot be begun anew yet: %s", workflow_id, error)
+                # A server that is only busy fails the completion of a task too: a run is not stuck for that.
+                if known.failures >= FAILURES and not told:
+                    log.warning("workflow %s is stuck, and cannot be begun anew yet: %s", workflow_id, error)
+                    told = True
                 await asyncio.sleep(_RETRY_SECONDS)
             else:
                 return
@@ -187,23 +168,26 @@ class StuckWorkflows:
         is_ours = (
             info.execution.run_id == run_id
             and info.status == WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_RUNNING
-            and info.type.name == POD_WORKFLOW
+            and info.type.name == self._kind(workflow_id).workflow_type
             and described.execution_config.task_queue.name == self._task_queue
         )
         return described if is_ours else None
 
-    async def _restart(self, workflow_id: str, known: _Failing) -> None:
-        start = await self._start(workflow_id, known)
+    def _kind(self, workflow_id: str) -> Kind:
+        return self._pods if workflow_id.startswith("pod/") else self._nodes
+
+    async def _restart(self, workflow_id: str, known: _Failing, described: DescribeWorkflowExecutionResponse) -> None:
+        start = await self._start(workflow_id, known, described)
         why = " ".join(known.why.split())[:300]
         if start is None:
             log.error("workflow %s is stuck, and the node knows nothing to begin it anew from: %s", workflow_id, why)
             return
         restarted = {"why": why, "since": start.since, "signals": start.signals, "left_out": start.left_out}
         await self._client.start_workflow(
-            POD_WORKFLOW,
+            self._kind(workflow_id).workflow_type,
             {**start.input, "restarted": restarted},
             id_conflict_policy=WorkflowIDConflictPolicy.TERMINATE_EXISTING,
-            **start_arguments(start.pod, self._node.name, has_attributes=self._has_attributes()),
+            **start.arguments,
         )
         known.restarts += 1
         known.barren += 1
@@ -212,22 +196,18 @@ class StuckWorkflows:
         known.restarted_at = asyncio.get_running_loop().time()
         metrics.workflow_restarts.add(1)
         log.warning("workflow %s was stuck, and is begun anew from %s: %s", workflow_id, start.since, why)
-        meta = start.pod.metadata
-        self._resume(PodRef(namespace=meta.namespace, name=meta.name, uid=meta.uid))
+        if start.ref is not None:
+            self._resume(start.ref)
 
-    async def _start(self, workflow_id: str, known: _Failing) -> _Start | None:
+    async def _start(
+        self, workflow_id: str, known: _Failing, described: DescribeWorkflowExecutionResponse
+    ) -> Start | None:
         """Return how to begin the workflow anew; None if nothing is known of its pod."""
+        kind = self._kind(workflow_id)
         snapshot = await self._published.snapshot(workflow_id) if known.barren < 2 else None
-        if snapshot is not None:
-            at = f"{snapshot.at:%Y-%m-%dT%H:%M:%SZ}"
-            pod = Pod.model_validate(snapshot.next_input.get("snapshot", {}).get("pod", {}))
-            start = _Start(pod, snapshot.next_input, f"its state at {at}")
-        else:
-            record = _record_of(workflow_id, await asyncio.to_thread(read_pod_records, self._node))
-            if record is None:
-                return None
-            given = {"pod": pod_to_wire(record.pod), **adoption(record.incarnation)}
-            start = _Start(record.pod, given, "its node's record of it")
+        start = kind.going_on(snapshot) if snapshot is not None else await kind.afresh(workflow_id, described)
+        if start is None:
+            return None
         signals = await self._signals(workflow_id, known.run_id, snapshot)
         if known.barren:
             start.left_out = known.left + len(signals)
@@ -244,9 +224,10 @@ class StuckWorkflows:
         does.
         """
         found: list[tuple[str, list[Any]]] = []
+        kind = self._kind(workflow_id)
         async for event in self._client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history_events():
-            name, input = _said(event)
-            if not name or name in _REPEATED or _is_in(event, run_id, snapshot):
+            name, input = _said(event, kind)
+            if not name or name in kind.repeated or _is_in(event, run_id, snapshot):
                 continue
             try:
                 args = await self._client.data_converter.decode(input.payloads)
@@ -256,13 +237,13 @@ class StuckWorkflows:
         return found
 
 
-def _said(event: HistoryEvent) -> tuple[str, Payloads]:
+def _said(event: HistoryEvent, kind: Kind) -> tuple[str, Payloads]:
     """Return the name and the payloads of the signal in an event, or of an update as a signal; "" if it has none."""
     if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
         signal = event.workflow_execution_signaled_event_attributes
         return signal.signal_name, signal.input
     update = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
-    return _UPDATES.get(update.name, ""), update.args
+    return kind.as_signal.get(update.name, ""), update.args
 
 
 def _is_idle(known: _Failing) -> bool:
@@ -298,14 +279,3 @@ def _fitting(signals: list[tuple[str, list[Any]]]) -> tuple[list[tuple[str, list
             break
         kept += 1
     return signals[len(signals) - kept :], len(signals) - kept
-
-
-def _record_of(workflow_id: str, records: tuple[PodRecord, ...]) -> PodRecord | None:
-    """Return the record of the pod that a workflow is of; the newest, if earlier pods of that name left one."""
-    ours = [
-        record
-        for record in records
-        if record.incarnation
-        and pod_workflow_id(record.pod.metadata.namespace or "default", record.pod.metadata.name) == workflow_id
-    ]
-    return max(ours, key=lambda each: str(each.pod.metadata.creation_timestamp or ""), default=None)

@@ -1,4 +1,4 @@
-"""What a node keeps of its pods' workflows: the last state of each, stored beside the pod's record.
+"""What a node keeps of its pods' workflows and of its own: the last state of each. A pod's is beside its record.
 
 A workflow whose history cannot be replayed is begun anew from it. It has references to ConfigMaps and Secrets, never
 their content.
@@ -19,6 +19,8 @@ from syncpod.translation.paths import pod_directory, pods_directory
 
 SNAPSHOT_NAME = "workflow.json"
 """The snapshot's file name in the pod's directory."""
+NODE_SNAPSHOT_NAME = "node-workflow.json"
+"""The file name of the snapshot of the node's own workflow, in the state directory."""
 
 
 class WorkflowSnapshot(BaseModel):
@@ -39,9 +41,10 @@ class WorkflowSnapshot(BaseModel):
 def write_snapshot(node: NodeContext, uid: str, snapshot: WorkflowSnapshot) -> bool:
     """Replace a pod's snapshot atomically, mode 0600; return False if the pod has no directory (yet, or any more).
 
-    It is not synced to disk: a power cut may lose the newest one. Blocks. Raises OSError, UnsafeName.
+    The snapshot of the node's own workflow has no `uid`. It is not synced to disk: a power cut may lose the newest one.
+    Blocks. Raises OSError, UnsafeName.
     """
-    directory = pod_directory(node, uid)
+    path = pod_directory(node, uid) / SNAPSHOT_NAME if uid else node.state_dir / NODE_SNAPSHOT_NAME
     # One encoding for all: pydantic's own would check the input's thousands of values once more.
     text = json.dumps(
         {**snapshot.model_dump(mode="json", exclude={"next_input"}), "next_input": snapshot.next_input},
@@ -49,7 +52,7 @@ def write_snapshot(node: NodeContext, uid: str, snapshot: WorkflowSnapshot) -> b
         separators=(",", ":"),
     )
     try:
-        replace_file(directory / SNAPSHOT_NAME, text, durable=False)
+        replace_file(path, text, durable=False)
     except (FileNotFoundError, NotADirectoryError):
         return False
     return True
@@ -57,9 +60,15 @@ def write_snapshot(node: NodeContext, uid: str, snapshot: WorkflowSnapshot) -> b
 
 def find_snapshot(node: NodeContext, workflow_id: str) -> WorkflowSnapshot | None:
     """Return the newest snapshot of a workflow; None if there is no readable one. Reads all. Blocks. Raises OSError."""
-    found = (_read(path) for path in pods_directory(node).glob(f"*/{SNAPSHOT_NAME}"))
+    paths = (node.state_dir / NODE_SNAPSHOT_NAME, *pods_directory(node).glob(f"*/{SNAPSHOT_NAME}"))
+    found = map(_read, paths)
     ours = [each for each in found if each is not None and each.workflow_id == workflow_id]
     return max(ours, key=lambda each: each.at, default=None)
+
+
+def forget_node_snapshot(state_dir: Path) -> None:
+    """Remove the snapshot of the node's own workflow: it is about pods that have ended. Raises OSError."""
+    (state_dir / NODE_SNAPSHOT_NAME).unlink(missing_ok=True)
 
 
 def _read(path: Path) -> WorkflowSnapshot | None:

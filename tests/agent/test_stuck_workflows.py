@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 import pytest_asyncio
@@ -14,8 +15,10 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType, ResetReapplyExcludeType
 from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest, ResetWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowHandle
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
+from syncpod.agent import stuck_workflows
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.agent.stuck_workflows import StuckWorkflows
 from syncpod.lifecycle.version import build_id
@@ -356,6 +359,36 @@ async def test_a_reset_by_hand_heals_too_and_is_left_alone(
         events = await handle.query("events")
         assert not [event for event in events if event["reason"] == "WorkflowRestarted"]
         await handle.terminate()
+
+
+@pytest.mark.parametrize(("failures", "lines"), [(1, 0), (3, 1)])
+async def test_a_server_that_is_busy_makes_no_workflow_stuck_and_is_told_of_once(
+    context: NodeContext,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    failures: int,
+    lines: int,
+) -> None:
+    monkeypatch.setattr(stuck_workflows, "_RETRY_SECONDS", 0)
+    busy = [RPCError("Timeout expired", RPCStatusCode.CANCELLED, b"")] * 3
+    answers = [*busy, RPCError("gone", RPCStatusCode.NOT_FOUND, b"")]
+    describe = AsyncMock(side_effect=answers)
+    server = Mock(namespace="default", workflow_service=Mock(describe_workflow_execution=describe))
+    stuck = StuckWorkflows(
+        server,
+        context,
+        task_queue="node/scripted",
+        published=PublishedPods(context),
+        has_attributes=lambda: False,
+        resume=lambda _: None,
+    )
+    for _ in range(failures):
+        stuck.failed("pod/default/web", "run", "Timeout expired")
+    await until_asked(lambda: asyncio.sleep(0, describe.await_count == len(answers)))
+    await stuck.close()
+    assert [line.message for line in caplog.records] == lines * [
+        "workflow pod/default/web is stuck, and cannot be begun anew yet: Timeout expired"
+    ]
 
 
 async def is_failing(healer: Healer) -> bool:

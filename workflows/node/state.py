@@ -97,6 +97,12 @@ class NodeState(BaseModel):
     _open: set[str] | None = PrivateAttr(default=None)
     """Keys of the pods that may have to be told something; None means that every pod may."""
 
+    def as_it_is(self) -> NodeState:
+        """Return a copy that no later change reaches; what is in its dictionaries is replaced and never changed."""
+        sources = {name: each.model_copy(update={"pods": dict(each.pods)}) for name, each in self.sources.items()}
+        changing = {"sources": sources, "governed": dict(self.governed), "deletions": dict(self.deletions)}
+        return self.model_copy(update=changing)
+
     # --- which pods are to be looked at -------------------------------------------------------------------------------
 
     def touch(self, key: str) -> None:

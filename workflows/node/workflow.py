@@ -30,8 +30,10 @@ with workflow.unsafe.imports_passed_through():
     from workflows.node import absorb, decide, report
     from workflows.node.decide import Action
     from workflows.node.inbox import NodeInbox
+    from workflows.node.published import PublishedNode, next_input
     from workflows.node.state import NodeState
     from workflows.node.steps import NODE_RETRY, NODE_STEPS
+    from workflows.restarted import CannotBeginAnew, restarted, signals_left
 
 PART = 256
 """Signals absorbed per workflow task. That takes a fraction of a second, even with the largest number of pods."""
@@ -47,6 +49,8 @@ class NodeWorkflow:
             start_input, workflow.info().workflow_id, workflow.now(), decisions=decisions_taken()
         )
         self.entity = Entity(self, self.state, NodeInbox(), part=PART)
+        for name, args in signals_left(start_input):
+            self.entity.put(name, args)
         self.busy: dict[str, asyncio.Task[None]] = {}
         self.published: NodeSummary | None = None
 
@@ -141,6 +145,16 @@ class NodeWorkflow:
             workflow.upsert_memo({NODE_MEMO: summary.model_dump(mode="json", by_alias=True)})
             self.published = summary
         workflow.set_current_details(report.details(self.state, workflow.now()))
+        self.hand_out()
+
+    def hand_out(self) -> None:
+        """Give the node's agent what it begins the workflow anew from; costs no history."""
+        hand = workflow.extern_functions().get("syncpod_publish")
+        # Replay: the agent has been given it before; nothing here may change the state or give a command.
+        if hand is not None and not workflow.unsafe.is_replaying():
+            info = workflow.info()
+            now = PublishedNode(self.state.as_it_is(), workflow.now(), info.get_current_history_length())
+            hand(info.run_id, now)
 
     # --- signals: collect, never await, never raise -------------------------------------------------------------------
 
@@ -233,15 +247,26 @@ class NodeWorkflow:
     @workflow.query
     def node(self) -> dict[str, Any]:
         """Return the whole node (:class:`syncpod.messages.node.NodeView`)."""
-        return report.view(self.state, workflow.now()).model_dump(mode="json", by_alias=True)
+        return PublishedNode(self.state, workflow.now()).node()
 
 
 def initial_state(start: Any, workflow_id: str, now: datetime, *, decisions: int) -> tuple[NodeState, str]:
     """Return the state a run begins with, and "" or the sentence that says why it cannot begin.
 
     `start` is ``{"node": <name>}``, or what :func:`next_input` has returned. `decisions` is the version of the run's
-    decisions. Never raises.
+    decisions. ``"restarted"`` beside either says that the run replaces one that could not go on. Raises CannotBeginAnew
+    if such a run cannot begin.
     """
+    replaced = restarted(start)
+    state, refusal = _begun(start, workflow_id, now, decisions)
+    if replaced is not None:
+        if refusal:
+            raise CannotBeginAnew(refusal)
+        state.event(now, "Warning", "WorkflowRestarted", replaced.sentence)
+    return state, refusal
+
+
+def _begun(start: Any, workflow_id: str, now: datetime, decisions: int) -> tuple[NodeState, str]:
     if refusal := too_old(decisions):
         return NodeState(), refusal
     if not isinstance(start, dict):
@@ -258,16 +283,11 @@ def initial_state(start: Any, workflow_id: str, now: datetime, *, decisions: int
         limit = start.get("maxEvents", 0)
         state = NodeState(since=now, max_events=limit if isinstance(limit, int) else 0)
         state.name = start["node"] if isinstance(start.get("node"), str) else ""
+        state.unschedulable = start.get("unschedulable") is True
     if workflow_id != node_workflow_id(state.name):
         return NodeState(), f"node: must be the one of the workflow id {workflow_id}, is {state.name!r}"
     state.decision_version = decisions
     return state, ""
-
-
-def next_input(state: NodeState) -> dict[str, Any]:
-    """Return the input of the run that follows this one."""
-    snapshot = state.model_dump(mode="json", exclude_defaults=True)
-    return {"snapshot": snapshot, "decisions": state.decision_version}
 
 
 def recorded() -> NodeSummary | None:

@@ -16,6 +16,7 @@ from syncpod.lifecycle.version import is_superseded, too_old
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.pod import Admission, ObjectMeta, Pod, PodInvalid, PodStatus, admit, parse_pod, readmit
 from workflows.pod.state import PodState, clipped
+from workflows.restarted import CannotBeginAnew, Restarted, restarted
 
 
 class Adoption(BaseModel):
@@ -28,25 +29,6 @@ class Adoption(BaseModel):
 
     incarnation: str = Field(min_length=1)
     """The incarnation that goes on; the sandbox's annotation names it."""
-
-
-class Restarted(BaseModel):
-    """What the node's agent says, in the start input, of the run that it replaces because its tasks kept failing."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    why: str = ""
-    """The failure of its last task."""
-    since: str = ""
-    """From which state the run goes on: "its state at 12:03:04", "its node's record"."""
-    signals: tuple[tuple[str, tuple[Any, ...]], ...] = ()
-    """The signals that came after that state, oldest first: names and arguments."""
-    left_out: int = 0
-    """How many of them are not among `signals`."""
-
-
-class CannotBeginAnew(Exception):
-    """A run that should replace another cannot begin; the text says why."""
 
 
 def initial_state(
@@ -77,30 +59,15 @@ def initial_state(
             raise CannotBeginAnew(str(wrong)) from None
         return PodState(), str(wrong)
     state.decision_version = decisions
-    if "restarted" in start:
-        _tell_restart(state, _restarted(start), now)
+    if (replaced := restarted(start)) is not None:
+        _tell_restart(state, replaced, now)
     return state, ""
 
 
-def signals_left(start: Any) -> tuple[tuple[str, tuple[Any, ...]], ...]:
-    """Return the signals that a start brings from the run that it replaces: names and arguments, oldest first."""
-    return _restarted(start).signals if isinstance(start, dict) and "restarted" in start else ()
-
-
-def _restarted(start: dict[str, Any]) -> Restarted:
-    """Return what the start says of the run that it replaces. Raises CannotBeginAnew."""
-    try:
-        return Restarted.model_validate(start["restarted"])
-    except ValidationError as wrong:
-        raise CannotBeginAnew(f"restarted: {wrong}") from None
-
-
-def _tell_restart(state: PodState, restarted: Restarted, now: datetime) -> None:
-    """Record that this run replaces one that could not go on, and why."""
-    left = f", without {restarted.left_out} later signal(s)" if restarted.left_out else ""
-    text = f"Its workflow could not go on and was started anew from {restarted.since}{left}: {restarted.why}"
-    state.event(now, "Warning", "WorkflowRestarted", text)
-    state.note(now, "update", "workflow restarted", clipped(text))
+def _tell_restart(state: PodState, replaced: Restarted, now: datetime) -> None:
+    """Record that the workflow was begun anew, and why."""
+    state.event(now, "Warning", "WorkflowRestarted", replaced.sentence)
+    state.note(now, "update", "workflow restarted", clipped(replaced.sentence))
     # The new run has the search attributes that it was started with, not those that the run before had written.
     state.written = {}
 

@@ -42,6 +42,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.pod.published import PublishedPod
     from workflows.pod.state import PodState
     from workflows.pod.steps import HEARTBEAT_TIMEOUT, RETRY
+    from workflows.restarted import signals_left
 
 TOO_LONG = 10_000
 """Events from which on a run is left between two steps, without a pause and with its pulls cancelled: its pod may never
@@ -78,7 +79,7 @@ class PodWorkflow:
             decisions=decisions_taken(),
         )
         self.entity = Entity(self, self.state, PodInbox(), part=PART)
-        for name, args in start.signals_left(start_input):
+        for name, args in signals_left(start_input):
             self.entity.put(name, args)
         self.holds: tuple[Hold, ...] = ()
         self.planned: tuple[str, ...] = ()

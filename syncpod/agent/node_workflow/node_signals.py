@@ -10,9 +10,9 @@ from temporalio.client import Client, WorkflowQueryRejectedError
 from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.messages.identity import Message, node_task_queue
+from syncpod.messages.identity import Message
 from syncpod.messages.node import NODE_WORKFLOW, NodeStatus, NodeView, RecallPods, SyncPods, node_workflow_id
-from syncpod.temporal.timeouts import WORKFLOW_TASK
+from syncpod.temporal.node_start import node_start_arguments
 
 _RPC: Final = timedelta(seconds=5)
 
@@ -61,11 +61,8 @@ class NodeSignals:
         await self._client.start_workflow(
             NODE_WORKFLOW,
             {"node": self._node},
-            id=node_workflow_id(self._node),
-            task_queue=node_task_queue(self._node),
-            task_timeout=WORKFLOW_TASK,
-            static_summary=f"node {self._node}",
             start_signal=name,
             start_signal_args=[payload],
             rpc_timeout=_RPC,
+            **node_start_arguments(self._node),
         )

@@ -213,6 +213,7 @@ def _forget(directory: Path) -> None:
         running_worker,
     )
     from syncpod.node.pods_left import has_records
+    from syncpod.node.workflow_snapshots import forget_node_snapshot
     from syncpod.settings.kept import forget_kept_settings
 
     with exclusive(directory):
@@ -224,6 +225,7 @@ def _forget(directory: Path) -> None:
             forget(directory)
         if worker_process.serving(directory) is None and not has_records(directory):
             forget_kept_settings(directory)
+            forget_node_snapshot(directory)
 
 
 def _what_others_run(directory: Path) -> list[str]:

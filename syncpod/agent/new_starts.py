@@ -1,0 +1,130 @@
+"""How a stuck workflow is begun anew, by its kind: that of a pod, or the node's own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionResponse
+from temporalio.client import Client
+
+from syncpod.messages import POD_WORKFLOW, PodRef, pod_workflow_id
+from syncpod.messages.node import NODE_MEMO, NODE_WORKFLOW, NodeSummary
+from syncpod.node.pod_records import PodRecord, read_pod_records
+from syncpod.node.workflow_snapshots import WorkflowSnapshot
+from syncpod.pod import Pod, pod_to_wire
+from syncpod.temporal.node_start import node_start_arguments
+from syncpod.temporal.pod_start import adoption, start_arguments
+from syncpod.translation.context import NodeContext
+
+
+@dataclass
+class Start:
+    """How a run is to be begun."""
+
+    input: dict[str, Any]
+    since: str
+    """From what it goes on, in words."""
+    arguments: dict[str, Any]
+    """The arguments of the start, but for the input and the conflict policy."""
+    ref: PodRef | None = None
+    """Its pod; None = it is the node's."""
+    signals: list[tuple[str, list[Any]]] = field(default_factory=list)
+    left_out: int = 0
+
+
+class Kind(Protocol):
+    """What differs between a pod's workflow and a node's."""
+
+    workflow_type: str
+    repeated: frozenset[str]
+    """Signals that the agent sends the new run afresh, or that are about one run only."""
+    as_signal: Mapping[str, str]
+    """The signals that say the same as an update, by its name."""
+
+    def going_on(self, snapshot: WorkflowSnapshot) -> Start:
+        """Return the start that goes on from a state. Raises ValueError if it makes no sense."""
+
+    async def afresh(self, workflow_id: str, described: DescribeWorkflowExecutionResponse) -> Start | None:
+        """Return the start without any state; None if nothing is known to begin from. Raises OSError."""
+
+
+class PodStarts(Kind):
+    """Pods: afresh from the node's record."""
+
+    workflow_type: str = POD_WORKFLOW
+    repeated = frozenset(("pleg", "probe", "renew"))
+    as_signal: Mapping[str, str] = {
+        "apply": "update_pod",
+        "delete": "delete_pod",
+        "resize": "resize",
+        "add_ephemeral_container": "add_ephemeral_container",
+    }
+
+    def __init__(self, node: NodeContext, has_attributes: Callable[[], bool]) -> None:
+        """`has_attributes`: whether the namespace has our search attributes."""
+        self._node = node
+        self._has_attributes = has_attributes
+
+    def going_on(self, snapshot: WorkflowSnapshot) -> Start:
+        """Return the start that goes on from a state. Raises ValueError if it has no pod."""
+        pod = Pod.model_validate(snapshot.next_input.get("snapshot", {}).get("pod", {}))
+        return self._start(pod, snapshot.next_input, _named(snapshot))
+
+    async def afresh(self, workflow_id: str, described: DescribeWorkflowExecutionResponse) -> Start | None:
+        """Return the start from the pod's record, as ``syncpod adopt --force``; None if there is none."""
+        record = _record_of(workflow_id, await asyncio.to_thread(read_pod_records, self._node))
+        if record is None:
+            return None
+        given = {"pod": pod_to_wire(record.pod), **adoption(record.incarnation)}
+        return self._start(record.pod, given, "its node's record of it")
+
+    def _start(self, pod: Pod, given: dict[str, Any], since: str) -> Start:
+        ref = PodRef(namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid)
+        return Start(given, since, start_arguments(pod, self._node.name, has_attributes=self._has_attributes()), ref)
+
+
+class NodeStarts(Kind):
+    """The node: afresh with its name, and whether it is cordoned.
+
+    The agent tells it the rest again: the status, the manifests, and the pods that lists have made.
+    """
+
+    workflow_type: str = NODE_WORKFLOW
+    repeated = frozenset(("node_status", "renew"))
+    as_signal: Mapping[str, str] = {name: name for name in ("apply", "delete", "cordon", "uncordon")}
+
+    def __init__(self, client: Client, node: NodeContext) -> None:
+        self._client = client
+        self._node = node
+
+    def going_on(self, snapshot: WorkflowSnapshot) -> Start:
+        """Return the start that goes on from a state."""
+        return self._start(snapshot.next_input, _named(snapshot))
+
+    async def afresh(self, workflow_id: str, described: DescribeWorkflowExecutionResponse) -> Start:
+        """Return the start of a node that knows nothing but what its memo says of it."""
+        memo: Final = described.workflow_execution_info.memo.fields
+        said = (await self._client.data_converter.decode([memo[NODE_MEMO]]))[0] if NODE_MEMO in memo else {}
+        given = {"node": self._node.name, "unschedulable": NodeSummary.model_validate(said).unschedulable}
+        return self._start(given, "its name alone; its agent tells it the rest again")
+
+    def _start(self, given: dict[str, Any], since: str) -> Start:
+        return Start(given, since, node_start_arguments(self._node.name))
+
+
+def _named(snapshot: WorkflowSnapshot) -> str:
+    return f"its state at {snapshot.at:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _record_of(workflow_id: str, records: tuple[PodRecord, ...]) -> PodRecord | None:
+    """Return the record of the pod that a workflow is of; the newest, if earlier pods of that name left one."""
+    ours = [
+        record
+        for record in records
+        if record.incarnation
+        and pod_workflow_id(record.pod.metadata.namespace or "default", record.pod.metadata.name) == workflow_id
+    ]
+    return max(ours, key=lambda each: str(each.pod.metadata.creation_timestamp or ""), default=None)

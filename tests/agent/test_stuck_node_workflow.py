@@ -1,0 +1,172 @@
+"""A node's workflow whose tasks fail again and again is begun anew, and keeps what it was told."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from temporalio import workflow
+from temporalio.client import Client, WorkflowHandle
+from temporalio.worker import Worker
+
+from activities.registry import node_steps
+from syncpod.lifecycle.version import build_id
+from syncpod.messages import pod_workflow_id
+from syncpod.messages.node import NodeView, node_workflow_id
+from syncpod.node.workflow_snapshots import NODE_SNAPSHOT_NAME
+from syncpod.temporal.plugin import syncpod_plugin
+from syncpod.translation.context import NodeContext
+from tests.agent.test_stuck_workflows import Healer, client, forget_sticky, manifest, poisoned
+from tests.agent.waiting import until_asked
+from tests.workflows.scripted import DIGEST, ScriptedNode
+from workflows.node import absorb
+from workflows.node.workflow import NodeWorkflow
+from workflows.pod.workflow import PodWorkflow
+from workflows.runner import workflow_runner
+
+__all__ = ["client"]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def node() -> ScriptedNode:
+    return ScriptedNode()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def healer(client: Client, node: ScriptedNode, tmp_path: Path) -> AsyncIterator[Healer]:
+    name, memory, log = node.queue.removeprefix("node/"), tmp_path / "memory", tmp_path / "log"
+    context = NodeContext(name=name, state_dir=tmp_path, memory_dir=memory, log_dir=log, cluster="c/n")
+    healer = Healer(client, node, context)
+    yield healer
+    await healer.stuck.close()
+
+
+@asynccontextmanager
+async def worker(healer: Healer) -> AsyncIterator[None]:
+    client, node = healer.client, healer.node
+    activities = [*node.activities(), *node_steps(client, lambda: node.facts)]
+    plugin = syncpod_plugin(
+        workflows=[PodWorkflow, NodeWorkflow], activities=activities, runner=workflow_runner(), watch=healer
+    )
+    async with Worker(client, task_queue=node.queue, build_id=build_id("syncpod-test", DIGEST), plugins=[plugin]):
+        yield
+
+
+async def cordoned_with_a_list(healer: Healer, name: str) -> WorkflowHandle[Any, Any]:
+    """Start a node's workflow that a list has given one pod, and that is cordoned."""
+    node = healer.context.name
+    handle = await healer.client.start_workflow(
+        "NodeWorkflow", {"node": node}, id=node_workflow_id(node), task_queue=healer.node.queue
+    )
+    await handle.signal("sync_pods", {"source": "team", "pods": [manifest(name)]})
+    await handle.execute_update("cordon")
+    await until_asked(lambda: is_applied(handle, name))
+    return healer.client.get_workflow_handle(handle.id)
+
+
+async def is_applied(handle: WorkflowHandle[Any, Any], name: str) -> bool:
+    view = NodeView.model_validate(await handle.query("node"))
+    return name in {each.name for each in view.desired if each.state == "applied"}
+
+
+async def restarted(handle: WorkflowHandle[Any, Any], first: str) -> NodeView:
+    """Wait until the workflow has been begun anew; return what it knows then."""
+
+    async def is_anew() -> bool:
+        return (await handle.describe()).run_id != first
+
+    await until_asked(is_anew)
+    return NodeView.model_validate(await handle.query("node"))
+
+
+def said(view: NodeView) -> str:
+    (event,) = (event for event in view.events if event.reason == "WorkflowRestarted")
+    return event.message
+
+
+def plant_a_timer(planted: pytest.MonkeyPatch) -> None:
+    """Have workers take other decisions: their workflows set a timer that ours do not."""
+    known = NodeWorkflow.publish
+
+    def publish(self: NodeWorkflow) -> None:
+        known(self)
+        self.extra = asyncio.ensure_future(workflow.sleep(3600))  # type: ignore[attr-defined]
+
+    planted.setattr(NodeWorkflow, "publish", publish)
+
+
+async def test_a_history_that_cannot_be_replayed_is_left_and_the_node_keeps_what_it_was_told(
+    healer: Healer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, after = (f"{word}-{uuid.uuid4().hex[:8]}" for word in ("before", "after"))
+    with monkeypatch.context() as planted:
+        plant_a_timer(planted)
+        async with worker(healer):
+            handle = await cordoned_with_a_list(healer, before)
+    pod = healer.client.get_workflow_handle(pod_workflow_id("default", before))
+    first, pods_run = (await handle.describe()).run_id, (await pod.describe()).run_id
+    # What is on disk is enough: the next worker has seen no task of the run.
+    await healer.published_pods.flush()
+    assert (healer.context.state_dir / NODE_SNAPSHOT_NAME).stat().st_mode & 0o777 == 0o600
+    healer.forget()
+    await handle.signal("sync_pods", {"source": "other", "pods": [manifest(after)]})
+    async with worker(healer):
+        await forget_sticky(healer.client, handle)
+        view = await restarted(handle, first)
+        assert "ondeterminis" in said(view) and "its state at" in said(view) and "without" not in said(view)
+        assert view.unschedulable and view.since is not None
+        await until_asked(lambda: is_applied(handle, after))
+        assert await is_applied(handle, before)
+        assert (await pod.describe()).run_id == pods_run, "no pod was made again"
+        assert (await handle.describe()).run_id != first
+        await _end(healer, before, after)
+
+
+async def test_without_a_state_the_node_begins_anew_and_stays_cordoned(
+    healer: Healer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"alone-{uuid.uuid4().hex[:8]}"
+    with monkeypatch.context() as planted:
+        plant_a_timer(planted)
+        async with worker(healer):
+            handle = await cordoned_with_a_list(healer, name)
+    first = (await handle.describe()).run_id
+    healer.forget()
+    async with worker(healer):
+        await forget_sticky(healer.client, handle)
+        await handle.signal("node_status", {})
+        view = await restarted(handle, first)
+        assert "its name alone" in said(view)
+        assert view.unschedulable
+        await _end(healer, name)
+
+
+async def test_a_poison_signal_costs_a_node_nothing_else(healer: Healer, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"poisoned-{uuid.uuid4().hex[:8]}"
+    monkeypatch.setattr(absorb, "absorb", poisoned(absorb.absorb))
+    async with worker(healer):
+        handle = await cordoned_with_a_list(healer, name)
+        first = (await handle.describe()).run_id
+        await handle.signal("apply", {"type": "poison"})
+
+        async def is_told() -> bool:
+            run = await handle.describe()
+            return run.run_id != first and run.raw_description.pending_workflow_task.attempt == 0
+
+        await until_asked(is_told)
+        view = NodeView.model_validate(await handle.query("node"))
+        assert "a poison signal" in said(view) and "without 1 later signal(s)" in said(view)
+        assert view.unschedulable and [each.name for each in view.desired] == [name]
+        await _end(healer, name)
+
+
+async def _end(healer: Healer, *pods: str) -> None:
+    ids = [node_workflow_id(healer.context.name), *(pod_workflow_id("default", name) for name in pods)]
+    for workflow_id in ids:
+        await healer.client.get_workflow_handle(workflow_id).terminate()

@@ -1,0 +1,41 @@
+"""What a node's workflow leaves behind at the end of a task: if it cannot go on, it is begun anew from that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from workflows.node import report
+from workflows.node.state import NodeState
+
+
+@dataclass(frozen=True)
+class PublishedNode:
+    """A node's state at one moment. Nothing changes it, so any thread may read it."""
+
+    state: NodeState
+    at: datetime
+    """The workflow's time then."""
+    history_length: int = 0
+    """Number of the newest event of the run's history that is part of it."""
+    uid: Final = ""
+    """It is no pod's."""
+
+    def answer(self, query: str, *args: Any) -> Any:
+        """Return what the workflow's query of this name returns. Raises KeyError if it has none."""
+        return {"node": self.node}[query](*args)
+
+    def next_input(self) -> dict[str, Any]:
+        """Return the input of a run that goes on from here, as JSON."""
+        return next_input(self.state)
+
+    def node(self) -> dict[str, Any]:
+        """Return the whole node (:class:`syncpod.messages.node.NodeView`)."""
+        return report.view(self.state, self.at).model_dump(mode="json", by_alias=True)
+
+
+def next_input(state: NodeState) -> dict[str, Any]:
+    """Return the input of the run that follows this one."""
+    snapshot = state.model_dump(mode="json", exclude_defaults=True)
+    return {"snapshot": snapshot, "decisions": state.decision_version}

@@ -1,0 +1,51 @@
+"""What a run is told that replaces another one, whose tasks failed again and again: of a pod, or of a node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+
+class Restarted(BaseModel):
+    """What the node's agent says in a start of the run that it replaces."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    why: str = ""
+    """The failure of its last task."""
+    since: str = ""
+    """From which state the run goes on: "its state at 12:03:04", "its node's record"."""
+    signals: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+    """The signals that came after that state, oldest first: names and arguments."""
+    left_out: int = 0
+    """How many of them are not among `signals`."""
+
+    @property
+    def sentence(self) -> str:
+        """The message of the event that says so."""
+        left = f", without {self.left_out} later signal(s)" if self.left_out else ""
+        return f"Its workflow could not go on and was started anew from {self.since}{left}: {self.why}"
+
+
+class CannotBeginAnew(Exception):
+    """A run that should replace another cannot begin; the text says why.
+
+    Its task fails, and the agent tries another start.
+    """
+
+
+def restarted(start: Any) -> Restarted | None:
+    """Return what a start says of the run that it replaces; None if it replaces none. Raises CannotBeginAnew."""
+    if not isinstance(start, dict) or "restarted" not in start:
+        return None
+    try:
+        return Restarted.model_validate(start["restarted"])
+    except ValidationError as wrong:
+        raise CannotBeginAnew(f"restarted: {wrong}") from None
+
+
+def signals_left(start: Any) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+    """Return the signals that a start brings from the run that it replaces: names and arguments, oldest first."""
+    said = restarted(start)
+    return said.signals if said is not None else ()
