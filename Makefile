@@ -23,7 +23,7 @@ EXPORT = uv export --quiet --frozen --format requirements-txt --no-header --no-a
 # Most tests wait for most of their time: there are twice as many processes as cores.
 PYTEST = $(BIN)/python -m pytest -p tests.durations -p tests.broken_runs --numprocesses=4 --dist=loadgroup --no-loadscope-reorder $(TESTS)
 
-.PHONY: help up down test test-all nightly planted chaos differential lint bench protos requirements check-requirements venv
+.PHONY: help up down test test-all nightly planted chaos differential lint bench protos requirements check-requirements sbom venv
 
 help: ## list the targets
 	@sed -nE "s/^([a-z-]+):.*## (.*)/  \1|\2/p" Makefile | awk -F"|" '{ printf "%-16s%s\n", $$1, $$2 }'
@@ -79,6 +79,11 @@ check-requirements: # what pip installs is what uv.lock says; only where uv is a
 		$(EXPORT) --all-groups | cmp - requirements-dev.txt || \
 		{ echo "make: uv.lock or its export is out of date: uv lock && make requirements" >&2; exit 1; }; \
 	fi
+
+sbom: ## what an installation has, with hashes, in dist/sbom.cdx.json (CycloneDX)
+	@mkdir -p dist
+	@python=$$($(FIND_PYTHON)); "$$python" deploy/sbom.py > dist/sbom.cdx.json
+	@echo dist/sbom.cdx.json
 
 venv: $(INSTALLED) ## the environment in .venv
 

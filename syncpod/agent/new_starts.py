@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionResponse
 from temporalio.client import Client
 
-from syncpod.messages import POD_WORKFLOW, PodRef, pod_workflow_id
+from syncpod.messages.identity import POD_WORKFLOW, PodRef, pod_workflow_id
 from syncpod.messages.node import NODE_MEMO, NODE_WORKFLOW, NodeSummary
 from syncpod.node.pod_records import PodRecord, read_pod_records
 from syncpod.node.workflow_snapshots import WorkflowSnapshot

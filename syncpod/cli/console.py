@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -22,20 +23,23 @@ _CODES: Final[dict[str, str]] = {
     "bold": "1",
 }
 
+_LAYOUT: Final = re.compile(r"([\n\t])")
+_LAYOUT_AND_COLOURS: Final = re.compile(rf"([\n\t]|\033\[(?:{'|'.join(_CODES.values())}|0)m)")
+
 GAP: Final = "   "
 """Between two columns: three blanks, as in kubectl."""
 
 
 def say(text: str = "") -> None:
-    """Write one line of the result."""
-    sys.stdout.write(f"{text}\n")
+    """Write lines of the result, with what a terminal would obey escaped, as kubectl's tables are."""
+    sys.stdout.write(f"{harmless(text, sys.stdout)}\n")
     sys.stdout.flush()
 
 
 def remark(text: str) -> None:
-    """Write one line to standard error: a note, a warning, an error."""
+    """Write lines to standard error, harmless as in :func:`say`: a note, a warning, an error."""
     sys.stdout.flush()
-    sys.stderr.write(f"{text}\n")
+    sys.stderr.write(f"{harmless(text, sys.stderr)}\n")
     sys.stderr.flush()
 
 
@@ -44,6 +48,16 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
+
+
+def harmless(text: str, stream: TextIO) -> str:
+    """Return lines with all characters escaped that a terminal obeys or hides, except tabs and our own colours.
+
+    Names, messages and reasons come from images, containers and runtimes: only what is read by programs (JSON, YAML)
+    and what a container writes itself (`logs`, `exec`, `attach`) reaches standard output by another way.
+    """
+    kept = _LAYOUT_AND_COLOURS if wants_colour(stream) else _LAYOUT
+    return "".join(part if at % 2 else printable(part) for at, part in enumerate(kept.split(text)))
 
 
 def warn(text: str) -> None:
@@ -81,7 +95,11 @@ class Columns:
         self._widths: list[int] = []
 
     def align(self, rows: Sequence[Sequence[str]]) -> list[list[str]]:
-        """Pad each column but the last to its widest cell so far."""
+        """Pad each column but the last to its widest cell so far.
+
+        Cells are :func:`printable`: a newline in a name or a message would pass for another row.
+        """
+        rows = [[printable(cell) for cell in row] for row in rows]
         widest = [max(map(len, column)) for column in zip(*rows, strict=True)] if rows else []
         self._widths = [max(pair) for pair in zip_longest(self._widths, widest, fillvalue=0)]
         return [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Iterable, Mapping
-from typing import Final, Self, TypeVar
+from typing import Final, Self, TypeVar, cast
 
 import grpc
 import grpc.aio
@@ -15,8 +15,9 @@ from typing_extensions import override
 from protos.cri.containerd import content_pb2, content_pb2_grpc, tasks_pb2, tasks_pb2_grpc
 from protos.cri.v1 import api_pb2, api_pb2_grpc
 from syncpod.cri import records, telemetry
+from syncpod.cri.answers import ReadableAnswers, is_id, word
 from syncpod.cri.endpoint import socket_path
-from syncpod.cri.errors import NotFound, Unimplemented, classify
+from syncpod.cri.errors import NotFound, Unimplemented, Unreadable, classify
 from syncpod.cri.keyring import Credential
 from syncpod.cri.port import (
     CgroupDriver,
@@ -93,10 +94,11 @@ class CriClient(CriRuntime):
         self._timeout = timeout_seconds
         self._redactor = Redactor()
         self._channel = grpc.aio.insecure_channel(f"unix://{socket_path(endpoint)}", options=_CHANNEL_OPTIONS)
-        self._runtime = api_pb2_grpc.RuntimeServiceStub(self._channel)
-        self._images = api_pb2_grpc.ImageServiceStub(self._channel)
-        self._tasks = tasks_pb2_grpc.TasksStub(self._channel)
-        self._content = content_pb2_grpc.ContentStub(self._channel)
+        answers = cast(grpc.aio.Channel, ReadableAnswers(self._channel))
+        self._runtime = api_pb2_grpc.RuntimeServiceStub(answers)
+        self._images = api_pb2_grpc.ImageServiceStub(answers)
+        self._tasks = tasks_pb2_grpc.TasksStub(answers)
+        self._content = content_pb2_grpc.ContentStub(answers)
 
     @override
     def add_secret_values(self, words: Iterable[str]) -> None:
@@ -121,7 +123,7 @@ class CriClient(CriRuntime):
     @override
     async def version(self) -> RuntimeVersion:
         answer = await self._call("version", self._runtime.Version, api_pb2.VersionRequest(version="0.1.0"))
-        return RuntimeVersion(name=answer.runtime_name, version=answer.runtime_version)
+        return RuntimeVersion(name=word(answer.runtime_name), version=word(answer.runtime_version))
 
     @override
     async def status(self, *, verbose: bool = False) -> RuntimeStatus:
@@ -152,7 +154,7 @@ class CriClient(CriRuntime):
                 request,
                 about={**_pod(config), "syncpod.sandbox.attempt": config.metadata.attempt},
             )
-        return answer.pod_sandbox_id
+        return _id("run_podsandbox", answer.pod_sandbox_id)
 
     @override
     async def stop_pod_sandbox(self, sandbox_id: str) -> None:
@@ -167,9 +169,11 @@ class CriClient(CriRuntime):
     @override
     async def pod_sandbox_status(self, sandbox_id: str, *, verbose: bool = False) -> SandboxStatus:
         request = api_pb2.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id, verbose=verbose)
-        return records.sandbox_status(
-            await self._call("podsandbox_status", self._runtime.PodSandboxStatus, request, about=_sandbox(sandbox_id))
+        answer = await self._call(
+            "podsandbox_status", self._runtime.PodSandboxStatus, request, about=_sandbox(sandbox_id)
         )
+        _is_about("podsandbox_status", answer.status.id, sandbox_id)
+        return records.sandbox_status(answer)
 
     @override
     async def list_pod_sandboxes(
@@ -195,7 +199,7 @@ class CriClient(CriRuntime):
             "container.image.name": config.image.image,
         }
         answer = await self._call("create_container", self._runtime.CreateContainer, request, about=about)
-        return answer.container_id
+        return _id("create_container", answer.container_id)
 
     @override
     async def start_container(self, container_id: str) -> None:
@@ -245,6 +249,7 @@ class CriClient(CriRuntime):
         answer = await self._call(
             "container_status", self._runtime.ContainerStatus, request, about=_container(container_id)
         )
+        _is_about("container_status", answer.status.id, container_id)
         answer.status.message = self._redactor.redact(answer.status.message)
         return records.container_status(answer)
 
@@ -396,13 +401,32 @@ class CriClient(CriRuntime):
         about: _About = _NOTHING,
         headers: _Headers = (),
     ) -> _Answer:
-        """Make one call; `timeout` is in seconds, or None. `about` holds the span's attributes."""
+        """Make one call; `timeout` is in seconds, or None. `about` holds the span's attributes.
+
+        Raises CriError; :class:`Unreadable` if the answer cannot be parsed, as gRPC then returns None.
+        """
         with telemetry.operation(operation, rpc=_RPC[request.DESCRIPTOR.name], attributes=about):
             try:
-                return await method(request, timeout=timeout, metadata=headers)
+                answer = await method(request, timeout=timeout, metadata=headers)
             except grpc.aio.AioRpcError as error:
                 details = self._redactor.redact(error.details() or "")
                 raise classify(operation, error.code(), details) from None
+            if answer is None:
+                raise Unreadable(operation, "INTERNAL", "the runtime's answer is no message of the CRI")
+            return answer
+
+
+def _id(operation: str, text: str) -> str:
+    """Return the id of what was made. Raises Unreadable."""
+    if not is_id(text):
+        raise Unreadable(operation, "INTERNAL", f"the runtime answered with {text[:100]!r}, which is no id")
+    return text
+
+
+def _is_about(operation: str, answered: str, asked: str) -> None:
+    """Raise Unreadable for an answer about something else than was asked about."""
+    if answered != asked:
+        raise Unreadable(operation, "INTERNAL", f"the runtime answered about {answered[:100]!r}, not about {asked}")
 
 
 def _pod(config: SandboxConfig) -> _About:

@@ -7,7 +7,8 @@ and 2.4 as measured, CRI-O by its sources).
     CriError
     ├── TransportFault          nobody knows what happened: read the state back, then try again
     │   ├── Unavailable         no connection, or it broke, or the runtime is going down
-    │   └── DeadlineExceeded    no answer in time
+    │   ├── DeadlineExceeded    no answer in time
+    │   └── Unreadable          an answer that is no message, or speaks of something else
     ├── NotFound                no such sandbox, container or image
     │   └── ImageAbsent         CreateContainer: its image is not on the node
     ├── NameReserved            the sandbox or container exists, or is being made
@@ -55,6 +56,13 @@ class Unavailable(TransportFault):
 
 class DeadlineExceeded(TransportFault):
     """There was no answer before the deadline, or the runtime exceeded a deadline of its own."""
+
+
+class Unreadable(TransportFault):
+    """The runtime answered with what is no message of the CRI, no id, or not about what it was asked about.
+
+    The kubelet's gRPC reports the first as `Internal`, and believes the others.
+    """
 
 
 class NotFound(CriError):

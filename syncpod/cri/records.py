@@ -1,7 +1,7 @@
 """From CRI messages to the port's records.
 
-Values are copied unchanged, except times (nanoseconds since the epoch become UTC datetimes, 0 becomes None) and enums
-(an unknown value of a later CRI becomes the most cautious one).
+Values are copied unchanged, except times (nanoseconds since the epoch become UTC datetimes, 0 becomes None), enums
+(an unknown value of a later CRI becomes the most cautious one), and what `answers` does not let through.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from protos.cri.v1 import api_pb2
+from syncpod.cri import answers
 from syncpod.cri.port import (
     CgroupDriver,
     ContainerMount,
@@ -64,8 +65,7 @@ def sandbox_state(state: int) -> SandboxState:
 
 def pid(info: Mapping[str, str]) -> int:
     """Return the process id in a verbose answer (containerd, CRI-O: JSON under `info`, key `pid`); 0 if not there."""
-    number = _details(info).get("pid")
-    return number if isinstance(number, int) and number > 0 else 0
+    return answers.process_id(_details(info).get("pid"))
 
 
 def spec_stop_signal(info: Mapping[str, str]) -> str:
@@ -81,9 +81,18 @@ def spec_stop_signal(info: Mapping[str, str]) -> str:
 
 
 def _details(info: Mapping[str, str]) -> dict[str, Any]:
+    return _json_object(info, "info")
+
+
+def _config(info: Mapping[str, str]) -> dict[str, Any]:
+    return _json_object(info, "config")
+
+
+def _json_object(info: Mapping[str, str], name: str) -> dict[str, Any]:
+    """Return an object of a verbose answer; an empty one if it is not there or is no JSON object."""
     try:
-        found = json.loads(info.get("info", "{}"))
-    except ValueError:
+        found = json.loads(info.get(name, "null"))
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -94,11 +103,11 @@ def cgroup_driver(info: Mapping[str, str]) -> CgroupDriver | None:
     `SystemdCgroup` of the default handler's options decides; the older `systemdCgroup` stands beside the handlers.
     """
     try:
-        config = json.loads(info.get("config", "null"))
+        config = _config(info)
         containerd = config["containerd"]
         options = containerd["runtimes"][containerd["defaultRuntimeName"]]["options"] or {}
         systemd = bool(options.get("SystemdCgroup") or config.get("systemdCgroup"))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, AttributeError):
         return None
     return "systemd" if systemd else "cgroupfs"
 
@@ -108,11 +117,7 @@ def sandbox_image(info: Mapping[str, str]) -> str:
 
     Later versions pin it instead.
     """
-    try:
-        config = json.loads(info.get("config", "null"))
-    except ValueError:
-        return ""
-    image = config.get("sandboxImage") if isinstance(config, dict) else None
+    image = _config(info).get("sandboxImage")
     return image if isinstance(image, str) else ""
 
 
@@ -121,11 +126,7 @@ def unenforced_limits(info: Mapping[str, str]) -> Mapping[str, str]:
 
     Empty from a runtime that can, or does not say.
     """
-    try:
-        config = json.loads(info.get("config", "null"))
-    except ValueError:
-        return {}
-    found = config.get("limitsUnenforced") if isinstance(config, dict) else None
+    found = _config(info).get("limitsUnenforced")
     return {name: why for name, why in found.items() if isinstance(why, str)} if isinstance(found, dict) else {}
 
 
@@ -144,11 +145,7 @@ def unapplied_fields(info: Mapping[str, str]) -> tuple[str, ...]:
 
 def _texts(info: Mapping[str, str], name: str) -> tuple[str, ...]:
     """Return a list of texts in the configuration of a verbose Status; () if it is not there."""
-    try:
-        config = json.loads(info.get("config", "null"))
-    except ValueError:
-        return ()
-    found = config.get(name) if isinstance(config, dict) else None
+    found = _config(info).get(name)
     return tuple(each for each in found if isinstance(each, str)) if isinstance(found, list) else ()
 
 
@@ -213,8 +210,8 @@ def sandbox_status(answer: api_pb2.PodSandboxStatusResponse) -> SandboxStatus:
         state=sandbox_state(status.state),
         created_at=moment(status.created_at),
         network_mode="NODE" if on_node else "POD",
-        ip=status.network.ip if has_network else None,
-        additional_ips=tuple(address.ip for address in status.network.additional_ips),
+        ip=answers.address(status.network.ip) if has_network else None,
+        additional_ips=tuple(filter(None, (answers.address(each.ip) for each in status.network.additional_ips))),
         labels=dict(status.labels),
         annotations=dict(status.annotations),
         pid=pid(answer.info),
@@ -249,17 +246,17 @@ def container_status(answer: api_pb2.ContainerStatusResponse) -> RuntimeContaine
         started_at=moment(status.started_at),
         finished_at=moment(status.finished_at),
         exit_code=status.exit_code,
-        reason=status.reason,
-        message=status.message,
+        reason=answers.word(status.reason),
+        message=answers.message(status.message),
         image=status.image.image,
         image_ref=status.image_ref,
         labels=dict(status.labels),
         annotations=dict(status.annotations),
-        log_path=status.log_path,
+        log_path=answers.path(status.log_path),
         mounts=tuple(
             ContainerMount(
                 container_path=mount.container_path,
-                host_path=mount.host_path,
+                host_path=answers.path(mount.host_path),
                 readonly=mount.readonly,
                 recursive_read_only=mount.recursive_read_only,
             )
@@ -321,7 +318,7 @@ def image_status(image: api_pb2.Image) -> ImageStatus:
 def filesystem_usage(usage: api_pb2.FilesystemUsage) -> FilesystemUsage:
     """Read the use of one filesystem."""
     return FilesystemUsage(
-        mountpoint=usage.fs_id.mountpoint,
+        mountpoint=answers.path(usage.fs_id.mountpoint),
         measured_at=moment(usage.timestamp),
         used_bytes=usage.used_bytes.value,
         inodes_used=usage.inodes_used.value,

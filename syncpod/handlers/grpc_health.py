@@ -7,6 +7,7 @@ from datetime import timedelta
 import grpc
 from grpc_health.v1 import health_pb2
 
+from syncpod.cri.answers import readable
 from syncpod.cri.errors import go_status
 from syncpod.go_durations import go_duration
 from syncpod.handlers.answer import Answer, NoAddress, Target, port_number
@@ -23,6 +24,8 @@ _OPTIONS = (
     ("grpc.primary_user_agent", "kube-probe/1.36"),
 )
 """Shares nothing, looks nothing up, repeats no call, and uses no proxy between a node and its own pods."""
+_UNREADABLE = "grpc: failed to unmarshal the received message: proto: cannot parse invalid wire-format data"
+"""Go's words for an answer that is no message."""
 
 
 async def grpc_health(action: GRPCAction, target: Target, timeout_seconds: float) -> Answer:
@@ -41,7 +44,7 @@ async def grpc_health(action: GRPCAction, target: Target, timeout_seconds: float
         check = channel.unary_unary(
             _CHECK,
             request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
-            response_deserializer=health_pb2.HealthCheckResponse.FromString,
+            response_deserializer=readable(health_pb2.HealthCheckResponse.FromString),
         )
         try:
             question = health_pb2.HealthCheckRequest(service=service)
@@ -52,6 +55,8 @@ async def grpc_health(action: GRPCAction, target: Target, timeout_seconds: float
                 late = "context deadline exceeded"
                 return Answer("failure", f'timeout: failed to connect service "{where}" within {limit}: {late}')
             return Answer("failure", _reason(error, limit))
+    if response is None:
+        return Answer("failure", f"error: health rpc probe failed: {go_status('INTERNAL', _UNREADABLE)}")
     known = {number: name for name, number in health_pb2.HealthCheckResponse.ServingStatus.items()}
     # The container chooses the number; one that this version has no name for is a failure like any other.
     status = known.get(response.status, str(response.status))

@@ -105,11 +105,7 @@ async def take_inventory(runtime: CriRuntime, owner: str, records: Mapping[str, 
 def is_named(thing: SandboxSummary | ContainerSummary) -> bool:
     """Say whether labels name a pod (namespace, name and UID), so that the pod's listing includes it."""
     labels = thing.labels
-    return bool(
-        labels.get(names.POD_NAMESPACE_LABEL)
-        and labels.get(names.POD_NAME_LABEL)
-        and not why_of_no_pod(labels.get(names.POD_UID_LABEL, ""), thing.attempt)
-    )
+    return bool(labels.get(names.POD_NAMESPACE_LABEL) and labels.get(names.POD_NAME_LABEL) and not why_of_no_pod(thing))
 
 
 def _pod(

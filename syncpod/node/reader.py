@@ -13,15 +13,19 @@ numbers the listings.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from syncpod.cri.errors import CriError, DeadlineExceeded, NotFound
+from pydantic import ValidationError
+
+from syncpod.cri.answers import is_id, word
+from syncpod.cri.errors import CriError, DeadlineExceeded, NotFound, RuntimeFailure, Unreadable
 from syncpod.cri.port import ContainerSummary, CriRuntime, RuntimeContainerStatus, SandboxStatus, SandboxSummary
 from syncpod.lifecycle.exit import UNKNOWN_TO_RUNTIME, Exit
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
@@ -41,6 +45,10 @@ _ATTEMPTS_AT_ONCE = 64
 
 _LARGEST_NUMBER = 2**31 - 2
 """The largest attempt of a sandbox or restart of a container in a view; CRI's numbers can be larger."""
+
+_MOST_OF_A_POD = 1_000
+"""How many sandboxes and containers a pod may have in the runtime. Ours have a few dozens; each costs a call, and room
+in the pod's signal."""
 
 _Item = TypeVar("_Item")
 _Record = TypeVar("_Record")
@@ -203,17 +211,15 @@ class PodReader:
         pods: defaultdict[str, _Listed] = defaultdict(_Listed)
         odd: dict[str, str] = {}
         for sandbox in sandboxes:
-            uid = sandbox.labels.get(names.POD_UID_LABEL, "")
-            if why := why_of_no_pod(uid, sandbox.attempt):
-                odd[sandbox.id] = f"sandbox {sandbox.id}: {why}"
+            if why := why_of_no_pod(sandbox):
+                odd[sandbox.id] = f"sandbox {word(sandbox.id)}: {why}"
             else:
-                pods[uid].sandboxes.append(sandbox)
+                pods[sandbox.labels[names.POD_UID_LABEL]].sandboxes.append(sandbox)
         for container in containers:
-            uid = container.labels.get(names.POD_UID_LABEL, "")
-            if why := why_of_no_pod(uid, container.attempt):
-                odd[container.id] = f"container {container.id}: {why}"
+            if why := why_of_no_pod(container):
+                odd[container.id] = f"container {word(container.id)}: {why}"
             else:
-                pods[uid].containers.append(container)
+                pods[container.labels[names.POD_UID_LABEL]].containers.append(container)
         self._pass_over(odd, whole=not labels)
         return dict(pods)
 
@@ -226,6 +232,11 @@ class PodReader:
 
     async def _complete(self, seq: Seq, observed_at: datetime, uid: str, listed: _Listed) -> ObservedPod:
         """Add what only status calls tell."""
+        if (many := len(listed.sandboxes) + len(listed.containers)) > _MOST_OF_A_POD:
+            text = (
+                f"the runtime lists {many} sandboxes and containers of pod {uid}, and at most {_MOST_OF_A_POD} are read"
+            )
+            raise RuntimeFailure("list_containers", "INTERNAL", text)
         known = self._known(listed)
         if known is not None:
             return _observed_pod(seq, observed_at, uid, listed, *known)
@@ -256,7 +267,8 @@ class PodReader:
         return known if settled else None
 
     async def _ask_sandbox(self, listed: SandboxSummary) -> ObservedSandbox:
-        observed = _observed_sandbox(await self._runtime.pod_sandbox_status(listed.id))
+        with _believing("podsandbox_status"):
+            observed = _observed_sandbox(await self._runtime.pod_sandbox_status(listed.id))
         self._sandboxes[listed.id] = observed
         return observed
 
@@ -277,7 +289,8 @@ class PodReader:
     async def _ask_container(self, listed: ContainerSummary) -> ObservedContainer:
         # Verbose, for the pid: the watcher of the process would ask for it at once.
         status = await self._runtime.container_status(listed.id, verbose=listed.state == "running")
-        observed = _observed_container(listed.sandbox_id, status)
+        with _believing("container_status"):
+            observed = _observed_container(listed.sandbox_id, status)
         if (exit_ := observed.exit) is not None:
             observed = observed.ended_as(await self._complete_exit(exit_, status, listed.sandbox_id))
         self._containers[listed.id] = observed
@@ -317,11 +330,19 @@ class PodReader:
         self._containers = {id: known for id, known in self._containers.items() if id in containers}
 
 
-def why_of_no_pod(uid: str, number: int) -> str:
-    """Return why something with these labels and this number can belong to no pod; "" if it can."""
+def why_of_no_pod(thing: SandboxSummary | ContainerSummary) -> str:
+    """Return why a sandbox or a container with our label can belong to no pod; "" if it can."""
+    uid = thing.labels.get(names.POD_UID_LABEL, "")
     if not is_uid(uid):
         return f"{uid[:100]!r} is not a pod's UID"
-    return f"{number} is not an attempt's number" if number > _LARGEST_NUMBER else ""
+    if thing.attempt > _LARGEST_NUMBER:
+        return f"{thing.attempt} is not an attempt's number"
+    if not is_id(thing.id):
+        return f"{thing.id[:100]!r} is not an id"
+    labels = (thing.labels.get(label, "") for label in (names.POD_NAME_LABEL, names.POD_NAMESPACE_LABEL))
+    others = (thing.name, thing.namespace) if isinstance(thing, SandboxSummary) else (thing.name,)
+    wrong = next((text for text in (*others, *labels) if text and not is_uid(text)), "")
+    return f"{wrong[:100]!r} is not a name" if wrong else ""
 
 
 def _all_of(records: Iterable[_Record | None]) -> tuple[_Record, ...] | None:
@@ -394,6 +415,17 @@ def _identity(listed: _Listed) -> tuple[str, str]:
     for container in listed.containers:
         return container.labels.get(names.POD_NAME_LABEL, ""), container.labels.get(names.POD_NAMESPACE_LABEL, "")
     return "", ""
+
+
+@contextlib.contextmanager
+def _believing(operation: str) -> Iterator[None]:
+    """Turn what no pod can have, such as a number that is too large, into Unreadable."""
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors()[0]
+        said = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise Unreadable(operation, "INTERNAL", f"the runtime's answer cannot be believed: {said}") from None
 
 
 def _observed_sandbox(status: SandboxStatus) -> ObservedSandbox:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 
+from syncpod.cri.answers import is_id
 from syncpod.kernel.atomic_file import replace_file
 from syncpod.kernel.pidfd_info import tells_exits
 from syncpod.lifecycle.exit import DOUBTFUL_EXIT_CODE, Exit, reason_of
@@ -26,8 +26,6 @@ log = logging.getLogger(__name__)
 EXPECTED_SECONDS = 1.0
 """How long to wait for the kernel's word on an exit that the runtime lists as 255. The kernel has it as soon as the
 process has ended and is reaped."""
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
-"""Ids that are safe as file names; those of all runtimes are."""
 
 
 class SeenExits:
@@ -60,7 +58,7 @@ class SeenExits:
 
     def note(self, container_id: str, exit_code: int, at: datetime) -> None:
         """Record how a container ended, and when by the node's clock."""
-        if not _ID.fullmatch(container_id):
+        if not is_id(container_id):
             return
         reason = reason_of(exit_code)
         self.give_up(container_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from syncpod.messages import node_task_queue
+from syncpod.messages.identity import node_task_queue
 from syncpod.messages.node import node_workflow_id
 from syncpod.temporal.timeouts import WORKFLOW_TASK
 

@@ -17,7 +17,7 @@ from temporalio.worker import Worker
 
 from activities.registry import node_steps
 from syncpod.lifecycle.version import build_id
-from syncpod.messages import pod_workflow_id
+from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.node import NodeView, node_workflow_id
 from syncpod.node.workflow_snapshots import NODE_SNAPSHOT_NAME
 from syncpod.temporal.plugin import syncpod_plugin

@@ -67,6 +67,55 @@ def test_the_password_is_the_same_for_all() -> None:
     )
 
 
+def test_there_is_no_password_by_default_and_compose_says_so() -> None:
+    """Compose ends with the sentence where the variable is missing or empty."""
+    variables = re.findall(
+        r"(?<!\$)\$\{?(\w+)([^}]*)\}?", (ROOT / "docker-compose.yml").read_text().partition("name:")[2]
+    )
+    assert {name for name, _ in variables} == {"POSTGRES_PASSWORD"}
+    for _, otherwise in variables:
+        assert otherwise.startswith(":?choose the password")
+
+
+def test_every_image_is_named_by_digest() -> None:
+    named = [service["image"] for service in SERVICES.values() if "image" in service]
+    named += re.findall(r"^FROM (\S+:\S+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert len(named) == 6
+    assert [image for image in named if not re.fullmatch(r"[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}", image)] == []
+
+
+def test_the_image_is_nobodys_and_has_nothing_to_install_with() -> None:
+    """The node agent is root by the compose file, on a file system that it cannot change."""
+    stages = (ROOT / "Dockerfile").read_text().split("\nFROM ")
+    assert "--without-pip" in stages[-2] and "requirements-dev.txt" not in stages[-2]
+    assert "pip uninstall --yes" in stages[-1] and "\nUSER 65532:65532\n" in stages[-1]
+    assert (WORKER["user"], WORKER["read_only"], WORKER["tmpfs"]) == ("0:0", True, ["/tmp"])
+
+
+def _as_docker(directory: Path, answer: str) -> dict[str, str]:
+    """An environment in which `docker` asks no registry, and gets this answer."""
+    docker = directory / "docker"
+    docker.write_text(f'#!/bin/sh\n[ "$1 $2 $3" = "buildx imagetools inspect" ] && echo "{answer}"\n')
+    docker.chmod(0o755)
+    return os.environ | {"PATH": f"{directory}:{os.environ['PATH']}"}
+
+
+def test_digests_are_renewed_all_or_none(tmp_path: Path) -> None:
+    for name in ("docker-compose.yml", "Dockerfile"):
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    command = ["/bin/sh", str(ROOT / "deploy" / "pin_images.sh"), str(tmp_path)]
+    before = (tmp_path / "Dockerfile").read_text()
+    refused = subprocess.run(command, env=_as_docker(tmp_path, "nothing"), capture_output=True, text=True, check=False)
+    assert (refused.returncode, (tmp_path / "Dockerfile").read_text()) == (1, before)
+    assert "the registry's answer is no digest: nothing" in refused.stderr
+    digest = f"sha256:{'a1' * 32}"
+    done = subprocess.run(command, env=_as_docker(tmp_path, digest), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    renewed = yaml.safe_load((tmp_path / "docker-compose.yml").read_text())["services"]
+    assert {service["image"].partition("@")[2] for service in renewed.values() if "image" in service} == {digest}
+    assert f"FROM python:3.13-slim@{digest} AS base" in (tmp_path / "Dockerfile").read_text()
+
+
 def test_what_is_mounted_from_the_project_is_there() -> None:
     sources = [
         volume.partition(":")[0]

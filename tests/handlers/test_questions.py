@@ -518,6 +518,41 @@ async def test_a_status_that_the_protocol_has_no_name_for_is_a_failure() -> None
     assert (answer.result, answer.text) == ("failure", 'service unhealthy (responded with "99")')
 
 
+async def test_a_health_service_that_means_harm_has_failed() -> None:
+    """Bytes that are no message, a message that is larger than any, words that fill a screen, answers without end."""
+
+    async def nonsense(*_: Any) -> bytes:
+        return b"\xff\xff"
+
+    async def bomb(*_: Any) -> bytes:
+        return b"\x08\x01\x1a\x80\x80\x80\x04" + bytes(8 << 20)
+
+    async def endless(*_: Any) -> AsyncIterator[bytes]:
+        while True:
+            yield b"\x08\x01"
+
+    said = {
+        nonsense: "code = Internal desc = grpc: failed to unmarshal the received message: ",
+        bomb: "code = ResourceExhausted desc = ",
+        endless: "timeout: health rpc did not complete within 1s",
+    }
+    for check, words in said.items():
+        make = grpc.unary_stream_rpc_method_handler if check is endless else grpc.unary_unary_rpc_method_handler
+        limits = [("grpc.max_send_message_length", -1)]
+        server = grpc.aio.server(options=limits, compression=grpc.Compression.Gzip)
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler("grpc.health.v1.Health", {"Check": make(check)}),)
+        )
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        try:
+            answer = await grpc_health(GRPCAction(port=port), target(), 1 if check is endless else 30)
+        finally:
+            await server.stop(0)
+        assert answer.result == "failure"
+        assert words in answer.text
+
+
 @pytest.mark.parametrize("host", ["a" * 64 + ".example", "a..example"])
 async def test_a_host_name_that_is_none_is_a_failure(host: str) -> None:
     asked = [

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from syncpod.cli.console import columns, say
+from syncpod.cli.console import columns, harmless, say
 from syncpod.cli.failure import BadInput
 from syncpod.cli.view.custom_columns import CustomColumns, parse_columns, parse_template
 from syncpod.cli.view.jsonpath_template import parse_template as parse_jsonpath
@@ -77,7 +77,8 @@ def print_documents(documents: Sequence[dict[str, Any]], output: str, *, single:
         say(json.dumps(whole, indent=4))
         return
     if output.startswith(_JSONPATH):
-        sys.stdout.write(parse_jsonpath(output.partition("=")[2]).render(whole))
+        rendered = parse_jsonpath(output.partition("=")[2]).render(whole)
+        sys.stdout.write(harmless(rendered, sys.stdout) if sys.stdout.isatty() else rendered)
         return
     import yaml
 

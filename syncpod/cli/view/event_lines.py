@@ -76,7 +76,7 @@ def lines(
     aligned = table.align([*head, *rows])
     at = 2 if namespaces else 1
     for line, row in zip(aligned[len(head) :], rows, strict=True):
-        line[at] = paint(row[at], "yellow" if row[at] == "Warning" else None) + line[at][len(row[at]) :]
+        line[at] = paint("Warning", "yellow") + line[at][len("Warning") :] if row[at] == "Warning" else line[at]
     return [GAP.join(line).rstrip() for line in aligned]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TextIO
 
-from syncpod.cli.console import GAP, Columns, paint
+from syncpod.cli.console import GAP, Columns, paint, printable
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.view.label_columns import LabelColumns
 from syncpod.cli.view.pod_columns import HEADER, WIDE, colour_of, row, uncertain_row
@@ -50,6 +50,6 @@ def coloured_lines(
     at = 3 if namespaces else 2
     lines = (table or Columns()).align([*([list(head)] if head else []), *rows])
     for line, cells in zip(lines[1 if head else 0 :], rows, strict=True):
-        status = cells[at]
+        status = printable(cells[at])
         line[at] = paint(status, colour_of(status), stream or sys.stdout) + line[at][len(status) :]
     return [GAP.join(line).rstrip() for line in lines]

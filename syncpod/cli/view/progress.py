@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from syncpod.cli.console import remark, wants_colour
+from syncpod.cli.console import printable, remark, wants_colour
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.view.pod_columns import HEADER
 from syncpod.cli.view.pod_table import coloured_lines, row_of
@@ -61,4 +61,4 @@ def hindrances(fetched_pods: Sequence[FetchedPod]) -> list[str]:
     """Return a line for each pod with a message about why it does not come up."""
     now = datetime.now(UTC)
     told = [(row_of(fetched, now), hindrance(fetched.pod)) for fetched in fetched_pods if fetched.current]
-    return [f"pod/{name}: {status}: {why}" for (name, _, status, *_), why in told if why]
+    return [printable(f"pod/{name}: {status}: {why}") for (name, _, status, *_), why in told if why]

@@ -1,0 +1,90 @@
+"""What a runtime, or a container, may answer: its bytes, its ids, its texts, its paths, its numbers.
+
+A runtime is trusted to run what it is told to, and not to answer well: it may be half upgraded, or broken. Whatever it
+says becomes a file's name, a line of a log, or a part of a pod's history only once it has passed here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from ipaddress import ip_address
+from typing import Any, Final, TypeVar
+
+import grpc
+from google.protobuf.message import DecodeError
+
+LONGEST_WORD: Final = 1024
+"""The most characters of a reason, a name or a version."""
+LONGEST_MESSAGE: Final = 16 * 1024
+"""The most characters of a message about a container; the kubelet's status has room for 12 KiB of all of a pod's."""
+_LARGEST_PID: Final = 2**22
+"""PID_MAX_LIMIT of the kernel."""
+_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+
+_Answer = TypeVar("_Answer")
+
+
+def readable(parse: Callable[[bytes], _Answer]) -> Callable[[bytes], _Answer | None]:
+    """Return a parser that returns None for bytes that are no such message.
+
+    gRPC returns None for them too, but logs each with a traceback.
+    """
+
+    def parsed(data: bytes) -> _Answer | None:
+        try:
+            return parse(data)
+        except DecodeError:
+            return None
+
+    return parsed
+
+
+class ReadableAnswers:
+    """A channel for generated stubs, whose calls return None for an answer that is no message of its type."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._channel = channel
+
+    def unary_unary(self, method: str, *, response_deserializer: Callable[[bytes], Any], **options: Any) -> Any:
+        """Make a call of one request and one answer, as :class:`grpc.aio.Channel` does."""
+        return self._channel.unary_unary(method, response_deserializer=readable(response_deserializer), **options)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the channel's own: calls that stream, which nobody makes."""
+        return getattr(self._channel, name)
+
+
+def is_id(text: str) -> bool:
+    """Say whether a text can be the id of a sandbox or a container, and is safe as a part of a file's name."""
+    return _ID.fullmatch(text) is not None
+
+
+def word(text: str) -> str:
+    """Return a short text on one line: cut, and with control characters replaced."""
+    short = text[:LONGEST_WORD]
+    return short if short.isprintable() else "".join(one if one.isprintable() else "?" for one in short)
+
+
+def message(text: str) -> str:
+    """Return a text for people, cut to :data:`LONGEST_MESSAGE`."""
+    return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"
+
+
+def path(text: str) -> str:
+    """Return a path, "" in place of one that no system call takes."""
+    return "" if "\0" in text else text
+
+
+def address(text: str) -> str:
+    """Return an IP address, "" in place of what is none (the kubelet passes over it too, determinePodSandboxIPs)."""
+    try:
+        ip_address(text)
+    except ValueError:
+        return ""
+    return text if text.isprintable() else ""  # Python takes any text for the zone of an address
+
+
+def process_id(number: object) -> int:
+    """Return the id of a process, 0 in place of what is none."""
+    return number if type(number) is int and 0 < number <= _LARGEST_PID else 0

@@ -1,0 +1,87 @@
+"""Whatever a pod, an image or a runtime says: a terminal obeys none of it, and no row of a table is forged."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from syncpod.cli.console import columns, harmless, paint, remark, say
+from syncpod.cli.fetched import FetchedPod
+from syncpod.cli.view.documents import print_documents
+from syncpod.cli.view.history_lines import lines
+from syncpod.cli.view.pod_table import coloured_lines
+from syncpod.cli.view.progress import hindrances
+from syncpod.messages.queries import HistoryRecord
+from tests.cli.pods import pod, waiting
+
+TRAP = "a\x1b]0;title\x07\x1b[2J\rb\x9b31m\u202ec\nforged"
+"""A title, a cleared screen, a line begun anew, an 8-bit control sequence, text that runs backwards, a second row."""
+HARMLESS = r"a\x1b]0;title\x07\x1b[2J\rb\x9b31m\u202ec\nforged"
+
+
+class Terminal(io.StringIO):
+    """A stream that takes colours."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def in_colour(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Make standard output a terminal with colours. (pytest replaces it between a fixture and its test.)"""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    return terminal
+
+
+def test_every_line_that_is_said_is_harmless(capsys: pytest.CaptureFixture[str]) -> None:
+    say(f"one\ttwo\n{TRAP}")
+    remark(TRAP)
+    said = capsys.readouterr()
+    lines_ = HARMLESS.replace(r"\n", "\n")
+    assert (said.out, said.err) == (f"one\ttwo\n{lines_}\n", f"{lines_}\n")
+
+
+def test_our_colours_are_the_only_codes_and_only_a_terminal_gets_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = in_colour(monkeypatch)
+    say(f"{paint('Running', 'green')} \x1b[2J")
+    assert terminal.getvalue() == "\x1b[32mRunning\x1b[0m \\x1b[2J\n"
+    assert harmless("\x1b[32m", io.StringIO()) == "\\x1b[32m"
+
+
+def test_no_cell_of_a_table_makes_another_row_or_shifts_the_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_colour(monkeypatch)
+    assert columns([["NAME", "WHY"], [TRAP, "x"]]) == [f"NAME{' ' * (len(HARMLESS) - 4)}   WHY", f"{HARMLESS}   x"]
+    web = pod(waiting(TRAP, message=TRAP), phase="Pending")
+    head, row = coloured_lines(("NAME", "READY", "STATUS", "RESTARTS", "AGE"), [FetchedPod(web, {}, current=True)])
+    assert f"\x1b[31m{HARMLESS}\x1b[0m" in row
+    assert head.index("RESTARTS") == row.replace("\x1b[31m", "").replace("\x1b[0m", "").index("0   ", 10)
+    (_, line) = lines([HistoryRecord(kind="signal", subject=TRAP)])
+    assert HARMLESS in line
+
+
+def test_why_a_pod_does_not_come_up_is_one_line() -> None:
+    web = pod({"name": "app", "state": {"waiting": {"reason": "ErrImagePull", "message": TRAP}}}, phase="Pending")
+    (line,) = hindrances([FetchedPod(web, {}, current=True)])
+    assert line.isprintable() and HARMLESS in line
+
+
+@pytest.mark.parametrize("output", ["custom-columns=A:.a", "json", "yaml"])
+def test_documents_are_harmless(output: str, capsys: pytest.CaptureFixture[str]) -> None:
+    print_documents([{"a": TRAP}], output, single=True)
+    said = capsys.readouterr().out
+    assert "\x1b" not in said and "\x9b" not in said and "\r" not in said and "forged" in said
+
+
+def test_a_jsonpath_is_raw_for_a_program_and_harmless_for_a_person(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    print_documents([{"a": TRAP}], "jsonpath={.a}", single=True)
+    assert capsys.readouterr().out == TRAP
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    print_documents([{"a": TRAP}], "jsonpath={.a}", single=True)
+    assert "\x1b" not in terminal.getvalue()

@@ -1,0 +1,182 @@
+"""A runtime that answers nonsense costs what it speaks of, and nothing else. Over a real socket."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from google.protobuf.message import Message
+
+from protos.cri.v1 import api_pb2 as cri
+from syncpod.cri.client import CriClient
+from syncpod.cri.errors import CriError, TransportFault
+from syncpod.node.reader import PodReader, Relist
+from syncpod.translation import names
+from tests.cri.test_client_calls import AnyCri, serving
+
+LABELS = {
+    names.NODE_LABEL: "n",
+    names.POD_UID_LABEL: "u1",
+    names.POD_NAME_LABEL: "web",
+    names.POD_NAMESPACE_LABEL: "default",
+    names.CONTAINER_NAME_LABEL: "main",
+}
+DEEP = {"info": "[" * 200_000}
+
+
+def sandbox(id: str = "s1", name: str = "web", namespace: str = "default") -> cri.PodSandbox:
+    metadata = cri.PodSandboxMetadata(name=name, namespace=namespace, uid="u1")
+    return cri.PodSandbox(id=id, metadata=metadata, labels=LABELS)
+
+
+def sandboxes(*more: cri.PodSandbox) -> cri.ListPodSandboxResponse:
+    return cri.ListPodSandboxResponse(items=[sandbox(), *more])
+
+
+def container(id: str = "c1", name: str = "main", **fields: Any) -> cri.Container:
+    metadata = cri.ContainerMetadata(name=name)
+    state = cri.CONTAINER_RUNNING
+    return cri.Container(id=id, pod_sandbox_id="s1", metadata=metadata, labels=LABELS, state=state, **fields)
+
+
+def containers(*more: cri.Container) -> cri.ListContainersResponse:
+    return cri.ListContainersResponse(containers=[container(), *more])
+
+
+def sandbox_status(
+    id: str = "s1", attempt: int = 0, ip: str = "", info: Mapping[str, str] | None = None
+) -> cri.PodSandboxStatusResponse:
+    metadata = cri.PodSandboxMetadata(name="web", namespace="default", uid="u1", attempt=attempt)
+    network = cri.PodSandboxNetworkStatus(ip=ip, additional_ips=[cri.PodIP(ip=ip)])
+    return cri.PodSandboxStatusResponse(
+        status=cri.PodSandboxStatus(id=id, metadata=metadata, labels=LABELS, network=network), info=info or {}
+    )
+
+
+def status(
+    id: str = "c1", attempt: int = 0, info: Mapping[str, str] | None = None, **fields: Any
+) -> cri.ContainerStatusResponse:
+    metadata = cri.ContainerMetadata(name="main", attempt=attempt)
+    fields.setdefault("state", cri.CONTAINER_RUNNING)
+    return cri.ContainerStatusResponse(
+        status=cri.ContainerStatus(id=id, metadata=metadata, labels=LABELS, **fields), info=info or {}
+    )
+
+
+async def relisted(**answers: Message | bytes) -> Relist:
+    """What the node's reader makes of such answers."""
+    handler = AnyCri()
+    honest = {
+        "ListPodSandbox": sandboxes(),
+        "ListContainers": containers(),
+        "PodSandboxStatus": sandbox_status(),
+        "ContainerStatus": status(),
+    }
+    for name, answer in {**honest, **answers}.items():
+        handler.answers[name] = answer if isinstance(answer, bytes) else answer.SerializeToString()
+    async with serving(handler) as endpoint, CriClient(endpoint) as client:
+        return await PodReader(client, boot=1, owner="n", pod_timeout_seconds=60).read_all()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"\xff\xff", containers(container("XXXX")).SerializeToString().replace(b"XXXX", b"\xff\xfe\xfd\xfc")],
+    ids=["no-message", "no-utf-8"],
+)
+async def test_a_list_that_is_no_message_is_a_fault_of_the_runtime(
+    answer: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(TransportFault, match="list_containers: the runtime's answer is no message of the CRI"):
+        await relisted(ListContainers=answer)
+    assert not [record for record in caplog.records if record.exc_info], "a traceback each second"
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ({"ContainerStatus": b"\xff\xff"}, "no message of the CRI"),
+        ({"PodSandboxStatus": b"\xff\xff"}, "no message of the CRI"),
+        ({"ContainerStatus": status("other")}, "the runtime answered about 'other', not about c1"),
+        ({"PodSandboxStatus": sandbox_status("")}, "the runtime answered about '', not about s1"),
+        ({"ContainerStatus": status(attempt=2**32 - 1)}, "cannot be believed: restart_count: "),
+        ({"PodSandboxStatus": sandbox_status(attempt=2**32 - 1)}, "cannot be believed: attempt: "),
+        (
+            {"ListContainers": containers(*(container(f"x{number}") for number in range(1_000)))},
+            "lists 1002 sandboxes and containers of pod u1, and at most 1000 are read",
+        ),
+    ],
+)
+async def test_what_cannot_be_believed_of_a_pod_fails_the_reading_of_that_pod(
+    answers: Mapping[str, Message | bytes], said: str
+) -> None:
+    relist = await relisted(**answers)
+    assert (list(relist.failures), dict(relist.pods)) == (["u1"], {})
+    assert said in str(relist.failures["u1"])
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"ListContainers": containers(container("../../x"))},
+        {"ListContainers": containers(container("x\ny"))},
+        {"ListContainers": containers(container("x2", name="../main"))},
+        {"ListPodSandbox": sandboxes(sandbox("../s"))},
+        {"ListPodSandbox": sandboxes(sandbox("s2", name="n" * 5_000))},
+        {"ListPodSandbox": sandboxes(sandbox("s2", namespace="a\x1b[31m"))},
+    ],
+)
+async def test_what_has_no_id_or_name_is_of_no_pod(
+    answers: Mapping[str, Message], caplog: pytest.LogCaptureFixture
+) -> None:
+    relist = await relisted(**answers)
+    pod = relist.pods["u1"]
+    assert ([each.id for each in pod.sandboxes], [each.id for each in pod.containers]) == (["s1"], ["c1"])
+    (said,) = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    assert "passed over" in said and said.isprintable()
+
+
+async def test_texts_numbers_and_addresses_are_such() -> None:
+    relist = await relisted(
+        PodSandboxStatus=sandbox_status(ip="fe80::1%a\n10.0.0.1 evil", info=DEEP),
+        ContainerStatus=status(
+            info={"info": '{"pid": 9223372036854775808}'},
+            state=cri.CONTAINER_EXITED,
+            created_at=2**63 - 1,
+            started_at=-(2**63),
+            finished_at=2**63 - 1,
+            exit_code=-(2**31),
+            reason="r\n" * 5_000,
+            message="m" * 1_000_000,
+            log_path="/var/log/\0x",
+        ),
+    )
+    pod = relist.pods["u1"]
+    (known,) = pod.sandboxes
+    assert (known.ip, known.additional_ips, known.pid) == ("", (), 0)
+    (ended,) = pod.containers
+    assert (ended.pid, ended.log_path, ended.started_at, ended.exit_code) == (0, "", None, -(2**31))
+    assert len(ended.message) < 20_000 and len(ended.reason) < 2_000 and ended.reason.isprintable()
+
+
+async def test_deep_json_and_truth_are_no_process() -> None:
+    for info in (DEEP, {"info": '{"pid": true}'}, {"info": f'{{"pid": {"9" * 5_000}}}'}):
+        (running,) = (await relisted(ContainerStatus=status(info=info))).pods["u1"].containers
+        assert running.pid == 0
+
+
+async def test_what_was_made_has_an_id_and_a_version_is_a_line() -> None:
+    handler = AnyCri()
+    handler.answers |= {
+        "RunPodSandbox": cri.RunPodSandboxResponse(pod_sandbox_id="../x").SerializeToString(),
+        "CreateContainer": cri.CreateContainerResponse(container_id="a\nb").SerializeToString(),
+        "Version": cri.VersionResponse(runtime_name="x\x1b[2J", runtime_version="1" * 10_000).SerializeToString(),
+    }
+    async with serving(handler) as endpoint, CriClient(endpoint) as client:
+        with pytest.raises(CriError, match=r"answered with '\.\./x', which is no id"):
+            await client.run_pod_sandbox(cri.PodSandboxConfig())
+        with pytest.raises(CriError, match=r"answered with 'a\\nb', which is no id"):
+            await client.create_container("s", cri.ContainerConfig(), cri.PodSandboxConfig())
+        version = await client.version()
+    assert version.name.isprintable() and len(version.version) < 2_000
