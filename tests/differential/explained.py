@@ -60,6 +60,11 @@ EXPLAINED: Final[tuple[Sentence, ...]] = (
         ("restart-all/loop",),
     ),
     Sentence(
+        "Of two containers that crash, each has a back-off of its own: at one's moment the other may be anywhere.",
+        ("status.containerStatuses.other.*", "event.*other*"),
+        ("several/Always-*", "several/OnFailure-1-1"),
+    ),
+    Sentence(
         "A field that has no effect on a node alone is warned about.",
         ("event.Warning Ignored *",),
         holds=lambda kubelet, ours: kubelet is None,

@@ -51,11 +51,7 @@ def _several() -> Iterator[Scenario]:
             "containers": [shell("main", f"exit {first}"), shell("other", f"exit {second}")],
         }
         again = [name for name, code in (("main", first), ("other", second)) if _end(policy, code) is not finished]
-        moments = [waiting("CrashLoopBackOff", name, restarts=2) for name in again]
-
-        def moment(status: Any, moments: list[Moment] = moments) -> bool:
-            return all(each(status) for each in moments) if moments else finished(status)
-
+        moment = waiting("CrashLoopBackOff", again[0], restarts=2) if again else finished
         yield Scenario("several", f"{policy}-{first}-{second}", spec, moment)
     for policy in ("OnFailure", "Never"):
         spec = {"restartPolicy": policy, "containers": [shell("main", "exit 0"), sleeper("other")]}
