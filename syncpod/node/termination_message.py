@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections import deque
 from pathlib import Path
 from typing import Final
@@ -105,8 +106,17 @@ def _last_bytes(path: Path, limit: int) -> bytes:
     """Return the last bytes of a regular file. Raises OSError."""
     if "\0" in str(path):  # a container's creator may have named any file; the runtime failed on it too
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(path))
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    _check_regular(path, path.lstat())  # before it is opened: opening a device may do something
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
-        size = os.fstat(descriptor).st_size
+        found = os.fstat(descriptor)
+        _check_regular(path, found)
+        size = found.st_size
         file.seek(max(0, size - limit))
         return file.read(limit)
+
+
+def _check_regular(path: Path, found: os.stat_result) -> None:
+    """Raise OSError for a link, a pipe, a device, a socket or a directory."""
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))

@@ -188,6 +188,31 @@ def test_what_is_no_file_is_named_and_never_waited_for(directory: Directory) -> 
     assert [problem.split(":")[0].rpartition("/")[2] for problem in listing.problems] == ["loop.yaml", "pipe.yaml"]
 
 
+@pytest.mark.parametrize(
+    ("becomes", "said"),
+    [(os.mkfifo, "must be a file"), (lambda path: os.truncate(path, 1 << 30), "larger than 10 MiB")],
+)
+def test_a_file_that_becomes_something_else_while_it_is_read_is_not_waited_for_nor_read_whole(
+    directory: Directory, monkeypatch: pytest.MonkeyPatch, becomes: Callable[[Path], None], said: str
+) -> None:
+    path = directory.write("a.yaml", pod("a"))
+    opened = os.open
+
+    def too_late(file: str | Path, *arguments: Any, **options: Any) -> int:
+        if file == path:
+            if becomes is os.mkfifo:
+                path.unlink()
+            becomes(path)
+        return opened(file, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", too_late)
+    found: list[Listing] = []
+    reading = threading.Thread(target=lambda: found.append(directory.files.look()), daemon=True)
+    reading.start()
+    reading.join(60)
+    assert [problem.partition(": ")[2] for listing in found for problem in listing.problems] == [said]
+
+
 def test_of_two_files_with_one_name_the_first_counts(directory: Directory) -> None:
     directory.write("b.yaml", pod("a"))
     directory.write("a.yaml", pod("a"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import tracemalloc
 from collections.abc import Iterator
 
 from hypothesis import given
@@ -114,3 +116,34 @@ def test_the_last_lines_are_found_from_the_end(
     assert texts(torn[starts_of_last_lines(blocks(torn), count, with_unfinished=True) :]) == expected
     if not unfinished:
         assert texts(data[starts_of_last_lines(blocks(data), count, with_unfinished=False) :]) == expected
+
+
+def test_a_line_that_never_ends_is_printed_in_pieces_and_never_held_whole() -> None:
+    part = record("x" * 16_384, tag="P")
+    text = LogText(timestamps=True, head=b"[web] ")
+    tracemalloc.start()
+    try:
+        printed = hashlib.sha256()
+        for _ in range(512):
+            printed.update(text.feed(part))
+        assert tracemalloc.get_traced_memory()[1] < 6 * 1024**2, "of 8 MiB"
+    finally:
+        tracemalloc.stop()
+    printed.update(text.flush())
+    assert printed.digest() == hashlib.sha256(f"[web] {STAMP} ".encode() + b"x" * 16_384 * 512 + b"\n").digest()
+    assert count_lines([part] * 100, with_unfinished=True) == 1
+
+
+def test_bytes_without_any_line_end_are_no_record_and_are_dropped() -> None:
+    """Such as what somebody else has written into the file of a log."""
+    text, block = LogText(), bytes(256 * 1024)
+    tracemalloc.start()
+    try:
+        assert b"".join(text.feed(block) for _ in range(32)) == b""
+        assert tracemalloc.get_traced_memory()[1] < 6 * 1024**2, "of 8 MiB"
+        lost = [(at * len(block), block) for at in reversed(range(32))]
+        assert starts_of_last_lines(iter(lost), 5, with_unfinished=True) == 0
+        assert tracemalloc.get_traced_memory()[1] < 6 * 1024**2, "of 8 MiB"
+    finally:
+        tracemalloc.stop()
+    assert text.feed(b"rest of it\n" + record("whole")) == b"whole\n"

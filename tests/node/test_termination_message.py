@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 from datetime import UTC, datetime
 from pathlib import Path
@@ -102,7 +103,16 @@ def test_what_cannot_be_read_is_said_or_missing(tmp_path: Path) -> None:
     link.symlink_to("/etc/hostname")
     assert message_of(ended(link)).startswith("Error on reading termination log")
     os.mkfifo(tmp_path / "fifo")
-    assert message_of(ended(tmp_path / "fifo")).startswith(("Error on reading", ""))
+    writer = os.open(tmp_path / "fifo", os.O_RDWR | os.O_NONBLOCK)
+    os.write(writer, b"from a pipe")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "socket"))
+        for place in (link, tmp_path / "fifo", tmp_path / "socket", tmp_path, Path("/dev/zero")):
+            said = f"Error on reading termination log {place}: not a regular file"
+            assert message_of(ended(place)) == said
+            failed = ended(None, policy="FallbackToLogsOnError", exit_code=1, reason="Error", log_path=str(place))
+            assert message_of(failed) == "Error on reading termination message from logs: not a regular file"
+    os.close(writer)
 
 
 def test_only_what_has_ended_is_read(tmp_path: Path) -> None:

@@ -114,15 +114,24 @@ class ManifestFiles:
 
     def _parse(self, path: Path, found: os.stat_result) -> dict[str, Any]:
         """Return the static pod of a file. Raises ManifestError, ManifestErrors, PodInvalid, OSError."""
-        if not stat.S_ISREG(found.st_mode):
-            raise ManifestError(_shown(path), 0, "must be a file")
-        if found.st_size > LARGEST_MANIFEST:
-            raise ManifestError(_shown(path), 0, f"larger than {LARGEST_MANIFEST // 1024**2} MiB")
-        documents = load_documents(path.read_bytes(), source=_shown(path))
+        self._check(path, found)  # before it is opened: opening a device may do something
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            # What was opened may be something else than what was there a moment ago, and may grow while it is read.
+            self._check(path, os.fstat(descriptor))
+            text = file.read(LARGEST_MANIFEST + 1)
+        documents = load_documents(text, source=_shown(path))
         if len(documents) != 1 or not isinstance(documents[0], Pod):
             raise ManifestError(_shown(path), 0, "must hold one Pod, and nothing else")
         bare, _ = without_cluster(documents[0])
         return pod_to_wire(admit(static_pod(bare, node=self.node, path=str(path))).pod)
+
+    def _check(self, path: Path, found: os.stat_result) -> None:
+        """Raise ManifestError for what is no file, or is too large."""
+        if not stat.S_ISREG(found.st_mode):
+            raise ManifestError(_shown(path), 0, "must be a file")
+        if found.st_size > LARGEST_MANIFEST:
+            raise ManifestError(_shown(path), 0, f"larger than {LARGEST_MANIFEST // 1024**2} MiB")
 
     def _listing(self) -> Listing:
         """Return what all files say; if two files make the same pod, the first one counts."""

@@ -1,7 +1,8 @@
 """The CRI log format: ``<RFC 3339 time> <stdout|stderr> <tag> <text>``, where the tag P marks a line's beginning.
 
-Pure. Mirrors kuberuntime/logs/logs.go, v1.36, parseCRILog. Difference: the parts of a long line are joined per stream;
-the kubelet writes them as they come, mixed with the other stream's.
+Pure. Mirrors kuberuntime/logs/logs.go, v1.36, parseCRILog. Difference: the parts of a long line are joined per stream,
+up to a MiB; the kubelet writes them as they come, mixed with the other stream's. However long a line or a record is,
+and whether it ends or not, no more than some MiB of it are held, and each byte is looked at a bounded number of times.
 """
 
 from __future__ import annotations
@@ -16,13 +17,40 @@ _WHOLE: Final = re.compile(rb"^([^ \n]+ )std(?:out|err) F(?::[^ \n]*)? ", re.MUL
 """The beginning of a record that is a whole line."""
 
 
+_LONGEST_PIECE: Final = 1024 * 1024
+"""How many bytes of a line are joined; a longer one comes in pieces."""
+_LONGEST_RECORD: Final = 1024 * 1024
+"""Bytes; what is longer and has no end is no record of a runtime, whose records have 16 KiB."""
+
+
 @dataclass(frozen=True)
 class LogLine:
-    """One whole line of a container, without its line end; `stamp` is the time as the runtime wrote it."""
+    """One line of a container, or a piece of a long one; `stamp` is the time as the runtime wrote it."""
 
     stamp: str
     stream: str
     text: bytes
+    """Without the line's end."""
+    begins: bool = True
+    ends: bool = True
+    """Whether the line's beginning, and its end, are in this piece."""
+
+
+@dataclass
+class _Begun:
+    """A line that is being joined."""
+
+    stamp: str
+    parts: list[bytes] = field(default_factory=list)
+    size: int = 0
+    told: bool = False
+    """Whether a piece of it has been yielded."""
+
+    def piece(self, stream: str, *, ends: bool) -> LogLine:
+        """Take what has been joined so far."""
+        line = LogLine(self.stamp, stream, b"".join(self.parts), begins=not self.told, ends=ends)
+        self.parts, self.size, self.told = [], 0, True
+        return line
 
 
 @dataclass
@@ -30,36 +58,46 @@ class LineJoiner:
     """Joins raw records, which may come in pieces of any size, to lines."""
 
     _rest: bytes = b""
-    _parts: dict[str, LogLine] = field(default_factory=dict)
+    _is_lost: bool = False
+    """Whether what comes next belongs to a record that was too long."""
+    _lines: dict[str, _Begun] = field(default_factory=dict)
 
     def feed(self, data: bytes) -> Iterator[LogLine]:
         """Yield the lines that `data` completes."""
         *records, self._rest = (self._rest + data).split(b"\n")
         for record in records:
-            if line := self._add(record):
+            if self._is_lost:
+                self._is_lost = False
+            elif line := self._add(record):
                 yield line
+        if len(self._rest) > _LONGEST_RECORD:
+            self._rest, self._is_lost = b"", True
 
     def flush(self) -> Iterator[LogLine]:
         """Yield unfinished lines at the end of the log."""
-        yield from self._parts.values()
-        self._parts = {}
+        for stream, begun in self._lines.items():
+            yield begun.piece(stream, ends=True)
+        self._lines = {}
 
     @property
     def begun(self) -> bool:
         """Return whether there is an unfinished line."""
-        return bool(self._rest or self._parts)
+        return bool(self._rest or self._lines or self._is_lost)
 
     def _add(self, record: bytes) -> LogLine | None:
         parsed = parse_record(record)
         if parsed is None:
             return None
         stamp, stream, is_partial, text = parsed
-        begun = self._parts.pop(stream, None)
-        line = LogLine(begun.stamp if begun else stamp, stream, begun.text + text if begun else text)
-        if is_partial:
-            self._parts[stream] = line
-            return None
-        return line
+        if not is_partial and stream not in self._lines:
+            return LogLine(stamp, stream, text)
+        begun = self._lines.setdefault(stream, _Begun(stamp))
+        begun.parts.append(text)
+        begun.size += len(text)
+        if not is_partial:
+            del self._lines[stream]
+            return begun.piece(stream, ends=True)
+        return begun.piece(stream, ends=False) if begun.size >= _LONGEST_PIECE else None
 
 
 class LogText:
@@ -99,6 +137,9 @@ class LogText:
         """Return the text of the lines that `data` completes."""
         data = self._rest + data
         end = data.rfind(b"\n") + 1
+        if not end and len(data) > _LONGEST_RECORD:
+            self._rest = b""
+            return self._print(self._joiner.feed(data))  # which drops it, and what follows up to a line's end
         data, self._rest = data[:end], data[end:]
         if self._since is None and self._left is None and not self._joiner.begun:
             text, lines = _WHOLE.subn(self._template, data)
@@ -118,13 +159,13 @@ class LogText:
             if not is_new_enough(line, self._since):
                 return b""
             self._since = None  # a log is written in the order of its times
-        text = line.text + b"\n"
-        if self._timestamps:
+        text = line.text + (b"\n" if line.ends else b"")
+        if self._timestamps and line.begins:
             text = f"{line.stamp} ".encode() + text
         if self._left is not None:
             text = text[: max(self._left, 0)]
             self._left -= len(text)
-        return self._head + text if text else b""
+        return (self._head if line.begins else b"") + text if text else b""
 
 
 def is_new_enough(line: LogLine, since: datetime | None) -> bool:
@@ -160,8 +201,8 @@ def count_lines(blocks: Iterable[bytes], *, with_unfinished: bool) -> int:
     """Return the number of lines in the blocks of a log; `with_unfinished` also counts an unfinished last line."""
     joiner, lines = LineJoiner(), 0
     for block in blocks:
-        lines += sum(1 for _ in joiner.feed(block))
-    return lines + (sum(1 for _ in joiner.flush()) if with_unfinished else 0)
+        lines += sum(line.ends for line in joiner.feed(block))
+    return lines + (sum(line.ends for line in joiner.flush()) if with_unfinished else 0)
 
 
 def starts_of_last_lines(blocks: Iterable[tuple[int, bytes]], count: int, *, with_unfinished: bool) -> int:
@@ -181,7 +222,7 @@ def starts_of_last_lines(blocks: Iterable[tuple[int, bytes]], count: int, *, wit
             if lines.add(data[cut + 1 : position]) > count:
                 return at + position
             position = cut + 1
-        rest = data[:position]
+        rest = data[:position] if position <= _LONGEST_RECORD else b""
     return at + len(rest) if lines.add(rest) > count else at
 
 
