@@ -38,7 +38,6 @@ from activities.pods.cgroup import limit_pods
 from activities.registry import node_steps, questions, steps
 from syncpod import telemetry
 from syncpod.agent.agent import Agent
-from syncpod.agent.daemon_thread import in_daemon_thread
 from syncpod.agent.housekeeping.settings import housekeeping_settings
 from syncpod.agent.housekeeping.tasks import add_housekeeping_tasks
 from syncpod.agent.node_setup import (
@@ -67,6 +66,7 @@ from syncpod.cri.port import RuntimeVersion
 from syncpod.fault_points import cri_client
 from syncpod.lifecycle import version
 from syncpod.messages.identity import NodeFacts, node_task_queue
+from syncpod.node.daemon_thread import in_daemon_thread
 from syncpod.node.deleted_pods import tidy_deleted
 from syncpod.node.pod_cgroups import remove_empty_tiers
 from syncpod.node.pod_lives import pod_life
@@ -260,7 +260,7 @@ def _add_housekeeping(settings: NodeSettings, client: Client, node: Node, agent:
     housekeeping = housekeeping_settings(os.environ)
     images = ImageGc(context, cri, image_gc_policy(settings.image_gc), node.pulls.records.prune)
     agent.add_background_task("image garbage collection", images.run)
-    rotation = LogRotation(context.log_dir, cri, agent.pleg.listings, settings.logs)
+    rotation = LogRotation(context.log_dir, cri, agent.pleg.listings, settings.logs, threads=node.threads)
     agent.add_background_task("log rotation", rotation.run)
     evictor = add_housekeeping_tasks(
         agent,

@@ -96,7 +96,12 @@ class Agent:
         """Who failed because an object was missing. Steps add themselves; the volume refresh signals them."""
         store = ObjectStore(context.state_dir, context.memory_dir)
         self._volumes = VolumeRefresh(
-            context, store, self.waiting_for, self.signals.may_go_on, add_secret_values=cri.add_secret_values
+            context,
+            store,
+            self.waiting_for,
+            self.signals.may_go_on,
+            add_secret_values=cri.add_secret_values,
+            threads=reader.threads,
         )
         self._takeover = Takeover(client, task_queue, life.identity)
         self.published_pods = PublishedPods(context)

@@ -170,6 +170,9 @@ class RemoveContainers(StepInput):
 class RemovePod(StepInput):
     """Remove what is left of a stopped pod: containers, sandboxes, cgroups, directories, logs."""
 
+    forced: bool = False
+    """The pod is deleted by force: its name becomes free although a disk that hangs still holds files of it."""
+
 
 class Outcome(StrEnum):
     """The outcome of a step that did not fail."""

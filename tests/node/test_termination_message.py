@@ -139,3 +139,13 @@ def test_what_no_path_can_hold_is_said(tmp_path: Path) -> None:
     told = message_of(ended(None, policy="FallbackToLogsOnError", **more))
     assert told == "Error on reading termination message from logs: Invalid argument"
     assert message_of(ended(Path("/a\0b"))).endswith("Invalid argument")
+
+
+def test_no_link_leads_to_the_log_of_another_pod(tmp_path: Path) -> None:
+    """A pod that mounts the log directory may put a link in place of its own."""
+    (theirs := tmp_path / "default_db_1" / "main").mkdir(parents=True)
+    (own := tmp_path / "default_web_2").mkdir()
+    log(theirs / "0.log", "stdout F password")
+    (own / "main").symlink_to(theirs)
+    status = ended(None, policy="FallbackToLogsOnError", exit_code=1, reason="Error", log_path=str(own / "main/0.log"))
+    assert message_of(status) == "Error on reading termination message from logs: Not a directory"

@@ -34,6 +34,7 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.lifecycle.step_name import StepName
     from syncpod.messages.identity import POD_WORKFLOW
     from syncpod.messages.step_table import STEPS, Interruption
+    from syncpod.messages.steps import RemovePod
     from syncpod.pod import pod_to_wire
     from workflows.entity import Entity, decisions_taken, decoded, invalid
     from workflows.pod import absorb, decide, desired, facts, outcome, report, resizing, rounds, start
@@ -197,6 +198,8 @@ class PodWorkflow:
         def must_stop() -> bool:
             if step.name == StepName.KILL_CONTAINER:  # the pod's end has a grace of its own, which may be shorter
                 return not was_ending and self.ending()
+            if isinstance(step.input, RemovePod):  # it may wait for a disk, which a deletion by force does not
+                return not step.input.forced and decide.is_forced(self.state)
             if spec.interruption is Interruption.GOES_ON:
                 # Only a shorter grace interrupts a kill: it begins anew with what is left.
                 return step.name == StepName.KILL_POD and self.deadline_moved(kill_by)
