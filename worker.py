@@ -40,6 +40,7 @@ from syncpod import telemetry
 from syncpod.agent.agent import Agent
 from syncpod.agent.housekeeping.settings import housekeeping_settings
 from syncpod.agent.housekeeping.tasks import add_housekeeping_tasks
+from syncpod.agent.loop_watchdog import LoopWatchdog
 from syncpod.agent.node_setup import (
     image_gc_policy,
     labels,
@@ -141,7 +142,8 @@ async def serve(settings: NodeSettings, connection: ClientConnectConfig, stop: a
                 last.callback(recording.flush)  # it may take a while: the node is free again before that
                 preparing = _prepared(settings, connection, endpoint, cri, lock, kept, awaited)
                 worker, agent, record = await _unless(stop, preparing)
-                await _run(worker, agent, record, settings, stop)
+                with LoopWatchdog(settings.state_dir):
+                    await _run(worker, agent, record, settings, stop)
 
 
 async def _unless(stop: asyncio.Event, doing: Coroutine[Any, Any, _Result]) -> _Result:
