@@ -105,10 +105,13 @@ def _check_file(name: str, found: os.stat_result) -> None:
 @contextlib.contextmanager
 def log_directory(path: Path) -> Iterator[LogDirectory]:
     """Yield the open directory of the log at `path`; no link on its last two parts is followed. Raises OSError."""
-    root = open_directory(path.parents[_DEPTH - 1])
+    if not path.parents:
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    trusted = path.parents[min(_DEPTH, len(path.parents)) - 1]  # a runtime may report a shorter path: it is no log's
+    root = open_directory(trusted)
     try:
-        flags = os.O_RDONLY | os.O_DIRECTORY
-        opened = open_without_links(root, str(path.parent.relative_to(path.parents[_DEPTH - 1])), flags)
+        relative = path.parent.relative_to(trusted)
+        opened = open_without_links(root, str(relative), os.O_RDONLY | os.O_DIRECTORY)
     finally:
         os.close(root)
     try:
