@@ -348,7 +348,8 @@ class _Start:
         file = container_log_file(self.container.name, self.request.restart)
         log = log_directory_of(self.request.pod, node.context) / file
         try:
-            await asyncio.to_thread(make_log_link, node.context.log_dir, log, self.container.name, container_id)
+            linking = partial(make_log_link, node.context.log_dir, log, self.container.name, container_id)
+            await self.attempt.on_disk(DiskWork.LOGS, linking)
         except OSError as error:
             why = f"{error.strerror}: {links_directory(node.context.log_dir)}"
             if why != node.no_log_links:

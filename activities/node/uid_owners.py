@@ -7,11 +7,15 @@ same: then each would read the other's volumes, and the end of one would end the
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from syncpod.messages.identity import PodRef
 from syncpod.node.pod_records import read_pod_record
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import UnsafeName
+
+UID_IN_USE: Final = "UIDInUse"
+"""The reason of a pod that names the UID of another."""
 
 
 class UidOwners:
@@ -23,22 +27,35 @@ class UidOwners:
         self._bound: dict[str, tuple[str, str]] = {}
 
     async def bind(self, ref: PodRef) -> str:
-        """Bind a pod's UID to it, unless it is another's; return whose it is, as ``<namespace>/<name>``, "" = its own.
+        """Bind a pod's UID to it, unless it is another's; return why it cannot have it, "" = it has. Raises OSError."""
+        known = await self._owner(ref.uid)
+        # Nothing is awaited from here on: of two pods that come at once, one is first.
+        return _refusal(ref, self._bound.setdefault(ref.uid, known or (ref.namespace, ref.name)))
 
-        Raises OSError.
-        """
-        if ref.uid not in self._bound:
-            try:
-                record = await asyncio.to_thread(read_pod_record, self._node, ref.uid)
-            except UnsafeName:
-                return ""  # the step itself says so
-            named = (record.pod.metadata.namespace, record.pod.metadata.name) if record is not None else None
-            # Nothing is awaited from here on: of two pods that come at once, one is first.
-            self._bound.setdefault(ref.uid, named or (ref.namespace, ref.name))
-        owner = self._bound[ref.uid]
-        return "" if owner == (ref.namespace, ref.name) else "/".join(owner)
+    async def refusal(self, ref: PodRef) -> str:
+        """Return why a pod could not have its UID now; "" = it could. Binds nothing. Raises OSError."""
+        known = await self._owner(ref.uid)
+        return _refusal(ref, known) if known is not None else ""
+
+    async def _owner(self, uid: str) -> tuple[str, str] | None:
+        """Return the namespace and name of the pod that a UID belongs to; None = it is free."""
+        if (bound := self._bound.get(uid)) is not None:
+            return bound
+        try:
+            record = await asyncio.to_thread(read_pod_record, self._node, uid)
+        except UnsafeName:
+            return None  # the step itself says so
+        return (record.pod.metadata.namespace, record.pod.metadata.name) if record is not None else None
 
     def release(self, ref: PodRef) -> None:
         """Forget a pod whose record has gone: its UID is free."""
         if self._bound.get(ref.uid) == (ref.namespace, ref.name):
             del self._bound[ref.uid]
+
+
+def _refusal(ref: PodRef, owner: tuple[str, str]) -> str:
+    if owner == (ref.namespace, ref.name):
+        return ""
+    return (
+        f"metadata.uid: {ref.uid} belongs to pod {'/'.join(owner)} on this node: leave it out, or delete that pod first"
+    )

@@ -53,7 +53,7 @@ def open_without_links(root: int, relative: str, flags: int, mode: int = 0) -> i
     somebody else may write to. Raises OSError: ELOOP or ENOTDIR where a symlink is in the way, :class:`LeadsOut`.
     """
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-    *above, name = [part for part in relative.split("/") if part not in ("", ".")]
+    *above, name = [part for part in relative.split("/") if part not in ("", ".")] or ["."]
     if ".." in (*above, name):
         raise LeadsOut(errno.EXDEV, "may lead out of its directory", relative)
     directory = os.dup(root)

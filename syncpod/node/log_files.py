@@ -64,13 +64,10 @@ class LogDirectory:
 
     def open(self, name: str) -> int:
         """Open a regular file with one name for reading; the caller closes it."""
-        _check_regular(self._stat(name), name)  # before it is opened: opening a device may do something
+        _check_file(name, self._stat(name))  # before it is opened: opening a device may do something
         opened = open_without_links(self._directory, name, os.O_RDONLY)
         try:
-            found = os.fstat(opened)
-            _check_regular(found, name)
-            if found.st_nlink > 1:
-                raise OSError(errno.EINVAL, "a file with more than one name", name)
+            _check_file(name, os.fstat(opened))
         except BaseException:
             os.close(opened)
             raise
@@ -97,18 +94,24 @@ class LogDirectory:
         return os.stat(name, dir_fd=self._directory, follow_symlinks=False)
 
 
-def _check_regular(found: os.stat_result, name: str) -> None:
+def _check_file(name: str, found: os.stat_result) -> None:
+    """Raise OSError for what is no regular file, or one that has a second name elsewhere."""
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", name)
+    if found.st_nlink > 1:
+        raise OSError(errno.EINVAL, "not a regular file with one name", name)
 
 
 @contextlib.contextmanager
 def log_directory(path: Path) -> Iterator[LogDirectory]:
     """Yield the open directory of the log at `path`; no link on its last two parts is followed. Raises OSError."""
-    root = open_directory(path.parents[_DEPTH - 1])
+    if not path.parents:
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    trusted = path.parents[min(_DEPTH, len(path.parents)) - 1]  # a runtime may report a shorter path: it is no log's
+    root = open_directory(trusted)
     try:
-        flags = os.O_RDONLY | os.O_DIRECTORY
-        opened = open_without_links(root, str(path.parent.relative_to(path.parents[_DEPTH - 1])), flags)
+        relative = path.parent.relative_to(trusted)
+        opened = open_without_links(root, str(relative), os.O_RDONLY | os.O_DIRECTORY)
     finally:
         os.close(root)
     try:

@@ -120,7 +120,7 @@ def _askable(path: Path) -> Path:
 
 
 def _last_bytes(descriptor: int, limit: int) -> bytes:
-    """Return the last bytes of an open regular file, and close it. Raises OSError."""
+    """Return the last bytes of an open file, and close it. Raises OSError, also for what is no regular file."""
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
         _check_regular(found)

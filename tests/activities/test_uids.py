@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from activities.foresee_admission import foresee_admission
 from activities.node.uid_owners import UidOwners
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import PodRef
@@ -18,6 +19,7 @@ from tests.activities.bench import Bench, fault_of
 from tests.translation.translation import NODE, make_pod
 
 FIRST, SECOND = (PodRef(namespace=namespace, name="web", uid="u1") for namespace in ("a", "b"))
+TAKEN = "metadata.uid: u1 belongs to pod a/web on this node: leave it out, or delete that pod first"
 
 
 @pytest.fixture
@@ -30,11 +32,13 @@ def node(tmp_path: object) -> NodeContext:
 
 async def test_the_first_pod_has_the_uid_until_its_record_has_gone(node: NodeContext) -> None:
     owners = UidOwners(node)
-    assert [await owners.bind(ref) for ref in (FIRST, SECOND, FIRST)] == ["", "a/web", ""]
+    assert await owners.refusal(SECOND) == ""
+    assert [await owners.bind(ref) for ref in (FIRST, SECOND, FIRST)] == ["", TAKEN, ""]
     owners.release(SECOND)
-    assert await owners.bind(SECOND) == "a/web"
+    assert await owners.bind(SECOND) == await owners.refusal(SECOND) == TAKEN
     owners.release(FIRST)
-    assert [await owners.bind(SECOND), await owners.bind(FIRST)] == ["", "b/web"]
+    assert await owners.bind(SECOND) == ""
+    assert "b/web" in await owners.bind(FIRST)
 
 
 async def test_another_worker_goes_by_the_record(node: NodeContext) -> None:
@@ -42,7 +46,7 @@ async def test_another_worker_goes_by_the_record(node: NodeContext) -> None:
     make_directories(own_directories("u1", node))
     write_pod_record(node, PodRecord(pod=pod))
     theirs = PodRef(namespace="elsewhere", name="web", uid="u1")
-    assert await UidOwners(node).bind(theirs) == f"{pod.metadata.namespace}/web"
+    assert f"belongs to pod {pod.metadata.namespace}/web on this node" in await UidOwners(node).bind(theirs)
 
 
 async def test_a_pod_with_the_uid_of_another_neither_starts_nor_ends_anything(bench: Bench) -> None:
@@ -60,6 +64,9 @@ async def test_a_pod_with_the_uid_of_another_neither_starts_nor_ends_anything(be
     assert (fault, detail.rejection.reason if detail.rejection else "") == (Fault.POD_REJECTED, "UIDInUse")
     assert f"belongs to pod {owner} on this node" in error.message
     assert (detail.status.containers, detail.status.sandboxes) == ((), ())
+
+    [reason, *_] = await foresee_admission(bench.node, second.pod)
+    assert reason == f"UIDInUse: {error.message}"
 
     killed = await second.kill()
     removed = await second.step(StepName.REMOVE_POD, RemovePod(ref=second.ref, fence=second.next_fence())).result()

@@ -274,7 +274,7 @@ def test_what_a_pod_has_planted_between_rotated_files_is_not_read_and_nothing_be
 ) -> None:
     """A second name of root's file ends the compression with an error; a link and a FIFO are passed over."""
     path, secret = planted
-    with pytest.raises(OSError, match="no regular file with one name"):
+    with pytest.raises(OSError, match="not a regular file with one name"):
         compress_rotated(path)
     path.with_name("0.log.20200101-000001").unlink()
     compress_rotated(path)
@@ -317,5 +317,5 @@ def test_a_log_is_read_from_regular_files_alone(planted: tuple[Path, Path]) -> N
         "0.log.20261121-000009",
     ]
     for name in ("0.log.20200101-000000", "0.log.20200101-000001", "0.log.20200101-000004"):
-        with pytest.raises(OSError, match=r"regular file|symbolic"):
+        with pytest.raises(OSError, match="not a regular file"):
             open_log_file(path.with_name(name))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 
@@ -93,3 +95,19 @@ async def test_an_error_is_the_callers() -> None:
 
     with pytest.raises(FileNotFoundError, match="gone"):
         await PodThreads().run("a", DiskWork.READ, fail)
+
+
+def test_a_thread_that_hangs_does_not_keep_its_process() -> None:
+    """The worker ends although a disk does not answer: a thread of a pool would be waited for."""
+    script = """
+import asyncio, threading
+from syncpod.node.pod_threads import DiskWork, PodThreads
+
+async def main():
+    hung = asyncio.create_task(PodThreads().run("a", DiskWork.MAKE, threading.Event().wait))
+    await asyncio.sleep(0)
+    hung.cancel()
+
+asyncio.run(main())
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
