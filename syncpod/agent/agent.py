@@ -96,7 +96,7 @@ class Agent:
         """Who failed because an object was missing. Steps add themselves; the volume refresh signals them."""
         store = ObjectStore(context.state_dir, context.memory_dir)
         self._volumes = VolumeRefresh(
-            context, store, self.waiting_for, self.signals.may_go_on, add_secret_values=cri.add_secret_values
+            context, store, self.waiting_for, self.signals.end_backoff, add_secret_values=cri.add_secret_values
         )
         self._takeover = Takeover(client, task_queue, life.identity)
         self.published_pods = PublishedPods(context)
@@ -158,7 +158,7 @@ class Agent:
     async def _tell_of_room(self, waiting: tuple[PodRef, ...]) -> None:
         for ref in waiting:
             try:
-                await self.signals.may_go_on(
+                await self.signals.end_backoff(
                     pod_workflow_id(ref.namespace, ref.name), StepName.ALLOCATE_RESOURCES.value, "room on the node"
                 )
             except RPCError as error:
@@ -197,7 +197,7 @@ class Agent:
         self.stuck_workflows.went_on(workflow_id, run_id)
 
     def _resume(self, ref: PodRef) -> None:
-        """Tell a workflow that was begun anew what the runtime has now, and what the probes have found."""
+        """Tell a workflow's new run what the runtime has now, and what the probes have found."""
         self.prober.tell_again(ref.uid)
         self._tell(self._read_and_tell(ref, ("Boot",)), f"resume {ref.namespace}/{ref.name}")
 

@@ -166,7 +166,7 @@ def node_settings(
 def _told(state: Path, environ: Mapping[str, str], flags: Mapping[str, str | None]) -> dict[str, str]:
     """Return what is set, by variable: a flag's value, else the environment's, else what the node was started with."""
     told = beneath(read_kept_settings(state).variables, environ)
-    # Only for the manifest directory does an empty flag say something: there is none any more.
+    # An empty flag has a meaning only for the manifest directory: there is none any more.
     return told | {name: text for name, text in flags.items() if text or (name == v.MANIFEST_DIR and text is not None)}
 
 
