@@ -99,7 +99,7 @@ class Agent:
             context,
             store,
             self.waiting_for,
-            self.signals.may_go_on,
+            self.signals.end_backoff,
             add_secret_values=cri.add_secret_values,
             threads=reader.threads,
         )
@@ -163,7 +163,7 @@ class Agent:
     async def _tell_of_room(self, waiting: tuple[PodRef, ...]) -> None:
         for ref in waiting:
             try:
-                await self.signals.may_go_on(
+                await self.signals.end_backoff(
                     pod_workflow_id(ref.namespace, ref.name), StepName.ALLOCATE_RESOURCES.value, "room on the node"
                 )
             except RPCError as error:
@@ -202,7 +202,7 @@ class Agent:
         self.stuck_workflows.went_on(workflow_id, run_id)
 
     def _resume(self, ref: PodRef) -> None:
-        """Tell a workflow that was begun anew what the runtime has now, and what the probes have found."""
+        """Tell a workflow's new run what the runtime has now, and what the probes have found."""
         self.prober.tell_again(ref.uid)
         self._tell(self._read_and_tell(ref, ("Boot",)), f"resume {ref.namespace}/{ref.name}")
 

@@ -229,7 +229,7 @@ class StepResult(Message):
     allocation: Allocation | None = None
     """allocate_resources: the node's answer."""
     actuated: dict[str, ResourceRequirements] = Field(default_factory=dict)
-    """resize_pod, failing: by container, the resources that it has been given all the same."""
+    """resize_pod that failed: by container, the resources that it was given before the failure."""
     id: str = ""
     """The sandbox or container made or adopted."""
     attempt: int = 1
@@ -279,4 +279,4 @@ NOT_PULLED = (Fault.INVALID_IMAGE_NAME, Fault.IMAGE_INSPECT_ERROR, Fault.ERR_IMA
 `ImagePullBackOff` (images/image_manager.go, v1.36, EnsureImageExists)."""
 
 STUCK_FAULTS = (Fault.EXCEEDED_GRACE_PERIOD, Fault.FAILED_KILL_POD)
-"""Faults of a kill: the pod shows what stands in the way of its end until that is gone."""
+"""Faults of a kill: until it succeeds, the pod shows why it has not ended."""

@@ -140,7 +140,7 @@ def test_the_oldest_go_and_the_others_are_compressed(tmp_path: Path) -> None:
     assert gzip.decompress((tmp_path / "0.log.20261121-000004.gz").read_bytes()) == b"4"
 
 
-def test_what_somebody_still_writes_to_is_not_compressed(tmp_path: Path) -> None:
+def test_a_log_that_is_still_written_is_not_compressed(tmp_path: Path) -> None:
     for second in range(2):
         (tmp_path / f"0.log.20261121-00000{second}").write_text("begun")
     with (tmp_path / "0.log.20261121-000000").open("a"):
@@ -243,7 +243,7 @@ async def test_a_log_that_a_dead_worker_has_renamed_is_begun_anew(runtime: Runti
         await until(lambda: log.exists() and log.stat().st_size > 0)
 
 
-async def test_what_is_no_log_of_ours_stays_as_it_is(tmp_path: Path) -> None:
+async def test_a_log_that_is_not_ours_stays_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "elsewhere.log"
     path.write_text("x" * 100)
     container = ObservedContainer.model_validate({"id": "c", "name": "main", "state": "running", "log_path": str(path)})

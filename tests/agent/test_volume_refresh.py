@@ -119,7 +119,7 @@ async def test_an_optional_object_comes_and_goes(scene: Scene) -> None:
     assert scene.shown(pod) == {}
 
 
-async def test_what_an_object_showed_stays_when_it_goes_and_that_is_said_once(
+async def test_files_of_a_deleted_object_stay_and_that_is_logged_once(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene.put(colour="red")
@@ -140,7 +140,7 @@ async def test_what_an_object_showed_stays_when_it_goes_and_that_is_said_once(
     assert scene.shown(pod) == {"colour": "green"}
 
 
-async def test_what_the_disk_refuses_is_tried_again(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_refresh_that_the_disk_refuses_is_retried(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     scene.put(colour="red")
     pod = scene.start()
     refresh = scene.refresh()

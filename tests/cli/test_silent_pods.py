@@ -66,7 +66,7 @@ def no_node_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setattr(pods, "judged", as_read)  # whether their workers live is another question
 
 
-async def test_so_many_silent_pods_are_asked_and_no_more() -> None:
+async def test_a_limited_number_of_silent_pods_is_queried() -> None:
     listed = [Listed(number, f"gone-{number % 2}") for number in range(3_000)]
     server = Server(RPCStatusCode.DEADLINE_EXCEEDED, "too late", listed)
     fetched_pods = await read(server)
