@@ -72,7 +72,6 @@ from syncpod.cri.port import RuntimeVersion
 from syncpod.fault_points import cri_client
 from syncpod.lifecycle import version
 from syncpod.messages.identity import NodeFacts, node_task_queue
-from syncpod.node.daemon_thread import in_daemon_thread
 from syncpod.node.deleted_pods import tidy_deleted
 from syncpod.node.pod_cgroups import remove_empty_tiers
 from syncpod.node.pod_lives import pod_life
