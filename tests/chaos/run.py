@@ -42,6 +42,11 @@ _RPC = timedelta(seconds=5)
 _T = TypeVar("_T")
 
 
+def slowness() -> float:
+    """How many times slower than a free one this machine is now: pauses grow by that, or nothing but faults happens."""
+    return max(1.0, os.getloadavg()[0] / (4 * (os.cpu_count() or 1)))
+
+
 def say(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
@@ -212,7 +217,7 @@ class Chaos:
         while not self.is_over:
             for name in chance.choices(names, weights, k=chance.choice((1, 1, 2, 3))):
                 under_way.add(asyncio.create_task(FAULTS[name][1](self, self.chance[name]), name=name))
-            await asyncio.sleep(chance.uniform(0.5, 8))
+            await asyncio.sleep(chance.uniform(0.5, 8) * slowness())
         await asyncio.gather(*under_way)
 
     def count(self, fault: str, more: str = "") -> None:
