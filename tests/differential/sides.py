@@ -26,6 +26,7 @@ from tests.runtimes.leftovers import unmount_below
 from tests.runtimes.temporal import DevServer
 from tests.worker.node_process import NodeProcess
 
+_TRIES: Final = 20
 NODE: Final = "differ"
 """What both nodes are called."""
 
@@ -149,6 +150,11 @@ class NodeSource:
         """The events of a pod."""
         id = pod_workflow_id("default", name)
         told = await ask_node(self._state, "events", [], [id])
+        for _ in range(_TRIES):
+            if id in told:
+                break
+            await asyncio.sleep(1)  # a busy node may not have answered in time
+            told = await ask_node(self._state, "events", [], [id])
         return [
             Event(each["type"], each["reason"], each.get("container", ""), each["message"], each.get("count", 1))
             for each in (told[id].answer if id in told else ())
