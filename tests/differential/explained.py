@@ -65,6 +65,11 @@ EXPLAINED: Final[tuple[Sentence, ...]] = (
         ("several/Always-*", "several/OnFailure-1-1"),
     ),
     Sentence(
+        "An error of TLS is told in OpenSSL's words, not in Go's.",
+        ("event.Warning Unhealthy *WRONG_VERSION_NUMBER*", "event.Warning Unhealthy *HTTP response to HTTPS client"),
+        ("probe/https-to-http",),
+    ),
+    Sentence(
         "A field that has no effect on a node alone is warned about.",
         ("event.Warning Ignored *",),
         holds=lambda kubelet, ours: kubelet is None,

@@ -40,7 +40,8 @@ class Looking:
         """Look until cancelled. One request tells of all pods."""
         while True:
             with contextlib.suppress(OSError, TimeoutError):
-                self.seen = await self.side.source.pods(frozenset(self.names))
+                # A busy node may not tell of all in time: what it told before holds.
+                self.seen |= await self.side.source.pods(frozenset(self.names))
             await asyncio.sleep(_LOOK_SECONDS)
 
 
