@@ -70,6 +70,12 @@ EXPLAINED: Final[tuple[Sentence, ...]] = (
         ("probe/https-to-http",),
     ),
     Sentence(
+        "After a preStop hook a container is stopped within what is left of the grace period, in whole seconds.",
+        ("stops.main",),
+        ("hook/prestop*",),
+        holds=lambda kubelet, ours: abs(int(kubelet) - int(ours)) <= 1,
+    ),
+    Sentence(
         "A field that has no effect on a node alone is warned about.",
         ("event.Warning Ignored *",),
         holds=lambda kubelet, ours: kubelet is None,

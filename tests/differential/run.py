@@ -143,7 +143,7 @@ async def _ended(looking: Looking, file: str, name: str, pod: dict[str, Any]) ->
         if time.monotonic() > deadline:
             raise Undecided(f"{side.name} has not stopped the sandbox")
         await asyncio.sleep(_LOOK_SECONDS)
-    events = await side.source.events(name)
+    events = await side.source.last_events(name)
     trace = side.shared / name.removesuffix(f"-{NODE}") / "trace"
     said = {"trace": trace.read_text() if trace.exists() else ""}
     return observe(side, pod, events, said, side.recording.asked[name])
