@@ -76,6 +76,12 @@ EXPLAINED: Final[tuple[Sentence, ...]] = (
         holds=lambda kubelet, ours: abs(int(kubelet) - int(ours)) <= 1,
     ),
     Sentence(
+        "A container that could not be started has no start time here; a kubelet says 1970.",
+        ("status.containerStatuses.*terminated.startedAt",),
+        ("image/no-*", "image/not-*"),
+        holds=lambda kubelet, ours: ours is None,
+    ),
+    Sentence(
         "A field that has no effect on a node alone is warned about.",
         ("event.Warning Ignored *",),
         holds=lambda kubelet, ours: kubelet is None,
