@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 from temporalio.client import Client
@@ -232,7 +233,7 @@ class Agent:
             for pod in pods
         ]
         self._booting = [
-            asyncio.create_task(self._boot_pod(pod, taken, listed), name=f"boot {pod.workflow_id}")
+            asyncio.create_task(self._boot_until_told(pod, taken, listed), name=f"boot {pod.workflow_id}")
             for pod, taken in zip(pods, taking, strict=True)
         ]
         if taking:
@@ -278,6 +279,10 @@ class Agent:
                 await asyncio.wait_for(self._reader.exits.settled(), _FLUSH_SECONDS)
             except TimeoutError:
                 log.warning("not all observed exits are on disk: they cannot be written in time")
+
+    async def _boot_until_told(self, pod: OpenPod, taken: Awaitable[bool], listed: Relist) -> None:
+        """Boot a pod; nobody awaits this, so a defect is logged, and it is tried again."""
+        await keep_running(f"the boot of {pod.workflow_id}", partial(self._boot_pod, pod, taken, listed))
 
     async def _boot_pod(self, pod: OpenPod, taken: Awaitable[bool], listed: Relist) -> None:
         """Signal a pod's workflow what the runtime has of it, once the workflow is taken over."""

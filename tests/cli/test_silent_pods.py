@@ -79,6 +79,12 @@ async def test_a_silent_pods_document_is_marked() -> None:
     assert RECORDED_ANNOTATION in fetched.document["metadata"]["annotations"] and not fetched.stuck
 
 
+@pytest.mark.parametrize("words", ["Workflow is busy.", "consistent query buffer is full, this may be caused by …"])
+async def test_a_pod_that_is_too_busy_to_be_asked_is_silent(words: str) -> None:
+    (fetched,) = await read(Server(RPCStatusCode.RESOURCE_EXHAUSTED, words, [Listed(1, "here")]))
+    assert not fetched.current and not fetched.stuck
+
+
 async def test_a_pod_whose_tasks_fail_is_not_away(capsys: pytest.CaptureFixture[str]) -> None:
     words = "Cannot query workflow due to Workflow Task in failed state."
     (fetched,) = await read(Server(RPCStatusCode.FAILED_PRECONDITION, words, [Listed(1, "here")]))
