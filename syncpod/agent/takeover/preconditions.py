@@ -13,7 +13,6 @@ from typing import Final
 
 from temporalio.client import Client
 
-from syncpod.agent.daemon_thread import in_daemon_thread
 from syncpod.agent.takeover import foreign_kubelet
 from syncpod.agent.takeover.awaited_runtime import AwaitedRuntime, RuntimeAway
 from syncpod.agent.takeover.cluster import another_cluster
@@ -22,6 +21,7 @@ from syncpod.cri.client import CriClient
 from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
 from syncpod.cri.errors import CriError, Unavailable
 from syncpod.cri.port import RuntimeVersion
+from syncpod.node.daemon_thread import in_daemon_thread
 from syncpod.node.pods_left import has_pods, has_records
 from syncpod.settings.kept import KeptSettings, is_same_runtime, kept_runtime_missing, other_name, other_runtime
 from syncpod.settings.node import NodeSettings
