@@ -23,6 +23,8 @@ class Sentence:
     """Whether it explains these two values, the kubelet's and ours; by default any."""
 
 
+_BACK_OFF: Final = ("back-off ", "CrashLoopBackOff")
+
 EXPLAINED: Final[tuple[Sentence, ...]] = (
     Sentence(
         "Sandboxes and containers carry the node's marks of ownership besides the kubelet's labels and annotations.",
@@ -74,6 +76,72 @@ EXPLAINED: Final[tuple[Sentence, ...]] = (
         ("stops.main",),
         ("hook/prestop*",),
         holds=lambda kubelet, ours: abs(int(kubelet) - int(ours)) <= 1,
+    ),
+    Sentence(
+        "A preStop hook that does not end in time is told when its time is over; a kubelet's fails when its container "
+        "is killed.",
+        ("event.Warning FailedPreStopHook main: PreStopHook *",),
+        ("hook/prestop-too-long",),
+    ),
+    Sentence(
+        "A kubelet says of a container in its back-off that it waits only at its next sync; until then it is shown as "
+        "ended.",
+        ("status.*ontainerStatuses.*.state.terminated.*", "status.*ontainerStatuses.*.state.waiting.*"),
+        holds=lambda kubelet, ours: (
+            (ours is None and not str(kubelet).startswith(_BACK_OFF))
+            or (kubelet is None and str(ours).startswith(_BACK_OFF))
+        ),
+    ),
+    Sentence(
+        "A kubelet without an API server sets up no projected volumes.",
+        ("moment",),
+        ("volume/projected-*",),
+    ),
+    Sentence(
+        "A readiness probe that is under way when its container ends says so in an event.",
+        ("event.Warning Unhealthy * container is in CONTAINER_EXITED state",),
+        ("end/readiness",),
+    ),
+    Sentence(
+        "A back-off after a failed postStart hook says what the hook has said.",
+        ("status.*ontainerStatuses.*.state.waiting.message",),
+        ("hook/poststart-*", "sidecar/poststart-*"),
+        holds=lambda kubelet, ours: str(ours).startswith(f"{kubelet}: PostStartHookError: "),
+    ),
+    Sentence(
+        "A kubelet writes the resolver's options in no order, which is another one each time.",
+        ("sandbox.dnsConfig.options[[]*", "said.main.line *"),
+        ("names/dns-config", "names/dns-none-full"),
+        holds=lambda kubelet, ours: "resolv.conf" not in str(ours) or sorted(kubelet.split()) == sorted(ours.split()),
+    ),
+    Sentence(
+        "Why a pod has no sandbox is told in the status of its containers too; a kubelet has only an event for it.",
+        ("status.*ontainerStatuses.*.state.waiting.message",),
+        ("volume/hostpath-*",),
+        holds=lambda kubelet, ours: kubelet is None and str(ours).startswith("FailedMount: "),
+    ),
+    Sentence(
+        "A container whose last exit is known keeps it when its pod ends in its back-off; a kubelet forgets it, and "
+        "says ContainerStatusUnknown.",
+        ("status.containerStatuses.main.state.terminated.*",),
+        ("deadline/crashing",),
+    ),
+    Sentence(
+        "Containers without an order among them are stopped at once: either may be the first to say so.",
+        ("said.trace.*",),
+        ("end/two",),
+    ),
+    Sentence(
+        "What is left of the grace period for a sidecar is what those before it took, in whole seconds of the machine.",
+        ("stops.*",),
+        ("end/*sidecar*",),
+        holds=lambda kubelet, ours: abs(int(kubelet) - int(ours)) <= 2,
+    ),
+    Sentence(
+        "A kubelet without an API server gives no address to pods on the node's network.",
+        ("status.has podIP",),
+        ("names/*host*", "end/host-network"),
+        holds=lambda kubelet, ours: (kubelet, ours) == (False, True),
     ),
     Sentence(
         "A container that could not be started has no start time here; a kubelet says 1970.",

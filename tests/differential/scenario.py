@@ -87,18 +87,35 @@ def running(status: Status) -> bool:
     return status.get("phase") == "Running" and bool(main) and all("running" in each["state"] for each in main)
 
 
-def waiting(reason: str, container: str = "main", *, restarts: int = 0) -> Moment:
-    """A container waits for that reason, after just so many restarts."""
+@dataclass(frozen=True)
+class Waiting:
+    """The moment at which a container waits for that reason, after just so many restarts."""
 
-    def waits(status: Status) -> bool:
+    reason: str
+    container: str
+    restarts: int
+
+    def __call__(self, status: Status) -> bool:
+        """Whether it does."""
         return any(
-            each["name"] == container
-            and each.get("state", {}).get("waiting", {}).get("reason") == reason
-            and each.get("restartCount", 0) == restarts
+            each["name"] == self.container
+            and each.get("state", {}).get("waiting", {}).get("reason") == self.reason
+            and each.get("restartCount", 0) == self.restarts
             for each in containers(status)
         )
 
-    return waits
+    def or_ended(self, status: Status) -> bool:
+        """Whether it does, or has ended and is not said to wait.
+
+        A kubelet says of a container in its back-off that it waits at its first sync after the one in which the
+        back-off began; where nothing else happens, that is the sync in which it ends.
+        """
+        return self(status) or ended(self.container, restarts=self.restarts)(status)
+
+
+def waiting(reason: str, container: str = "main", *, restarts: int = 0) -> Waiting:
+    """A container waits for that reason, after just so many restarts."""
+    return Waiting(reason, container, restarts)
 
 
 def ended(container: str, *, restarts: int) -> Moment:

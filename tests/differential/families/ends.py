@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tests.differential.scenario import Manifest, Moment, Scenario, finished, ready, shell, sleeper, waiting
+from tests.differential.scenario import (
+    Manifest,
+    Moment,
+    Scenario,
+    Status,
+    containers,
+    finished,
+    ready,
+    shell,
+    sleeper,
+    waiting,
+)
 from tests.runtimes.images import BUSYBOX
 
 
@@ -119,16 +130,21 @@ def _refusals() -> Iterator[Scenario]:
     yield refused("service-account", {"serviceAccountName": "robot", "containers": [sleeper()]})
 
 
+def _stopped(status: Status) -> bool:
+    """The pod has finished, and each container has its end: that of one that never ran comes after all else."""
+    return finished(status) and all("terminated" in each["state"] for each in containers(status))
+
+
 def _deadlines() -> Iterator[Scenario]:
-    yield Scenario("deadline", "running", {"activeDeadlineSeconds": 20, "containers": [sleeper()]}, finished)
+    yield Scenario("deadline", "running", {"activeDeadlineSeconds": 20, "containers": [sleeper()]}, _stopped)
     never = {"activeDeadlineSeconds": 20, "restartPolicy": "Never", "containers": [sleeper()]}
-    yield Scenario("deadline", "never", never, finished)
+    yield Scenario("deadline", "never", never, _stopped)
     init = {"activeDeadlineSeconds": 20, "initContainers": [sleeper("first")], "containers": [sleeper()]}
-    yield Scenario("deadline", "in-init", init, finished)
+    yield Scenario("deadline", "in-init", init, _stopped)
     crashing = {"activeDeadlineSeconds": 25, "containers": [shell("main", "exit 1")]}
-    yield Scenario("deadline", "crashing", crashing, finished)
+    yield Scenario("deadline", "crashing", crashing, _stopped)
     pulling = {"activeDeadlineSeconds": 25, "containers": [{"name": "main", "image": "127.0.0.1:1/none:1"}]}
-    yield Scenario("deadline", "pulling", pulling, finished)
+    yield Scenario("deadline", "pulling", pulling, _stopped)
     late = {"activeDeadlineSeconds": 100, "restartPolicy": "Never", "containers": [shell("main", "exit 0")]}
     yield Scenario("deadline", "in-time", late, finished)
 

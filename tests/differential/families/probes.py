@@ -10,6 +10,8 @@ from tests.differential.scenario import Manifest, Moment, Scenario, ready, resta
 from tests.runtimes.images import HTTPD
 
 _QUICK: Final[Manifest] = {"periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 10}
+_LATE: Final[Manifest] = _QUICK | {"initialDelaySeconds": 5}
+"""So late that a container which it restarts is seen running before it is restarted again."""
 _WEB: Final[Manifest] = {"name": "main", "image": HTTPD, "ports": [{"name": "web", "containerPort": 80}]}
 """A web server, which answers at once to HTTP and TCP, and to no gRPC."""
 
@@ -33,42 +35,52 @@ def _kinds() -> Iterator[Scenario]:
         slow = {} if probe == "readiness" else {"initialDelaySeconds": 8}
         container = _WEB | {f"{probe}Probe": bad | _QUICK | slow}
         moment: Moment = running if probe == "readiness" else restarted()
-        yield Scenario("probe", f"{probe}-{kind}-fails", {"containers": [container]}, moment)
+        yield Scenario("probe", f"{probe}-{kind}-fails", {"containers": [container]}, moment, after="Unhealthy")
 
 
 def _settings() -> Iterator[Scenario]:
     bad, good = _ACTIONS["exec"][1], _ACTIONS["exec"][0]
 
-    def probed(name: str, moment: Moment, **probes: Manifest) -> Scenario:
+    def probed(name: str, moment: Moment, *, after: str = "", **probes: Manifest) -> Scenario:
         probing = {f"{kind}Probe": probe for kind, probe in probes.items()}
-        return Scenario("probe", name, {"containers": [sleeper() | probing]}, moment)
+        return Scenario("probe", name, {"containers": [sleeper() | probing]}, moment, after=after)
 
-    yield probed("threshold-3", restarted(), liveness=bad | {"periodSeconds": 1, "failureThreshold": 3})
+    own_grace = _LATE | {"terminationGracePeriodSeconds": 1}
+    yield probed("threshold-3", restarted(), liveness=bad | _LATE | {"failureThreshold": 3})
     yield probed("delay", restarted(), liveness=bad | _QUICK | {"initialDelaySeconds": 4})
-    yield probed("own-grace", restarted(), liveness=bad | _QUICK | {"terminationGracePeriodSeconds": 1})
-    yield probed("startup-own-grace", restarted(), startup=bad | _QUICK | {"terminationGracePeriodSeconds": 1})
+    yield probed("own-grace", restarted(), liveness=bad | own_grace)
+    yield probed("startup-own-grace", restarted(), startup=bad | own_grace)
     yield probed("success-threshold", ready, readiness=good | {"periodSeconds": 1, "successThreshold": 3})
     yield probed("delayed-readiness", ready, readiness=good | {"initialDelaySeconds": 5, "periodSeconds": 1})
     yield probed("startup-then-readiness", ready, startup=good | _QUICK, readiness=good | _QUICK)
-    yield probed("startup-holds-readiness", running, startup=bad | {"failureThreshold": 90}, readiness=good | _QUICK)
+    yield probed(
+        "startup-holds-readiness",
+        running,
+        startup=bad | {"failureThreshold": 90},
+        readiness=good | _QUICK,
+        after="Unhealthy",
+    )
     slow = {"exec": {"command": ["sleep", "30"]}}
-    yield probed("exec-timeout", restarted(), liveness=slow | _QUICK | {"timeoutSeconds": 1})
-    yield probed("readiness-timeout", running, readiness=slow | _QUICK | {"timeoutSeconds": 1})
+    yield probed("exec-timeout", restarted(), liveness=slow | _LATE | {"timeoutSeconds": 1})
+    slow_readiness = slow | _QUICK | {"timeoutSeconds": 1}
+    yield probed("readiness-timeout", running, readiness=slow_readiness, after="Unhealthy")
     absent = {"exec": {"command": ["/no/such/program"]}}
-    yield probed("exec-absent", restarted(), liveness=absent | _QUICK)
+    yield probed("exec-absent", running, liveness=absent | _QUICK, after="Unhealthy")  # which restarts nothing
     yield probed("all-three", ready, startup=good | _QUICK, liveness=good | _QUICK, readiness=good | _QUICK)
     deaf = shell("main", "trap '' TERM; while :; do sleep 1; done")
-    bad_probe = bad | _QUICK | {"terminationGracePeriodSeconds": 2}
+    bad_probe = bad | _LATE | {"terminationGracePeriodSeconds": 2}
     spec: Manifest = {"terminationGracePeriodSeconds": 60, "containers": [deaf | {"livenessProbe": bad_probe}]}
     yield Scenario("probe", "own-grace-deaf", spec, restarted())
+    in_directory = "mkdir /var/www/dir && cp /var/www/index.html /var/www/dir && exec httpd -f -p 80 -h /var/www"
     for name, path in (("redirect", "/dir"), ("query", "/index.html?a=b"), ("root", "/")):
-        container = _WEB | {"readinessProbe": {"httpGet": {"path": path, "port": 80}} | _QUICK}
+        command: Manifest = {"command": ["sh", "-c", in_directory]} if name == "redirect" else {}
+        container = _WEB | command | {"readinessProbe": {"httpGet": {"path": path, "port": 80}} | _QUICK}
         yield Scenario("probe", f"http-{name}", {"containers": [container]}, ready)
     headers = [{"name": "Host", "value": "example.test"}, {"name": "X-One", "value": "1"}]
     container = _WEB | {"readinessProbe": {"httpGet": {"port": 80, "httpHeaders": headers}} | _QUICK}
     yield Scenario("probe", "http-headers", {"containers": [container]}, ready)
     container = _WEB | {"readinessProbe": {"httpGet": {"port": 80, "scheme": "HTTPS"}} | _QUICK}
-    yield Scenario("probe", "https-to-http", {"containers": [container]}, running)
+    yield Scenario("probe", "https-to-http", {"containers": [container]}, running, after="Unhealthy")
     gates = {"readinessGates": [{"conditionType": "example.test/open"}], "containers": [sleeper()]}
     yield Scenario("probe", "readiness-gate", gates, running)
 
@@ -84,6 +96,8 @@ def _hooks() -> Iterator[Scenario]:
     yield hooked("poststart-fails", again, sleeper(), postStart=bad)
     yield hooked("poststart-absent", again, sleeper(), postStart={"exec": {"command": ["/absent"]}})
     yield hooked("poststart-sleep", ready, sleeper(), postStart={"sleep": {"seconds": 1}})
+    sleeping = sleeper() | {"lifecycle": {"postStart": {"sleep": {"seconds": 20}}}}
+    yield Scenario("hook", "poststart-under-way", {"containers": [sleeping]}, lambda status: True, after="Started")
     yield hooked("poststart-sleep-0", ready, sleeper(), postStart={"sleep": {"seconds": 0}})
     yield hooked("poststart-http-404", ready, _WEB, postStart={"httpGet": {"path": "/absent", "port": "web"}})
     yield hooked("poststart-http-refused", again, _WEB, postStart={"httpGet": {"port": 81}})

@@ -109,9 +109,11 @@ def _sidecar(name: str, script: str = "", **fields: Any) -> Manifest:
 
 
 def _sidecars() -> Iterator[Scenario]:
-    def one(name: str, moment: Moment, inits: list[Manifest], *mains: Manifest, policy: str = "Always") -> Scenario:
+    def one(
+        name: str, moment: Moment, inits: list[Manifest], *mains: Manifest, policy: str = "Always", after: str = ""
+    ) -> Scenario:
         spec = {"restartPolicy": policy, "initContainers": inits, "containers": list(mains or (sleeper(),))}
-        return Scenario("sidecar", name, spec, moment)
+        return Scenario("sidecar", name, spec, moment, after=after)
 
     fail, succeed = ({"exec": {"command": ["false"]}}, {"exec": {"command": ["true"]}})
     job = shell("main", "exit 0")
@@ -140,7 +142,7 @@ def _sidecars() -> Iterator[Scenario]:
         ended("side", restarts=2),
         [_sidecar("side", startupProbe=fail | quick)],
     )
-    yield one("unready", running, [_sidecar("side", readinessProbe=fail | quick)])
+    yield one("unready", running, [_sidecar("side", readinessProbe=fail | quick)], after="Unhealthy")
     yield one(
         "liveness-fails",
         ended("side", restarts=2),
