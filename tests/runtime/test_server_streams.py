@@ -132,6 +132,8 @@ async def test_a_terminal_has_the_size_of_who_attached_and_takes_its_keys(pod: P
     client = await attach(pod, container, tty=True)
     client.client.send(client.ids["resize"], b'{"Width":77,"Height":33}')
     await client.says(b"33 77\r\n")
+    client.send(b"a\n")
+    await client.says(b"33 77\r\na\r\na\r\n")  # Echoed by the terminal, and then by cat, which therefore runs.
     client.send(b"\x03")
     assert (await client.ends())["status"] == "Success"  # It ended, by a signal: that is not a failure of attaching.
     assert (await pod.ended(container)).exit_code == 130
