@@ -17,6 +17,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from statistics import quantiles
 
+from temporalio.service import RPCError
+
 from bench import machine
 from bench.busy import busy
 from bench.pods import simulated_pod
@@ -38,6 +40,7 @@ _WEDGED_SECONDS = 120.0
 _NODE_EVERY = 5.0
 _LABEL_EVERY = 1.0
 _REPLACE_EVERY = 5.0
+_TELL_EVERY = 60.0
 
 
 @dataclass
@@ -49,6 +52,23 @@ class Watched:
     """Seconds until each pod that was read had answered, for which it may have been read again."""
     seen: Counter[str] = field(default_factory=Counter)
     tasks: Tasks = field(default_factory=Tasks)
+
+    def counting(self, work: Callable[[], Coroutine[None, None, None]]) -> Callable[[], Coroutine[None, None, None]]:
+        """Return the work which counts a call that Temporal's server did not answer, rather than end the run."""
+
+        async def counted_work() -> None:
+            try:
+                await work()
+            except RPCError as error:
+                self.seen["calls that the server did not answer"] += 1
+                sys.stderr.write(f"bench: {error.status.name}: {error}\n")
+
+        return counted_work
+
+    async def tell(self) -> None:
+        """Write to stderr what was seen until now."""
+        seen = ", ".join(f"{what}: {count}" for what, count in self.seen.items())
+        sys.stderr.write(f"bench: {len(self.answers)} reads; {seen}\n")
 
     def __str__(self) -> str:
         """Return the table."""
@@ -71,7 +91,7 @@ _SEEN = (
     *("pod did not answer in time, and was called busy", "pod was called away", "pod was not there", "pod was wedged"),
     "pod not read, since it was still being asked",
     *("node read", "node was called busy", "node was called dead"),
-    *("labels sent", "pods replaced", "changes not answered in time"),
+    *("labels sent", "pods replaced", "changes not answered in time", "calls that the server did not answer"),
 )
 
 
@@ -88,10 +108,11 @@ async def loaded(pods: int, minutes: float, load: int, reads: float) -> Watched:
         with busy(load):
             await _for(
                 60 * minutes,
-                (1 / reads, _Reads(node, names, watched).read),
-                (_NODE_EVERY, lambda: _read_node(node, watched)),
-                (_LABEL_EVERY, _Labels(node, names, watched).send),
-                (_REPLACE_EVERY, _Replacements(node, names, watched).replace),
+                (1 / reads, watched.counting(_Reads(node, names, watched).read)),
+                (_NODE_EVERY, watched.counting(lambda: _read_node(node, watched))),
+                (_LABEL_EVERY, watched.counting(_Labels(node, names, watched).send)),
+                (_REPLACE_EVERY, watched.counting(_Replacements(node, names, watched).replace)),
+                (_TELL_EVERY, watched.tell),
             )
         async for run in node.client.list_workflows(f"TaskQueue = '{node_task_queue(NODE)}'"):
             history = await node.client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
