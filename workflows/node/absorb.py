@@ -35,7 +35,7 @@ from syncpod.pod import content_uid
 from workflows.node.state import Governed, NodeState, Source, Wanted, canonical, digest, key_of, size
 
 SOURCES_LIMIT: Final = 16
-"""How many sources a node follows."""
+"""How many sources a node can have."""
 
 
 class Rejected(Exception):
@@ -55,7 +55,7 @@ def absorb(state: NodeState, name: str, args: tuple[Any, ...], now: datetime) ->
 
 
 def change(state: NodeState, name: str, args: tuple[Any, ...], now: datetime) -> None:
-    """Fold one signal or update into the state. Raises Rejected and ValidationError, and then has changed nothing."""
+    """Fold one signal or update into the state. If it raises Rejected or ValidationError, it has changed nothing."""
     if name in ("cordon", "uncordon"):
         _schedulable(state, name == "uncordon", now)
         return
@@ -87,7 +87,7 @@ def too_many(name: str, args: tuple[Any, ...]) -> str:
 
 
 def sentence(wrong: Exception) -> str:
-    """Return in one sentence what is wrong with what came in."""
+    """Return one sentence that says what is wrong with a signal or an update."""
     if isinstance(wrong, ValidationError):
         problem = wrong.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in problem["loc"])
