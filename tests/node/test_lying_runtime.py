@@ -88,7 +88,7 @@ async def relisted(**answers: Message | bytes) -> Relist:
 async def test_a_list_that_is_no_message_is_a_fault_of_the_runtime(
     answer: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(TransportFault, match="list_containers: the runtime's answer is no message of the CRI"):
+    with pytest.raises(TransportFault, match="list_containers: the runtime's answer is not a CRI message"):
         await relisted(ListContainers=answer)
     assert not [record for record in caplog.records if record.exc_info], "a traceback each second"
 
@@ -102,8 +102,8 @@ async def test_a_list_of_more_than_16_mib_is_refused() -> None:
 @pytest.mark.parametrize(
     ("answers", "said"),
     [
-        ({"ContainerStatus": b"\xff\xff"}, "no message of the CRI"),
-        ({"PodSandboxStatus": b"\xff\xff"}, "no message of the CRI"),
+        ({"ContainerStatus": b"\xff\xff"}, "not a CRI message"),
+        ({"PodSandboxStatus": b"\xff\xff"}, "not a CRI message"),
         ({"ContainerStatus": status("other")}, "the runtime answered about 'other', not about c1"),
         ({"PodSandboxStatus": sandbox_status("")}, "the runtime answered about '', not about s1"),
         ({"ContainerStatus": status(attempt=2**32 - 1)}, "cannot be believed: restart_count: "),
@@ -180,9 +180,9 @@ async def test_what_was_made_has_an_id_and_a_version_is_a_line() -> None:
         "Version": cri.VersionResponse(runtime_name="x\x1b[2J", runtime_version="1" * 10_000).SerializeToString(),
     }
     async with serving(handler) as endpoint, CriClient(endpoint) as client:
-        with pytest.raises(CriError, match=r"answered with '\.\./x', which is no id"):
+        with pytest.raises(CriError, match=r"answered with '\.\./x', which is not an id"):
             await client.run_pod_sandbox(cri.PodSandboxConfig())
-        with pytest.raises(CriError, match=r"answered with 'a\\nb', which is no id"):
+        with pytest.raises(CriError, match=r"answered with 'a\\nb', which is not an id"):
             await client.create_container("s", cri.ContainerConfig(), cri.PodSandboxConfig())
         version = await client.version()
     assert version.name.isprintable() and len(version.version) < 2_000
