@@ -1,7 +1,7 @@
 """DNS settings of a pod: dnsPolicy, dnsConfig, and the limits of resolvers.
 
-Mirrors network/dns/dns.go, v1.36. There is no cluster DNS here, so ClusterFirst means what it means to a kubelet
-without one: the host's resolver, and an event.
+Mirrors network/dns/dns.go, v1.36. There is no cluster DNS here, so ClusterFirst means the host's resolver, with an
+event, as in a kubelet without cluster DNS.
 """
 
 from collections.abc import Iterable
