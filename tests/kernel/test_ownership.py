@@ -37,7 +37,7 @@ def test_what_another_account_could_have_written_to_is_not(tmp_path: Path) -> No
         (theirs, f"{theirs} belongs to user {STRANGER}"),
         (open_to_all, f"{open_to_all} is writable by others (mode 0777)"),
         (to_a_group, f"{to_a_group} is writable by others (mode 0770)"),
-        (tmp_path / "file", f"{tmp_path}/file is no directory"),
+        (tmp_path / "file", f"{tmp_path}/file is not a directory"),
     ):
         with pytest.raises(NotOurs) as refused:
             require_ours(place)
