@@ -60,7 +60,7 @@ def test_a_socket_where_something_else_is_leaves_that_alone(tmp_path: Path) -> N
     (tmp_path / "file").write_text("precious")
     code, said = ended("--state-dir", str(tmp_path / "s"), "--socket", str(tmp_path / "file"), "--simulate")
     assert code == 2
-    assert f"--socket: {tmp_path / 'file'} is there and no socket: name another, or remove it" in said
+    assert f"--socket: {tmp_path / 'file'} exists and is not a socket: name another, or remove it" in said
     assert (tmp_path / "file").read_text() == "precious"
 
 
