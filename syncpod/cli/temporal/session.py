@@ -72,7 +72,7 @@ def _somebody_listens(address: str) -> bool:
 
 
 async def connect(config: ClientConnectConfig) -> Client:
-    """Connect to the Temporal server. Raises BadInput where there is none."""
+    """Connect to the Temporal server. Raises BadInput if there is none."""
     from syncpod.temporal import plugin
 
     try:
@@ -112,7 +112,7 @@ def run_on(config: ClientConnectConfig, work: Callable[[Client], Awaitable[_Resu
 async def _note_another_cluster(client: Client, address: str) -> None:
     """Print a note if another server than this machine's node belongs to has come to answer at its server's address.
 
-    Otherwise what is said next would be of somebody else's pods, or that the node's are gone. Raises RPCError.
+    Otherwise the command's output would show another cluster's pods, or say that the node's are gone. Raises RPCError.
     """
     from syncpod.temporal.cluster import cluster_identity
 
