@@ -1,8 +1,8 @@
 """``python -m bench.loaded``: a node with simulated pods on a busy machine, for minutes.
 
-Beside so many busy processes, pods are read, labelled, deleted and applied again. Says how soon they answer, how often
-a pod or the node is called away though its worker lives, and how many workflow tasks time out or fail. The machine
-should have nothing else to do: ``python -m bench.loaded --minutes 30 --load 40``.
+While busy processes run, pods are read, labelled, deleted and applied again. It prints how soon they answer, how often
+a pod or the node is reported as away although its worker lives, and how many workflow tasks time out or fail. The
+machine should have nothing else to do: ``python -m bench.loaded --minutes 30 --load 40``.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from syncpod.pod import pod_to_wire
 from tests.runtimes.require import Missing
 
 AIM_SECONDS = 10.0
-"""Within which each pod should answer."""
+"""The time within which each pod should answer."""
 _WEDGED_SECONDS = 120.0
-"""After which a pod that has not answered is not asked again."""
+"""The time after which a pod that has not answered is not asked again."""
 _NODE_EVERY = 5.0
 _LABEL_EVERY = 1.0
 _REPLACE_EVERY = 5.0
@@ -45,7 +45,7 @@ _TELL_EVERY = 60.0
 
 @dataclass
 class Watched:
-    """What was seen."""
+    """The results of a run."""
 
     pods: int
     answers: list[float] = field(default_factory=list)
@@ -100,7 +100,7 @@ def _seconds(percentiles: Sequence[float], answers: Sequence[float]) -> str:
 
 
 async def loaded(pods: int, minutes: float, load: int, reads: float) -> Watched:
-    """Run so many pods for so long, and read so many of them each second."""
+    """Run pods for some minutes, and read some of them each second."""
     watched, names = Watched(pods), [f"loaded-{number}" for number in range(pods)]
     async with simulated_node() as node:
         await each(names, lambda name: _apply(node, name))
@@ -121,9 +121,9 @@ async def loaded(pods: int, minutes: float, load: int, reads: float) -> Watched:
 
 
 async def _for(seconds: float, *works: tuple[float, Callable[[], Coroutine[None, None, None]]]) -> None:
-    """Begin each work every so many seconds, whether or not the one before has ended; await all in the end.
+    """Begin a piece of work at each interval, whether or not the one before has ended; await all in the end.
 
-    What could not be begun in time, since this process was kept waiting itself, is begun as soon as it can.
+    Work that could not begin in time, because this process itself had to wait, begins as soon as possible.
     """
     starts, begun = time.monotonic(), list[asyncio.Task[None]]()
 
