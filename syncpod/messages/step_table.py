@@ -1,8 +1,9 @@
 """The one table of a pod's steps: the input of each, how long it may take, and what its interruption means.
 
 Workflows schedule a step by its row, and a worker registers an activity for each (`activities.registry`). A new step
-is a member of `StepName`, its input in `syncpod.messages.steps`, a module of its name in `activities`, its row here,
-and its place in `syncpod.lifecycle.plan` or `workflows.pod.decide`.
+is a member of `syncpod.lifecycle.step_name.StepName`, its input in `syncpod.messages.steps`, a module of its name in
+`activities`, its row here, and its place in `syncpod.lifecycle.plan` or `workflows.pod.decide`; docs/code-map.md lists
+what else it touches.
 
 Timeouts are the kubelet's for the calls of a step (cri-client, remote_runtime.go, v1.36), so no step is given up before
 its calls are. A call whose duration depends on a pod or a registry has no short timeout: the next attempt would only
