@@ -13,16 +13,16 @@ NAMED = re.findall(
 
 
 @pytest.mark.parametrize("path", sorted(set(NAMED)))
-def test_what_the_page_names_is_there(path: str) -> None:
+def test_every_path_named_in_architecture_md_exists(path: str) -> None:
     assert (ROOT / path).exists()
 
 
-def test_each_room_is_on_the_page() -> None:
+def test_every_room_is_described_in_architecture_md() -> None:
     rooms = {f"syncpod/{entry.name}" for entry in (ROOT / "syncpod").iterdir() if not entry.name.startswith("__")}
     assert {room for room in rooms if not any(path.rstrip("/") == room for path in NAMED)} == set()
 
 
-def test_what_is_named_in_a_room_is_in_it() -> None:
+def test_modules_named_in_a_room_belong_to_it() -> None:
     """A module named without its folder lies in a room of the section that names it."""
     sections = re.split(r"^### ", (ROOT / "ARCHITECTURE.md").read_text(), flags=re.MULTILINE)[1:]
     for section in sections:
