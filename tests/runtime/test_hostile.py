@@ -244,7 +244,7 @@ async def test_other_requests_that_are_wrong(calls: BareCri, sandbox: str) -> No
 
 
 @pytest.mark.parametrize("id", ["f" * 64, "nothing", "../../etc", "\0", "x" * 100_000, "ü"])
-async def test_what_is_not_there_is_not_found(calls: BareCri, id: str) -> None:
+async def test_calls_for_missing_ids_fail_with_not_found(calls: BareCri, id: str) -> None:
     runtime = calls.runtime
     for call in (
         runtime.PodSandboxStatus(cri.PodSandboxStatusRequest(pod_sandbox_id=id)),
