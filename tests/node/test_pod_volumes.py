@@ -300,7 +300,7 @@ def test_changed_labels_are_written_to_downward_files(node: NodeContext, store: 
     assert texts(later, node) == {"me/labels": 'app="other"'}
 
 
-def test_files_of_a_deleted_object_stay(node: NodeContext, store: ObjectStore) -> None:
+def test_files_of_a_deleted_object_are_kept(node: NodeContext, store: ObjectStore) -> None:
     put(store)
     pod = pod_of(*VOLUMES[:2])
     make(pod, node, store)
