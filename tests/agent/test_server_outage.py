@@ -5,7 +5,7 @@ import logging
 from syncpod.agent.server_outage import ServerOutage
 
 
-def test_a_night_without_a_server_is_a_few_lines() -> None:
+def test_a_long_server_outage_is_logged_in_a_few_lines() -> None:
     now, said = [0.0], list[str]()
     outage = ServerOutage(lambda: now[0])
     handler = logging.Handler()

@@ -24,12 +24,12 @@ DEFINITIONS = {
 
 
 @pytest.mark.parametrize("path", sorted(NAMED_ANYWHERE))
-def test_what_the_pages_name_is_there(path: str) -> None:
+def test_every_path_named_on_the_pages_exists(path: str) -> None:
     assert (ROOT / path).exists()
 
 
 @pytest.mark.parametrize(("path", "name"), sorted(DEFINITIONS))
-def test_what_a_page_says_is_in_a_file_is_in_it(path: str, name: str) -> None:
+def test_every_definition_named_on_a_page_is_in_its_file(path: str, name: str) -> None:
     assert re.search(rf"\b{name}\b", (ROOT / path).read_text())
 
 
@@ -42,12 +42,12 @@ def test_the_readme_lists_each_signal_update_and_query_of_a_pod() -> None:
     assert listed == [{name for name in some if name is not None} for some in every]
 
 
-def test_each_room_is_on_the_page() -> None:
+def test_every_room_is_described_in_architecture_md() -> None:
     rooms = {f"syncpod/{entry.name}" for entry in (ROOT / "syncpod").iterdir() if not entry.name.startswith("__")}
     assert {room for room in rooms if not any(path.rstrip("/") == room for path in NAMED)} == set()
 
 
-def test_what_is_named_in_a_room_is_in_it() -> None:
+def test_modules_named_in_a_room_belong_to_it() -> None:
     """A module named without its folder lies in a room of the section that names it."""
     sections = re.split(r"^### ", (ROOT / "ARCHITECTURE.md").read_text(), flags=re.MULTILINE)[1:]
     for section in sections:

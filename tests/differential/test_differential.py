@@ -21,13 +21,13 @@ from tests.runtimes.require import Missing, do_without
 _FEW = ("exit/Never-0", "exit/Always-1", "init/second-try", "env/metadata-name", "hook/poststart", "refused/two-names")
 
 
-def test_a_difference_that_no_sentence_fits_is_unexplained() -> None:
+def test_a_difference_without_a_matching_sentence_is_unexplained() -> None:
     found = differences("exit/a", Observation({"status.phase": "Failed"}), Observation({"status.phase": "Running"}))
     assert judge("exit/a", found).kind == "unexplained"
     assert judge("exit/a", differences("exit/a", Observation({"x": 1}), Observation({"x": 1}))).kind == "equal"
 
 
-def test_a_sentence_explains_only_where_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sentence_explains_only_the_differences_that_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
     intended = Sentence("meant", ("status.phase",), ("exit/*",), holds=lambda kubelet, ours: ours == "Running")
     known = Sentence("a defect", ("status.reason",))
     monkeypatch.setattr("tests.differential.compare.EXPLAINED", (intended,))
@@ -42,7 +42,7 @@ def test_a_sentence_explains_only_where_it_says_so(monkeypatch: pytest.MonkeyPat
     assert kind("probe/a", "status.reason", "Running") == "defect"
 
 
-def test_what_is_drawn_gets_a_word() -> None:
+def test_generated_names_are_replaced_by_placeholders() -> None:
     said = f"containerd://{'a1' * 32} at 2026-01-31T12:00:01.5Z from 10.64.3.7"
     for rule in RULES:
         said = rule.pattern.sub(rule.word, said)
@@ -66,12 +66,12 @@ def test_results_are_kept_from_run_to_run_and_make_the_page(tmp_path: Path) -> N
     assert "3 scenarios: 1 with a difference that nothing explains, 2 undecided." in written
 
 
-def test_each_sentence_is_said_once() -> None:
+def test_each_explanation_is_listed_once() -> None:
     texts = [each.text for each in (*explained.EXPLAINED, *explained.DEFECTS)]
     assert len(texts) == len(set(texts))
 
 
-async def test_a_few_scenarios_on_a_kubelet() -> None:
+async def test_a_few_scenarios_match_a_real_kubelet() -> None:
     if not os.environ.get("SYNCPOD_DIFFERENTIAL"):
         pytest.skip("by hand only: SYNCPOD_DIFFERENTIAL=1, or make differential for all of it")
     try:
