@@ -178,8 +178,16 @@ EXPLAINED: Final[tuple[Sentence, ...]] = (
         ("admission/*",),
     ),
     Sentence(
-        "The event about the missing cluster DNS is worded for a node without a kubelet.",
-        ("event.Warning MissingClusterDNS *",),
+        "That there is no cluster DNS is an event of the node here, once for each start of its worker. A kubelet says "
+        "it of each pod with dnsPolicy ClusterFirst, which is the default.",
+        ('event.Warning MissingClusterDNS : pod: "*". kubelet does not have ClusterDNS IP configured *',),
+        holds=lambda kubelet, ours: (kubelet, ours) == ("seen", None),
+    ),
+    Sentence(
+        "The event about the missing cluster DNS of a pod that asks for ClusterFirstWithHostNet has words of its own.",
+        ('event.Warning MissingClusterDNS : There is no cluster DNS: policy "ClusterFirstWithHostNet" falls back *',),
+        ("names/*",),
+        holds=lambda kubelet, ours: (kubelet, ours) == (None, "seen"),
     ),
 )
 """Intended differences."""
