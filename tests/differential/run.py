@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import dataclasses
 import random  # noqa: TID251  # the order in which scenarios are tried
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.differential.compare import Verdict, differences, judge
+from tests.differential.compare import Seen, Verdict, judge
 from tests.differential.observation import Observation, observe
 from tests.differential.scenario import Scenario, Waiting
 from tests.differential.sides import NODE, Event, Side, Stage
@@ -25,6 +26,8 @@ _STILL_SECONDS: Final = 1.2
 """How long a status has to stay the same before it is compared: events and conditions come in several writes."""
 _LAST_SECONDS: Final = 3.0
 """How long no event must have come for a pod that has ended."""
+_REFERRING: Final = re.compile(r"static pods may not reference \w+")
+"""The one reason for a refusal that is compared: a kubelet's, which is not about the manifest."""
 
 
 class Undecided(Exception):
@@ -101,8 +104,8 @@ async def _try(lookings: Iterable[Looking], scenario: Scenario, title: str) -> V
             raise each
     if late:  # nothing but that can be compared
         seen = [Observation({"moment": "reached" if isinstance(each, Observation) else str(each)}) for each in seen]
-    kubelet, ours = (each for each in seen if isinstance(each, Observation))
-    return judge(title, differences(title, kubelet, ours))
+    kubelet, ours = (each.facts for each in seen if isinstance(each, Observation))
+    return judge(title, Seen(kubelet, ours))
 
 
 async def _observe(looking: Looking, scenario: Scenario) -> Observation:
@@ -113,7 +116,7 @@ async def _observe(looking: Looking, scenario: Scenario) -> Observation:
     try:
         if scenario.refused:
             return await _refusal(side, file)
-        pod = await _moment(looking, name, scenario)
+        pod = await _moment(looking, file, name, scenario)
         if scenario.ends:
             return await _ended(looking, file, name, pod)
         events, said = await side.source.events(name), await asyncio.to_thread(side.logs, pod)
@@ -123,8 +126,8 @@ async def _observe(looking: Looking, scenario: Scenario) -> Observation:
         looking.names.discard(name)
 
 
-async def _moment(looking: Looking, name: str, scenario: Scenario) -> dict[str, Any]:
-    """Wait until the pod has come to the moment and stays as it is. Raises Undecided."""
+async def _moment(looking: Looking, file: str, name: str, scenario: Scenario) -> dict[str, Any]:
+    """Wait until the pod has come to the moment and stays as it is. Raises Undecided, soon if its file is refused."""
     deadline, since, before = time.monotonic() + PATIENCE_SECONDS, 0.0, None
     while time.monotonic() < deadline:
         pod = looking.seen.get(name)
@@ -133,8 +136,16 @@ async def _moment(looking: Looking, name: str, scenario: Scenario) -> dict[str, 
                 since, before = time.monotonic(), pod
             elif time.monotonic() - since > _STILL_SECONDS:
                 return pod
+        if pod is None and (why := (await looking.side.source.refusals()).get(file)) is not None:
+            raise Undecided(f"{looking.side.name} refused the file: {why}")
         await asyncio.sleep(_LOOK_SECONDS / 2)
-    raise Undecided(f"{looking.side.name} did not come to it: {_short(looking.seen.get(name))}")
+    short = f"{_short(looking.seen.get(name))} {await _last_warning(looking.side, name)}"
+    raise Undecided(f"{looking.side.name} did not come to it: {short}")
+
+
+async def _last_warning(side: Side, name: str) -> str:
+    """The message of a pod's last warning; "" if it has none."""
+    return next((each.message for each in reversed(await side.source.events(name)) if each.type == "Warning"), "")
 
 
 async def _said(side: Side, name: str, scenario: Scenario) -> bool:
@@ -145,8 +156,9 @@ async def _said(side: Side, name: str, scenario: Scenario) -> bool:
 async def _refusal(side: Side, file: str) -> Observation:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
-        if file in await side.source.refusals():
-            return Observation({"file": "refused"})
+        if (why := (await side.source.refusals()).get(file)) is not None:
+            referring = _REFERRING.search(why)
+            return Observation({"file": f"refused: {referring[0]}" if referring else "refused"})
         await asyncio.sleep(1)
     return Observation({"file": "not refused"})
 
