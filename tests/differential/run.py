@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import itertools
 import random  # noqa: TID251  # the order in which scenarios are tried
 import re
 import sys
@@ -22,6 +23,7 @@ PATIENCE_SECONDS: Final = 110.0
 """How long a scenario may take to come to its moment, on each side."""
 AT_ONCE: Final = 12
 _LOOK_SECONDS: Final = 0.4
+_LOOKS_PER_REFUSALS: Final = 10
 _STILL_SECONDS: Final = 1.2
 """How long a status has to stay the same before it is compared: events and conditions come in several writes."""
 _LAST_SECONDS: Final = 3.0
@@ -41,13 +43,17 @@ class Looking:
     side: Side
     names: set[str]
     seen: dict[str, dict[str, Any]]
+    refused: dict[str, str]
+    """Why files were refused, by their names, as of some seconds ago."""
 
     async def look(self) -> None:
         """Look until cancelled. One request tells of all pods."""
-        while True:
+        for turn in itertools.count():
             with contextlib.suppress(OSError, TimeoutError):
                 # A busy node may not tell of all in time: what it told before holds.
                 self.seen |= await self.side.source.pods(frozenset(self.names))
+                if turn % _LOOKS_PER_REFUSALS == 0:
+                    self.refused = await self.side.source.refusals()
             await asyncio.sleep(_LOOK_SECONDS)
 
 
@@ -59,7 +65,7 @@ async def run(stage: Stage, scenarios: Sequence[Scenario], told: Callable[[Verdi
     turns = asyncio.Semaphore(AT_ONCE)
     # Mixed, so that those that wait for back-offs run beside those that use the processor.
     mixed = random.Random(0).sample(scenarios, len(scenarios))
-    lookings = [Looking(side, set(), {}) for side in (stage.kubelet, stage.ours)]
+    lookings = [Looking(side, set(), {}, {}) for side in (stage.kubelet, stage.ours)]
     looks = [asyncio.create_task(looking.look()) for looking in lookings]
 
     async def in_turn(scenario: Scenario) -> Verdict:
@@ -115,7 +121,7 @@ async def _observe(looking: Looking, scenario: Scenario) -> Observation:
     await asyncio.to_thread(side.write, file, scenario.manifest())
     try:
         if scenario.refused:
-            return await _refusal(side, file)
+            return await _refusal(looking, file)
         pod = await _moment(looking, file, name, scenario)
         if scenario.ends:
             return await _ended(looking, file, name, pod)
@@ -136,7 +142,7 @@ async def _moment(looking: Looking, file: str, name: str, scenario: Scenario) ->
                 since, before = time.monotonic(), pod
             elif time.monotonic() - since > _STILL_SECONDS:
                 return pod
-        if pod is None and (why := (await looking.side.source.refusals()).get(file)) is not None:
+        if pod is None and (why := looking.refused.get(file)) is not None:
             raise Undecided(f"{looking.side.name} refused the file: {why}")
         await asyncio.sleep(_LOOK_SECONDS / 2)
     short = f"{_short(looking.seen.get(name))} {await _last_warning(looking.side, name)}"
@@ -153,10 +159,10 @@ async def _said(side: Side, name: str, scenario: Scenario) -> bool:
     return not scenario.after or any(each.reason == scenario.after for each in await side.source.events(name))
 
 
-async def _refusal(side: Side, file: str) -> Observation:
+async def _refusal(looking: Looking, file: str) -> Observation:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
-        if (why := (await side.source.refusals()).get(file)) is not None:
+        if (why := looking.refused.get(file)) is not None:
             referring = _REFERRING.search(why)
             return Observation({"file": f"refused: {referring[0]}" if referring else "refused"})
         await asyncio.sleep(1)

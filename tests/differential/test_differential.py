@@ -73,7 +73,7 @@ def test_each_sentence_is_said_once_and_checked() -> None:
     assert [each.text for each in sentences if each.holds is None and each.turned is None] == []
 
 
-def _ended(*, code: int = 3, last: int = 3, restarts: int = 1) -> dict[str, object]:
+def _ended(*, code: int = 3, last: int = 3, restarts: int = 2) -> dict[str, object]:
     """A container that a kubelet shows as ended in its back-off."""
     at = "status.containerStatuses.main"
     return {
@@ -85,7 +85,7 @@ def _ended(*, code: int = 3, last: int = 3, restarts: int = 1) -> dict[str, obje
     }
 
 
-def _waits(*, code: int = 3, restarts: int = 1, delay: str = "20s", name: str = "main") -> dict[str, object]:
+def _waits(*, code: int = 3, restarts: int = 2, delay: str = "20s", name: str = "main") -> dict[str, object]:
     """The container as a node of ours shows it then."""
     at = "status.containerStatuses.main"
     return {
@@ -102,9 +102,9 @@ def _waits(*, code: int = 3, restarts: int = 1, delay: str = "20s", name: str = 
     [
         (_ended(), _waits(), "explained"),
         (_ended(last=7), _waits(), "explained"),
-        (_ended(restarts=5), _waits(restarts=5, delay="5m0s"), "explained"),
+        (_ended(restarts=6), _waits(restarts=6, delay="5m0s"), "explained"),
         (_ended(code=7), _waits(code=3), "unexplained"),
-        (_ended(), _waits(restarts=2), "unexplained"),
+        (_ended(), _waits(restarts=3), "unexplained"),
         (_ended(), _waits(delay="40s"), "unexplained"),
         (_ended(), _waits(name="other"), "unexplained"),
         (_waits(), _ended(), "unexplained"),

@@ -6,7 +6,7 @@ What cannot be rewritten stays as it is, and so stays unexplained.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from tests.differential.sentence import Facts
@@ -16,6 +16,8 @@ _FAILED_START: Final = re.compile(r"(status\.\w*ontainerStatuses\.([\w-]+))\.sta
 _EXITED: Final = re.compile(
     r"event\.(Normal|Warning) Exited ([\w-]+): Container \2 exited with code (\d+) \((\w+)\)(: .+)?", re.DOTALL
 )
+Turn = Callable[[Facts, Facts], Facts]
+
 _FIRST_BACK_OFF: Final = 10
 _LONGEST_BACK_OFF: Final = 300
 
@@ -44,6 +46,7 @@ def with_exits(kubelet: Facts, ours: Facts) -> Facts:
     """The kubelet's facts with our events of exits, as far as its own statuses bear them out.
 
     A container that neither side shows as ended, such as one whose pod is being ended, has only to be one of the pod's.
+    So has one that was removed because all containers are restarted: both sides show that in place of its end.
     """
     facts = dict(kubelet)
     for path in ours:
@@ -62,7 +65,47 @@ def with_mount_failure(kubelet: Facts, ours: Facts) -> Facts:
     return facts
 
 
-def in_our_order(*prefixes: str) -> Any:
+def at_its_own_pace(name: str) -> Turn:
+    """Return what shows a container of the kubelet's as ours, if both have ended with the same codes only.
+
+    For a container beside the one whose moment is compared: it may have been restarted more or less often by then.
+    """
+
+    def turned(kubelet: Facts, ours: Facts) -> Facts:
+        theirs, mine = set(_ends(kubelet, name)), set(_ends(ours, name))
+        if theirs != mine or not mine:
+            return kubelet
+        at, event = f"status.containerStatuses.{name}.", re.compile(rf"event\.\w+ (Created|Started|BackOff) {name}: .*")
+        its = {path: value for path, value in ours.items() if path.startswith(at) or event.fullmatch(path)}
+        rest = {path: value for path, value in kubelet.items() if not path.startswith(at) and not event.fullmatch(path)}
+        return rest | its
+
+    return turned
+
+
+def in_a_loop(kubelet: Facts, ours: Facts) -> Facts:
+    """A kubelet's facts of a pod whose containers are restarted again and again, as those of ours in its back-off.
+
+    Ours are turned to only if each container waits for the back-off of all containers and has been restarted no more
+    often than the kubelet's, which run or have just been removed.
+    """
+    names = [path.split(".")[2] for path in ours if re.fullmatch(r"status\.containerStatuses\.[\w-]+\.name", path)]
+    pattern = r"back-off 10s restarting all containers of pod=[\w.-]+\(<uid>\): main exited with code 88"
+    for name in names:
+        at = f"status.containerStatuses.{name}"
+        loops = kubelet.get(f"{at}.state.waiting.reason") == "RestartingAllContainers"
+        if not (
+            re.fullmatch(pattern, str(ours.get(f"{at}.state.waiting.message")))
+            and (loops or f"{at}.state.running.startedAt" in kubelet)
+            and int(kubelet[f"{at}.restartCount"]) >= int(ours[f"{at}.restartCount"])
+        ):
+            return kubelet
+    about = re.compile(r"status\.(containerStatuses|conditions)\..*|event\.\w+ (Created|Started|BackOff) .*")
+    rest = {path: value for path, value in kubelet.items() if not about.fullmatch(path)}
+    return rest | {path: value for path, value in ours.items() if about.fullmatch(path)}
+
+
+def in_our_order(*prefixes: str) -> Turn:
     """Return what puts the facts below these prefixes into our order, if they are the same but for their order."""
 
     def turned(kubelet: Facts, ours: Facts) -> Facts:
@@ -105,7 +148,8 @@ def _wait(facts: dict[str, Any], at: str, name: str, ours: Facts) -> None:
 
 
 def _delay(restarts: int) -> str:
-    seconds = min(_FIRST_BACK_OFF << restarts, _LONGEST_BACK_OFF)
+    """Return the back-off after so many restarts, the first of which comes at once."""
+    seconds = min(_FIRST_BACK_OFF << max(restarts - 1, 0), _LONGEST_BACK_OFF)
     minutes, rest = divmod(seconds, 60)
     return f"{minutes}m{rest}s" if minutes else f"{rest}s"
 
@@ -123,4 +167,6 @@ def _ends(facts: Facts, name: str) -> Iterator[tuple[str, str]]:
     """Yield the exit codes and reasons that a status shows of a container."""
     for path, code in facts.items():
         if re.fullmatch(rf"status\.\w*ontainerStatuses\.{name}\.(state|lastState)\.terminated\.exitCode", path):
-            yield str(code), str(facts.get(path.removesuffix("exitCode") + "reason", ""))
+            reason = str(facts.get(path.removesuffix("exitCode") + "reason", ""))
+            if reason != "RestartingAllContainers":
+                yield str(code), reason
