@@ -36,6 +36,10 @@ from workflows.node.state import Governed, NodeState, Source, Wanted, canonical,
 
 SOURCES_LIMIT: Final = 16
 """How many sources a node can have."""
+NO_CLUSTER_DNS: Final = (
+    "There is no cluster DNS here: pods with dnsPolicy ClusterFirst, which is the default, use the host's resolver."
+)
+"""What a kubelet without a cluster DNS says of its node with each such sandbox; here it is said once per start."""
 
 
 class Rejected(Exception):
@@ -345,4 +349,5 @@ def _status(state: NodeState, signal: NodeStatus, now: datetime) -> None:
             state.event(now, kind, f"Node{each.type}", f"{each.type} is {each.status} now: {each.message}")  # type: ignore[arg-type]
     if signal.boot != state.status.boot:
         state.event(now, "Normal", "Starting", f"the agent of node {state.name} has begun its life {signal.boot}")
+        state.event(now, "Warning", "MissingClusterDNS", NO_CLUSTER_DNS)
     state.status = signal
