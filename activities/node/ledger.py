@@ -52,7 +52,7 @@ class Ledger:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Page]:
-        """Lock the ledger for the block: one admission at a time. Raises OSError where records cannot be read."""
+        """Lock the ledger for the block: one admission at a time. Raises OSError if records cannot be read."""
         async with self._lock:
             if self._pods is None:
                 self._pods = await asyncio.to_thread(_from_records, self._context)

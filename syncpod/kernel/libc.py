@@ -95,7 +95,7 @@ def title_process(title: str) -> None:
     with open("/proc/self/stat", "rb") as file:  # noqa: PTH123
         fields = file.read().rpartition(b")")[2].split()
     start, end = int(fields[45]), int(fields[46])
-    if 0 < start < end:  # 0 where the kernel hides the addresses.
+    if 0 < start < end:  # 0 if the kernel hides the addresses.
         room = end - start
         ctypes.memmove(start, title.encode()[: room - 1].ljust(room, b"\0"), room)
 

@@ -164,7 +164,7 @@ def _source(pod: Pod, volume: Volume, node: NodeContext, path: str) -> EmptyDir 
 def _memory_of_its_own(pod: Pod, volume: Volume, place: Path, node: NodeContext) -> Tmpfs | None:
     """Return the file system in memory that a volume of files is given, as large as the kubelet makes it.
 
-    None for a ConfigMap's, which is on disk, for one that is made in the memory directory, and where the node may not
+    None for a ConfigMap's, which is on disk, for one that is made in the memory directory, and if the node may not
     mount.
     """
     in_memory = volume.downward_api is not None or volume.projected is not None

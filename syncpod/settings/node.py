@@ -183,7 +183,7 @@ def _told(state: Path, environ: Mapping[str, str], flags: Mapping[str, str | Non
 def _given(state: Path, told: Mapping[str, str]) -> dict[str, str]:
     """Return what is not left at its default, and is therefore kept for the node's next start."""
     default_memory = memory_directory(state, {**told, v.MEMORY_DIR: ""})
-    # A default directory in memory may be gone after a reboot, so it is chosen anew.
+    # A default directory in memory may be gone after a reboot, so it is chosen again.
     is_default = memory_directory(state, told) == default_memory
     return {name: told[name] for name in KEPT_VARIABLES if told.get(name) and not (name == v.MEMORY_DIR and is_default)}
 

@@ -58,7 +58,7 @@ async def test_what_a_pod_says_of_its_restarts_and_what_came_of_it_is_shown(
     await until(handle, lambda pod: "RestartLimitReached" in str(container(pod, "app")["state"]))
     squeezed = [" ".join(line.split()) for line in (await syncpod("describe", "pod", name)).out.splitlines()]
     for line in (
-        "Restart Back-off: 2s, each 1.5 times the one before, 5m0s at most; anew after 10m0s of running",
+        "Restart Back-off: 2s, each 1.5 times the one before, 5m0s at most; reset after 10m0s of running",
         "none for exit codes 0, 143",
         "1 restart in a row at most, then held until `syncpod retry`",
         "Reason: RestartLimitReached",
