@@ -447,8 +447,10 @@ async def test_an_unanswered_change_leaves_no_traceback(client: Client) -> None:
 
 
 async def test_a_pod_of_a_node_that_never_was_ends_by_force_and_leaves_its_name(
-    syncpod: Command, client: Client
+    syncpod: Command, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(updates, "PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr(pod_reads, "QUERY_DEADLINE", timedelta(seconds=0.3))
     name, ghost = fresh_name(), f"ghost-{fresh_name()}"
     for _ in range(2):
         made = await syncpod("apply", "-f", "-", "--node", ghost, stdin=as_json(manifest(name)))

@@ -26,7 +26,7 @@ from tests.cli.conftest import Result, program
 from tests.cli.machine import RUNTIMES, Run, machine
 from tests.cli.test_interrupts import PATIENCE_SECONDS, SHELL, interrupted
 
-pytestmark = pytest.mark.every_runtime("exec, attach and port-forward are served by the runtime")
+pytestmark = pytest.mark.every_runtime("exec, attach and port-forward are served by the runtime", one_containerd=True)
 
 LARGE = 40_000_000
 

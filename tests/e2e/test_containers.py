@@ -16,7 +16,7 @@ from tests.e2e.engine import EngineNode, Pods, shell, status_of
 from tests.e2e.meanwhile import Told, meanwhile
 from tests.runtimes.images import USER_1000
 
-pytestmark = pytest.mark.every_runtime("what a container sees from inside is made by the runtime")
+pytestmark = pytest.mark.every_runtime("what a container sees from inside is made by the runtime", one_containerd=True)
 
 ABSENT = "syncpod.invalid/no/such:1"
 """An image on a registry whose name resolves nowhere."""

@@ -11,7 +11,9 @@ import pytest
 
 from tests.e2e.engine import LivePod, Pods, conditions_of, shell, status_of
 
-pytestmark = pytest.mark.every_runtime("the runtime runs the commands of hooks and sends the stop signal")
+pytestmark = pytest.mark.every_runtime(
+    "the runtime runs the commands of hooks and sends the stop signal", one_containerd=True
+)
 
 OUT = {"name": "out", "mountPath": "/out"}
 STUBBORN = "trap : TERM; while :; do sleep 0.1; done"

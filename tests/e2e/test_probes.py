@@ -6,7 +6,7 @@ import pytest
 
 from tests.e2e.engine import LivePod, Pods, conditions_of, shell, status_of
 
-pytestmark = pytest.mark.every_runtime("the runtime runs the commands of probes and reports exits")
+pytestmark = pytest.mark.every_runtime("the runtime runs the commands of probes and reports exits", one_containerd=True)
 
 SERVES = "mkdir -p /tmp/www && echo well >/tmp/www/healthz && busybox httpd -p 8765 -h /tmp/www && "
 EVERY_SECOND = {"periodSeconds": 1, "failureThreshold": 1}

@@ -1,4 +1,4 @@
-"""Sixty simulated pods at once through the whole engine, with a runtime at its worst: each comes to what it must."""
+"""Thirty simulated pods at once through the whole engine, with a runtime at its worst: each comes to what it must."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ import pytest_asyncio
 from tests.e2e.engine import EngineNode, Pods, engine_node, status_of
 from tests.runtimes.embedded import Embedded
 from tests.runtimes.images import BUSYBOX
+from tests.runtimes.selection import ALL, asked_for
 from tests.runtimes.temporal import DevServer
 
 AT_ONCE = 8
+OF_EACH_KIND = 6 if asked_for() == ALL else 3
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -105,7 +107,7 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any], Expected]] = {
 
 
 async def test_every_pod_comes_to_what_its_script_must_lead_to_and_nothing_is_left(pods: Pods) -> None:
-    # As if a kubelet had sixty pods to start: six of each kind; one of the sixty also restarts the runtime in time.
+    # As if a kubelet had thirty pods to start, three of each kind; one of them also restarts the runtime in time.
     free = asyncio.Semaphore(AT_ONCE)
 
     async def live(kind: str, number: int) -> None:
@@ -119,7 +121,7 @@ async def test_every_pod_comes_to_what_its_script_must_lead_to_and_nothing_is_le
             await pod.apply(pod.document)
         await pod.until(seen)
 
-    await asyncio.gather(*(live(kind, number) for number in range(6) for kind in KINDS))
+    await asyncio.gather(*(live(kind, number) for number in range(OF_EACH_KIND) for kind in KINDS))
     for pod in pods.applied:
         await pod.handle.signal("delete_pod", {})
     await asyncio.gather(*(pod.handle.result() for pod in pods.applied))  # the runtime still dies of some calls

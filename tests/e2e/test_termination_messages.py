@@ -6,7 +6,7 @@ import pytest
 
 from tests.e2e.engine import Pods, shell, status_of
 
-pytestmark = pytest.mark.every_runtime("the runtime mounts the message's file and keeps the log")
+pytestmark = pytest.mark.every_runtime("the runtime mounts the message's file and keeps the log", one_containerd=True)
 
 
 async def test_a_pod_shows_what_its_containers_said_at_their_end(pods: Pods) -> None:

@@ -62,7 +62,7 @@ async def chain(client: Client, handle: WorkflowHandle[Any, Any]) -> list[Counte
 
 async def test_a_flood_is_survived_by_continuing_as_new_when_the_server_suggests_it(client: Client) -> None:
     """Signals that repeat, that differ, that are wrong and that nobody knows, and an exit in the midst of them."""
-    node = ScriptedNode()
+    node = ScriptedNode(unhurried=True)
     async with scripted_worker(client, node):
         first = await running(client, node, manifest())
         handle = client.get_workflow_handle(first.id)
@@ -102,7 +102,7 @@ async def test_a_flood_is_survived_by_continuing_as_new_when_the_server_suggests
 @pytest.mark.parametrize("ends", ["", "by update", "put out"])
 async def test_what_piled_up_while_no_worker_was_there_is_taken_in_parts(client: Client, ends: str) -> None:
     """As many as are too many for one workflow task, each a listing that differs from the one before."""
-    node = ScriptedNode()
+    node = ScriptedNode(unhurried=True)
     async with scripted_worker(client, node):
         handle = await running(client, node, manifest())
         uid = (await query_pod(handle))["metadata"]["uid"]

@@ -5,19 +5,29 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
-from tests.workflows.scripted import ScriptedNode, query_pod, start_pod
+from tests.workflows.scripted import ScriptedNode, query_pod, scripted_worker, start_pod
 from tests.workflows.test_pod_workflow import manifest, running
 
 MANY = 100_000
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def node(client: Client, worker_options: dict[str, Any]) -> AsyncIterator[ScriptedNode]:
+    """A node that has megabytes to read."""
+    scripted = ScriptedNode(unhurried=True)
+    async with scripted_worker(client, scripted, **worker_options):
+        yield scripted
 
 
 def named(handle: WorkflowHandle[Any, Any], **changes: Any) -> dict[str, Any]:
