@@ -8,6 +8,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from syncpod.settings import variables as v
 from syncpod.settings.directories import default_state_dir, memory_directory, require_own_directory
@@ -117,8 +118,9 @@ def node_settings(
 ) -> NodeSettings:
     """Return the node's settings: each argument that is given, else the variable in `environ`, else the default.
 
-    What the node was last started with (`syncpod.settings.kept`) comes before the default. `manifest_dir` "" = none.
-    State and logs are kept where `default_state_dir` and `_default_log_dir` say. Raises SettingsInvalid.
+    What the node was last started with (`syncpod.settings.kept`) comes before the default. An empty `manifest_dir` or
+    `node_labels` means none. State and logs are kept where `default_state_dir` and `_default_log_dir` say.
+    Raises SettingsInvalid.
     """
     state = _state_dir(state_dir, environ)
     flags = {
@@ -173,11 +175,16 @@ def _memory_and_log_dir(state: Path, told: Mapping[str, str], environ: Mapping[s
     return memory, logs
 
 
+_EMPTIED: Final = (v.MANIFEST_DIR, v.NODE_LABELS)
+
+
 def _told(state: Path, environ: Mapping[str, str], flags: Mapping[str, str | None]) -> dict[str, str]:
-    """Return what is set, by variable: a flag's value, else the environment's, else what the node was started with."""
+    """Return what is set, by variable: a flag's value, else the environment's, else what the node was started with.
+
+    An empty flag has a meaning only for those that may be taken back (_EMPTIED): there is none any more.
+    """
     told = beneath(read_kept_settings(state).variables, environ)
-    # An empty flag has a meaning only for the manifest directory: there is none any more.
-    return told | {name: text for name, text in flags.items() if text or (name == v.MANIFEST_DIR and text is not None)}
+    return told | {name: text for name, text in flags.items() if text or (name in _EMPTIED and text is not None)}
 
 
 def _given(state: Path, told: Mapping[str, str]) -> dict[str, str]:

@@ -32,7 +32,7 @@ from syncpod.pod import parse_pod
 from syncpod.temporal.pod_start import start_arguments
 from tests.cli.conftest import Command, program, silent_node
 from tests.cli.manifests import as_json, fresh_name, manifest
-from tests.workflows.scripted import ScriptedNode, query_pod
+from tests.workflows.scripted import ScriptedNode, query_pod, scripted_worker
 
 
 @pytest.fixture
@@ -88,6 +88,13 @@ async def test_a_node_is_asked_whether_it_would_run_a_new_pod(
     node.foreseen = []
     tried = await syncpod("apply", "-f", "-", "--dry-run=server", *on, stdin=as_json(manifest(name)))
     assert (tried.code, tried.out, tried.err) == (0, f"pod/{name} created (server dry run)\n", "")
+    request = {"resources": {"requests": {"cpu": "1500m"}}, "ports": [{"containerPort": 80, "hostPort": 8080}]}
+    large = manifest(f"{name}-a", containers=[{"name": "main", "image": "busybox:1", **request}])
+    for command in (("apply", "--dry-run=server"), ("plan",)):
+        node.asked_beside.clear()
+        both = await syncpod(*command, "-f", "-", *on, stdin=as_json(large, manifest(name)))
+        assert both.code == 0, both.err
+        assert node.asked_beside == [[], [{"amounts": {"cpu": 1500}, "ports": [["0.0.0.0", "TCP", 8080]]}]]
     unknown = await syncpod("plan", "-f", "-", "--node", name, stdin=as_json(manifest(name)))
     assert unknown.code == 0 and unknown.err == f"Note: node {name} does not say whether it would run pod {name}\n"
 
@@ -463,6 +470,28 @@ async def test_a_pod_of_a_node_that_never_was_ends_by_force_and_leaves_its_name(
         forced = await syncpod("delete", "pod", name, "--force")
         assert (forced.code, forced.out, forced.err) == (0, f'pod "{name}" force deleted\n', "")
         assert (await syncpod("get", "pod", name)).code == 1
+
+
+async def test_a_pod_of_a_node_that_is_dead_for_good_leaves_its_name_by_force(syncpod: Command, client: Client) -> None:
+    """As kubectl: whoever forces it is told that it may still run there."""
+    name, node = fresh_name(), ScriptedNode()
+    there = node.queue.removeprefix("node/")
+    async with scripted_worker(client, node):
+        assert (await syncpod("apply", "-f", "-", "--node", there, stdin=as_json(manifest(name)))).code == 0
+        waited = await syncpod("wait", f"pod/{name}", "--for=condition=Ready", "--timeout", "60s")
+        assert waited.code == 0, waited.err
+    waits = await syncpod("delete", "pod", name, "--wait=false")
+    assert (waits.code, (await syncpod("get", "pod", name)).code) == (0, 0)
+    forced = await syncpod("delete", "pod", name, "--force", "--timeout", "30s")
+    assert (forced.code, forced.out) == (0, f'pod "{name}" force deleted\n'), forced.err
+    assert forced.err == (
+        f"Note: node {there} is away, so pod {name} has ended without it: its name is free, but what runs of it "
+        "there goes on until that node's worker is back, which then ends it\n"
+    )
+    assert (await syncpod("get", "pod", name)).code == 1
+    again = await syncpod("apply", "-f", "-", "--node", f"other-{name}", stdin=as_json(manifest(name)))
+    assert again.out == f"pod/{name} created\n"
+    assert (await syncpod("delete", "pod", name, "--force")).code == 0
 
 
 async def test_a_pod_that_a_worker_has_begun_is_ended_only_by_its_node(

@@ -281,7 +281,7 @@ async def test_a_lost_database_kills_nobody_and_what_runs_is_adopted_or_pruned(o
 
 
 async def test_a_manifests_pod_runs_on_though_the_nodes_state_and_the_database_are_lost(orphaned: OrphanNode) -> None:
-    """Its manifest and the runtime have all that is needed; of another pod only what runs is known, and it is left."""
+    """Its manifest and the runtime have all that is needed; another pod is left until its manifest is named."""
     node, pods = orphaned, Pods(orphaned)
     spec = {"hostNetwork": True, "terminationGracePeriodSeconds": 1, "containers": [shell("main")]}
     (node.manifests / "static.json").write_text(json.dumps({**STATIC, "spec": spec}))
@@ -290,7 +290,7 @@ async def test_a_manifests_pod_runs_on_though_the_nodes_state_and_the_database_a
     other = await pods.apply("other", shell("main"), hostNetwork=True)
     for pod in (static, other):
         await pod.running()
-    before, ran = await static.get(), await alive(other)
+    before, ran, uid = await static.get(), await alive(other), (await other.get())["metadata"]["uid"]
     node.worker.kill()
     shutil.rmtree(node.worker.state_dir)
     await node.lose_the_database()
@@ -301,7 +301,18 @@ async def test_a_manifests_pod_runs_on_though_the_nodes_state_and_the_database_a
     assert status_of(after, "main")["containerID"] == status_of(before, "main")["containerID"]
     assert await alive(other) == ran
     refused = await syncpod(node, "adopt", other.name)
-    assert refused.code == 1 and "has no record of what its manifest says" in refused.err
+    assert refused.code == 1 and "`syncpod adopt -f FILE` takes it from the manifest" in refused.err
+    manifest = node.server.directory / "other.json"
+    changed = {**other.document["spec"], "containers": [shell("main") | {"image": "other:1"}, shell("more")]}
+    manifest.write_text(json.dumps({**other.document, "spec": changed}))
+    refused = await syncpod(node, "adopt", "-f", str(manifest))
+    assert refused.code == 1 and "spec.containers[0].image: main runs with another image than other:1" in refused.err
+    manifest.write_text(json.dumps(other.document))
+    adopted = await syncpod(node, "adopt", "-f", str(manifest))
+    assert (adopted.code, adopted.out) == (0, f"pod/{other.name} adopted; running: main\n"), adopted
+    other.handle = node.client.get_workflow_handle(other.handle.id)
+    assert (await other.running())["metadata"]["uid"] == uid and await alive(other) == ran
+    await other.delete()
     (node.manifests / "static.json").unlink()
     await static.gone()
 

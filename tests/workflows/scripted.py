@@ -69,6 +69,7 @@ class ScriptedNode:
         """By step name: what the next calls do instead of succeeding; a script returns an outcome, or raises."""
         self.absent: set[str] = set()
         self.foreseen: list[str] = []
+        self.asked_beside: list[list[dict[str, Any]]] = []
         """What it says to a client that asks why it would not run a pod."""
         """Images the node has not got."""
         self.recursive_read_only_handlers: tuple[str, ...] = ()
@@ -152,7 +153,8 @@ class ScriptedNode:
             step.__annotations__ = {"argument": STEPS[name].input, "return": StepResult}
             return activity.defn(name=name.value)(step)
 
-        async def foresee(document: dict[str, Any]) -> list[str]:
+        async def foresee(document: dict[str, Any], before: list[dict[str, Any]]) -> list[str]:
+            self.asked_beside.append(before)
             return [*self.foreseen]
 
         return [*(scripted(name) for name in STEPS), activity.defn(name=FORESEE_ADMISSION)(foresee)]
