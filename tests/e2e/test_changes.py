@@ -14,7 +14,7 @@ from tests.runtimes.images import BUSYBOX_2
 HASH = "io.kubernetes.container.hash"
 
 
-async def test_a_changed_image_restarts_just_its_container(pods: Pods) -> None:
+async def test_a_changed_image_restarts_only_its_container(pods: Pods) -> None:
     pod = await pods.apply("image", shell("a"), shell("b"))
     await pod.running()
     before = {each.name: each.id for each in await pod.containers()}

@@ -56,7 +56,7 @@ async def test_a_pod_lives_and_dies_by_temporal_and_tctl(
     assert json.loads(told)["result"] == final
 
 
-async def test_cancelling_the_workflow_means_deleting_the_pod(pods: Pods, engine: EngineNode) -> None:
+async def test_cancelling_the_workflow_deletes_the_pod(pods: Pods, engine: EngineNode) -> None:
     pod = await pods.apply("cancelled", shell("main"))
     await pod.running()
     await temporal(engine, "workflow", "cancel", "--workflow-id", pod.handle.id)
