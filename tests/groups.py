@@ -21,7 +21,7 @@ LONGEST = (
     "e2e/test_crash_points.py containerd24",
     "e2e/test_orphans.py containerd24",
     "manifests/test_manifests.py containerd24",
-    "e2e/test_under_fire.py containerd24",
+    "e2e/test_combined_faults.py containerd24",
     "workflows/test_pod_workflow.py",
     "e2e/test_registry.py containerd24",
     "critest/test_critest.py",

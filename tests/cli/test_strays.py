@@ -65,23 +65,23 @@ def standings(*strays: Stray) -> dict[str, Standing]:
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_one_of_several_pods_without_a_workflow_can_have_the_name_in_any_order(order: int) -> None:
+def test_one_of_several_orphans_gets_the_name_in_any_order(order: int) -> None:
     namesakes = [stray("a", "none"), stray("b", "none", made=1), stray("c", "none", made=2, runs=False)]
     assert standings(*namesakes[::order]) == {"a": "another", "b": "none", "c": "another"}
 
 
-def test_who_has_the_name_keeps_it() -> None:
+def test_a_pod_with_a_workflow_keeps_the_name() -> None:
     assert standings(stray("a", "another"), stray("b", "open")) == {"a": "another", "b": "open"}
     assert standings(stray("a", "none")) == {"a": "none"}
 
 
-def test_the_one_whose_name_is_anothers_is_told_apart_by_its_uid() -> None:
+def test_an_orphan_whose_name_is_taken_is_named_by_uid() -> None:
     assert stray("a", "none").called == "pod/cat"
     assert stray("a", "another").called == "pod/cat (uid a)"
     assert stray("a", "another", namespace="prod").called == "pod/cat in namespace prod (uid a)"
 
 
-def test_why_it_cannot_be_adopted_names_commands_that_can_be_typed() -> None:
+def test_a_refused_adoption_lists_usable_commands() -> None:
     said = taken(stray("a", "another", namespace="prod"))
     assert said.startswith('pod "cat" (uid a) cannot be adopted, since its name is another pod\'s now')
     assert "`syncpod prune -n prod cat`" in said and "`syncpod delete -n prod pod cat`" in said
@@ -140,7 +140,7 @@ async def test_manifests_name_the_pods_to_be_adopted_alone(syncpod: Command, tmp
         assert (refused.code, refused.err.count("\n")) == (2, 1) and "-f names the pods" in refused.err
 
 
-async def test_a_few_of_many_pods_are_adopted_at_once_and_the_server_is_asked_once_for_all(
+async def test_adoptions_are_limited_in_parallel_and_ask_the_server_once(
     syncpod: Command, place: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = PodRecord(pod=admit_pod(manifest("cat")))
@@ -177,7 +177,7 @@ async def test_a_few_of_many_pods_are_adopted_at_once_and_the_server_is_asked_on
     assert (started, asked, most) == ([True] * 30, 1, 8)
 
 
-async def test_nobody_waits_for_a_node_that_no_worker_serves(
+async def test_adoption_does_not_wait_for_a_node_without_a_worker(
     client: Client, place: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(adoption, "ADOPTED_SECONDS", math.inf)
@@ -186,7 +186,7 @@ async def test_nobody_waits_for_a_node_that_no_worker_serves(
             await adoption.until_adopted(client, place, stray("a", "none"))
 
 
-async def test_what_was_recorded_of_a_workflow_that_does_not_answer_is_nothing_against_a_pod(
+async def test_search_attributes_of_an_unanswering_workflow_do_not_rule_out_an_adoption(
     temporal_server: DevServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that follows a deleted pod begins with the search attributes of that one's, and its worker may be away."""

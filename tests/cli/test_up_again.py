@@ -72,7 +72,7 @@ def uid(syncpod: Run, name: str) -> str:
     return syncpod("get", "pod", name, "-o", "jsonpath={.metadata.uid}").out
 
 
-def test_all_nodes_are_described_where_none_is_named(syncpod: Run, environ: dict[str, str]) -> None:
+def test_describe_nodes_without_a_name_describes_all(syncpod: Run, environ: dict[str, str]) -> None:
     described = syncpod("describe", "nodes")
     assert described.code == 0, described.err
     assert described.out.splitlines()[0].split() == ["Name:", environ["SYNCPOD_NODE"]]
@@ -80,9 +80,7 @@ def test_all_nodes_are_described_where_none_is_named(syncpod: Run, environ: dict
     assert syncpod("get", "nodes", "-o", "jsonpath={.items[*].metadata.name}").out == environ["SYNCPOD_NODE"]
 
 
-def test_manifests_that_are_no_longer_followed_are_named_once(
-    syncpod: Run, environ: dict[str, str], manifests: Path
-) -> None:
+def test_manifests_no_longer_followed_are_named_once(syncpod: Run, environ: dict[str, str], manifests: Path) -> None:
     static = f"web-{environ['SYNCPOD_NODE']}"
     before = uid(syncpod, static)
     running = syncpod("up")
@@ -99,7 +97,7 @@ def test_manifests_that_are_no_longer_followed_are_named_once(
     assert "no longer" not in syncpod("up").err
 
 
-def test_up_after_a_workers_death_brings_up_the_same_node(
+def test_up_after_a_worker_crash_starts_the_same_node(
     syncpod: Run, environ: dict[str, str], manifests: Path, tmp_path: Path
 ) -> None:
     """With the name, the runtime, the manifests and the directories that it had, though nothing says them."""
@@ -173,7 +171,9 @@ def test_a_pod_ended_by_force_while_its_node_was_away_is_killed_when_that_is_bac
     assert syncpod("delete", "pod", "left", "--now").code == 0
 
 
-def test_pods_without_a_workflow_are_named_with_what_to_type(syncpod: Run, environ: dict[str, str]) -> None:
+def test_pods_without_a_workflow_are_named_with_the_command_to_adopt_them(
+    syncpod: Run, environ: dict[str, str]
+) -> None:
     before = uid(syncpod, "cat")
     for record in ("up-worker.json", "server.json"):
         kill(environ, record)
@@ -217,7 +217,7 @@ def test_down_says_why_it_starts_a_worker_and_what_it_waits_for(
     assert not (state_of(environ) / "node-settings.json").exists(), "it may become another node now"
 
 
-def test_only_a_few_of_very_many_pods_are_named() -> None:
+def test_up_names_only_a_few_of_many_pods() -> None:
     said = sentence([f"pod/{number}" for number in range(7)])
     assert said.startswith(
         "Note: in the runtime and without a workflow: pod/0, pod/1, pod/2, pod/3, pod/4 and 2 more. `"

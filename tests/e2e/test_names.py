@@ -52,7 +52,7 @@ async def test_the_kernel_knows_the_pods_name(pods: Pods, spec: dict[str, Any], 
     await pod.delete()
 
 
-async def test_the_resolver_is_what_the_pod_says(pods: Pods) -> None:
+async def test_the_resolver_is_that_of_the_pod_spec(pods: Pods) -> None:
     own = {
         "nameservers": ["192.0.2.1"],
         "searches": ["ns1.svc.example", "my.dns.search"],
@@ -65,7 +65,7 @@ async def test_the_resolver_is_what_the_pod_says(pods: Pods) -> None:
     await pod.delete()
 
 
-async def test_a_pods_dns_config_adds_to_the_hosts(pods: Pods) -> None:
+async def test_a_pods_dns_config_extends_the_hosts(pods: Pods) -> None:
     own = {"searches": ["added.example"], "options": [{"name": "timeout", "value": "7"}]}
     pod = await pods.apply("resolver", shell("main"), dnsPolicy="Default", dnsConfig=own)
     await pod.running()
@@ -78,7 +78,7 @@ async def test_a_pods_dns_config_adds_to_the_hosts(pods: Pods) -> None:
     await pod.delete()
 
 
-async def test_a_container_is_told_its_resources(pods: Pods) -> None:
+async def test_a_container_gets_its_resources_by_the_downward_api(pods: Pods) -> None:
     def told(resource: str, divisor: str = "", **more: str) -> dict[str, Any]:
         given = {"resource": resource, **({"divisor": divisor} if divisor else {}), **more}
         return {"valueFrom": {"resourceFieldRef": given}}
@@ -104,7 +104,9 @@ async def test_a_container_is_told_its_resources(pods: Pods) -> None:
     await pod.delete()
 
 
-async def test_a_mount_made_later_on_the_node_reaches_a_container_that_asked_for_it(pods: Pods, tmp_path: Path) -> None:
+async def test_a_later_mount_on_the_node_propagates_to_a_container_that_asked_for_it(
+    pods: Pods, tmp_path: Path
+) -> None:
     shared = tmp_path / "shared"
     (shared / "later").mkdir(parents=True)
     await _run("mount", "--bind", str(shared), str(shared))

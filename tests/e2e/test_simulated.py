@@ -106,7 +106,7 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any], Expected]] = {
 """By kind: the scripts, what the spec has besides, and what it must come to."""
 
 
-async def test_every_pod_comes_to_what_its_script_must_lead_to_and_nothing_is_left(pods: Pods) -> None:
+async def test_every_simulated_pod_reaches_its_expected_end_and_leaves_nothing(pods: Pods) -> None:
     # As if a kubelet had thirty pods to start, three of each kind; one of them also restarts the runtime in time.
     free = asyncio.Semaphore(AT_ONCE)
 
@@ -130,7 +130,7 @@ async def test_every_pod_comes_to_what_its_script_must_lead_to_and_nothing_is_le
     assert await pods.node.cri.list_containers() == ()
 
 
-async def test_a_script_that_cannot_be_obeyed_is_told_with_its_path(pods: Pods) -> None:
+async def test_an_invalid_script_is_reported_with_its_path(pods: Pods) -> None:
     pod = pods.know(scripted(pods, "wrong", {"web": {"runTime": "soon"}}))
     await pod.apply(pod.document)
     event = await pod.event("FailedCreatePodSandBox")
@@ -139,7 +139,7 @@ async def test_a_script_that_cannot_be_obeyed_is_told_with_its_path(pods: Pods) 
     )
 
 
-async def test_a_restart_runs_when_its_back_off_has_ended(pods: Pods) -> None:
+async def test_a_restart_happens_when_its_back_off_has_ended(pods: Pods) -> None:
     pod = pods.know(scripted(pods, "backs-off", {"web": {"runTime": "100ms", "exitCodes": [1, 2, None]}}))
     await pod.apply(pod.document)
     await pod.running(web=2)
@@ -147,7 +147,7 @@ async def test_a_restart_runs_when_its_back_off_has_ended(pods: Pods) -> None:
     assert last["exitCode"] == 2
 
 
-async def test_a_start_error_is_the_reason_for_which_a_container_waits(pods: Pods) -> None:
+async def test_a_start_error_is_the_waiting_reason(pods: Pods) -> None:
     pod = pods.know(scripted(pods, "no-start", {"web": {"startError": "no such device"}}))
     await pod.apply(pod.document)
     seen = await pod.until(lambda pod: "no such device" in json.dumps(status_of(pod, "web")))

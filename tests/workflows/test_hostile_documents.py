@@ -58,7 +58,7 @@ async def failed_tasks(handle: WorkflowHandle[Any, Any]) -> int:
     return sum(event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED for event in events)
 
 
-async def test_a_hostile_document_is_refused_by_the_update_and_noted_of_the_signal(
+async def test_a_hostile_document_is_refused_by_the_update_and_rejected_as_a_signal(
     client: Client, node: ScriptedNode, capsys: pytest.CaptureFixture[str]
 ) -> None:
     handle = await running(client, node, manifest())
@@ -84,7 +84,7 @@ async def test_a_hostile_document_is_refused_by_the_update_and_noted_of_the_sign
     assert await failed_tasks(handle) == 0
 
 
-async def test_a_payload_that_is_nested_without_end_changes_nothing(client: Client, node: ScriptedNode) -> None:
+async def test_a_deeply_nested_payload_changes_nothing(client: Client, node: ScriptedNode) -> None:
     handle = await running(client, node, manifest())
     data = b'{"a":' * MANY + b"1" + b"}" * MANY
     endless = RawValue(Payload(metadata={"encoding": b"json/plain"}, data=data))
@@ -96,7 +96,7 @@ async def test_a_payload_that_is_nested_without_end_changes_nothing(client: Clie
 
 
 @pytest.mark.parametrize("changes", [HOSTILE["labels"], HOSTILE["containers"]], ids=["labels", "containers"])
-async def test_a_run_that_is_started_with_a_hostile_document_ends_with_the_sentence(
+async def test_a_run_started_with_a_hostile_document_fails_with_the_reason(
     client: Client, node: ScriptedNode, changes: tuple[dict[str, Any], str]
 ) -> None:
     more, sentence = changes

@@ -73,9 +73,7 @@ async def held_back(client: Client, node: ScriptedNode) -> tuple[Any, str]:
     return handle, uid
 
 
-async def test_a_pod_that_restarts_all_again_and_again_is_held_back_as_a_whole(
-    client: Client, node: ScriptedNode
-) -> None:
+async def test_repeated_restarts_of_all_containers_back_off_as_a_whole(client: Client, node: ScriptedNode) -> None:
     """Row 75: with a back-off, which the kubelet lacks; the condition stays True meanwhile."""
     handle = await start_pod(client, node, looping())
     uid = await came_up(client, node, handle, 0)
@@ -103,7 +101,7 @@ async def test_a_pod_that_restarts_all_again_and_again_is_held_back_as_a_whole(
 
 
 @pytest.mark.parametrize("signal", ["restart", "backoff_expired"])
-async def test_who_will_not_wait_for_a_container_ends_the_back_off_of_all(
+async def test_an_operator_retry_of_one_container_ends_the_back_off_of_all(
     client: Client, node: ScriptedNode, signal: str
 ) -> None:
     handle, uid = await held_back(client, node)
@@ -118,7 +116,9 @@ async def test_who_will_not_wait_for_a_container_ends_the_back_off_of_all(
     assert [each.name for each in node.pods[uid].containers] == ["init"]
 
 
-async def test_a_pod_that_is_held_back_as_a_whole_can_be_debugged(client: Client, node: ScriptedNode) -> None:
+async def test_an_ephemeral_container_starts_during_the_back_off_of_a_restart_of_all(
+    client: Client, node: ScriptedNode
+) -> None:
     """An ephemeral container is no part of the round: it starts at once, and begins nothing anew."""
     handle, uid = await held_back(client, node)
     await handle.execute_update("add_ephemeral_container", {"name": "debug", "image": "busybox:1"})
@@ -130,7 +130,9 @@ async def test_a_pod_that_is_held_back_as_a_whole_can_be_debugged(client: Client
     await until(handle, lambda pod: container(pod, "init").get("restartCount") == 2)
 
 
-async def test_the_back_off_ends_by_itself_and_over_a_new_run(client: Client, node: ScriptedNode) -> None:
+async def test_the_back_off_of_a_restart_of_all_ends_by_itself_and_across_runs(
+    client: Client, node: ScriptedNode
+) -> None:
     web = {"name": "web", "image": "busybox:1", "restartPolicy": "Never", "restartPolicyRules": [RULE]}
     handle = await running(client, node, manifest(containers=[web]), maxEvents=20)
     latest = client.get_workflow_handle(handle.id)
