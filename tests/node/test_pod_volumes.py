@@ -415,7 +415,7 @@ def test_a_volume_shares_mounts_only_for_a_container_that_asks_and_goes_with_its
     mounts = [{"name": name, "mountPath": f"/{name}", "mountPropagation": "HostToContainer"} for name in ("a", "map")]
     asking = {"name": "asks", "image": "x", "volumeMounts": mounts}
     other = {"name": "other", "image": "x", "volumeMounts": [{"name": "b", "mountPath": "/b"}]}
-    volumes = [{"name": name, "emptyDir": {}} for name in ("a", "b")]
+    volumes: list[dict[str, Any]] = [{"name": name, "emptyDir": {}} for name in ("a", "b")]
     pod = pod_of(*volumes, VOLUMES[0], containers=[asking, other])
     make(pod, node, store)
     before = mounting.mounts_below(node.state_dir)
