@@ -24,6 +24,7 @@ from syncpod.volumes.files import Files, make_files, objects_of
 from syncpod.volumes.host_path import HostPath, HostPathUnfit, check_host_path
 from syncpod.volumes.nested import make_nested_mount_points, nested_mount_points
 from syncpod.volumes.payload import PayloadError, default_mode, sources
+from syncpod.volumes.propagation import share_volume
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,22 @@ def make_mount_points(pod: Pod, container: Container, node: NodeContext) -> None
     for volume in pod_volumes(pod, node):
         if volume.name in mounted and isinstance(volume.source, Files):
             make_nested_mount_points(volume.source.path, volume.source.mount_points)
+
+
+def share_volumes(pod: Pod, container: Container, node: NodeContext) -> None:
+    """Have mounts reach and leave the volumes of a container that asks for it (mountPropagation). Blocks; repeatable.
+
+    A runtime refuses to propagate mounts of a volume on a mount that does not share. Difference: the kubelet makes its
+    whole directory share (setupDataDirs); here only a volume for which that is asked becomes a mount of its own.
+    hostPaths are the machine's, and stay as they are. Raises MountFailure, UnsafeName, OSError.
+    """
+    asking = {mount.name for mount in container.volume_mounts if (mount.mount_propagation or "None") != "None"}
+    if not asking or not node.may_mount:
+        return
+    with alone(pod_directory(node, pod.metadata.uid)):
+        for volume in pod_volumes(pod, node):
+            if volume.name in asking and volume.path is not None:
+                share_volume(volume.path.resolve())
 
 
 def _source(pod: Pod, volume: Volume, node: NodeContext, path: str) -> EmptyDir | Files | HostPath | None:

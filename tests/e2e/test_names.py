@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from syncpod.kernel import mounting
 from tests.e2e.engine import Pods, shell
 
 
@@ -107,24 +108,35 @@ async def test_a_container_gets_its_resources_by_the_downward_api(pods: Pods) ->
 async def test_a_later_mount_on_the_node_propagates_to_a_container_that_asked_for_it(
     pods: Pods, tmp_path: Path
 ) -> None:
+    """Row 121: one made in a container too, in a volume of the pod's."""
     shared = tmp_path / "shared"
     (shared / "later").mkdir(parents=True)
     await _run("mount", "--bind", str(shared), str(shared))
     await _run("mount", "--make-shared", str(shared))
     try:
-        mount = {"name": "host", "mountPath": "/host"}
+        mount, both = {"name": "host", "mountPath": "/host"}, {"name": "both", "mountPath": "/both"}
+        mounts = "mount -t tmpfs in /both/in && echo from a container > /both/in/word"
         pod = await pods.apply(
             "propagation",
-            shell("follows", volumeMounts=[{**mount, "mountPropagation": "HostToContainer"}]),
-            shell("private", volumeMounts=[mount]),
-            volumes=[{"name": "host", "hostPath": {"path": str(shared)}}],
+            shell(
+                "mounts",
+                f"mkdir /both/in; trap 'umount /both/in; exit 0' TERM; {mounts}; sleep 1000 & wait",
+                securityContext={"privileged": True},
+                volumeMounts=[{**both, "mountPropagation": "Bidirectional"}],
+            ),
+            shell("follows", volumeMounts=[{**each, "mountPropagation": "HostToContainer"} for each in (mount, both)]),
+            shell("private", volumeMounts=[mount, both]),
+            volumes=[{"name": "host", "hostPath": {"path": str(shared)}}, {"name": "both", "emptyDir": {}}],
         )
         await pod.running()
         await _run("mount", "-t", "tmpfs", "later", str(shared / "later"))
         (shared / "later" / "word").write_text("mounted since\n")
         assert await pod.exec("follows", "cat /host/later/word") == "mounted since"
         assert "No such file" in await pod.exec("private", "cat /host/later/word")
+        assert await pod.exec("follows", "cat /both/in/word") == "from a container"
+        assert mounting.mounts_below(pod.node.worker.state_dir.resolve())
         await pod.delete()
+        assert not mounting.mounts_below(pod.node.worker.state_dir.resolve())
     finally:
         await _run("umount", "-R", "-l", str(shared))
 
