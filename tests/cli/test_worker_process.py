@@ -7,6 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from syncpod.cli.failure import Failure
+from syncpod.cli.machine import worker_process
+from syncpod.cli.machine.processes import ProcessIdentity
+from syncpod.cli.machine.settings import settings
+from syncpod.cli.machine.state_directory import StartedWorker, prepare, recorded_worker, write_worker
 from syncpod.cli.machine.worker_process import _not_ready
 
 BEFORE = "2026-11-01 00:00:00,000 ERROR syncpod.x: of an earlier worker\nsyncpod worker: of an earlier worker\n"
@@ -55,3 +60,33 @@ def test_the_reason_why_a_worker_is_not_ready(tmp_path: Path, log: str, script: 
     assert failure.code == code
     assert said.format(log=file, pid=child.pid) in str(failure)
     assert "earlier" not in str(failure) and "worker ready" not in str(failure) and "\n" not in str(failure)
+
+
+@pytest.mark.parametrize("before", [None, "127.0.0.1:7233"])
+def test_a_worker_that_could_not_serve_leaves_the_record_of_the_one_before(
+    before: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next `up` takes the server from the record: a refused one must not replace the node's own."""
+    program = tmp_path / "worker.py"
+    program.write_text("import sys\nsys.exit(2)\n")
+    monkeypatch.setattr(worker_process, "worker_program", lambda: program)
+    here = settings(state_dir=str(tmp_path / "state"))
+    prepare(here.state_dir)
+    known = None
+    if before is not None:
+        known = StartedWorker(
+            process=ProcessIdentity(pid=1, started=1, boot="an earlier one"),
+            node="n1",
+            log_dir="/logs",
+            endpoint="unix:///a",
+            address=before,
+            namespace="default",
+            own_server=True,
+            memory_dir="",
+            manifest_dir="",
+        )
+        write_worker(here.state_dir, known)
+    other = {"target_host": "127.0.0.1:1", "namespace": "default"}
+    with pytest.raises(Failure, match="ended with exit code 2"):
+        worker_process.start(here, "unix:///a", other, own_server=False)  # type: ignore[arg-type]
+    assert recorded_worker(here.state_dir) == known

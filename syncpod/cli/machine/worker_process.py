@@ -18,7 +18,9 @@ from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import (
     StartedWorker,
     exclusive,
+    forget_worker,
     prepare,
+    recorded_worker,
     worker_log,
     write_worker,
 )
@@ -66,7 +68,7 @@ def start(
         command += ["--node-labels", node.node_labels]
         command += [] if node.pod_cgroups else ["--no-pod-cgroups"]
         address, namespace = config["target_host"], config["namespace"]
-        begin = size_of(log)
+        begin, before = size_of(log), recorded_worker(node.state_dir)
         child = start_detached(command, log=log, environment={**os.environ, "TEMPORAL_ADDRESS": address})
         if (process := identify(child.pid)) is not None:
             write_worker(
@@ -91,7 +93,20 @@ def start(
             if time.monotonic() > deadline:
                 break
             time.sleep(0.05)
+        if child.poll() is not None:
+            _put_back(node.state_dir, before)
     raise _not_ready(child, log, begin)
+
+
+def _put_back(state_dir: Path, before: StartedWorker | None) -> None:
+    """Restore the record of the worker before one that could not serve, perhaps for the server that it was given.
+
+    The next `up` takes the node's server from that record.
+    """
+    if before is not None:
+        write_worker(state_dir, before)
+    else:
+        forget_worker(state_dir)
 
 
 _REFUSAL: Final = "syncpod worker: "
