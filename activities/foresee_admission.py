@@ -18,15 +18,15 @@ from syncpod.translation.features import refusals
 from syncpod.translation.host_ports import HostPort
 
 _EMBEDDED = "syncpod-embedded"
-_COUNTED = " (with the pods that come before it)"
+_COUNTED = " (together with the pods before it)"
 
 
 async def foresee_admission(node: Node, pod: Pod, before: Sequence[ComesBefore] = ()) -> list[str]:
-    """Return why the node would not run this pod as it is now, a sentence for each reason; [] if no reason is known.
+    """Return why the node would not run this pod now, a sentence for each reason; [] if no reason is known.
 
-    First the reasons for which admission rejects a pod, in the kubelet's words; then what the runtime is known not to
-    support. The pods `before` are taken to run here by then. Nothing is reserved, so the answer may differ when the pod
-    is applied. Raises CriError.
+    The reasons for which admission rejects the pod come first, in the kubelet's words; then the features that the
+    runtime does not support. The pods `before` count as admitted. Nothing is reserved, so the answer may differ when
+    the pod is applied. Raises CriError.
     """
     version, status = await node.cri.version(), await node.cri.status(verbose=True)
     return [*await _rejections(node, pod, before), *refusals(pod, status, version), *_of_embedded(pod, status, version)]

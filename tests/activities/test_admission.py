@@ -98,12 +98,12 @@ async def test_pods_that_come_before_one_are_counted_with_what_is_taken(two_core
     assert await foresee_admission(two_cores.node, third, before[:1]) == []
     assert await foresee_admission(two_cores.node, third, before) == [
         "OutOfcpu: Node didn't have enough resource: cpu, requested: 500, used: 2000, capacity: 2000 "
-        "(with the pods that come before it)"
+        "(together with the pods before it)"
     ]
-    ports = [{"containerPort": 80, "hostPort": 64322}]
+    ports = [{"containerPort": 64322, "hostPort": 64322}]
     taken = ComesBefore(ports=host_ports(two_cores.pod(container(ports=ports)).pod))
     (why,) = await foresee_admission(two_cores.node, two_cores.pod(container(ports=ports)).pod, [taken])
-    assert why.startswith("NodePorts: ") and why.endswith(" (with the pods that come before it)")
+    assert why.startswith("NodePorts: ") and why.endswith(" (together with the pods before it)")
     assert await foresee_admission(two_cores.node, asking(two_cores, "2").pod) == []  # nothing of it is kept
 
 
