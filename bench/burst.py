@@ -82,15 +82,15 @@ async def burst(pods: int, at_once: int, load: int) -> Burst:
         begun, ended = Tasks(), Tasks()
         for name in names:
             events = (await node.engine.handle(name).fetch_history()).events
-            at = _deletion(events)
+            at = deletion_of(events)
             begun, ended = begun + counted(events[:at]), ended + counted(events[at:])
         known = await node.client.get_workflow_handle(node_workflow_id(NODE)).fetch_history()
     applied, deleted = replace(applied, tasks=begun), replace(deleted, tasks=ended)
     return Burst(at_once, applied, deleted, counted(known.events), late)
 
 
-def _deletion(events: Sequence[HistoryEvent]) -> int:
-    """Return the index of the signal that asks for a pod's end."""
+def deletion_of(events: Sequence[HistoryEvent]) -> int:
+    """Return the index of the signal that asks for a pod's end. Raises StopIteration if there is none."""
     return next(
         index
         for index, event in enumerate(events)

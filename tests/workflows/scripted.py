@@ -68,10 +68,11 @@ class ScriptedNode:
         self.script: dict[str, list[Script]] = defaultdict(list)
         """By step name: what the next calls do instead of succeeding; a script returns an outcome, or raises."""
         self.absent: set[str] = set()
-        self.foreseen: list[str] = []
-        self.asked_beside: list[list[dict[str, Any]]] = []
-        """What it says to a client that asks why it would not run a pod."""
         """Images the node has not got."""
+        self.foreseen: list[str] = []
+        """What it says to a client that asks why it would not run a pod."""
+        self.asked_beside: list[list[dict[str, Any]]] = []
+        """The pods before, of each such question."""
         self.recursive_read_only_handlers: tuple[str, ...] = ()
         """The handlers of its runtime that can mount read-only recursively."""
         self.room: list[Allocation] = []

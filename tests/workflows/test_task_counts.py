@@ -1,0 +1,28 @@
+"""How many workflow tasks a pod costs: on a busy node each one waits in a queue behind those of all other pods."""
+
+from __future__ import annotations
+
+from temporalio.client import Client
+
+from bench.burst import deletion_of
+from bench.tasks import counted
+from tests.workflows.scripted import ScriptedNode, phase, start_pod, until
+from tests.workflows.test_adoption import recorded
+
+START, DELETION = 3, 3
+"""One to decide the first step, one after each of two steps."""
+
+
+async def test_a_start_and_a_deletion_take_three_workflow_tasks_each(client: Client, node: ScriptedNode) -> None:
+    """Sandbox and container; kill and removal. A step that is added, or a signal to each pod, would be counted here."""
+    document = recorded()
+    del document["metadata"]["uid"], document["metadata"]["creationTimestamp"]
+    handle = await start_pod(client, node, document)
+    await until(handle, lambda pod: phase(pod) == "Running")
+    await handle.signal("delete_pod", {})
+    await handle.result()
+    events = (await handle.fetch_history()).events
+    at = deletion_of(events)
+    begun, ended = counted(events[:at]), counted(events[at:])
+    assert (begun.workflow - begun.timed_out, ended.workflow - ended.timed_out) == (START, DELETION)
+    assert (begun.steps, ended.steps) == (2, 2)
