@@ -8,8 +8,9 @@ from functools import partial
 
 from temporalio import activity
 
-from activities.containers.ending import Selection, end_containers
+from activities.containers.ending import Selection, end_containers, tell_hooks
 from activities.containers.removal import remove_dead, remove_sandbox
+from activities.containers.targets import kill_target
 from activities.images.presence import missing_images
 from activities.node.metrics import count_failed_sandbox, count_sandbox
 from activities.node.pod_record import note_pod
@@ -168,14 +169,16 @@ async def _clear_away(attempt: StepAttempt, request: CreateSandbox, taken: Seque
     homes = {sandbox.id for sandbox in taken}
     grace = request.pod.spec.termination_grace_period_seconds or 0
 
+    targets: dict[str, KillTarget] = {}
+
     def alive(view: ObservedPod) -> Selection:
-        return [
-            (each, KillTarget(id=each.id, name=each.name, grace_seconds=grace))
-            for each in view.containers
-            if each.sandbox_id in homes and each.state != "exited"
-        ]
+        chosen = [each for each in view.containers if each.sandbox_id in homes and each.state != "exited"]
+        for each in chosen:
+            targets[each.id] = kill_target(each, request.pod, grace_seconds=grace, with_hook=grace > 0)
+        return [(each, targets[each.id]) for each in chosen]
 
     view = await end_containers(attempt, alive)
+    tell_hooks(attempt, targets.values())
     attempt.doing = f"clears away sandbox {request.attempt}, which cannot be used"
     for container in view.containers:
         if container.sandbox_id in homes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from activities.containers.ending import Selection, end_containers
+from activities.containers.ending import Selection, end_containers, tell_hooks
 from activities.containers.kill_timeout import within_kill_timeout
 from activities.step_attempt import StepAttempt
 from syncpod.messages import ObservedPod
@@ -26,4 +26,6 @@ async def _kill(attempt: StepAttempt, request: KillContainer) -> StepResult:
     def alive(view: ObservedPod) -> Selection:
         return [(each, target) for each in view.containers if each.id == target.id and each.state != "exited"]
 
-    return StepResult(status=await end_containers(attempt, alive), id=target.id)
+    view = await end_containers(attempt, alive)
+    tell_hooks(attempt, (target,))
+    return StepResult(status=view, id=target.id)

@@ -8,7 +8,7 @@ from functools import partial
 
 from temporalio import activity
 
-from activities.containers.ending import Selection, end_containers
+from activities.containers.ending import Selection, end_containers, tell_hooks
 from activities.containers.leftovers import end_what_was_lost
 from activities.containers.noted_starts import forget_start, note_start, noted_start
 from activities.containers.removal import remove_dead, remove_given_up, remove_unstarted
@@ -314,19 +314,20 @@ class _Start:
         self.attempt.doing = f"starts {name}, restart {self.request.restart}"
         await self._note_start(container_id)
         prune = asyncio.create_task(self._prune(view))
-        runs = True
+        ended: StepResult | None = None
         try:
             await self.cri.start_container(container_id)
         except TransportFault:
             raise
         except CriError as error:
-            runs = await self._runs_despite_error(container_id, error)
+            ended = await self._ended_despite_error(container_id, error)
         finally:
             await prune
-        self.attempt.say("Started", "Container started", name)
-        await self._link_log(container_id)
-        if not runs:
-            return StepResult(id=container_id)
+        if ended is None or ended.outcome == Outcome.DONE:
+            self.attempt.say("Started", "Container started", name)
+            await self._link_log(container_id)
+        if ended is not None:
+            return ended
         await self._post_start(container_id, view)
         if self.request.kind == "init_container" and self.container.restart_policy != "Always":
             await self._linger(container_id)
@@ -399,6 +400,7 @@ class _Start:
             return [(each, target) for each in view.containers if each.id == container_id and each.state != "exited"]
 
         await end_containers(self.attempt, alive)
+        tell_hooks(self.attempt, (target,))
 
     async def _linger(self, container_id: str) -> None:
         """Wait a moment for a container that is likely to exit soon; the start has succeeded in any case."""
@@ -411,24 +413,29 @@ class _Start:
         except (Interrupted, CriError):
             return
 
-    async def _runs_despite_error(self, container_id: str, error: CriError) -> bool:
-        """Say whether the container runs although its start failed; raise PodFault if it neither runs nor has run.
+    async def _ended_despite_error(self, container_id: str, error: CriError) -> StepResult | None:
+        """Return the result if the container has run although its start failed, None if it runs; else raise PodFault.
 
         A start that the runtime refused is an exit: the dead instance stays, and the next one gets another number. An
-        instance whose start was only cut off is removed, so that the next try may have its number. One that is gone,
-        although the runtime had it when it was started, may have run: its mark stays.
+        instance whose start was only cut off is removed, so that the next try may have its number. One that may have
+        run keeps its mark, and is adopted as ended: its number is used up.
         """
         view = await self.attempt.read()
         instance = next((each for each in view.containers if each.id == container_id), None)
         if instance is not None and instance.has_run and not instance.was_refused:
             await self._end_if_unknown(instance)
-            return instance.state == "running"
+            return None if instance.state == "running" else StepResult(id=container_id)
         if instance is not None and instance.was_given_up:
             await remove_given_up(self.attempt, container_id)
         elif instance is not None and not instance.has_run:
             await remove_unstarted(self.attempt, container_id, exited=instance.state == "exited")
         elif instance is not None or isinstance(error, NotFound):
             await forget_start(self.attempt, container_id)
+        mark = await noted_start(self.attempt, self.request)
+        if mark is not None and mark.id == container_id:
+            view = await self.attempt.read()
+            if self._instance(view) is None:
+                return self._adopt_gone(mark, view)
         raise self._failed(Fault.RUN_CONTAINER_ERROR, error.message) from error
 
     async def _prune(self, view: ObservedPod) -> None:

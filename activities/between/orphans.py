@@ -12,8 +12,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple
 
-from activities.containers.ending import Selection, end_containers
+from activities.containers.ending import Selection, end_containers, tell_hooks
 from activities.containers.kill_timeout import within_kill_timeout
+from activities.containers.targets import kill_target
 from activities.node.context import Node
 from activities.node.ownership import is_ours
 from activities.pods.removal import remove_remains
@@ -145,7 +146,9 @@ class OrphanKiller:
                 return [(c, targets[c.id]) for c in view.containers if c.id in targets and c.state != "exited"]
 
             async def end() -> StepResult:
-                return StepResult(status=await end_containers(attempt, alive))
+                view = await end_containers(attempt, alive)
+                tell_hooks(attempt, targets.values())
+                return StepResult(status=view)
 
             try:
                 await within_kill_timeout(attempt, grace, end())
@@ -163,24 +166,12 @@ def _targets(
     containers: Iterable[ObservedContainer], record: PodRecord | None, grace_seconds: int
 ) -> tuple[KillTarget, ...]:
     """Return how to stop the containers that are alive; their hooks are in the pod's record, where there is one."""
-    spec = record.pod.spec if record is not None else None
-    specs = {each.name: each for each in (*spec.init_containers, *spec.containers)} if spec is not None else {}
-    targets = []
-    for container in containers:
-        if container.state == "exited":
-            continue
-        known = specs.get(container.name)
-        lifecycle, ports = (known.lifecycle, known.ports) if known is not None else (None, ())
-        targets.append(
-            KillTarget(
-                id=container.id,
-                name=container.name,
-                grace_seconds=grace_seconds,
-                pre_stop=lifecycle.pre_stop if lifecycle is not None and grace_seconds > 0 else None,
-                ports={port.name: port.container_port for port in ports if port.name},
-            )
-        )
-    return tuple(targets)
+    pod = record.pod if record is not None else None
+    return tuple(
+        kill_target(each, pod, grace_seconds=grace_seconds, with_hook=grace_seconds > 0)
+        for each in containers
+        if each.state != "exited"
+    )
 
 
 async def _gone(call: Awaitable[None]) -> None:

@@ -73,6 +73,17 @@ async def _end_in_order(attempt: StepAttempt, view: ObservedPod, chosen: Selecti
             raise outcome
 
 
+def tell_hooks(attempt: StepAttempt, targets: Iterable[KillTarget]) -> None:
+    """Report what became of the preStop hooks, also of those that an earlier try of this kill has carried out.
+
+    The events of a try that fails, or whose worker is killed, are lost with it.
+    """
+    for target in targets:
+        told = attempt.node.pre_stops.outcome(target, has_earlier_try=attempt.number > 1)
+        if told is not None and told not in attempt.events:
+            attempt.events.append(told)
+
+
 async def _within(seconds: float, waits: Sequence[Awaitable[object]]) -> None:
     """Wait for all, but no longer than `seconds`."""
     if not waits:

@@ -6,8 +6,10 @@ import asyncio
 from datetime import UTC, datetime
 
 from activities.step_attempt import StepAttempt
+from syncpod.messages import ObservedPod
 from syncpod.messages.steps import StartContainer
-from syncpod.node.start_marks import StartMark, read_start_mark, withdraw_start_mark, write_start_mark
+from syncpod.node.start_marks import StartMark, as_ended, read_start_mark, withdraw_start_mark, write_start_mark
+from syncpod.pod import Container, EphemeralContainer, Pod
 
 
 async def note_start(attempt: StepAttempt, request: StartContainer, container_id: str) -> None:
@@ -31,6 +33,26 @@ async def noted_start(attempt: StepAttempt, request: StartContainer) -> StartMar
     if mark is None or (mark.restart, mark.incarnation) != (request.restart, request.ref.incarnation):
         return None
     return mark if request.kind != "init_container" or mark.sandbox_id == request.sandbox_id else None
+
+
+async def with_noted_starts(attempt: StepAttempt, pod: Pod | None, view: ObservedPod) -> ObservedPod:
+    """Return the listing with those instances of the pod that were told to start and are no longer listed, as ended.
+
+    Without them, a start whose step was cancelled would be forgotten if the runtime, too, has lost it: the container
+    would have one restart less than it ran, and an init container would run again with the same number. An end that the
+    pod's workflow knows already stays as it is recorded. `pod` is None if the node has no record of it. Raises OSError.
+    """
+    if pod is None:
+        return view
+    containers: tuple[Container | EphemeralContainer, ...]
+    containers = (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers)
+    listed = {each.id for each in view.containers}
+    exits, gone = attempt.node.reader.exits, []
+    for container in containers:
+        mark = await asyncio.to_thread(read_start_mark, attempt.node.context, attempt.ref.uid, container.name)
+        if mark is not None and mark.incarnation == attempt.ref.incarnation and mark.id not in listed:
+            gone.append(as_ended(mark, container, exits.of(mark.id) if exits is not None else None))
+    return view.model_copy(update={"containers": (*gone, *view.containers)}).ordered() if gone else view
 
 
 async def forget_start(attempt: StepAttempt, container_id: str) -> None:

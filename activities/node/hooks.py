@@ -64,6 +64,8 @@ class PreStops:
         self._hooks: dict[str, _Hook] = {}
         self._cut_off: set[str] = set()
         """Containers whose hook lost the connection to the runtime: how far it got is not known."""
+        self._told: dict[str, StepEvent | None] = {}
+        """What was last reported of a container's hook, until the kill has ended."""
 
     async def carry_out(
         self, view: ObservedPod, container: ObservedContainer, target: KillTarget, *, waited_seconds: float
@@ -78,12 +80,38 @@ class PreStops:
         """
         if target.pre_stop is None:
             return None
+        told = self._told[target.id] = await self._carry_out(view, container, target, target.pre_stop, waited_seconds)
+        return told
+
+    def outcome(self, target: KillTarget, *, has_earlier_try: bool) -> StepEvent | None:
+        """Return the event to report of a container's hook once the kill has ended, if any, and forget the hook.
+
+        `has_earlier_try` says that the kill was tried before, perhaps by a worker that has died.
+        """
+        self.forget(target.id)
+        if target.pre_stop is None:
+            return None
+        if target.id in self._told:
+            return self._told.pop(target.id)
+        if not has_earlier_try:  # it had exited by itself
+            return None
+        why = "the container has ended since an earlier try to stop it, which was cut off"
+        return _warning("FailedPreStopHook", f"PreStopHook may not have run: {why}", target)
+
+    async def _carry_out(
+        self,
+        view: ObservedPod,
+        container: ObservedContainer,
+        target: KillTarget,
+        handler: LifecycleHandler,
+        waited_seconds: float,
+    ) -> StepEvent | None:
         left = target.grace_seconds - waited_seconds
         hook = self._hooks.get(target.id)
         if hook is None:
             if left <= 0 or container.state != "running":
                 return self._not_run(container, target, waited_seconds)
-            hook = self._begin(view, target, target.pre_stop)
+            hook = self._begin(view, target, handler)
         done, _ = await asyncio.wait({hook.task}, timeout=max(0.0, left))
         if not done:
             had = time.monotonic() - hook.begun

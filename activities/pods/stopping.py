@@ -6,14 +6,18 @@ import asyncio
 
 from temporalio import activity
 
-from activities.containers.ending import Selection, end_containers
+from activities.containers.ending import Selection, end_containers, tell_hooks
 from activities.containers.kill_timeout import within_kill_timeout
 from activities.containers.leftovers import end_what_was_lost
+from activities.containers.noted_starts import with_noted_starts
+from activities.containers.targets import kill_target
 from activities.pods.admission import finish
 from activities.step_attempt import Polls, StepAttempt
 from syncpod.cri.errors import NotFound
-from syncpod.messages import ObservedPod, ObservedSandbox
+from syncpod.messages import ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.messages.steps import KillPod, KillTarget, StepResult
+from syncpod.node.pod_records import read_pod_record
+from syncpod.pod import Pod
 
 
 async def stop_pod(attempt: StepAttempt, request: KillPod) -> StepResult:
@@ -22,6 +26,7 @@ async def stop_pod(attempt: StepAttempt, request: KillPod) -> StepResult:
     StopPodSandbox ends containers at once, without grace, so it is called only when a listing shows none alive. A
     container that appears later (its start was under way) is stopped in turn, and processes that the runtime has lost
     track of are killed. What is not ours is not touched. Dead containers and sandboxes stay for `remove_remains`.
+    An instance that was told to start and is no longer listed is in the result, as ended (see `start_marks`).
 
     A cancelled step ends at once with outcome STOPPING, while the stops that it sent go on. The next kill, with a
     shorter grace, sends new ones in addition.
@@ -35,16 +40,17 @@ async def stop_pod(attempt: StepAttempt, request: KillPod) -> StepResult:
 
 async def _stop(attempt: StepAttempt, request: KillPod) -> StepResult:
     activity.logger.info("kills pod %s/%s: %s", request.ref.namespace, request.ref.name, request.message)
+    record = await asyncio.to_thread(read_pod_record, attempt.node.context, request.ref.uid)
+    pod = record.pod if record is not None else None
     targets = {target.id: target for target in request.targets}
     for target in request.targets:
         attempt.say("Killing", f"Stopping container {target.name}", target.name)
 
     def alive(view: ObservedPod) -> Selection:
-        return [
-            (each, targets.get(each.id) or KillTarget(id=each.id, name=each.name, grace_seconds=request.grace_seconds))
-            for each in view.containers
-            if each.state != "exited"
-        ]
+        for each in view.containers:
+            if each.state != "exited" and each.id not in targets:
+                targets[each.id] = _unforeseen(each, pod, request)
+        return [(each, targets[each.id]) for each in view.containers if each.state != "exited"]
 
     polls = Polls(attempt)
     while True:
@@ -57,8 +63,18 @@ async def _stop(attempt: StepAttempt, request: KillPod) -> StepResult:
         if not alive(view) and not any(sandbox.ready for sandbox in view.sandboxes):
             if request.final:
                 await finish(attempt, evicted=request.evicted)
-            return StepResult(status=view)
+            tell_hooks(attempt, targets.values())
+            return StepResult(status=await with_noted_starts(attempt, pod, view))
         await polls.pause()
+
+
+def _unforeseen(container: ObservedContainer, pod: Pod | None, request: KillPod) -> KillTarget:
+    """Return how to stop a container that the request does not name: it was being started when the kill was decided.
+
+    As in the kubelet, its hook runs too, unless the pod gives it no time at all.
+    """
+    hook = pod is not None and pod.spec.termination_grace_period_seconds != 0
+    return kill_target(container, pod, grace_seconds=request.grace_seconds, with_hook=hook)
 
 
 async def stop_sandboxes(attempt: StepAttempt, view: ObservedPod) -> None:

@@ -164,6 +164,32 @@ async def test_a_hook_that_ended_before_a_runtime_outage_is_not_reported_as_skip
     assert (await hooked.kill(2, waited=3600.0), hooked.begun) == ([], 1)
 
 
+@pytest.mark.parametrize(("attempt", "told"), [(1, []), (2, ["FailedPreStopHook: PreStopHook may not have run"])])
+async def test_a_hook_of_a_container_that_ended_before_a_retried_kill_is_reported(
+    hooked: Hooked, attempt: int, told: list[str]
+) -> None:
+    """Row 78: the events of the try before are lost with its worker."""
+    await hooked.start(grace=600)
+    await hooked.bench.cri.stop_container(hooked.request.target.id, timeout_seconds=0)
+    said = await hooked.kill(attempt)
+    assert ([line.partition(": the")[0] for line in said], hooked.begun) == (told, 0)
+
+
+async def test_a_pod_kill_runs_the_hook_of_a_container_that_it_was_not_told_of(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row 77: its start was under way when the kill was decided."""
+    pod = bench.pod(container(lifecycle={"preStop": {"exec": {"command": ["true"]}}}))
+    await pod.create_sandbox()
+    await pod.start()
+    await pod.until_ready()
+    ran = AsyncMock(side_effect=bench.cri.exec_sync)
+    monkeypatch.setattr(bench.cri, "exec_sync", ran)
+    result = await pod.kill(grace=30)
+    assert ran.await_count == 1
+    assert [event.reason for event in result.events if event.type == "Warning"] == []
+
+
 async def test_a_cancelled_hook_is_not_reported_as_failed() -> None:
     with pytest.raises(asyncio.CancelledError):
         await carry_out_hook(SAYS_BYE, Target("c1", "", {}), raising(asyncio.CancelledError()))

@@ -14,7 +14,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from syncpod.cri import ContainerConfig, SandboxConfig
-from syncpod.cri.errors import DeadlineExceeded, Unavailable
+from syncpod.cri.errors import DeadlineExceeded, RuntimeFailure, Unavailable
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.steps import Fault, Outcome, StepResult
 from syncpod.node.cgroups import populated
@@ -367,6 +367,39 @@ async def test_a_removed_container_whose_start_answer_was_lost_is_not_recreated(
     await bench.cri.remove_container(started[0])
     again = await pod.start(attempt=2)
     assert (again.outcome, again.id, len(started)) == (Outcome.ADOPTED, started[0], 1)
+
+
+async def test_a_failed_start_of_a_container_that_may_have_run_uses_up_its_number(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shim died in the start. An init container would run again with the same number in the next sandbox."""
+    pod = bench.pod(container(command=DONE_AND_GONE))
+    await pod.create_sandbox()
+    start, started = bench.cri.start_container, []
+
+    async def lost(container_id: str) -> None:
+        await start(container_id)
+        started.append(container_id)
+        await pod.until_state(container_id, "exited")
+        await bench.cri.remove_container(container_id)
+        raise RuntimeFailure("start_container", "UNKNOWN", 'failed to start containerd task "ab": ttrpc: closed')
+
+    monkeypatch.setattr(bench.cri, "start_container", lost)
+    result = await pod.start()
+    assert (result.outcome, result.id) == (Outcome.ADOPTED, started[0])
+    [gone] = result.status.containers
+    assert (gone.state, gone.exit_code, gone.reason) == ("exited", 137, "ContainerStatusUnknown")
+
+
+async def test_a_pod_kill_reports_a_started_container_that_is_no_longer_listed(bench: Bench) -> None:
+    """The start was cancelled by a deletion, and its runtime was killed: else it would be missing in the counts."""
+    pod = bench.pod(container(command=DONE_AND_GONE))
+    await pod.create_sandbox()
+    started = await pod.start(restart=3)
+    await pod.until_state(started.id, "exited")
+    await bench.cri.remove_container(started.id)
+    [gone] = (await pod.kill()).status.containers
+    assert (gone.id, gone.restart_count, gone.state, gone.reason) == (started.id, 3, "exited", "ContainerStatusUnknown")
 
 
 async def test_a_removed_container_is_reported_with_its_recorded_exit(bench: Bench, tmp_path: Path) -> None:

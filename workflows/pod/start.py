@@ -5,10 +5,11 @@ The workflow calls this in ``__init__``, before any signal handler, so everythin
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
-from uuid import UUID
+from uuid import NAMESPACE_OID, UUID, uuid5
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -31,13 +32,23 @@ class Adoption(BaseModel):
     """The incarnation that goes on; the sandbox's annotation names it."""
 
 
+def ids_of_run(original_run_id: str) -> Callable[[], UUID]:
+    """Return a function whose n-th call gives a run's n-th id, given the run id in the run's first event.
+
+    Hazard: the SDK's own random numbers change if a run is reset to before its first task. The pod would become another
+    incarnation of itself, and everything of it would run again.
+    """
+    numbers = itertools.count()
+    return lambda: uuid5(NAMESPACE_OID, f"{original_run_id}/{next(numbers)}")
+
+
 def initial_state(
     start: Any, workflow_id: str, now: datetime, uuid4: Callable[[], UUID], task_queue: str, *, decisions: int
 ) -> tuple[PodState, str]:
     """Return the state that a run begins with, and "" or the sentence that says why it cannot begin.
 
     `start` is ``{"pod": <v1 Pod>}``, which a person may have typed, so it is checked strictly; or what
-    :func:`next_input` has returned. A pod without a UID gets one from `uuid4`, which must be the workflow's.
+    :func:`next_input` has returned. A pod without a UID gets one from `uuid4`, and so does its incarnation.
     `decisions` is the version of the run's decisions.
 
     ``"adopt": {"incarnation": "…"}`` beside the pod says that it runs already: it keeps its UID and its incarnation.

@@ -77,7 +77,7 @@ class PodWorkflow:
             start_input,
             info.workflow_id,
             workflow.now(),
-            workflow.uuid4,
+            start.ids_of_run(info.original_execution_run_id),
             info.task_queue,
             decisions=decisions_taken(),
         )
