@@ -241,6 +241,7 @@ def _node(
         returned=agent.listing_returned,
         has_room=agent.room_freed,
         waiting_for=agent.waiting_for,
+        unprobed=agent.unprobed,
         adopted=agent.pod_adopted,
         was_deleted=agent.pod_was_deleted,
         sysctls=sysctls(settings, os.uname().release),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from collections.abc import Iterator
 from functools import partial
 
 from temporalio import activity
@@ -95,10 +97,28 @@ class _Start:
         pod, pulled = self.request.pod, self.request.pulled
         images = asyncio.create_task(look_at_images(self.attempt, pod, self.container, pulled=pulled))
         try:
-            return await self._until_started(images)
+            with self._unprobed():
+                return await self._until_started(images)
         finally:
             images.cancel()
             await asyncio.gather(images, return_exceptions=True)
+
+    @contextlib.contextmanager
+    def _unprobed(self) -> Iterator[None]:
+        """Keep the agent from probing the container before its postStart hook, if it has one, has ended.
+
+        The kubelet probes what a pod's status shows as running, which is only then (prober/worker.go, v1.36, doProbe).
+        """
+        lifecycle = self.container.lifecycle
+        if lifecycle is None or lifecycle.post_start is None:
+            yield
+            return
+        unprobed, this = self.attempt.node.unprobed, (self.request.ref.uid, self.container.name)
+        unprobed.add(this)
+        try:
+            yield
+        finally:
+            unprobed.discard(this)
 
     async def _until_started(self, images: asyncio.Task[FoundImages | None]) -> StepResult:
         polls = Polls(self.attempt)

@@ -66,6 +66,9 @@ class Node:
     waiting_for: dict[ObjectRef, set[tuple[str, str]]] = field(default_factory=dict)
     """For each missing object, who waits for it: the workflow id, and the container or step. The agent tells them when
     the object appears."""
+    unprobed: set[tuple[str, str]] = field(default_factory=set)
+    """Pod UID and name of each container that is being started with a postStart hook: until that has ended, the agent
+    does not probe it."""
     unlimited: str = ""
     """The limits that could not be set on the cgroup above all pods, as last logged; "" if all were set."""
     no_log_links: str = ""

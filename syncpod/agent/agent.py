@@ -91,7 +91,15 @@ class Agent:
             sandbox_pid=reader.sandbox_pid,
             exits=reader.exits,
         )
-        self.prober = Prober(cri, context, self.signals.probe, host_ip=lambda: next(iter(facts().host_ips), ""))
+        self.unprobed: set[tuple[str, str]] = set()
+        """Pod UID and name of each container that is not to be probed yet. Steps add and remove it."""
+        self.prober = Prober(
+            cri,
+            context,
+            self.signals.probe,
+            host_ip=lambda: next(iter(facts().host_ips), ""),
+            unprobed=self.unprobed,
+        )
         self.readiness = RuntimeReadiness(cri.status, self.pleg.wake)
         self.waiting_for: dict[ObjectRef, set[tuple[str, str]]] = {}
         """Who waits for a missing object. Steps add themselves; the volume refresh signals and removes them."""

@@ -87,10 +87,12 @@ class Node:
     told: list[ProbeChanged] = field(default_factory=list)
     away: bool = False
     tries: int = 0
+    unprobed: set[tuple[str, str]] = field(default_factory=set)
 
     def prober(self) -> Prober:
         # No question here goes through the runtime: commands are asked on real ones.
-        return Prober(cast(CriRuntime, None), self.context, self.send, host_ip=lambda: "127.0.0.1")
+        cri, unprobed = cast(CriRuntime, None), self.unprobed
+        return Prober(cri, self.context, self.send, host_ip=lambda: "127.0.0.1", unprobed=unprobed)
 
     async def send(self, ref: PodRef, change: ProbeChanged) -> bool:
         self.tries += 1
@@ -130,6 +132,22 @@ def tcp(port: int, **more: Any) -> dict[str, Any]:
 
 async def passing(condition: Callable[[], bool]) -> None:
     await until(condition)
+
+
+async def test_a_container_is_not_probed_while_its_post_start_hook_runs(tmp_path: Path) -> None:
+    """Row 84: it runs, and does not count as started."""
+    door = Door()
+    await door.open()
+    node = a_node(tmp_path, readinessProbe=tcp(door.port))
+    prober = node.prober()
+    node.unprobed.add((UID, "web"))
+    prober.observe(listing("a"))
+    assert prober._pods == {}, "nothing else would tell that no probe is asked"
+    node.unprobed.clear()
+    prober.observe(listing("a"))
+    await passing(lambda: node.results() == [("a", "readiness", "success")])
+    await prober.close()
+    await door.close()
 
 
 async def test_only_changed_probe_results_are_signalled(tmp_path: Path) -> None:

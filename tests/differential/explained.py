@@ -161,11 +161,14 @@ EXPLAINED: Final[tuple[Sentence, ...]] = (
         holds=_like("kubelet did not come to it: .*ContainerCreating.*kube ?client is not configured.*", "reached"),
     ),
     Sentence(
-        "A readiness probe that is under way when its container ends says so in an event.",
+        "A readiness probe that is under way when its container ends says so in an event, in the runtime's words.",
         Reason.CHANCE,
-        ("event.Warning Unhealthy * container is in CONTAINER_EXITED state",),
+        (
+            "event.Warning Unhealthy * container is in CONTAINER_EXITED state",
+            "event.Warning Unhealthy * failed to load task: no running task found: not found",
+        ),
         ("end/readiness",),
-        holds=_ONLY_KUBELET,
+        holds=_one_of(("seen", None), (None, "seen")),
     ),
     Sentence(
         "A back-off after a failed postStart hook says what the hook has said.",

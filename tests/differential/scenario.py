@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from tests.runtimes.images import BUSYBOX
 
@@ -91,6 +91,10 @@ def running(status: Status) -> bool:
     return status.get("phase") == "Running" and bool(main) and all("running" in each["state"] for each in main)
 
 
+FAILED_STARTS: Final = ("RunContainerError", "PostStartHookError")
+"""What a kubelet says of a container whose start has failed, until its next sync."""
+
+
 @dataclass(frozen=True)
 class Waiting:
     """The moment at which a container waits for that reason, after just so many restarts."""
@@ -114,8 +118,8 @@ class Waiting:
         A kubelet says of a container in its back-off that it waits at its first sync after the one in which the
         back-off began; where nothing else happens, that is the sync in which it ends.
         """
-        failed = Waiting("RunContainerError", self.container, self.restarts)
-        return self(status) or failed(status) or ended(self.container, restarts=self.restarts)(status)
+        failed = any(Waiting(reason, self.container, self.restarts)(status) for reason in FAILED_STARTS)
+        return self(status) or failed or ended(self.container, restarts=self.restarts)(status)
 
 
 def waiting(reason: str, container: str = "main", *, restarts: int = 0) -> Waiting:

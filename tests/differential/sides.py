@@ -180,8 +180,8 @@ class NodeSource:
         except RPCError:
             return {}
         said = [each.message for each in view.events if each.reason == "FailedManifest"]
-        words = [word.strip(":,;\"'") for message in said for word in message.split()]
-        return {Path(word).name: "\n".join(said) for word in words if word.endswith(".json")}
+        named = ((word.strip(":,;\"'"), message) for message in said for word in message.split())
+        return {Path(word).name: message for word, message in named if word.endswith(".json")}
 
 
 def _event(said: dict[str, Any]) -> Event:

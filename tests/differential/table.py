@@ -38,7 +38,9 @@ def _lines(verdicts: Sequence[Verdict]) -> Iterator[str]:
     met = _met(verdicts)
     yield from _reasons(met)
     for reason in Reason:
-        yield from _sentences(reason.value.capitalize(), [each for each in _ALL if each.reason is reason], met)
+        yield from _sentences(
+            f"{reason.value[0].upper()}{reason.value[1:]}", [each for each in _ALL if each.reason is reason], met
+        )
     yield from _rest(verdicts)
 
 

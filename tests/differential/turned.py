@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from tests.differential.scenario import FAILED_STARTS
 from tests.differential.sentence import Facts
 
 _ENDED: Final = re.compile(r"(status\.\w*ontainerStatuses\.([\w-]+))\.state\.terminated\.exitCode")
@@ -31,7 +32,7 @@ def at_the_next_sync(kubelet: Facts, ours: Facts) -> Facts:
     facts = dict(kubelet)
     for path in kubelet:
         ended, failed = _ENDED.fullmatch(path), _FAILED_START.fullmatch(path)
-        if matched := ended or (failed if kubelet[path] == "RunContainerError" else None):
+        if matched := ended or (failed if kubelet[path] in FAILED_STARTS else None):
             at, name = matched.groups()
             container = {each: value for each, value in facts.items() if each.startswith(f"{at}.")}
             if ended:

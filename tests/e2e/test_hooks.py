@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.agent.waiting import until
 from tests.e2e.engine import LivePod, Pods, conditions_of, shell, status_of
 
 pytestmark = pytest.mark.every_runtime(
@@ -58,6 +59,24 @@ async def test_hooks_run_after_the_start_and_before_the_stop(pods: Pods, tmp_pat
     await live.delete()
     assert (tmp_path / "said").read_text() == "started\nstopping\nended\n"
     assert await told(live, "FailedPreStopHook") == []
+
+
+async def test_a_container_is_neither_shown_as_running_nor_probed_before_its_post_start_hook_has_ended(
+    pods: Pods, tmp_path: Path
+) -> None:
+    """Row 53, row 84: a liveness probe that would fail until then restarts nothing."""
+    waits = "touch /out/runs; until [ -e /out/go ]; do sleep 0.1; done; sleep 2; touch /out/done"
+    probe = {"exec": {"command": ["test", "-e", "/out/done"]}, "periodSeconds": 1, "failureThreshold": 1}
+    web = shell("web", volumeMounts=[OUT], lifecycle={"postStart": hook(waits)}, livenessProbe=probe)
+    live = await pods.apply("hooked", web, **saying(tmp_path))
+    await until((tmp_path / "runs").exists)
+    assert [each.state for each in await live.containers()] == ["running"]
+    pod = await live.until(lambda pod: bool(pod["status"].get("podIPs")))
+    assert status_of(pod, "web")["state"] == {"waiting": {"reason": "ContainerCreating"}}
+    (tmp_path / "go").touch()
+    pod = await live.until(lambda pod: conditions_of(pod)["Ready"][0] == "True")
+    assert status_of(pod, "web")["restartCount"] == 0
+    assert await told(live, "Unhealthy") == []
 
 
 async def test_a_failed_post_start_hook_kills_the_container_and_reports_why(pods: Pods) -> None:

@@ -207,7 +207,7 @@ class ScriptedNode:
                 spec = step.pod.spec
                 self.absent -= {c.image for c in (*spec.init_containers, *spec.containers) if c.name == container}
             case StartContainer(container=container, restart=restart):
-                return self._start(step, pod, container, restart)
+                return self.start(step, pod, container, restart)
             case KillContainer(target=target):
                 self._stop(uid, {target.id})
             case KillPod():
@@ -220,7 +220,8 @@ class ScriptedNode:
                 self.list(uid, containers=(), sandboxes=())
         return Outcome.DONE
 
-    def _start(self, step: StartContainer, pod: ObservedPod, container: str, restart: int) -> Outcome:
+    def start(self, step: StartContainer, pod: ObservedPod, container: str, restart: int) -> Outcome:
+        """Have the container run, as its start does before its postStart hook."""
         spec = step.pod.spec
         every = (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)
         image = next(c.image for c in every if c.name == container)

@@ -627,7 +627,7 @@ async def test_a_container_with_a_failed_post_start_hook_restarts_like_a_crashed
     def fails(step: StepInput) -> Any:
         assert isinstance(step, StartContainer)
         uid = step.ref.uid
-        node._start(step, node.pods[uid], step.container, step.restart)
+        node.start(step, node.pods[uid], step.container, step.restart)
         listing = node.exits(uid, step.container, 137)
         told = StepEvent(type="Warning", reason="FailedPostStartHook", message="PostStartHook failed")
         detail = StepResult(status=listing, events=(told,))

@@ -10,6 +10,7 @@ import pytest
 from temporalio.client import Client, WorkflowHandle
 
 from activities.step_attempt import delay_between
+from syncpod.messages.steps import Outcome, StartContainer
 from tests.workflows.scripted import ScriptedNode, container, query_pod, start_pod, until
 from tests.workflows.test_pod_workflow import manifest
 from tests.workflows.test_probes import TCP, instance, says
@@ -61,6 +62,28 @@ async def test_readiness_and_exits_are_shown_while_a_container_is_killed(client:
     assert node.steps()[-1] == "kill_container web", "nothing is decided before the step has ended"
     node.gate["kill_container"].set()
     await until(handle, lambda pod: container(pod, "other").get("restartCount") == 1)
+
+
+async def test_a_container_does_not_count_as_started_before_its_post_start_hook_has_ended(
+    client: Client, node: ScriptedNode
+) -> None:
+    """Row 53: until then the pod is neither running nor ready."""
+    hook = {"postStart": {"sleep": {"seconds": 20}}}
+    containers = [{"name": "web", "image": "busybox:1", "lifecycle": hook}]
+    node.gate["start_container"] = asyncio.Event()
+    node.script["start_container"].append(lambda _: Outcome.DONE)  # by then it runs
+    handle = await start_pod(client, node, manifest(containers=containers))
+    await until(handle, lambda _: node.steps()[-1:] == ["start_container web"])
+    step = node.taken[-1][1]
+    assert isinstance(step, StartContainer)
+    node.start(step, node.pods[step.ref.uid], "web", 0)
+    await node.tell(handle, node.list(step.ref.uid), "ContainerStarted")
+    pod = await query_pod(handle)
+    assert container(pod, "web")["state"] == {"waiting": {"reason": "ContainerCreating"}}
+    assert pod["status"]["phase"] == "Pending"
+    node.gate["start_container"].set()
+    pod = await until(handle, lambda pod: bool(container(pod, "web").get("ready")))
+    assert pod["status"]["phase"] == "Running"
 
 
 async def test_readiness_is_shown_while_a_pod_ends(client: Client, node: ScriptedNode) -> None:

@@ -16,6 +16,7 @@ Pure: no clock, no I/O, no Temporal.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 
 from syncpod.lifecycle.exit import STATUS_UNKNOWN, UNKNOWN_EXIT_CODE, RecordedExit
@@ -26,6 +27,7 @@ from syncpod.lifecycle.observed import (
     order_containers,
     order_restarts,
 )
+from syncpod.messages.steps import StartContainer, StepInput
 from workflows.pod.state import PodState
 
 LOST = "The container is no longer listed by the runtime, and nobody saw how it ended"
@@ -61,6 +63,32 @@ def known(state: PodState) -> ObservedPod:
         return view
     containers = order_containers((*listed, *absent)) if absent else listed
     return view.model_copy(update={"sandboxes": sandboxes, "containers": order_restarts(containers)})
+
+
+def hooked(state: PodState, under_way: StepInput | None) -> tuple[str, ...]:
+    """Return the id of the instance whose postStart hook may be running, within a start that has not ended.
+
+    It counts as started when the hook has ended. The kubelet makes a status when a sync begins, and the hook runs
+    within the sync (kuberuntime_container.go, v1.36, startContainer): so until then it shows the container as it was
+    before its start, waiting or ended, not started and not ready.
+    """
+    if not isinstance(under_way, StartContainer):
+        return ()
+    lifecycle = state.container(under_way.container).lifecycle
+    if lifecycle is None or lifecycle.post_start is None:
+        return ()
+    return tuple(
+        each.id
+        for each in state.own.containers
+        if each.name == under_way.container and each.restart_count == under_way.restart and each.state == "running"
+    )
+
+
+def without(view: ObservedPod, ids: Collection[str]) -> ObservedPod:
+    """Return the view without these instances."""
+    if not ids:
+        return view
+    return view.model_copy(update={"containers": tuple(each for each in view.containers if each.id not in ids)})
 
 
 # --- what is recorded and not listed ----------------------------------------------------------------------------------

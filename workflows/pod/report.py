@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -17,7 +17,7 @@ from syncpod.lifecycle.restart_pacing import LIMIT_REACHED
 from syncpod.lifecycle.status import StatusDecision, StatusInputs, pod_status, terminated_pod_status
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.queries import labels_attribute
-from syncpod.messages.steps import NOT_PULLED, STUCK_FAULTS, Fault
+from syncpod.messages.steps import NOT_PULLED, STUCK_FAULTS, Fault, StepInput
 from syncpod.pod import ContainerState, ContainerStatus
 from workflows.pod import decide, desired, facts, resizing
 from workflows.pod.decision import Hold, Step
@@ -33,9 +33,10 @@ _LABELS = SearchAttributeKey.for_keyword_list("PodLabels")
 # --- status -----------------------------------------------------------------------------------------------------------
 
 
-def update_status(state: PodState, holds: Sequence[Hold], now: datetime) -> None:
-    """Compute the pod's status from the view and the state."""
-    decision = _computed(state, _waiting(state, holds), now)
+def update_status(state: PodState, holds: Sequence[Hold], now: datetime, *, under_way: StepInput | None = None) -> None:
+    """Compute the pod's status from the view and the state; `under_way` is the step that has not ended, if any."""
+    hooked = facts.hooked(state, under_way)
+    decision = _computed(state, _waiting(state, holds), now, hooked)
     over = decision.phase in TERMINAL_PHASES and not something_to_stop(state.observed, state.stopped_sandboxes)
     if over:
         # The phase may be reached only after all kills: a sidecar is killed once the last main container has ended.
@@ -82,11 +83,13 @@ def _without_sandbox(state: PodState, holds: Sequence[Hold]) -> dict[str, Waitin
     return {container.name: why for container in (*spec.init_containers, *spec.containers)}
 
 
-def _computed(state: PodState, waiting: Mapping[str, WaitingReason], now: datetime) -> StatusDecision:
+def _computed(
+    state: PodState, waiting: Mapping[str, WaitingReason], now: datetime, hooked: Collection[str] = ()
+) -> StatusDecision:
     return pod_status(
         StatusInputs(
             pod=state.allocated_pod,
-            observed=facts.known(state),
+            observed=facts.without(facts.known(state), hooked),
             now=now,
             previous=state.status,
             runtime=state.node.runtime,

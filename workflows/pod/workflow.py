@@ -210,11 +210,11 @@ class PodWorkflow:
         while not activity.done() and not must_stop():
             await self.entity.until(lambda: activity.done() or must_stop() or bool(self.entity.inbox))
             if self.entity.inbox and not activity.done():
-                await self.look()
+                await self.look(step)
         await self.finish(step, activity, began, must_stop)
 
-    async def look(self) -> None:
-        """Absorb what has come in while a step runs, and show the resulting status; decide nothing.
+    async def look(self, step: Step) -> None:
+        """Absorb what has come in while the step runs, and show the resulting status; decide nothing.
 
         A pod that reaches a terminal phase meanwhile, perhaps through this very step, is shown so only when the step
         is over.
@@ -223,7 +223,7 @@ class PodWorkflow:
         outcome.expire(self.state, workflow.now())
         state = self.state
         before, was_over = (state.status, state.reached, state.terminated), state.reached in TERMINAL_PHASES
-        report.update_status(self.state, self.holds, workflow.now())
+        report.update_status(self.state, self.holds, workflow.now(), under_way=step.input)
         if state.reached in TERMINAL_PHASES and not was_over:
             state.status, state.reached, state.terminated = before
         self.publish()

@@ -23,7 +23,7 @@ import asyncio
 import logging
 import time
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -98,12 +98,15 @@ class Prober:
         send: Send,
         *,
         host_ip: Callable[[], str],
+        unprobed: Collection[tuple[str, str]] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Probe through `cri` and the network, and signal with `send`.
 
-        `host_ip` returns the address of pods on the host network.
+        `host_ip` returns the address of pods on the host network. `unprobed` has, at each moment, the pod's UID and the
+        name of each container that runs and has not started yet: its postStart hook runs.
         """
+        self._unprobed = unprobed
         self._cri = cri
         self._node = node
         self._send = send
@@ -119,7 +122,11 @@ class Prober:
 
     def observe(self, listing: ObservedPod) -> None:
         """Take a listing: start probing containers that have started, and stop probing those that no longer run."""
-        running = {c.id: c for c in listing.containers if c.state == "running" and c.started_at is not None}
+        running = {
+            c.id: c
+            for c in listing.containers
+            if c.state == "running" and c.started_at is not None and (listing.uid, c.name) not in self._unprobed
+        }
         pod = self._pods.get(listing.uid) or (self._meet(listing) if running else None)
         if not running:
             self._without.pop(listing.uid, None)

@@ -133,11 +133,9 @@ def _hooks() -> Iterator[Scenario]:
     yield from _under_way()
     late = {"postStart": {"exec": {"command": ["sh", "-c", "sleep 8; touch /tmp/done"]}}}
     probe: Manifest = {"exec": {"command": ["test", "-e", "/tmp/done"]}} | _QUICK
-    spec: Manifest = {
-        "terminationGracePeriodSeconds": 30,
-        "containers": [sleeper() | {"lifecycle": late, "livenessProbe": probe}],
-    }
-    yield Scenario("hook", "poststart-holds-probes", spec, ready)
+    probed = sleeper() | {"lifecycle": late, "livenessProbe": probe}
+    slow: Manifest = {"terminationGracePeriodSeconds": 30, "containers": [probed]}
+    yield Scenario("hook", "poststart-holds-probes", slow, ready)
     yield hooked("poststart-sleep-0", ready, sleeper(), postStart={"sleep": {"seconds": 0}})
     yield hooked("poststart-http-404", ready, _WEB, postStart={"httpGet": {"path": "/absent", "port": "web"}})
     yield hooked("poststart-http-refused", again, _WEB, postStart={"httpGet": {"port": 81}})
