@@ -10,6 +10,7 @@ import contextlib
 import json
 import subprocess
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +138,7 @@ async def test_a_dead_empty_sandbox_is_removed(kept: Pods) -> None:
 
     for attempt in (1, 2):
         await kept.node.cri.stop_pod_sandbox((await pod.sandbox()).id)
-        await until_asked(lambda attempt=attempt: runs_in(attempt), patience=PATIENCE, pause=0.1)
+        await until_asked(partial(runs_in, attempt), patience=PATIENCE, pause=0.1)
 
 
 async def test_pods_whose_workflow_was_terminated_are_removed_dead_or_alive(kept: Pods) -> None:

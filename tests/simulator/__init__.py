@@ -13,5 +13,5 @@ is modelled is what stands on the other side of Temporal: `activities`, the node
 
 What goes wrong is a list of events, so a seed that fails is reduced by leaving events out (`shrink`) and printed as a
 test (`report`). ``python -m tests.simulator 17`` explains a seed, ``--seeds 10000`` runs many, ``--month`` has a pod
-crash-loop for a month. The usual run of the tests takes 1,000 seeds, `make nightly` 20,000.
+crash-loop for a month. The usual run of the tests takes 500 seeds, `make nightly` 20,000.
 """
