@@ -1,4 +1,4 @@
-"""What runs without a workflow, where a name is that of several pods."""
+"""Adoption of pods without a workflow where several pods share a name."""
 
 from __future__ import annotations
 
