@@ -1,4 +1,4 @@
-"""A run that breaks says why at its end, and one odd text breaks no run."""
+"""A broken run reports the cause at its end, and undecodable text in one report does not break the run."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Durations as Go's time.ParseDuration reads them, whoever asks."""
+"""Durations are parsed as by Go's time.ParseDuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is promised of a kubelet's behaviour is held by a test, and no test holds a promise that nobody made."""
+"""Every row of docs/kubelet-rows.md has a test, and every row that a test names exists."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from syncpod.kernel.mounting import is_mount, may_mount
 from tests.leftover_mounts import left_behind, unmount_left_behind
 
 
-def test_what_belongs_to_no_living_run_is_named_the_innermost_first(tmp_path: Path) -> None:
+def test_mounts_without_a_live_test_run_are_listed_innermost_first(tmp_path: Path) -> None:
     for name, pid in (("pytest-1", "1"), ("pytest-2", "2"), ("pytest-3", "")):
         (tmp_path / name).mkdir()
         (tmp_path / name / ".lock").write_text(pid)

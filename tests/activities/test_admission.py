@@ -1,4 +1,4 @@
-"""Which pods a node admits, and when it has room again."""
+"""Admission of pods, and when their resources are free again."""
 
 from __future__ import annotations
 

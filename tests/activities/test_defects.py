@@ -1,4 +1,4 @@
-"""A defect in a step is reported once, and not silently retried for ever."""
+"""A defect in a step is reported once and not silently retried."""
 
 from __future__ import annotations
 

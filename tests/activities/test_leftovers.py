@@ -1,4 +1,4 @@
-"""Processes that a runtime has lost sight of are ended: none blocks its successor or runs beside it."""
+"""Processes that the runtime has lost track of are killed before their successors start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""So many pods begin or end at once; the others wait in order."""
+"""The number of pods that start or end at once is limited; the others wait in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Removing a container's logs follows no link."""
+"""Removing a container's logs does not follow links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs without a workflow is ended only where it is still an orphan once it has the pod's turn."""
+"""An orphan is ended only if it is still one when the pod's turn comes."""
 
 from __future__ import annotations
 

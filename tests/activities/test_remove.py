@@ -1,4 +1,4 @@
-"""remove_container and remove_pod: what is dead goes, with everything of its own; what is alive stays."""
+"""remove_container and remove_pod remove only what is dead, with all its files."""
 
 from __future__ import annotations
 

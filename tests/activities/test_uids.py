@@ -1,4 +1,4 @@
-"""A UID is one pod's on a node: another that names it can neither read nor end anything of the first."""
+"""A UID belongs to one pod of a node; another pod with it can neither read nor end anything of the first."""
 
 from __future__ import annotations
 

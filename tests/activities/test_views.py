@@ -1,4 +1,4 @@
-"""A step may begin with the listing of the step before, but not if that lists what it is to make."""
+"""A step may reuse the listing of the previous step if nothing can have changed since."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small workflows instead of a pod's: one records its signals, one is in the middle of a step."""
+"""Stub workflows in place of a pod's: one records its signals, one is in the middle of a step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A starting worker's patience with its runtime."""
+"""A starting worker waits for its runtime."""
 
 from __future__ import annotations
 

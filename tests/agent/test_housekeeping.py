@@ -1,4 +1,4 @@
-"""Housekeeping removes nothing that a pod still needs and nothing of others, and one pod never blocks another."""
+"""Housekeeping removes only what no pod needs and nothing foreign, and one pod never delays another."""
 
 from __future__ import annotations
 

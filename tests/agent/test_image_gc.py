@@ -1,4 +1,4 @@
-"""Which images are removed: no more than needed, none in use, and none that others brought."""
+"""Image garbage collection removes no more than needed, nothing in use, and nothing that others pulled."""
 
 from __future__ import annotations
 

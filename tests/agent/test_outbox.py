@@ -1,4 +1,4 @@
-"""What a pod's probes have found is told in the end, whatever comes while something else is being told."""
+"""Probe results are eventually sent, even those that arrive during another send."""
 
 from __future__ import annotations
 

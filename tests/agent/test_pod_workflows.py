@@ -152,9 +152,7 @@ async def test_a_run_whose_history_does_not_say_which_pod_it_is_of_may_be_anybod
         ("nonsense", ""),
     ],
 )
-async def test_a_run_that_nobody_has_taken_up_is_of_the_pod_that_its_input_names(
-    name: Name, start: Any, said: str
-) -> None:
+async def test_a_run_without_a_worker_belongs_to_the_pod_in_its_input(name: Name, start: Any, said: str) -> None:
     handle = await name.client.start_workflow("PodWorkflow", start, id=name.id, task_queue=name.queue)
     run_id = (await handle.describe()).run_id
     assert await pod_uid_of_run(name.client, name.id, run_id, timeout=timedelta(seconds=5)) == said

@@ -1,4 +1,4 @@
-"""The prober: what is probed, what is signalled, and what survives a restart of the worker."""
+"""The prober: which probes run, which results are signalled, and which survive a worker restart."""
 
 from __future__ import annotations
 

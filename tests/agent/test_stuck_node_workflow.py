@@ -1,4 +1,4 @@
-"""A node's workflow whose tasks fail again and again is begun anew, and keeps what it was told."""
+"""A node workflow whose tasks keep failing is restarted and keeps its lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workflows whose tasks fail again and again are begun anew, and nothing that counts is lost."""
+"""Pod workflows whose tasks keep failing are restarted without losing state."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

@@ -1,4 +1,4 @@
-"""A change of a ConfigMap or Secret reaches the pods that show it, and those that wait for it."""
+"""A changed ConfigMap or Secret reaches the pods that mount it or wait for it."""
 
 import logging
 from dataclasses import dataclass, field, replace

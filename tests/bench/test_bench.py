@@ -1,4 +1,4 @@
-"""The benchmark program without its measurements: its options, its figures, its table."""
+"""The options, figures and table of the benchmark program, without its measurements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A takeover that nobody carries out."""
+"""The takeover benchmark when no worker takes over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Manifests of pods with names of their own."""
+"""Manifests of pods with unique names."""
 
 from __future__ import annotations
 

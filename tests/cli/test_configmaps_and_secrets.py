@@ -138,7 +138,7 @@ async def test_objects_are_deleted_by_name_and_by_file(alone: Command) -> None:
     assert (await alone("get", "cm,secrets", "-A")).out == ""
 
 
-async def test_deletion_of_objects_succeeds_beside_unanswering_pods(alone: Command) -> None:
+async def test_objects_are_deleted_even_if_no_server_answers_for_pods(alone: Command) -> None:
     await alone("apply", "-f", "-", stdin=BOTH)
     result = await alone("delete", "cm/settings", "pod/web")
     assert (result.code, result.out) == (1, 'configmap "settings" deleted\n')

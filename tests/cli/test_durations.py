@@ -63,7 +63,7 @@ def test_an_invalid_duration_is_refused_with_an_example(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["99999999999h", "20000000h", "2562048h", f"{'9' * 400}ns", "2562047h1h"])
-def test_what_go_cannot_hold_is_too_long(text: str) -> None:
+def test_a_duration_beyond_gos_range_is_too_long(text: str) -> None:
     assert read_duration("2562047h") == timedelta(hours=2_562_047)
     with pytest.raises(ValueError, match="is too long a duration: write at most 2562047h"):
         read_duration(text)

@@ -1,4 +1,4 @@
-"""A state directory that another account has made commands nothing."""
+"""A state directory of another account is refused by every command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a node's worker lives, by what it was heard of last."""
+"""Whether a node's worker is alive, by its last sign of life."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the program starts, and what becomes of what is wrong."""
+"""How the program starts, and how it reports errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands refuse by the flag or the path, before anybody is asked anything."""
+"""Flags and paths that commands refuse before they contact anything."""
 
 from __future__ import annotations
 

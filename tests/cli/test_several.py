@@ -1,4 +1,4 @@
-"""Doing something to each of several things, and what their failures come to."""
+"""Tasks for several items run in parallel, and their failures are combined."""
 
 from __future__ import annotations
 

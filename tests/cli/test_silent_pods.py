@@ -1,4 +1,4 @@
-"""Pods that do not answer: how many are asked, how they are marked, and what is no silence."""
+"""Pods that do not answer: how many are queried, how they are marked, and what does not count as silence."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What runs without a workflow, where a name is that of several pods."""
+"""Adoption of pods without a workflow where several pods share a name."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_lost_record_is_made_anew_from_the_manifest_and_what_runs() -> None:
         (with_containers(made("main", "busybox:1"), incarnation=""), "nothing in the runtime says which life"),
     ],
 )
-def test_what_was_made_from_another_manifest_is_not_adopted_from_this_one(lost: Stray, said: str) -> None:
+def test_a_pod_of_another_manifest_is_not_adopted(lost: Stray, said: str) -> None:
     """It would be restarted."""
     pod = admit_pod(manifest("cat", containers=[{"name": "main", "image": "busybox:1"}]))
     with pytest.raises(Failure, match=said):

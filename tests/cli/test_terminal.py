@@ -1,4 +1,4 @@
-"""Whatever a pod, an image or a runtime says: a terminal obeys none of it, and no row of a table is forged."""
+"""Text from pods, images or runtimes cannot control a terminal or forge a table row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a pod is not ready, as whoever waits for it is told when time is over."""
+"""The reasons why a pod is not ready, as a timed-out wait reports them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Converting CRI messages to records: times, and times that are not set yet."""
+"""CRI messages are converted to records; unset times become None."""
 
 from __future__ import annotations
 

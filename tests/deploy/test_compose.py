@@ -1,4 +1,4 @@
-"""docker-compose.yml, the Dockerfile and what they mount, held to what they rest on."""
+"""docker-compose.yml, the Dockerfile and the files that they mount are consistent with the project."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The examples are manifests that this version takes as they are, of images that the tests have."""
+"""The example manifests are admitted unchanged, and their images are available to the tests."""
 
 import json
 from pathlib import Path

@@ -120,14 +120,12 @@ def _waits(*, code: int = 3, restarts: int = 2, delay: str = "20s", name: str = 
         "ours",
     ],
 )
-def test_only_that_a_kubelet_has_not_yet_said_that_a_container_waits_is_explained(
-    kubelet: Facts, ours: Facts, kind: str
-) -> None:
+def test_only_a_kubelets_delayed_waiting_state_is_explained(kubelet: Facts, ours: Facts, kind: str) -> None:
     assert judge("exit/a", Seen(kubelet, ours)).kind == kind
 
 
 @pytest.mark.parametrize(("code", "kind"), [(3, "explained"), (4, "unexplained")])
-def test_a_container_beside_may_have_restarted_more_often_but_has_to_end_alike(code: int, kind: str) -> None:
+def test_another_container_may_have_more_restarts_but_must_end_alike(code: int, kind: str) -> None:
     kubelet = {path.replace(".main.", ".other."): value for path, value in _ended(restarts=4).items()}
     ours = {path.replace(".main.", ".other."): value for path, value in _waits(code=code, delay="10s").items()}
     assert judge("several/Always-0-3", Seen(kubelet, ours)).kind == kind

@@ -1,4 +1,4 @@
-"""Who is alive in the runtime, counted again and again past everything of ours, so that nothing double goes unseen."""
+"""Counts what is alive in the runtime again and again, by raw CRI calls, so that duplicates are noticed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that can go wrong with a node, at once and while its pods change; each fault counted."""
+"""All faults of a node at once, while its pods change; each fault is counted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.runtimes.images import BUSYBOX_2
 log = logging.getLogger("faults")
 
 CONVERGED = 180.0
-"""Seconds for which a pod is given to come to its end: what failed under fire is tried again after 10 s, then 20."""
+"""Seconds for which a pod is given to come to its end: what failed meanwhile is tried again after 10 s, then 20."""
 FILLS = 3
 """How often the disk is full."""
 _FELT = 10.0
@@ -52,7 +52,7 @@ _RESTS = "trap 'exit 0' TERM; " + _NOTES + "while :; do sleep 1; done"
 
 
 @dataclass
-class Fire:
+class FaultRun:
     """What is done to a node and its pods, and what is to come of it."""
 
     node: FaultyNode
@@ -204,10 +204,10 @@ class Fire:
 
     # --- all of it ----------------------------------------------------------------------------------------------------
 
-    async def burn(self, count: int) -> None:
+    async def run(self, count: int) -> None:
         """Apply so many pods and do everything, the pods' changes all through the faults.
 
-        Half of them run by then, the others start in the fire. Calls hang as long as anything else goes on.
+        Half of them run by then, the others start in the fault_run. Calls hang as long as anything else goes on.
         """
         self.serving.set()
         pods = [await self.apply() for _ in range(count // 2)]
@@ -220,15 +220,15 @@ class Fire:
             self.chance["change"].shuffle(changes)
             self.untouched += order
             endless = [asyncio.create_task(each) for each in (self._jump(), self._renew())]
-            burning = [asyncio.create_task(each) for each in (self._change(changes), self._fill(), self._kill())]
+            finite = [asyncio.create_task(each) for each in (self._change(changes), self._fill(), self._kill())]
             try:
-                await asyncio.gather(*burning)
+                await asyncio.gather(*finite)
                 await asyncio.gather(*(self._hung(*call, stopped) for call, stopped in hung.items()))
                 assert not any(each.done() for each in endless), endless
             finally:
-                for each in (*endless, *burning):
+                for each in (*endless, *finite):
                     each.cancel()
-                await asyncio.gather(*endless, *burning, return_exceptions=True)
+                await asyncio.gather(*endless, *finite, return_exceptions=True)
                 self.clock.jump(0)
 
     async def _hung(self, method: str, when: When, stopped: Stopped) -> None:

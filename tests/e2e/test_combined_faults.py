@@ -20,7 +20,7 @@ from syncpod.pod import container_hash
 from syncpod.translation.names import CONTAINER_HASH_ANNOTATION
 from tests.e2e.faults_census import census
 from tests.e2e.faults_clock import Clock
-from tests.e2e.faults_combined import CONVERGED, FILLS, HANGS, Fire
+from tests.e2e.faults_combined import CONVERGED, FILLS, HANGS, FaultRun
 from tests.e2e.faults_disk import NO_EVICTION, small_disk
 from tests.e2e.faults_support import FaultyNode, Pod, faulty_node, until
 from tests.runtimes.images import BUSYBOX_2
@@ -50,8 +50,8 @@ async def test_many_pods_survive_a_worker_kill_with_all_their_state(node: Faulty
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def fire(runtime: Runtime, tmp_path: Path) -> AsyncIterator[Fire]:
-    """A node to burn: a Temporal server of its own, a small disk below its state and logs, a clock that moves."""
+async def fault_run(runtime: Runtime, tmp_path: Path) -> AsyncIterator[FaultRun]:
+    """A node for all faults: its own Temporal server, a small disk below its state and logs, a clock that moves."""
     out, disk, home = (tmp_path / name for name in ("out", "disk", "node"))
     for each in (out, disk, home):
         each.mkdir()
@@ -62,52 +62,60 @@ async def fire(runtime: Runtime, tmp_path: Path) -> AsyncIterator[Fire]:
         server = await asyncio.to_thread(DevServer.launch)
         with server:
             async with faulty_node(runtime, server, home, **settings) as node:
-                yield Fire(node, out, disk, clock, SEED)
+                yield FaultRun(node, out, disk, clock, SEED)
                 await node.recover()
 
 
-async def test_many_pods_converge_after_all_faults_at_once_during_changes(fire: Fire) -> None:
-    await assert_nothing_lost_or_doubled(fire, PODS)
+async def test_many_pods_converge_after_all_faults_at_once_during_changes(fault_run: FaultRun) -> None:
+    await assert_nothing_lost_or_doubled(fault_run, PODS)
 
 
-async def assert_nothing_lost_or_doubled(fire: Fire, count: int) -> None:
+async def assert_nothing_lost_or_doubled(fault_run: FaultRun, count: int) -> None:
     """Burn a node of so many pods, and assert that every fault has befallen it, and what has become of each pod."""
-    log.info("seed %d", fire.seed)
-    async with census(fire.node.cri, fire.node.name) as seen:
-        await fire.burn(count)
+    log.info("seed %d", fault_run.seed)
+    async with census(fault_run.node.cri, fault_run.node.name) as seen:
+        await fault_run.run(count)
         out = time.monotonic()
-        await asyncio.gather(*(pod.gone(patience=CONVERGED) for pod in fire.deleted))
-        await asyncio.gather(*(comes_to_run(pod) for pod in fire.untouched))
-        await asyncio.gather(*(comes_to_run(pod, web=1) for pod in fire.crashed))
-        replaced = await asyncio.gather(*(has_the_other_image(pod) for pod in fire.updated))
+        await asyncio.gather(*(pod.gone(patience=CONVERGED) for pod in fault_run.deleted))
+        await asyncio.gather(*(comes_to_run(pod) for pod in fault_run.untouched))
+        await asyncio.gather(*(comes_to_run(pod, web=1) for pod in fault_run.crashed))
+        replaced = await asyncio.gather(*(has_the_other_image(pod) for pod in fault_run.updated))
     took = time.monotonic() - out
-    continued = await runs_continued(fire)
-    log.info("%s: converged %.1f s after %s, %d continued as new", fire.node.runtime.name, took, fire.faults, continued)
+    continued = await runs_continued(fault_run)
+    log.info(
+        "%s: converged %.1f s after %s, %d continued as new",
+        fault_run.node.runtime.name,
+        took,
+        fault_run.faults,
+        continued,
+    )
     each_way = count // 5
-    assert [len(pods) for pods in (fire.crashed, fire.updated, fire.deleted)] == [each_way] * 3
-    assert len(fire.untouched) >= count - 3 * each_way  # more, where the disk had to be filled once more to be felt
+    assert [len(pods) for pods in (fault_run.crashed, fault_run.updated, fault_run.deleted)] == [each_way] * 3
+    assert (
+        len(fault_run.untouched) >= count - 3 * each_way
+    )  # more, where the disk had to be filled once more to be felt
     # What has not happened was not survived.
     expected = {"kill_worker": 3, "kill_runtime": 2, "kill_server": 1, "full disk": FILLS}
-    assert {fault: fire.faults[fault] for fault in expected} == expected
+    assert {fault: fault_run.faults[fault] for fault in expected} == expected
     happened = ("clock ahead", "clock back", "renew", *(f"hung {when} {method}" for method, when in HANGS))
-    assert all(fire.faults[fault] for fault in happened), fire.faults
+    assert all(fault_run.faults[fault] for fault in happened), fault_run.faults
     assert continued
     # What had not started when it was given another image has not been restarted.
-    for pod, restarts in zip(fire.updated, replaced, strict=True):
+    for pod, restarts in zip(fault_run.updated, replaced, strict=True):
         assert restarts - (await unseen(pod))["web"] in (0, 1)
-    replacements = dict(zip((pod.name for pod in fire.updated), replaced, strict=True))
-    left = [*fire.untouched, *fire.crashed, *fire.updated]
+    replacements = dict(zip((pod.name for pod in fault_run.updated), replaced, strict=True))
+    left = [*fault_run.untouched, *fault_run.crashed, *fault_run.updated]
     for pod in left:
-        crashes = fire.notes(pod, "web")["crashed"]
-        assert crashes == (1 if pod in fire.crashed else 0)
+        crashes = fault_run.notes(pod, "web")["crashed"]
+        assert crashes == (1 if pod in fault_run.crashed else 0)
         lost = await unseen(pod)
-        restarts = replacements[pod.name] if pod in fire.updated else crashes + lost["web"]
+        restarts = replacements[pod.name] if pod in fault_run.updated else crashes + lost["web"]
         await pod.assert_whole(sandbox=None, web=restarts, api=lost["api"])
         exits = [line for line in await pod.history("exit") if line["subject"] == "web"]
         assert len(exits) == restarts, exits
         # A start that was cut off with its caller may have noted itself, and is made again with the same number.
-        assert fire.notes(pod, "web")["started"] > restarts - lost["web"]
-        assert fire.notes(pod, "api")["started"] > 0
+        assert fault_run.notes(pod, "web")["started"] > restarts - lost["web"]
+        assert fault_run.notes(pod, "api")["started"] > 0
     assert seen.duplicates == set()
     await asyncio.gather(*(pod.delete() for pod in left))
 
@@ -132,9 +140,9 @@ async def comes_to_run(pod: Pod, **restarts: int) -> None:
     await until(runs, patience=CONVERGED)
 
 
-async def runs_continued(fire: Fire) -> int:
+async def runs_continued(fault_run: FaultRun) -> int:
     """Count the pods' runs that have been left for a next one."""
-    return (await fire.node.client.count_workflows("ExecutionStatus = 'ContinuedAsNew'")).count
+    return (await fault_run.node.client.count_workflows("ExecutionStatus = 'ContinuedAsNew'")).count
 
 
 async def has_the_other_image(pod: Pod) -> int:

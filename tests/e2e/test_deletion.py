@@ -1,4 +1,4 @@
-"""A pod's end: its grace is kept, and then nothing of it is left but the result of its workflow."""
+"""A pod's deletion keeps its grace, and then leaves nothing but the result of its workflow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is not this node's: another worker, a kubelet, and sandboxes and containers that somebody else made."""
+"""Foreign workers, kubelets, sandboxes and containers are left alone."""
 
 from __future__ import annotations
 

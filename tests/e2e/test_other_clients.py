@@ -1,4 +1,4 @@
-"""A pod driven by others' command lines alone, and whatever else they may send it."""
+"""A pod driven by the temporal CLI and tctl alone, including invalid input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding cgroup hierarchies, and errors that name the file."""
+"""Cgroup hierarchies are found, and errors name the file."""
 
 from pathlib import Path
 

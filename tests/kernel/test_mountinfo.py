@@ -1,4 +1,4 @@
-"""Reading mountinfo, whatever the names in it."""
+"""Mountinfo is read correctly whatever names it contains."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""One record of an exit, the same wherever it is read from."""
+"""The record of an exit is the same whatever it is read from."""
 
 from __future__ import annotations
 

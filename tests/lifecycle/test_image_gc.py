@@ -1,4 +1,4 @@
-"""When images are removed from a disk, and which."""
+"""When image garbage collection removes images, and which."""
 
 from datetime import UTC, datetime, timedelta
 

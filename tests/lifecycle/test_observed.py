@@ -1,4 +1,4 @@
-"""The view of a pod: however its listings arrive, nothing in it goes back."""
+"""The view of a pod never moves back, in whatever order its listings arrive."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import permutations

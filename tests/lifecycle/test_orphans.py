@@ -1,4 +1,4 @@
-"""What may be killed as an orphan: only what the server's own records rule out, whichever clock is wrong."""
+"""A pod is killed as an orphan only if the server's own records rule it out, whichever clock is wrong."""
 
 from __future__ import annotations
 

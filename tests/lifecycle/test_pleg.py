@@ -1,4 +1,4 @@
-"""What happened between two listings of a pod."""
+"""The PLEG events between two listings of a pod."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Which containers run again: policies, rules, and the restart of a whole pod."""
+"""Restart decisions: policies, rules, and the restart of all containers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whether a container is started again: the pod's own settings, exempt exits, a limit."""
+"""Restart pacing by the pod's own settings: back-off, exempt exits and a limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pod may write to disks, and which limit it exceeds first."""
+"""Storage limits of a pod, and which one it exceeds first."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A runtime that answers nonsense costs what it speaks of, and nothing else. Over a real socket."""
+"""An invalid answer of the runtime affects only the pod it is about. Tested over a real socket."""
 
 from __future__ import annotations
 

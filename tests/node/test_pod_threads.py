@@ -1,4 +1,4 @@
-"""What touches a pod's files runs in threads of that pod."""
+"""File operations of a pod run in threads of that pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exits that the node saw replace those that the runtime does not know, and no others."""
+"""Exits observed by the node replace only exits that the runtime does not know."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects of a few words."""
+"""Short constructors of ConfigMaps, Secrets and references."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pod refers to, and where it says so."""
+"""The ConfigMaps and Secrets that a pod refers to, with the path of each reference."""
 
 from __future__ import annotations
 

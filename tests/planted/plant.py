@@ -1,4 +1,4 @@
-"""What a planted bug is."""
+"""The record of a planted bug."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of planted bugs does not rot: each can still be planted, and each room has one."""
+"""Each planted bug can still be planted, and each room has one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The models hold core/v1 whole."""
+"""The models have every field of core/v1."""
 
 # ruff: noqa: E501 - the tables have one case a line
 

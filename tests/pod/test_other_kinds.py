@@ -1,4 +1,4 @@
-"""Manifests with what is not applied here: each refusal names the way on, and the pods beside it can be had."""
+"""Manifests with unsupported kinds: each refusal says what to do, and the pods beside them can be applied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a resize may ask for, and the pod that it makes."""
+"""Valid and invalid resize requests, and the resulting pod."""
 
 # ruff: noqa: E501 - the table has one case a line
 

@@ -1,4 +1,4 @@
-"""What may change in a pod is what the API server lets change."""
+"""A pod update may change exactly the fields that the API server allows."""
 
 # ruff: noqa: E501 - the tables have one case a line
 

@@ -1,4 +1,4 @@
-"""What earlier workers wrote of nodes still replays."""
+"""Recorded histories of node workflows still replay."""
 
 from __future__ import annotations
 

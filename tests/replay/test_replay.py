@@ -1,4 +1,4 @@
-"""What earlier workers wrote still replays: each kind of pod has its recorded history."""
+"""Recorded histories of pod workflows still replay; each kind of pod has one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that nobody should make: each gets a code and a sentence with the field's path, and the server lives."""
+"""Hostile requests get a status code and a message with the field's path, and the server survives."""
 
 from __future__ import annotations
 

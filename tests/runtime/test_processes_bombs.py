@@ -1,4 +1,4 @@
-"""Containers that fork faster than their processes can be killed one by one. Needs cgroups, and root for them."""
+"""Fork bombs: containers that fork faster than they can be killed one by one. Needs cgroups and root."""
 
 import os
 import secrets

@@ -1,4 +1,4 @@
-"""Ends that cannot be written, and supervisors that neither go on nor end: nothing hangs, nothing is left running."""
+"""With unwritable exits or stopped supervisors nothing hangs and nothing is left running."""
 
 import asyncio
 import os

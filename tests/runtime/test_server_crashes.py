@@ -1,4 +1,4 @@
-"""A server killed at any line leaves what the next one understands."""
+"""A server killed before any change on disk leaves a state that the next one can read."""
 
 from __future__ import annotations
 

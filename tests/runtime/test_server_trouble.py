@@ -1,4 +1,4 @@
-"""A machine in trouble: full disks, torn records, no descriptors, no threads, silence. Nothing hangs or goes back."""
+"""Full disks, torn records, missing descriptors or threads: nothing hangs and no state moves back."""
 
 from __future__ import annotations
 

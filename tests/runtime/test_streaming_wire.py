@@ -1,4 +1,4 @@
-"""What a client's connection promises to those who write to it."""
+"""Flow control of a client's connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What processes use by /proc, and what a directory holds."""
+"""CPU and memory usage by /proc, and disk usage of directories."""
 
 import os
 import signal

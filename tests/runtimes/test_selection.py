@@ -46,7 +46,7 @@ def test_a_runtime_dependent_test_runs_on_every_runtime() -> None:
     assert chosen(everywhere=True) == chosen(everywhere=True, here=("embedded",)) == ALL
 
 
-def test_what_no_version_of_containerd_does_in_its_own_way_runs_on_one_containerd_and_on_all_others() -> None:
+def test_a_test_independent_of_the_containerd_version_runs_on_one_containerd_and_all_other_runtimes() -> None:
     assert chosen(everywhere=True, one_containerd=True) == ALL - {"containerd16"}
     assert chosen(everywhere=True, one_containerd=True, here=("containerd16", "embedded")) == ALL - {"containerd24"}
     only_old = frozenset({"embedded", "containerd16"})

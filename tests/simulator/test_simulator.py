@@ -1,4 +1,4 @@
-"""The simulator itself: the same seed is the same simulation, what fails is made short, and its tests can be run."""
+"""The simulator itself: seeds are deterministic, failures are reduced, and reported tests can be run."""
 
 from __future__ import annotations
 

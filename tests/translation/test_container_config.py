@@ -1,4 +1,4 @@
-"""What changes a container's config: its kind, its command, its identity, its users of other people's names."""
+"""The CRI configuration of a container by its kind, command and identity."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""A pod as it was written, made by a real runtime: what a look from inside and from the node shows."""
+"""A pod created by a real runtime matches its manifest, seen from inside and from the node."""
 
 import asyncio
 import os

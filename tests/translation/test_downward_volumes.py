@@ -1,4 +1,4 @@
-"""What a volume may show of the pod itself."""
+"""The files of a downward API volume."""
 
 from typing import Any
 

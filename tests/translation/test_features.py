@@ -1,4 +1,4 @@
-"""What a runtime does not announce is refused by name."""
+"""Features that the runtime does not announce are refused by field."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a runtime says of fields of CRI is said of the Pod's."""
+"""CRI fields in a runtime's messages are replaced by the fields of the Pod."""
 
 from __future__ import annotations
 

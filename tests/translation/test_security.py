@@ -1,4 +1,4 @@
-"""Who a container runs as, and what is kept from it."""
+"""The security context of a container: user, groups, profiles and masked paths."""
 
 from dataclasses import replace
 from typing import Any

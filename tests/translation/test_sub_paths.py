@@ -1,4 +1,4 @@
-"""Which parts of volumes are to be prepared, and where."""
+"""The sub-paths of volumes that must be prepared, and their places."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""A container that exchanges two names of its volume as fast as it can, each time in one step of the kernel's."""
+"""A container that keeps exchanging two names in its volume atomically, as fast as it can."""
 
 import contextlib
 import ctypes

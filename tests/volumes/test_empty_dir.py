@@ -1,4 +1,4 @@
-"""An emptyDir is made once, completely, and then belongs to its containers."""
+"""An emptyDir is created once and completely, and afterwards only its containers change it."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""The node's mounts: made once, told from directories, and unmounted even if in use."""
+"""The node's mounts are made once, distinguished from directories, and unmounted even if in use."""
 
 import errno
 import os

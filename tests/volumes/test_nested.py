@@ -1,4 +1,4 @@
-"""What is mounted inside a volume of files finds its place there, and never leads out of the volume."""
+"""A volume mounted inside a file volume gets a mount point there, and never one outside the volume."""
 
 import os
 from pathlib import Path

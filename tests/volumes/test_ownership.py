@@ -1,4 +1,4 @@
-"""Giving volumes to a pod's group, with its permissions."""
+"""Volumes are given to the pod's fsGroup with the right permissions."""
 
 import errno
 import os

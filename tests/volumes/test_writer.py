@@ -1,4 +1,4 @@
-"""Readers of a volume see the old files or the new ones, whenever its writer dies."""
+"""Readers of a volume see either the old or the new files, even if its writer crashes."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""A node keeps what it is: its runtime, its name, its Temporal cluster, and what it was started with."""
+"""A node keeps its runtime, its name, its Temporal cluster and its settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker as users run it: its output, what it refuses, and how it ends."""
+"""A worker process as users run it: its output, its refusals and its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a worker ends: in order when it is asked to, and never silently when it is not."""
+"""A worker ends cleanly when asked to, and reports an error when it ends otherwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pod that runs already is taken over by a workflow that is started for it: nothing is made, nothing restarted."""
+"""A new workflow adopts a running pod without creating or restarting anything."""
 
 from __future__ import annotations
 

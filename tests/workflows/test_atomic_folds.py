@@ -1,4 +1,4 @@
-"""What comes in is folded in whole or not at all: a fold that breaks halfway changes nothing."""
+"""Input is absorbed completely or not at all: a failure halfway changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The node's queue rings for a pod's back-offs, and no longer than there is the pod."""
+"""The node's alarms for back-offs are armed only while the pod exists."""
 
 from __future__ import annotations
 

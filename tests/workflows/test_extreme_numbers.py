@@ -1,4 +1,4 @@
-"""Whatever number a manifest, a deletion or an eviction may say, a pod's workflow decides on."""
+"""A pod's workflow handles every number that a manifest, a deletion or an eviction may contain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is recorded decides: nothing runs again because the runtime no longer lists that it ran."""
+"""Recorded exits decide: nothing runs again because the runtime no longer lists it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is behind a pod counts for what follows: numbers only grow, names stay taken, and each end is a whole one."""
+"""State across incarnations: numbers only grow, names stay taken, and each pod gets its whole grace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Killing` is told when a kill begins; what no step foresaw is told, backs off, and holds up no deletion."""
+"""`Killing` is recorded when a kill begins; a defect in a step is recorded, backs off, and delays no deletion."""
 
 from __future__ import annotations
 

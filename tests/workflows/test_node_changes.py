@@ -1,4 +1,4 @@
-"""A node looks only at the pods that changed, and misses none; and its run is left before it is long."""
+"""A node evaluates only changed pods without missing one, and its run continues as new in time."""
 
 from __future__ import annotations
 

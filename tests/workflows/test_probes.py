@@ -1,4 +1,4 @@
-"""What probes say decides: who is ready, who goes on, and who is killed."""
+"""Probe results decide which containers are ready, started and killed."""
 
 from __future__ import annotations
 

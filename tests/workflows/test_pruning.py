@@ -1,4 +1,4 @@
-"""What is removed of init containers: dead instances before the next start, and all of them with an old sandbox."""
+"""Pruning of init containers: dead instances before the next start, and all of them before a new sandbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Very many signals to one pod: they cost little, lose nothing, and the run continues as new in time."""
+"""A flood of signals to one pod is cheap, loses nothing, and leads to continue-as-new in time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes in while a step runs is taken then: it shows at once, and the end of a pod does not wait for a kill."""
+"""Signals during a step are processed at once, and a pod's end does not wait for a container kill."""
 
 from __future__ import annotations
 

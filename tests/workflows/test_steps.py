@@ -1,4 +1,4 @@
-"""The table of steps, the activities that carry them out and the decisions that take them are sides of one thing."""
+"""The table of steps, the activities and the decisions are consistent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What will not die is never forgotten: an event, a condition, history, a hold that everybody sees, and again."""
+"""A kill that takes too long is shown by an event, a condition and the history, and retried after a back-off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts on the whole pod: a node that does not let it in, and one that puts it out."""
+"""Verdicts on the whole pod: rejection, eviction and the active deadline."""
 
 from __future__ import annotations
 
