@@ -42,6 +42,7 @@ from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import NodeFacts, PodRef, pod_workflow_id
 from syncpod.node.reader import PodReader, Relist
 from syncpod.objects import ObjectRef, ObjectStore
+from syncpod.temporal.signing_keys import SigningKeys
 from syncpod.temporal.workflow_watch import Published
 from syncpod.translation.context import NodeContext
 
@@ -72,8 +73,12 @@ class Agent:
         context: NodeContext,
         facts: Callable[[], NodeFacts],
         guard: ClusterGuard,
+        keys: SigningKeys | None = None,
     ) -> None:
-        """Serve the node of `life`, configured by `context`, on `guard`'s cluster. Every signal carries `facts`."""
+        """Serve the node of `life`, configured by `context`, on `guard`'s cluster. Every signal carries `facts`.
+
+        With `keys`, which `client` signs with, the node takes only signed commands.
+        """
         self._client = client
         self.guard = guard
         self._task_queue = task_queue
@@ -107,6 +112,7 @@ class Agent:
             published=self.published_pods,
             has_attributes=lambda: facts().search_attributes,
             resume=self._resume,
+            keys=keys,
         )
         self._background: dict[str, Callable[[], Awaitable[None]]] = {
             "states of workflows": self.published_pods.run,

@@ -90,6 +90,8 @@ class NodeSettings:
     """The CRI socket, ``unix:///path``; None = try the well-known ones."""
     allow_foreign_kubelet: bool
     """Serve even if a kubelet uses the same runtime, although it kills pods that it does not know."""
+    signed: bool = False
+    """Take only commands that are signed with a key of the state directory."""
     adopt_cluster: bool = False
     """Serve on the Temporal cluster that is named, although another one has the node's pods; a flag only."""
     given: Mapping[str, str] = field(default_factory=dict)
@@ -113,6 +115,7 @@ def node_settings(
     registry_auth_file: str | None = None,
     runtime_endpoint: str | None = None,
     allow_foreign_kubelet: bool | None = None,
+    signed: bool | None = None,
     adopt_cluster: bool = False,
 ) -> NodeSettings:
     """Return the node's settings: each argument that is given, else the variable in `environ`, else the default.
@@ -136,6 +139,7 @@ def node_settings(
         v.MAX_PARALLEL_IMAGE_PULLS: max_parallel_image_pulls,
         v.REGISTRY_AUTH_FILE: registry_auth_file,
         v.RUNTIME_ENDPOINT: runtime_endpoint,
+        v.SIGNED: None if signed is None else str(signed).lower(),
     }
     told = _told(state, environ, flags)
     memory = memory_directory(state, told)
@@ -158,6 +162,7 @@ def node_settings(
         image_pulls=_image_pulls(told),
         runtime_endpoint=told.get(v.RUNTIME_ENDPOINT) or None,
         allow_foreign_kubelet=_flag(v.ALLOW_FOREIGN_KUBELET, allow_foreign_kubelet, environ),
+        signed=flag(v.SIGNED, told.get(v.SIGNED, "")),
         adopt_cluster=adopt_cluster,
         given=_given(state, told),
     )

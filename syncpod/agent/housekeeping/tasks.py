@@ -42,8 +42,12 @@ def add_housekeeping_tasks(
     collector: Collector,
     killer: OrphanKiller,
     images: ImageGc,
+    is_signed: bool = False,
 ) -> Evictor:
-    """Add all of them to the agent; return the evictor, which also says which pods the node refuses under pressure."""
+    """Add all of them to the agent; return the evictor, which also says which pods the node refuses under pressure.
+
+    `is_signed`: commands to the node are signed.
+    """
     workflows = PodWorkflows(client, node_task_queue(node.name))
     containers = ContainerGc(
         node, collector, agent.pleg.listings, settings.containers, period=settings.containers_period
@@ -71,6 +75,7 @@ def add_housekeeping_tasks(
         killer,
         NodeHistory(client, node.name, life.boot).coverage,
         reporter.set_orphans,
+        is_signed=is_signed,
         period=settings.orphans_period,
     )
     duplicates = Duplicates(killer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 import stat
 from dataclasses import replace
@@ -120,11 +121,20 @@ def up(
         _require_directory(here.manifest_dir)
     here = replace(here, memory_dir=memory_directory_of(here, is_named=bool(memory_dir)))
     manifests = admitted(filename, namespace) if filename else Manifests([], [])
+    here = replace(here, signed=_is_signed(here))
     require_possible(manifests, here)
     require_same_name(here)
     choice = choose(here, asked=runtime_endpoint, embedded=embedded, simulate=simulate)
     server = _start(here, choice, manifests, patience, (port, ui_port))
     _tell_what_next(here, server, manifests.pods)
+
+
+def _is_signed(here: NodeSettings) -> bool:
+    """Say whether the node is to take only signed commands: unless the environment, or its last start, says no."""
+    from syncpod.cli.machine.settings import kept_settings
+    from syncpod.settings.variables import SIGNED
+
+    return here.signed or not (kept_settings(here.state_dir).node or os.environ.get(SIGNED))
 
 
 def _start(
@@ -194,7 +204,7 @@ async def _bring_up(
     from syncpod.cli.view.pod_table import coloured_lines
     from syncpod.cli.view.progress import Progress
 
-    client = await session.connect(config)
+    client = await session.connect(config, here.state_dir)
     try:
         pods = await without_known(client, manifests.pods)
     except BadInput as wrong:  # not BadInput: by now processes have been started
@@ -240,6 +250,11 @@ def _tell(here: NodeSettings, server: parts.Server, running: parts.Node) -> None
     rows += [("manifests", worker.manifest_dir)] if worker.manifest_dir else []
     rows += [("state", str(directory)), ("logs", f"{log_directory(directory)}: {', '.join(log.name for log in logs)}")]
     say("\n".join(columns(rows)))
+    if not here.signed:
+        remark(
+            f"Note: commands to this node are not signed: whoever reaches {worker.address} commands it; "
+            f"`{program()} down`, then `{program()} up` changes that"
+        )
     if not is_in_memory(here.memory_dir):
         remark(f"Note: {here.memory_dir} is not on a memory file system: Secrets lie on its disk")
     if not is_marked(directory):

@@ -23,6 +23,7 @@ from syncpod.cli.view.progress import Progress
 from syncpod.lifecycle.termination import LONGEST_SECONDS
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.node import API_SOURCE, FILE_SOURCE, SOURCE_ANNOTATION
+from syncpod.settings.node import NodeSettings
 
 _MARGIN: Final = timedelta(seconds=30)
 """What ending a pod may take beyond its grace period."""
@@ -73,21 +74,21 @@ def pods_of(config: ClientConnectConfig, node: str) -> list[FetchedPod]:
     return session.run_on(config, work)
 
 
-def delete_all(config: ClientConnectConfig, node: str, patience: timedelta | None) -> None:
-    """Delete all pods of a node, showing their progress, and return when they are gone.
+def delete_all(config: ClientConnectConfig, here: NodeSettings, patience: timedelta | None) -> None:
+    """Delete all pods of this machine's node, showing their progress, and return when they are gone.
 
     `patience` None = their longest grace period and half a minute. Raises Failure naming those that have not ended.
     """
 
     async def work(client: Client) -> None:
         for _ in range(_ROUNDS):
-            fetched_pods = await _pods(client, node)
+            fetched_pods = await _pods(client, here.node)
             if not fetched_pods:
                 return
             await _delete(client, fetched_pods, patience)
-        raise Failure(f"pods keep being applied on node {node}")
+        raise Failure(f"pods keep being applied on node {here.node}")
 
-    session.run_on(config, work)
+    session.run_on(config, work, here.state_dir)
 
 
 async def _pods(client: Client, node: str) -> list[FetchedPod]:
