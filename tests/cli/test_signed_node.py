@@ -125,6 +125,17 @@ def test_a_pod_on_the_hosts_network_starts_none_either(environ: dict[str, str], 
     assert names(environ) == {"web": "Running", "hostile": "Succeeded"}
 
 
+def test_syncpod_without_the_key_says_what_it_lacks(
+    environ: dict[str, str], owner: dict[str, str], tmp_path: Path
+) -> None:
+    keyless = {"TEMPORAL_ADDRESS": owner["TEMPORAL_ADDRESS"], "SYNCPOD_STATE_DIR": str(tmp_path / "other")}
+    for command in (("delete", "pod", "web"), ("restart", "web"), ("label", "pod", "web", "a=b")):
+        refused = program(*command, environ=keyless)
+        assert refused.code == 1, refused
+        assert "is refused, since it is not signed: only who can read the key" in refused.err
+    assert names(environ)["web"] == "Running"
+
+
 def test_the_keys_are_the_owners_alone(environ: dict[str, str]) -> None:
     state = Path(environ["SYNCPOD_STATE_DIR"])
     secret = [state / "codec.json", *(state / "keys").iterdir()]

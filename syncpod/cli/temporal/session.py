@@ -90,6 +90,11 @@ async def connect(config: ClientConnectConfig, state_dir: Path | None = None) ->
         raise BadInput(str(error)) from None
 
 
+def signs(client: Client) -> bool:
+    """Say whether a client of ours signs its commands: whether this user has a key."""
+    return client.data_converter.payload_codec is not None
+
+
 def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") -> _Result:
     """Connect, do the work and return its result. Raises Failure for what the server refuses."""
     return run_on(connection(state_dir), work, settings(state_dir=state_dir).state_dir)
