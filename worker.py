@@ -13,14 +13,12 @@ import gc
 import logging
 import os
 import signal
-import stat
 import sys
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from importlib import metadata
-from pathlib import Path
 from typing import Any, TypeVar
 
 from temporalio.client import Client
@@ -39,9 +37,9 @@ from activities.registry import node_steps, questions, steps
 from syncpod import telemetry
 from syncpod.agent.agent import Agent
 from syncpod.agent.codec_server import CodecServer
-from syncpod.agent.daemon_thread import in_daemon_thread
 from syncpod.agent.housekeeping.settings import housekeeping_settings
 from syncpod.agent.housekeeping.tasks import add_housekeeping_tasks
+from syncpod.agent.loop_watchdog import LoopWatchdog
 from syncpod.agent.node_setup import (
     image_gc_policy,
     labels,
@@ -55,15 +53,22 @@ from syncpod.agent.runtime_version import FollowedVersion
 from syncpod.agent.server_outage import ServerOutage
 from syncpod.agent.storage.image_gc import ImageGc
 from syncpod.agent.storage.log_rotation import LogRotation
-from syncpod.agent.takeover import foreign_kubelet
-from syncpod.agent.takeover.awaited_runtime import AwaitedRuntime, RuntimeAway
-from syncpod.agent.takeover.cluster import ClusterGuard, another_cluster
-from syncpod.agent.takeover.lock import NodeLife, NodeLock, NotThisNode, machine_id, node_of
+from syncpod.agent.takeover.awaited_runtime import AwaitedRuntime
+from syncpod.agent.takeover.cluster import ClusterGuard
+from syncpod.agent.takeover.lock import NodeLife, NodeLock, NotThisNode
+from syncpod.agent.takeover.preconditions import (
+    CannotServe,
+    awaited_socket,
+    meet_runtime,
+    require_cluster,
+    require_directory,
+    require_same_node,
+    take_lock,
+)
 from syncpod.agent.takeover.rival import HEARTBEAT, refuse_rivals
 from syncpod.agent.takeover.search_attributes import register_search_attributes
 from syncpod.cri.client import CriClient
-from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
-from syncpod.cri.errors import CriError, Unavailable
+from syncpod.cri.errors import CriError
 from syncpod.cri.port import RuntimeVersion
 from syncpod.fault_points import cri_client
 from syncpod.lifecycle import version
@@ -72,7 +77,6 @@ from syncpod.node.begun_runs import BegunRuns
 from syncpod.node.deleted_pods import tidy_deleted
 from syncpod.node.pod_cgroups import remove_empty_tiers
 from syncpod.node.pod_lives import pod_life
-from syncpod.node.pods_left import has_pods, has_records
 from syncpod.node.reader import PodReader
 from syncpod.node.secret_values import known_secret_values
 from syncpod.node.seen_exits import SeenExits
@@ -80,18 +84,12 @@ from syncpod.settings.command_line import parse_arguments
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.kept import (
     KeptSettings,
-    is_same_runtime,
-    kept_runtime_missing,
-    other_name,
-    other_runtime,
-    other_signing,
     read_kept_settings,
     write_kept_settings,
 )
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.variables import NODE, RUNTIME_ENDPOINT
 from syncpod.settings.worker_record import WorkerRecord, remove_worker_record, write_worker_record
-from syncpod.temporal.cluster import cluster_identity
 from syncpod.temporal.plugin import NoServer, connect, connection_settings, syncpod_plugin, verifying
 from syncpod.temporal.signing_keys import SigningKeys, make_signing_keys
 from syncpod.temporal.step_cancellation import StepCancellation
@@ -111,18 +109,12 @@ RELIST_POD_SECONDS = 1.0
 GRACE = timedelta(seconds=5)
 """How long steps may go on after SIGTERM; then they let go where that is safe, for the next worker to go on with."""
 WORKFLOW_TASKS_AT_ONCE = 10
-DIRECTORY_SECONDS = 2.0
-"""How long the directory of manifests may take to say that it is one."""
 UNLIMITED_PODS = 10_000
 """How many pods are reckoned with on a node that sets no limit."""
 SPARE_WORKFLOWS = 100
 """Beside the pods that a node admits: its own workflow, and pods that it has turned away."""
 PATIENCE_SECONDS = 20.0
 """How long the process waits for calls that the runtime has been sent; RunPodSandbox alone may take four minutes."""
-
-
-class CannotServe(Exception):
-    """The worker cannot serve; the text says why, in one sentence."""
 
 
 class _AskedToStop(Exception):
@@ -134,18 +126,19 @@ _Result = TypeVar("_Result")
 
 async def serve(settings: NodeSettings, connection: ClientConnectConfig, stop: asyncio.Event) -> None:
     """Serve the node until `stop`. Raises CannotServe, SettingsInvalid; anything else is a defect."""
-    await _require_directory(settings.manifest_dir)
+    await require_directory(settings.manifest_dir)
     kept, awaited = read_kept_settings(settings.state_dir), AwaitedRuntime()
     with contextlib.suppress(_AskedToStop), contextlib.ExitStack() as last:
-        endpoint = await _unless(stop, _awaited_socket(settings, kept, awaited))
-        await _require_same_node(settings, kept, endpoint)
+        endpoint = await _unless(stop, awaited_socket(settings, kept, awaited))
+        await require_same_node(settings, kept, endpoint)
         async with cri_client(endpoint, os.environ) as cri:
-            with _lock(settings) as lock, _refusals(endpoint, connection["target_host"]):
+            with take_lock(settings) as lock, _refusals(endpoint, connection["target_host"]):
                 recording = telemetry.configure(service="syncpod-worker", instance=lock.life.identity)
                 last.callback(recording.flush)  # it may take a while: the node is free again before that
                 preparing = _prepared(settings, connection, endpoint, cri, lock, kept, awaited)
                 worker, agent, record = await _unless(stop, preparing)
-                await _run(worker, agent, record, settings, stop)
+                with LoopWatchdog(settings.state_dir):
+                    await _run(worker, agent, record, settings, stop)
 
 
 def _tell_who_commands(settings: NodeSettings, address: str) -> None:
@@ -186,10 +179,10 @@ async def _prepared(
     life, task_queue, address = lock.life, node_task_queue(settings.node), connection["target_host"]
     _tell_who_commands(settings, address)
     prepare_memory(settings)
-    runtime = await _meet_runtime(settings, kept, endpoint, cri, awaited)
+    runtime = await meet_runtime(settings, kept, endpoint, cri, awaited)
     keys = make_signing_keys(settings.state_dir) if settings.signed else None
     client = await connect(settings=connection, runtime=_runtime(), identity=life.identity, keys=keys)
-    cluster = await _require_cluster(settings, kept, client, address)
+    cluster = await require_cluster(settings, kept, client, address)
     await refuse_rivals(client, task_queue, life)
     named = f"{cluster.partition('/')[0]}/{client.namespace}"
     context = await node_context(settings, cri, endpoint, cluster=named)
@@ -280,7 +273,7 @@ def _add_housekeeping(settings: NodeSettings, client: Client, node: Node, agent:
     housekeeping = housekeeping_settings(os.environ)
     images = ImageGc(context, cri, image_gc_policy(settings.image_gc), node.pulls.records.prune)
     agent.add_background_task("image garbage collection", images.run)
-    rotation = LogRotation(context.log_dir, cri, agent.pleg.listings, settings.logs)
+    rotation = LogRotation(context.log_dir, cri, agent.pleg.listings, settings.logs, threads=node.threads)
     agent.add_background_task("log rotation", rotation.run)
     evictor = add_housekeeping_tasks(
         agent,
@@ -423,101 +416,7 @@ def _note_worker(settings: NodeSettings, record: WorkerRecord) -> None:
         raise CannotServe(f"state directory {settings.state_dir}: {error.strerror}") from error
 
 
-# --- what is needed first ---------------------------------------------------------------------------------------------
-
-
-async def _require_directory(manifests: Path | None) -> None:
-    """Raise CannotServe where the directory of manifests is something else; one that is not there yet may come.
-
-    Its file system may hang: the node's pods are served without it.
-    """
-    if manifests is None:
-        return
-    with contextlib.suppress(OSError):  # a TimeoutError too; whoever reads it says so, and tries again
-        found = await asyncio.wait_for(in_daemon_thread(manifests.stat, name="manifests"), DIRECTORY_SECONDS)
-        if not stat.S_ISDIR(found.st_mode):
-            raise CannotServe(f"manifest directory {manifests}: is not a directory")
-
-
-async def _awaited_socket(settings: NodeSettings, kept: KeptSettings, awaited: AwaitedRuntime) -> str:
-    """Return the runtime's socket, once something listens there. Raises CannotServe."""
-    try:
-        return await awaited.answer(partial(_find_runtime, settings, kept, os.environ))
-    except RuntimeAway as away:
-        raise CannotServe(str(away)) from away
-
-
-async def _find_runtime(settings: NodeSettings, kept: KeptSettings, environ: Mapping[str, str]) -> str:
-    """Return the runtime's socket. Raises CannotServe, or RuntimeAway if a runtime is, or was, where it looks."""
-    named = {VARIABLE: settings.runtime_endpoint} if settings.runtime_endpoint else {}
-    try:
-        return find_endpoint({**environ, **named})
-    except NoRuntime as missing:
-        if kept.endpoint and settings.runtime_endpoint and is_same_runtime(kept, settings.runtime_endpoint):
-            raise RuntimeAway(kept_runtime_missing(kept, missing.tried[0][1])) from missing
-        if missing.refused:
-            raise RuntimeAway(str(missing)) from missing
-        raise CannotServe(str(missing)) from missing
-    except ValueError as error:
-        raise CannotServe(str(error)) from error
-
-
-async def _require_same_node(settings: NodeSettings, kept: KeptSettings, endpoint: str) -> None:
-    """Raise CannotServe if a node that has pods is to get another runtime or name, or other commands."""
-    try:
-        before = kept.node or node_of(settings.state_dir)
-    except NotThisNode as refusal:
-        raise CannotServe(str(refusal)) from refusal
-    is_renamed = before not in ("", settings.node)
-    is_resigned = bool(kept.node) and kept.signed != settings.signed
-    if not is_renamed and not is_resigned and is_same_runtime(kept, endpoint):
-        return
-    if await has_pods(settings.state_dir, before, kept.endpoint or endpoint):
-        if is_resigned:
-            raise CannotServe(other_signing(before, settings.state_dir, signed=settings.signed))
-        raise CannotServe(
-            other_name(before, settings.state_dir, settings.node) if is_renamed else other_runtime(kept, endpoint)
-        )
-
-
-def _lock(settings: NodeSettings) -> NodeLock:
-    try:
-        # A node of another name has been found to have no pods.
-        return NodeLock(settings.state_dir, settings.node, machine=machine_id(), may_rename=True)
-    except NotThisNode as refusal:
-        raise CannotServe(str(refusal)) from refusal
-
-
-async def _meet_runtime(
-    settings: NodeSettings, kept: KeptSettings, endpoint: str, cri: CriClient, awaited: AwaitedRuntime
-) -> RuntimeVersion:
-    """Return which runtime answers, once it does. Raises CannotServe if it may not be this node's, or fails."""
-    try:
-        version, kubelets = await awaited.answer(partial(_asked, endpoint, cri))
-    except RuntimeAway as away:
-        raise CannotServe(str(away)) from away
-    if kubelets and not settings.allow_foreign_kubelet:
-        raise CannotServe(foreign_kubelet.refusal(kubelets, endpoint))
-    if kept.runtime not in ("", version.name) and await asyncio.to_thread(has_records, settings.state_dir):
-        raise CannotServe(other_runtime(kept, f"{version.name}, which answers there now: it was {kept.runtime}"))
-    return version
-
-
-async def _asked(endpoint: str, cri: CriClient) -> tuple[RuntimeVersion, tuple[str, ...]]:
-    """Return the runtime's version and the pods in it that are a kubelet's. Raises CannotServe, RuntimeAway."""
-    try:
-        return await cri.version(), foreign_kubelet.foreign_pods(await cri.list_pod_sandboxes())
-    except CriError as error:
-        refused = RuntimeAway if isinstance(error, Unavailable) else CannotServe
-        raise refused(f"the runtime at {endpoint} does not answer: {error.message or error.code}") from error
-
-
-async def _require_cluster(settings: NodeSettings, kept: KeptSettings, client: Client, address: str) -> str:
-    """Return which Temporal cluster and namespace answer. Raises NotThisNode if others have the node's pods."""
-    cluster = await cluster_identity(client)
-    if kept.cluster not in ("", cluster) and not settings.adopt_cluster:
-        raise another_cluster(settings.node, address)
-    return cluster
+# --- what the server is told ------------------------------------------------------------------------------------------
 
 
 def build_id() -> str:

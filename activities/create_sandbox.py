@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from temporalio import activity
 
@@ -26,6 +27,7 @@ from syncpod.messages.steps import CreateSandbox, Fault, KillTarget, Outcome, Re
 from syncpod.node.deleted_pods import deleted_at
 from syncpod.node.directories import PodPlan, plan_pod, prepare_pod
 from syncpod.node.host import with_current_resolver
+from syncpod.node.pod_threads import DiskWork
 from syncpod.node.pod_volumes import MountFailure, refresh_volumes
 from syncpod.node.secret_values import secret_values
 from syncpod.objects import ObjectRef, references
@@ -150,7 +152,8 @@ async def _note(attempt: StepAttempt, request: CreateSandbox) -> None:
 async def _catch_up(attempt: StepAttempt, pod: Pod) -> None:
     """Update the volumes that another try has made, perhaps with older labels or objects."""
     try:
-        await asyncio.to_thread(refresh_volumes, pod, attempt.node.context, attempt.node.objects)
+        refreshing = partial(refresh_volumes, pod, attempt.node.context, attempt.node.objects)
+        await attempt.on_disk(DiskWork.REFRESH, refreshing)
     except (MountFailure, OSError) as error:
         activity.logger.warning("volumes of an adopted sandbox stay as they were: %s", error)
 
@@ -213,8 +216,7 @@ async def _prepare(attempt: StepAttempt, plan: PodPlan) -> None:
     while True:
         attempt.doing = "makes the pod's directories and volumes"
         try:
-            # A hostPath may be on a file system that hangs: only the thread waits for it.
-            await attempt.interruptible(asyncio.to_thread(prepare_pod, plan, node.objects))
+            await attempt.on_disk(DiskWork.MAKE, partial(prepare_pod, plan, node.objects))
         except MountFailure as error:
             wanted = {ref for failure in error.failures for ref in failure.wants} - noted
             if not wanted:

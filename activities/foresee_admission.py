@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 
 from activities.node.context import Node
+from activities.node.uid_owners import UID_IN_USE
 from activities.pods.admission import needs_app_armor, os_refusal, strike_what_is_gone
 from syncpod.cri.port import RuntimeStatus, RuntimeVersion
 from syncpod.messages.identity import PodRef
@@ -27,7 +28,10 @@ async def foresee_admission(node: Node, pod: Pod) -> list[str]:
 
 
 async def _rejections(node: Node, pod: Pod) -> list[str]:
-    """Return the reason for which the node would reject the pod, in the order of `admission.admit`."""
+    """Return the reason for which the node would reject the pod: its UID, then in the order of `admission.admit`."""
+    meta = pod.metadata
+    if taken := await node.uids.refusal(PodRef(namespace=meta.namespace, name=meta.name, uid=meta.uid)):
+        return [f"{UID_IN_USE}: {taken}"]
     if pressure := node.pressure(pod):
         return [f"Evicted: {pressure}"]
     if (forbidden := node.sysctls.refusal(pod)) is not None:

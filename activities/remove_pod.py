@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from activities.pods.admission import forget
 from activities.pods.removal import remove_remains
-from activities.step_attempt import StepAttempt
+from activities.step_attempt import StepAttempt, warning
 from syncpod.messages.steps import RemovePod, StepResult
+from syncpod.node.pod_threads import DiskSilent
 
 
 async def remove_pod(attempt: StepAttempt, request: RemovePod) -> StepResult:
-    """Remove the pod as `remove_remains` does. Raises what it raises."""
-    return await remove_remains(attempt, request)
+    """Remove the pod as `remove_remains` does. Raises what it raises.
+
+    By force, the pod's name becomes free although a disk hangs that has files of it. The node removes the rest as that
+    of a pod that is gone, once the disk answers.
+    """
+    try:
+        return await remove_remains(attempt, request)
+    except DiskSilent as silent:
+        attempt.events.append(warning("RemainsLeft", f"what is left of the pod on disk stays for now: {silent}"))
+        await forget(attempt)
+        return StepResult()

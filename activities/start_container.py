@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 
 from temporalio import activity
 
@@ -24,6 +25,7 @@ from syncpod.messages import ObservedContainer, ObservedPod
 from syncpod.messages.steps import Fault, KillTarget, Outcome, StartContainer, StepResult
 from syncpod.node.directories import plan_container, prepare_container
 from syncpod.node.log_links import links_directory, make_log_link
+from syncpod.node.pod_threads import DiskWork
 from syncpod.node.pod_volumes import MountFailure, make_mount_points
 from syncpod.node.start_marks import StartMark, as_ended
 from syncpod.pod import EphemeralContainer
@@ -248,9 +250,9 @@ class _Start:
         try:
             variables = await variables_of(self.attempt, pod, container, request.kind, pod_ips)
             plan = plan_container(pod, container, context, pod_ips, restart_count=request.restart)
-            await asyncio.to_thread(prepare_container, plan)
+            await self.attempt.on_disk(DiskWork.MAKE, partial(prepare_container, plan))
             if isinstance(container, EphemeralContainer):
-                await asyncio.to_thread(make_mount_points, pod, container, context)
+                await self.attempt.on_disk(DiskWork.MAKE, partial(make_mount_points, pod, container, context))
             sub_paths = await sub_paths_of(self.attempt, pod, container, request.kind, variables)
             config = container_config(
                 pod,
@@ -346,7 +348,8 @@ class _Start:
         file = container_log_file(self.container.name, self.request.restart)
         log = log_directory_of(self.request.pod, node.context) / file
         try:
-            await asyncio.to_thread(make_log_link, node.context.log_dir, log, self.container.name, container_id)
+            linking = partial(make_log_link, node.context.log_dir, log, self.container.name, container_id)
+            await self.attempt.on_disk(DiskWork.LOGS, linking)
         except OSError as error:
             why = f"{error.strerror}: {links_directory(node.context.log_dir)}"
             if why != node.no_log_links:

@@ -12,10 +12,11 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.node.context import Node
 from activities.node.fences import Claim, StaleFence
+from activities.node.uid_owners import UID_IN_USE
 from activities.step_attempt import Interrupted, NotYet, PodFault, StepAttempt, delay_between
 from syncpod.cri.errors import CriError
 from syncpod.messages.step_table import Interruption, Stage
-from syncpod.messages.steps import STUCK_FAULTS, Fault, StepInput, StepResult
+from syncpod.messages.steps import STUCK_FAULTS, Fault, Rejection, StepInput, StepResult
 
 Request = TypeVar("Request", bound=StepInput)
 Body = Callable[[StepAttempt, Request], Awaitable[StepResult]]
@@ -89,6 +90,8 @@ async def _try(
     """Act in the pod's turn or lane, and turn the outcome into a result or a Temporal error."""
     complete = _without_status if request.lane else _with_status
     try:
+        if refusal := await attempt.node.uids.bind(attempt.ref):
+            return await _of_another(attempt, interruption, refusal)
         claim = Claim(request.fence, attempt.number, activity.info().scheduled_time)
         async with attempt.node.fences.acting(attempt.ref, claim, attempt, lane=request.lane), attempt.in_line(stage):
             try:
@@ -113,6 +116,19 @@ async def _try(
         raise
     except Exception as defect:  # noqa: BLE001  # any defect is reported
         raise await _unforeseen(attempt, defect, interruption, complete) from None
+
+
+async def _of_another(attempt: StepAttempt, interruption: Interruption, message: str) -> StepResult:
+    """Fail a step that would make something under another pod's UID; one that ends something has nothing to end.
+
+    Neither tells the workflow anything of the other pod, whose listing is found by the same UID.
+    """
+    detail = StepResult(message=message)
+    if interruption is Interruption.GOES_ON:
+        return await _without_status(attempt, detail)
+    rejection = Rejection(reason=UID_IN_USE, message=message)
+    fault = PodFault(Fault.POD_REJECTED, message, rejection=rejection)
+    raise _pod_level(fault, await _without_status(attempt, detail.model_copy(update={"rejection": rejection})))
 
 
 async def _let_go(attempt: StepAttempt, interruption: Interruption, complete: Completion) -> StepResult:

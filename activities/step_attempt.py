@@ -15,9 +15,13 @@ from syncpod.messages import ObservedPod
 from syncpod.messages.identity import PodRef
 from syncpod.messages.step_table import Stage
 from syncpod.messages.steps import Fault, Rejection, StepEvent, StepInput
+from syncpod.node.pod_threads import DiskSilent, DiskWork
 from syncpod.pod import ResourceRequirements
 
 T = TypeVar("T")
+
+_PROMPT_SECONDS = 1.0
+"""How long a disk may take before other pods go first."""
 
 
 class Interrupted(Exception):
@@ -173,9 +177,29 @@ class StepAttempt:
         """What the step does or waits for, in one phrase: the detail of its heartbeats, which operators see."""
         ahead = self._place.ahead if self._place is not None else None
         if ahead is None or self._stage is None:
-            return self.doing
+            silence = self.node.threads.silence(self.ref.uid)
+            return f"{self.doing}; {silence}" if silence else self.doing
         others = f"{ahead} other pods come" if ahead != 1 else "1 other pod comes"
         return f"waits for its turn to {self._stage.value}: {others} first"
+
+    # --- disks --------------------------------------------------------------------------------------------------------
+
+    async def on_disk(self, kind: DiskWork, work: Callable[[], T], *, patience_seconds: float | None = None) -> T:
+        """Run what touches the pod's files in a thread of the pod alone, and return its result.
+
+        A disk may hang. Then other pods go first, and the step lets go where it is asked to: the thread goes on, and
+        the next one of its kind waits for it. Raises Interrupted, :class:`~syncpod.node.pod_threads.DiskSilent` after
+        the patience (None: never), and what `work` raises.
+        """
+        task = asyncio.ensure_future(self.node.threads.run(self.ref.uid, kind, work))
+        try:
+            await asyncio.wait({task}, timeout=_PROMPT_SECONDS)
+            if task.done():
+                return task.result()
+            async with self.aside():
+                return await self.interruptible(_within(patience_seconds, task))
+        finally:
+            task.cancel()
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -223,6 +247,14 @@ def delay_between(scheduled: datetime, started: datetime) -> float:
     Time without a worker counts. Both times are the server's, so no two clocks are compared.
     """
     return max(0.0, (started - scheduled).total_seconds())
+
+
+async def _within(seconds: float | None, task: asyncio.Task[T]) -> T:
+    """Await a task. Raises DiskSilent after so many seconds, and what the task raises."""
+    await asyncio.wait({task}, timeout=seconds)
+    if not task.done():
+        raise DiskSilent("a disk does not answer")
+    return task.result()
 
 
 async def _wait(tasks: set[asyncio.Task[None]]) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from activities.node.pod_record import note_pod
 from activities.step_attempt import PodFault, StepAttempt, warning
 from syncpod.messages.steps import Fault, StepResult, SyncVolumes
+from syncpod.node.pod_threads import DiskWork
 from syncpod.node.pod_volumes import MountFailure, refresh_volumes
 
 
@@ -22,7 +24,7 @@ async def sync_volumes(attempt: StepAttempt, request: SyncVolumes) -> StepResult
     reason = Fault.FAILED_MOUNT.value
     try:
         await asyncio.to_thread(note_pod, context, request.ref, request.pod)
-        await asyncio.to_thread(refresh_volumes, request.pod, context, store)
+        await attempt.on_disk(DiskWork.REFRESH, partial(refresh_volumes, request.pod, context, store))
     except OSError as error:
         message = f"error updating pod data directories: {error}"
         raise PodFault(Fault.FAILED_MOUNT, message, warning(reason, message)) from error

@@ -162,22 +162,38 @@ def where(boundary: Boundary) -> str:
     return " ".join(part for part in (boundary.when, boundary.call, boundary.container) if part)
 
 
-async def run(node: FaultyNode, place: Path, lives: Sequence[Life] = LIVES) -> list[Row]:
-    """Run each phase once without a crash to number its boundaries, then once for each boundary with a crash there.
+Choose = Callable[[Life, Sequence[Boundary]], Sequence[Boundary]]
+"""Says at which of a phase's boundaries workers are killed."""
+
+
+def every_one(_: Life, boundaries: Sequence[Boundary]) -> Sequence[Boundary]:
+    """Choose all boundaries."""
+    return boundaries
+
+
+def one_of_each(_: Life, boundaries: Sequence[Boundary]) -> Sequence[Boundary]:
+    """Choose, for each call, the first boundary before it and the last one after it."""
+    before = {each.call: each for each in reversed(boundaries) if each.when == "before"}
+    after = {each.call: each for each in boundaries if each.when == "after"}
+    return sorted((*before.values(), *after.values()), key=lambda each: each.ordinal)
+
+
+async def run(node: FaultyNode, place: Path, lives: Sequence[Life] = LIVES, choose: Choose = every_one) -> list[Row]:
+    """Run each phase once without a crash to number its boundaries, then once for each chosen boundary, with a crash.
 
     The node's worker is replaced, and none is left running. `place` is for the files of the containers.
     """
     await asyncio.to_thread(place.mkdir)
     node.worker.kill()
     try:
-        return await _killed(node, place, lives)
+        return await _killed(node, place, lives, choose)
     finally:
         node.worker.kill()
 
 
-async def _killed(node: FaultyNode, place: Path, lives: Sequence[Life]) -> list[Row]:
+async def _killed(node: FaultyNode, place: Path, lives: Sequence[Life], choose: Choose) -> list[Row]:
     boundaries = await _undisturbed(node, place, lives)
-    deaths = [(life, boundary) for life in lives for boundary in boundaries[life.name]]
+    deaths = [(life, boundary) for life in lives for boundary in choose(life, boundaries[life.name])]
     rows: list[Row] = []
     async with census(node.cri, node.name) as seen:
         former: _Death | None = None

@@ -19,12 +19,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from typing import NamedTuple
 
 from activities.containers.removal import remove_dead, remove_sandbox, remove_unstarted
 from activities.node.context import Node
 from activities.node.ownership import anothers, is_ours
-from activities.pods.removal import remove_remains
+from activities.pods.removal import FORCED_SECONDS, remove_remains
 from activities.pods.stopping import stop_sandbox
 from activities.step_attempt import Interrupted, StepAttempt
 from syncpod.messages import ObservedPod
@@ -32,6 +33,7 @@ from syncpod.messages.identity import PodRef
 from syncpod.messages.steps import Outcome, RemovePod, StepInput
 from syncpod.node.directories import remove_pod_volumes
 from syncpod.node.pod_records import read_pod_record
+from syncpod.node.pod_threads import DiskWork
 from syncpod.translation.names import NODE_LABEL, POD_UID_LABEL
 
 
@@ -95,7 +97,7 @@ class Collector:
                 return False
             attempt.ref = ref
             try:
-                removed = await remove_remains(attempt, RemovePod(ref=ref))
+                removed = await remove_remains(attempt, RemovePod(ref=ref, forced=True))
             except Interrupted:
                 return False
             return removed.outcome == Outcome.DONE
@@ -118,7 +120,8 @@ class Collector:
                 return False
             if await self._is_anothers(uid) or (await attempt.read()).containers:
                 return False
-            await asyncio.to_thread(remove_pod_volumes, context, uid)
+            removing = partial(remove_pod_volumes, context, uid)
+            await attempt.on_disk(DiskWork.REMOVE, removing, patience_seconds=FORCED_SECONDS)
             return True
 
     def _attempt(self, ref: PodRef) -> StepAttempt:

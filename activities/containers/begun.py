@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
+import os
+from functools import partial
 from typing import Final
 
 from activities.step_attempt import StepAttempt
 from syncpod.cri.errors import NotFound
+from syncpod.node.pod_threads import DiskWork
 from syncpod.node.start_marks import has_start_mark
 
 _FORGETFUL: Final = "containerd"
@@ -31,4 +33,4 @@ async def may_have_begun(attempt: StepAttempt, container_id: str) -> bool:
         log = (await cri.container_status(container_id)).log_path
     except NotFound:
         return True
-    return bool(log) and await asyncio.to_thread(Path(log).exists)
+    return bool(log) and await attempt.on_disk(DiskWork.LOGS, partial(os.path.lexists, log))

@@ -6,7 +6,9 @@ Every removal is requested here, because a runtime may have lost track of what i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from functools import partial
 from pathlib import Path
 
 from activities.containers.begun import may_have_begun
@@ -14,7 +16,9 @@ from activities.containers.leftovers import discard, end_what_was_lost
 from activities.step_attempt import StepAttempt
 from syncpod.cri.errors import NotFound, RuntimeFailure, TaskLeft
 from syncpod.messages import ObservedContainer, ObservedSandbox
+from syncpod.node.log_files import log_directory
 from syncpod.node.log_links import remove_log_link
+from syncpod.node.pod_threads import DiskWork
 from syncpod.node.start_marks import withdraw_start_mark
 
 START_SECONDS = 30.0
@@ -30,7 +34,7 @@ async def remove_dead(attempt: StepAttempt, container: ObservedContainer, *, kee
     if container.state != "exited":
         raise ValueError(f"container {container.id} is {container.state}: removing it would kill it without grace")
     if not keep_logs and container.log_path:
-        await asyncio.to_thread(_remove_logs_of, attempt.node.context.log_dir, container)
+        await attempt.on_disk(DiskWork.LOGS, partial(_remove_logs_of, attempt.node.context.log_dir, container))
     await _remove(attempt, container.id)
 
 
@@ -112,12 +116,13 @@ def _remove_logs_of(log_dir: Path, container: ObservedContainer) -> None:
 def remove_logs(log_dir: Path, log: Path) -> None:
     """Remove a container's log and its rotated files: `<n>.log`, `<n>.log.<time>`, `<n>.log.<time>.gz`.
 
-    `log` comes from the runtime: a path other than `<log_dir>/<pod>/<container>/<n>.log` is not ours and stays.
+    `log` comes from the runtime: a path other than `<log_dir>/<pod>/<container>/<n>.log` is not ours and stays. Where a
+    link is on that path, a pod has put it there, and what is behind it stays too.
     Mirrors kuberuntime_container.go, v1.36, removeContainerLog. Blocks; safe to repeat. Raises OSError.
     """
     parts = log.relative_to(log_dir).parts if log.is_relative_to(log_dir) else ()
-    if len(parts) != 3 or ".." in parts or not log.parent.is_dir():
+    if len(parts) != 3 or ".." in parts:
         return
-    for path in log.parent.iterdir():
-        if path.name == log.name or path.name.startswith(f"{log.name}."):
-            path.unlink(missing_ok=True)
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), log_directory(log) as directory:
+        for name in (log.name, *directory.names(log.name)):
+            directory.remove(name)

@@ -6,10 +6,10 @@ hangs.
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from temporalio import activity
@@ -19,6 +19,7 @@ from activities.step_attempt import StepAttempt
 from syncpod.kernel.beneath import open_directory, read_beneath
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.steps import ContainerKind
+from syncpod.node.pod_threads import DiskWork
 from syncpod.objects import ObjectRef, ObjectUnreadable, values
 from syncpod.pod import ConfigMap, Container, Pod
 from syncpod.translation.config_error import ContainerConfigError
@@ -48,7 +49,7 @@ async def variables_of(
         sources = NO_SOURCES
         if wanted_objects(pod, container) or wanted_files(container):
             attempt.doing = f"reads what {container.name} is given"
-            sources = await attempt.interruptible(asyncio.to_thread(_read, attempt.node, pod, container))
+            sources = await attempt.on_disk(DiskWork.READ, partial(_read, attempt.node, pod, container))
             attempt.node.cri.add_secret_values(sources.secrets())
         try:
             return container_variables(
@@ -74,7 +75,8 @@ async def sub_paths_of(
     if not texts:
         return {}
     attempt.doing = f"prepares the parts of volumes that {container.name} mounts"
-    places = await attempt.interruptible(asyncio.to_thread(_prepare, attempt.node.context, pod, container, texts))
+    preparing = partial(_prepare, attempt.node.context, pod, container, texts)
+    places = await attempt.on_disk(DiskWork.MAKE, preparing)
     return {**texts, **places}
 
 

@@ -12,11 +12,13 @@ from activities.node.ledger import Ledger
 from activities.node.lines import Line
 from activities.node.pulls import Pulls, PullSettings
 from activities.node.stops import Stops
+from activities.node.uid_owners import UidOwners
 from activities.node.views import LastViews
 from syncpod.cri import CriRuntime
 from syncpod.messages import ObservedPod
 from syncpod.messages.identity import NodeFacts, PodRef
 from syncpod.messages.step_table import Stage
+from syncpod.node.pod_threads import PodThreads
 from syncpod.node.reader import PodReader
 from syncpod.objects import ObjectRef, ObjectStore
 from syncpod.pod import Pod
@@ -73,9 +75,15 @@ class Node:
     sysctls: AllowedSysctls = field(default_factory=lambda: allowed_sysctls(os.uname().release))
     """The kernel parameters that pods may set."""
     ledger: Ledger = field(init=False)
+    uids: UidOwners = field(init=False)
     pulls: Pulls = field(init=False)
     stops: Stops = field(init=False)
     pre_stops: PreStops = field(init=False)
+
+    @property
+    def threads(self) -> PodThreads:
+        """The threads of its pods, for what touches a disk that may hang; the agent uses them too."""
+        return self.reader.threads
 
     def __post_init__(self) -> None:
         self.objects = ObjectStore(self.context.state_dir, self.context.memory_dir)
@@ -83,3 +91,4 @@ class Node:
         self.stops = Stops(self.cri)
         self.pre_stops = PreStops(self.cri, self.context)
         self.ledger = Ledger(self.context)
+        self.uids = UidOwners(self.context)

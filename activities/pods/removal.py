@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
+from typing import Final
 
 from temporalio import activity
 
@@ -17,8 +19,12 @@ from syncpod.messages.steps import Outcome, RemovePod, StepResult
 from syncpod.node.cgroups import kill_pod_cgroup, remove_pod_cgroup
 from syncpod.node.deleted_pods import note_deleted
 from syncpod.node.directories import remove_pod_directories
+from syncpod.node.pod_threads import DiskWork
 from syncpod.translation.context import NodeContext
 from syncpod.translation.names import POD_UID_LABEL
+
+FORCED_SECONDS: Final = 5.0
+"""How long a removal by force waits for a disk."""
 
 
 async def remove_remains(attempt: StepAttempt, request: RemovePod) -> StepResult:
@@ -33,7 +39,10 @@ async def remove_remains(attempt: StepAttempt, request: RemovePod) -> StepResult
 
     Mirrors kubelet.go, v1.36, SyncTerminatedPod (volumes, cgroup), and what the kubelet leaves to garbage collection
     (kuberuntime_gc.go: containers, sandboxes, log directories). Raises CriError, CgroupBusy, StillMounted, NotYet;
-    Interrupted only where nothing has been removed.
+    Interrupted where nothing has been removed, or while a disk hangs.
+
+    A `forced` removal waits only a while for a disk that hangs, and raises DiskSilent: the pod's record, which goes
+    last, tells the node whose the rest is.
     """
     view = await attempt.read()
     attempt.checkpoint()
@@ -55,7 +64,9 @@ async def remove_remains(attempt: StepAttempt, request: RemovePod) -> StepResult
     await _remove_cgroup(attempt, request.ref.uid)
     context, ref = attempt.node.context, request.ref
     await asyncio.to_thread(_note_deleted, context, ref)
-    await asyncio.to_thread(remove_pod_directories, context, namespace=ref.namespace, name=ref.name, uid=ref.uid)
+    removing = partial(remove_pod_directories, context, namespace=ref.namespace, name=ref.name, uid=ref.uid)
+    await attempt.on_disk(DiskWork.REMOVE, removing, patience_seconds=FORCED_SECONDS if request.forced else None)
+    attempt.node.uids.release(ref)
     await forget(attempt)
     return StepResult()
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 from temporalio.client import Client
@@ -101,7 +102,12 @@ class Agent:
         """Who failed because an object was missing. Steps add themselves; the volume refresh signals them."""
         store = ObjectStore(context.state_dir, context.memory_dir)
         self._volumes = VolumeRefresh(
-            context, store, self.waiting_for, self.signals.may_go_on, add_secret_values=cri.add_secret_values
+            context,
+            store,
+            self.waiting_for,
+            self.signals.end_backoff,
+            add_secret_values=cri.add_secret_values,
+            threads=reader.threads,
         )
         self._takeover = Takeover(client, task_queue, life.identity)
         self.published_pods = PublishedPods(context)
@@ -164,7 +170,7 @@ class Agent:
     async def _tell_of_room(self, waiting: tuple[PodRef, ...]) -> None:
         for ref in waiting:
             try:
-                await self.signals.may_go_on(
+                await self.signals.end_backoff(
                     pod_workflow_id(ref.namespace, ref.name), StepName.ALLOCATE_RESOURCES.value, "room on the node"
                 )
             except RPCError as error:
@@ -203,7 +209,7 @@ class Agent:
         self.stuck_workflows.went_on(workflow_id, run_id)
 
     def _resume(self, ref: PodRef) -> None:
-        """Tell a workflow that was begun anew what the runtime has now, and what the probes have found."""
+        """Tell a workflow's new run what the runtime has now, and what the probes have found."""
         self.prober.tell_again(ref.uid)
         self._tell(self._read_and_tell(ref, ("Boot",)), f"resume {ref.namespace}/{ref.name}")
 
@@ -233,7 +239,7 @@ class Agent:
             for pod in pods
         ]
         self._booting = [
-            asyncio.create_task(self._boot_pod(pod, taken, listed), name=f"boot {pod.workflow_id}")
+            asyncio.create_task(self._boot_until_told(pod, taken, listed), name=f"boot {pod.workflow_id}")
             for pod, taken in zip(pods, taking, strict=True)
         ]
         if taking:
@@ -279,6 +285,10 @@ class Agent:
                 await asyncio.wait_for(self._reader.exits.settled(), _FLUSH_SECONDS)
             except TimeoutError:
                 log.warning("not all observed exits are on disk: they cannot be written in time")
+
+    async def _boot_until_told(self, pod: OpenPod, taken: Awaitable[bool], listed: Relist) -> None:
+        """Boot a pod; nobody awaits this, so a defect is logged, and it is tried again."""
+        await keep_running(f"the boot of {pod.workflow_id}", partial(self._boot_pod, pod, taken, listed))
 
     async def _boot_pod(self, pod: OpenPod, taken: Awaitable[bool], listed: Relist) -> None:
         """Signal a pod's workflow what the runtime has of it, once the workflow is taken over."""

@@ -1,7 +1,7 @@
-"""Answers what is read of the node's pods, from what their workflows have published: no query, no workflow task.
+"""Answers reads of the node's pods from what their workflows have published, without a query or a workflow task.
 
-A query is answered by the worker all the same, but it goes through the server, may have a workflow replayed from its
-start, and waits behind all other workflow tasks. See :mod:`syncpod.node.read_socket` for the wire.
+A query would be answered by the same worker, but it goes through the server, may cause a replay from the start, and
+waits behind all other workflow tasks. See :mod:`syncpod.node.read_socket` for the wire.
 """
 
 from __future__ import annotations

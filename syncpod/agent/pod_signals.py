@@ -35,7 +35,7 @@ class PodSignals:
         """Tell a pod that a container's back-off is over."""
         return await self._send(workflow_id, "backoff_expired", BackoffExpired(container=container, restart=restart))
 
-    async def may_go_on(self, workflow_id: str, subject: str, appeared: str) -> bool:
+    async def end_backoff(self, workflow_id: str, subject: str, appeared: str) -> bool:
         """Tell a pod that what a container, or a step of the whole pod, waits for is available now."""
         signal = BackoffExpired(container=subject, appeared=appeared)
         return await self._send(workflow_id, "backoff_expired", signal)

@@ -1,6 +1,6 @@
 """What the pods' workflows, and the node's, have published: the newest state of each, in memory and soon on disk.
 
-Reads are answered from it, and a workflow whose history cannot be replayed is begun anew from it.
+Reads are answered from it, and a run whose history cannot be replayed is replaced by one that starts from it.
 """
 
 from __future__ import annotations

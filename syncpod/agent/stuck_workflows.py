@@ -1,10 +1,10 @@
-"""Begins a workflow anew when its tasks fail again and again: nothing else would ever help it.
+"""Replaces the run of a workflow whose tasks fail again and again.
 
-Temporal retries a failed workflow task for ever, which heals what a deploy can mend. But the pod would be looked after
-by nobody until then, and a history that cannot be replayed is never mended. The pod's state is more than its history:
-the node has the last state that the workflow has published, and the runtime has the containers. So the run is
-terminated, and another one started from that state, in one step: no container is touched, and the pod is never without
-a workflow. The node's own workflow is healed likewise.
+Temporal retries a failed workflow task for ever, which heals what a deploy can mend. But until then nothing manages the
+pod, and a history that cannot be replayed never heals. The pod's state is more than its history: the node has the last
+state that the workflow has published, and the runtime has the containers. So the run is terminated, and another one
+started from that state, in one step: no container is touched, and the pod is never without a workflow. The node's own
+workflow is healed likewise.
 
 What is tried, one after the other, while the new run completes no task:
 
@@ -212,7 +212,7 @@ class StuckWorkflows:
     async def _start(
         self, workflow_id: str, known: _Failing, described: DescribeWorkflowExecutionResponse
     ) -> Start | None:
-        """Return how to begin the workflow anew; None if nothing is known of its pod."""
+        """Return how to start the new run; None if nothing is known of its pod."""
         kind = self._kind(workflow_id)
         snapshot = await self._published.snapshot(workflow_id) if known.barren < 2 else None
         start = kind.going_on(snapshot) if snapshot is not None else await kind.afresh(workflow_id, described)

@@ -29,7 +29,7 @@ class FetchedPod:
     stuck: bool = False
     """Whether it did not answer because its tasks fail, though its node may be there."""
     lives: bool = False
-    """Where it did not answer: whether the worker of the pod's node lives all the same."""
+    """If it did not answer: whether the worker of the pod's node is alive nevertheless."""
 
     @property
     def document(self) -> dict[str, Any]:

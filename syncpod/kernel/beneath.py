@@ -46,6 +46,27 @@ def open_beneath(root: int, relative: str) -> int:
         return walk_beneath(root, relative)
 
 
+def open_without_links(root: int, relative: str, flags: int, mode: int = 0) -> int:
+    """Open what `relative` names beneath the open directory `root`, following no symlink at all; the caller closes it.
+
+    `flags` and `mode` are those of open(2); a FIFO or a device does not block. For files of ours in directories that
+    somebody else may write to. Raises OSError: ELOOP or ENOTDIR where a symlink is in the way, :class:`LeadsOut`.
+    """
+    flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    *above, name = [part for part in relative.split("/") if part not in ("", ".")] or ["."]
+    if ".." in (*above, name):
+        raise LeadsOut(errno.EXDEV, "may lead out of its directory", relative)
+    directory = os.dup(root)
+    try:
+        for part in above:
+            below = os.open(part, _O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+            os.close(directory)
+            directory = below
+        return os.open(name, flags, mode, dir_fd=directory)
+    finally:
+        os.close(directory)
+
+
 def make_beneath(root: int, relative: str, mode: int) -> int:
     """Make a directory beneath `root`, and those on the way that are missing, each with `mode`; return it open.
 

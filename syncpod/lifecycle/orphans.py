@@ -74,7 +74,7 @@ class Verdict:
     why: str = ""
     """Why it is an orphan, as the end of a sentence that begins with its name."""
     but: str = ""
-    """Why it is left all the same; "" where it is killed."""
+    """Why it is left alone nevertheless; "" if it is killed."""
 
 
 _ASKED_FOR: Final = Verdict(orphan=False)

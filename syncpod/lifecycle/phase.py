@@ -107,7 +107,7 @@ def _init_container_standing(
 
 
 def _sidecar_standing(status: ContainerStatus | None) -> tuple[str, ...]:
-    """Say where a sidecar stands. One that has ended counts for nothing: it restarts, or goes with the pod."""
+    """Return a sidecar's state. One that has ended does not count: it restarts, or ends with the pod."""
     if status is None:
         return ("unknown",)
     if status.state.running:

@@ -1,4 +1,4 @@
-"""Whether a pod needs a new sandbox, and what becomes of the pod when it does."""
+"""Whether a pod needs a new sandbox, and what starts in it."""
 
 from __future__ import annotations
 

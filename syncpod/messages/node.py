@@ -94,7 +94,7 @@ class MadePod(Message):
 
 
 class RecallPods(Message):
-    """Signal ``recall_pods``: pods that lists have made and that the node's workflow, begun anew, does not know.
+    """Signal ``recall_pods``: pods that lists have made and that a new run of the node's workflow does not know.
 
     Each ends once its source has reported and its list does not have it.
     """

@@ -1,12 +1,12 @@
-"""The one table of a pod's steps: the input of each, how long it may take, and what an interruption of it means.
+"""The one table of a pod's steps: the input of each, how long it may take, and what its interruption means.
 
 Workflows schedule a step by its row, and a worker registers an activity for each (`activities.registry`). A new step
 is a member of `StepName`, its input in `syncpod.messages.steps`, a module of its name in `activities`, its row here,
 and its place in `syncpod.lifecycle.plan` or `workflows.pod.decide`.
 
 Timeouts are the kubelet's for the calls a step makes (cri-client, remote_runtime.go, v1.36), so no step is given up
-before the runtime would have been. What may take as long as a pod or a registry likes is not cut off, since its next
-try would only begin it again.
+before the runtime would have been. A call whose duration depends on a pod or a registry has no short timeout: the next
+attempt would only start it again.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ from syncpod.messages.steps import (
 RUNTIME_CALL: Final = timedelta(minutes=2)
 SANDBOX_CALL: Final = timedelta(minutes=4)
 OPEN_END: Final = timedelta(hours=24)
-"""For what the kubelet gives no deadline of its own: a pull and the wait for its turn, a postStart hook within a start,
-the grace of a kill. Each call in it has its deadline; a step that heartbeats needs one only against being forgotten."""
+"""For steps that have no deadline in the kubelet: a pull and the wait for its turn, a postStart hook within a start,
+the grace of a kill. Each call in them has its own deadline; the step as a whole heartbeats, and needs this limit only
+in case it is forgotten."""
 
 
 class Urgency(IntEnum):
@@ -55,15 +56,15 @@ class Stage(Enum):
 
 
 class Interruption(Enum):
-    """What it means that a step is interrupted."""
+    """What the interruption of a step means."""
 
     GIVES_UP = "gives up"
     """The pod's end cancels it, and it lets go before it changes anything: its outcome is CANCELLED. A defect in it is
     an InternalError."""
     GOES_ON = "goes on"
     """It ends or removes something, and the pod's end does not cancel it: at most a shorter grace does. The stops that
-    it sent go on, so its outcome is STOPPING. A defect in it is a FailedKillPod: the pod shows what stands in the way
-    of its end, and a second deletion has the step tried again at once."""
+    it sent go on, so its outcome is STOPPING. A defect in it is a FailedKillPod: the pod shows why it has not ended,
+    and a second deletion retries the step at once."""
 
     @property
     def outcome(self) -> Outcome:
@@ -77,13 +78,13 @@ class StepSpec:
 
     input: type[StepInput]
     start_to_close: timedelta
-    """The timeout of one try, reading the pod's status afterwards included."""
+    """The timeout of one attempt, including the read of the pod's status afterwards."""
     urgency: Urgency
     interruption: Interruption
     module: str = ""
     """The module in `activities`, and the function in it, that carries the step out; "" = they have the step's name."""
     stage: Stage | None = None
-    """The line that it stands in, if there is a crowd on its node; None = it never waits for other pods."""
+    """The line in which it waits if many pods start or end on its node; None = it never waits for other pods."""
 
 
 _GIVES_UP, _GOES_ON = Interruption.GIVES_UP, Interruption.GOES_ON

@@ -170,6 +170,9 @@ class RemoveContainers(StepInput):
 class RemovePod(StepInput):
     """Remove what is left of a stopped pod: containers, sandboxes, cgroups, directories, logs."""
 
+    forced: bool = False
+    """The pod is deleted by force: its name becomes free although a disk that hangs still holds files of it."""
+
 
 class Outcome(StrEnum):
     """The outcome of a step that did not fail."""
@@ -226,7 +229,7 @@ class StepResult(Message):
     allocation: Allocation | None = None
     """allocate_resources: the node's answer."""
     actuated: dict[str, ResourceRequirements] = Field(default_factory=dict)
-    """resize_pod, failing: by container, the resources that it has been given all the same."""
+    """resize_pod that failed: by container, the resources that it was given before the failure."""
     id: str = ""
     """The sandbox or container made or adopted."""
     attempt: int = 1
@@ -276,4 +279,4 @@ NOT_PULLED = (Fault.INVALID_IMAGE_NAME, Fault.IMAGE_INSPECT_ERROR, Fault.ERR_IMA
 `ImagePullBackOff` (images/image_manager.go, v1.36, EnsureImageExists)."""
 
 STUCK_FAULTS = (Fault.EXCEEDED_GRACE_PERIOD, Fault.FAILED_KILL_POD)
-"""Faults of a kill: the pod shows what stands in the way of its end until that is gone."""
+"""Faults of a kill: until it succeeds, the pod shows why it has not ended."""

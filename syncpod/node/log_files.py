@@ -2,26 +2,140 @@
 
 Names are the kubelet's (logs/container_log_manager.go, v1.36): ``0.log`` is current, ``0.log.<YYYYMMDD-HHMMSS>`` was
 rotated at that time, ``.gz`` is compressed, ``.tmp`` is being compressed.
+
+A pod that mounts the node's log directory may put anything there, under any of these names, while root reads, renames
+and compresses. So a log's directory is opened once, without following a link, and only regular files in it count.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
+import os
 import signal
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from syncpod.kernel.beneath import open_directory, open_without_links
+
 COMPRESSED: Final = ".gz"
 UNFINISHED: Final = ".tmp"
+_DEPTH: Final = 3
+"""A log lies at ``<pod>/<container>/<n>.log`` below the node's log directory, which is trusted."""
+
+
+class LogDirectory:
+    """The open directory of one container's logs. Everything blocks, and raises OSError."""
+
+    def __init__(self, opened: int) -> None:
+        """Use an open directory, which its owner closes."""
+        self._directory = opened
+
+    def names(self, log: str) -> list[str]:
+        """Return the names of the log's other files, sorted, whatever they are."""
+        there = os.listdir(self._directory)  # noqa: PTH208  # an open directory has no path
+        return sorted(name for name in there if name.startswith(f"{log}."))
+
+    def rotated(self, log: str) -> list[str]:
+        """Return the names of the log's rotated files that are kept, oldest first, each once, compressed or not."""
+        found: dict[str, str] = {}
+        for name in self.names(log):  # a file sorts before its compressed form
+            if not name.endswith(UNFINISHED) and self.is_file(name):
+                found.setdefault(name.removesuffix(COMPRESSED), name)
+        return [found[name] for name in sorted(found)]
+
+    def is_there(self, name: str) -> bool:
+        """Say whether anything has this name, a dangling link too."""
+        try:
+            self._stat(name)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def is_file(self, name: str) -> bool:
+        """Say whether this is a regular file, and no link to one."""
+        try:
+            return stat.S_ISREG(self._stat(name).st_mode)
+        except FileNotFoundError:
+            return False
+
+    def open(self, name: str) -> int:
+        """Open a regular file with one name for reading; the caller closes it."""
+        _check_file(name, self._stat(name))  # before it is opened: opening a device may do something
+        opened = open_without_links(self._directory, name, os.O_RDONLY)
+        try:
+            _check_file(name, os.fstat(opened))
+        except BaseException:
+            os.close(opened)
+            raise
+        return opened
+
+    def create(self, name: str) -> int:
+        """Create a file, which must not exist, for writing, and return it open."""
+        return open_without_links(self._directory, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+
+    def remove(self, name: str) -> None:
+        """Remove a name, whatever it is but a directory, which is left alone. Gone already is success."""
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+            os.unlink(name, dir_fd=self._directory)
+
+    def rename(self, name: str, to: str) -> None:
+        """Rename a file, replacing another."""
+        os.rename(name, to, src_dir_fd=self._directory, dst_dir_fd=self._directory)
+
+    def link(self, name: str, to: str) -> None:
+        """Give a file a second name, which must be free."""
+        os.link(name, to, src_dir_fd=self._directory, dst_dir_fd=self._directory, follow_symlinks=False)
+
+    def _stat(self, name: str) -> os.stat_result:
+        return os.stat(name, dir_fd=self._directory, follow_symlinks=False)
+
+
+def _check_file(name: str, found: os.stat_result) -> None:
+    """Raise OSError for what is no regular file, or one that has a second name elsewhere."""
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", name)
+    if found.st_nlink > 1:
+        raise OSError(errno.EINVAL, "not a regular file with one name", name)
+
+
+@contextlib.contextmanager
+def log_directory(path: Path) -> Iterator[LogDirectory]:
+    """Yield the open directory of the log at `path`; no link on its last two parts is followed. Raises OSError."""
+    if not path.parents:
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    trusted = path.parents[min(_DEPTH, len(path.parents)) - 1]  # a runtime may report a shorter path: it is no log's
+    root = open_directory(trusted)
+    try:
+        relative = path.parent.relative_to(trusted)
+        opened = open_without_links(root, str(relative), os.O_RDONLY | os.O_DIRECTORY)
+    finally:
+        os.close(root)
+    try:
+        yield LogDirectory(opened)
+    finally:
+        os.close(opened)
 
 
 def rotated_files(path: Path) -> list[Path]:
-    """Return the rotated files of a log that are still kept, oldest first, each once. Blocks."""
-    found: dict[str, Path] = {}
-    for file in sorted(path.parent.glob(f"{path.name}.*")):  # a file sorts before its compressed form
-        if not file.name.endswith(UNFINISHED):
-            found.setdefault(file.name.removesuffix(COMPRESSED), file)
-    return [found[name] for name in sorted(found)]
+    """Return the rotated files of a log that are still kept, oldest first, each once; none without a directory.
+
+    Blocks. Raises OSError where a link is in the way.
+    """
+    try:
+        with log_directory(path) as directory:
+            return [path.with_name(name) for name in directory.rotated(path.name)]
+    except FileNotFoundError:
+        return []
+
+
+def open_log_file(path: Path) -> int:
+    """Open one of a container's log files for reading; no link is followed. Blocks. Raises OSError."""
+    with log_directory(path) as directory:
+        return directory.open(path.name)
 
 
 def is_being_written(descriptor: int) -> bool:

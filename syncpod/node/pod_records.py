@@ -42,7 +42,7 @@ class PodRecord(BaseModel):
 def write_pod_record(node: NodeContext, record: PodRecord) -> None:
     """Replace the pod's record atomically; mode 0600. The pod's directory must exist.
 
-    It is not synced to disk: if a power cut loses it, it is made anew. Blocks. Raises OSError, UnsafeName.
+    It is not synced to disk: if a power cut loses it, it is written again. Blocks. Raises OSError, UnsafeName.
     """
     path = pod_directory(node, record.pod.metadata.uid) / RECORD_NAME
     replace_file(path, record.model_dump_json(), durable=False)

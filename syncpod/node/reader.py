@@ -20,7 +20,8 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TypeVar
+from functools import partial
+from typing import Final, TypeVar
 
 from pydantic import ValidationError
 
@@ -30,6 +31,7 @@ from syncpod.cri.port import ContainerSummary, CriRuntime, RuntimeContainerStatu
 from syncpod.lifecycle.exit import UNKNOWN_TO_RUNTIME, Exit
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
 from syncpod.lifecycle.start_errors import without_guess
+from syncpod.node.pod_threads import DiskWork, PodThreads, TooManySilent
 from syncpod.node.seen_exits import SeenExits
 from syncpod.node.termination_message import termination_message, wants_message
 from syncpod.translation import names
@@ -42,6 +44,9 @@ PID_NOT_SAID = -1
 
 _ATTEMPTS_AT_ONCE = 64
 """How many pods' statuses `read_all` asks for at the same time; thousands would delay one another."""
+
+_MESSAGE_SECONDS: Final = 10.0
+"""How long the disk may take on which a container's termination message lies."""
 
 _LARGEST_NUMBER = 2**31 - 2
 """The largest attempt of a sandbox or restart of a container in a view; CRI's numbers can be larger."""
@@ -98,6 +103,8 @@ class PodReader:
         `exits` has the ends that the node saw itself, for containers whose end the runtime does not know.
         """
         self.exits = exits
+        self.threads = PodThreads()
+        """The threads of the node's pods, for whatever touches a pod's files: also those of steps and of the agent."""
         self._runtime = runtime
         self._boot = boot
         self._owner = owner
@@ -306,7 +313,12 @@ class PodReader:
                 exit_ = exit_.model_copy(update={"reason": UNKNOWN_TO_RUNTIME})
         if not wants_message(status):
             return exit_
-        said = await asyncio.to_thread(termination_message, status, exit_)
+        reading = partial(termination_message, status, exit_)
+        try:
+            async with asyncio.timeout(_MESSAGE_SECONDS):
+                said = await self.threads.run(status.labels.get(names.POD_UID_LABEL, ""), DiskWork.READ, reading)
+        except (TimeoutError, TooManySilent):
+            said = "Error on reading termination log: its disk does not answer"
         return exit_.model_copy(update={"message": self._runtime.redacted(said)})
 
     async def _is_ready(self, sandbox_id: str) -> bool:

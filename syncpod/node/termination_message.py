@@ -14,6 +14,7 @@ from typing import Final
 
 from syncpod.cri.port import RuntimeContainerStatus
 from syncpod.lifecycle.exit import Exit
+from syncpod.node.log_files import open_log_file
 from syncpod.translation import names
 from syncpod.translation.mounts import container_place
 
@@ -73,7 +74,7 @@ def _said(status: RuntimeContainerStatus) -> tuple[str, bool]:
     if mounted is None:
         return "", False
     try:
-        data = _last_bytes(Path(mounted.host_path), MESSAGE_LIMIT)
+        data = _last_bytes(_opened(Path(mounted.host_path)), MESSAGE_LIMIT)
     except FileNotFoundError:
         return "", False
     except OSError as error:
@@ -82,9 +83,12 @@ def _said(status: RuntimeContainerStatus) -> tuple[str, bool]:
 
 
 def _end_of_log(log: Path) -> str:
-    """Return the container's last lines on both streams, without the runtime's prefixes."""
+    """Return the container's last lines on both streams, without the runtime's prefixes.
+
+    No link is followed to the log: a pod that mounts the log directory could have another pod's read to it.
+    """
     try:
-        data = _last_bytes(log, _TAIL)
+        data = _last_bytes(open_log_file(_askable(log)), _TAIL)
     except OSError as error:
         return f"Error on reading termination message from logs: {error.strerror}"
     lines: deque[bytes] = deque(maxlen=LOG_LINES)
@@ -102,21 +106,29 @@ def _end_of_log(log: Path) -> str:
     return b"".join(lines)[-LOG_LIMIT:].decode(errors="replace")
 
 
-def _last_bytes(path: Path, limit: int) -> bytes:
-    """Return the last bytes of a regular file. Raises OSError."""
+def _opened(path: Path) -> int:
+    """Open a regular file for reading, not through a link. Raises OSError."""
+    _check_regular(_askable(path).lstat())  # before it is opened: opening a device may do something
+    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+
+
+def _askable(path: Path) -> Path:
+    """Return a path that the kernel can be asked for. Raises OSError."""
     if "\0" in str(path):  # a container's creator may have named any file; the runtime failed on it too
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(path))
-    _check_regular(path, path.lstat())  # before it is opened: opening a device may do something
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    return path
+
+
+def _last_bytes(descriptor: int, limit: int) -> bytes:
+    """Return the last bytes of an open file, and close it. Raises OSError, also for what is no regular file."""
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
-        _check_regular(path, found)
-        size = found.st_size
-        file.seek(max(0, size - limit))
+        _check_regular(found)
+        file.seek(max(0, found.st_size - limit))
         return file.read(limit)
 
 
-def _check_regular(path: Path, found: os.stat_result) -> None:
+def _check_regular(found: os.stat_result) -> None:
     """Raise OSError for a link, a pipe, a device, a socket or a directory."""
     if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, "not a regular file", str(path))
+        raise OSError(errno.EINVAL, "not a regular file")

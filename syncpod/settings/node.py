@@ -121,11 +121,9 @@ def node_settings(
     """Return the node's settings: each argument that is given, else the variable in `environ`, else the default.
 
     What the node was last started with (`syncpod.settings.kept`) comes before the default. `manifest_dir` "" = none.
-    State is kept in ``/var/lib/syncpod`` as root, else in ``$XDG_STATE_HOME/syncpod``. Logs are kept in ``pods`` below
-    it, but with root's default state directory in ``/var/log/pods``. Raises SettingsInvalid.
+    State and logs are kept where `default_state_dir` and `_default_log_dir` say. Raises SettingsInvalid.
     """
-    state = absolute_path("state directory", state_dir or environ.get(v.STATE_DIR), default_state_dir(environ))
-    require_own_directory("state directory", state, v.STATE_DIR)  # before anything in it is read
+    state = _state_dir(state_dir, environ)
     flags = {
         v.NODE: node,
         v.MEMORY_DIR: memory_dir,
@@ -142,10 +140,7 @@ def node_settings(
         v.SIGNED: None if signed is None else str(signed).lower(),
     }
     told = _told(state, environ, flags)
-    memory = memory_directory(state, told)
-    logs = absolute_path("log directory", told.get(v.LOG_DIR), _default_log_dir(state, environ))
-    require_own_directory("memory directory", memory, v.MEMORY_DIR)
-    require_own_directory("log directory", logs, v.LOG_DIR)
+    memory, logs = _memory_and_log_dir(state, told, environ)
     return NodeSettings(
         node=_node_name(told.get(v.NODE) or socket.gethostname().lower()),
         state_dir=state,
@@ -168,10 +163,25 @@ def node_settings(
     )
 
 
+def _state_dir(given: str | None, environ: Mapping[str, str]) -> Path:
+    """Return the state directory. It is checked before anything in it is read."""
+    state = absolute_path("state directory", given or environ.get(v.STATE_DIR), default_state_dir(environ))
+    require_own_directory("state directory", state, v.STATE_DIR)
+    return state
+
+
+def _memory_and_log_dir(state: Path, told: Mapping[str, str], environ: Mapping[str, str]) -> tuple[Path, Path]:
+    memory = memory_directory(state, told)
+    logs = absolute_path("log directory", told.get(v.LOG_DIR), _default_log_dir(state, environ))
+    require_own_directory("memory directory", memory, v.MEMORY_DIR)
+    require_own_directory("log directory", logs, v.LOG_DIR)
+    return memory, logs
+
+
 def _told(state: Path, environ: Mapping[str, str], flags: Mapping[str, str | None]) -> dict[str, str]:
     """Return what is set, by variable: a flag's value, else the environment's, else what the node was started with."""
     told = beneath(read_kept_settings(state).variables, environ)
-    # Only for the manifest directory does an empty flag say something: there is none any more.
+    # An empty flag has a meaning only for the manifest directory: there is none any more.
     return told | {name: text for name, text in flags.items() if text or (name == v.MANIFEST_DIR and text is not None)}
 
 
@@ -184,7 +194,10 @@ def _given(state: Path, told: Mapping[str, str]) -> dict[str, str]:
 
 
 def _default_log_dir(state: Path, environ: Mapping[str, str]) -> Path:
-    # With another state directory there may be several workers, which have pods of the same names.
+    """Return ``/var/log/pods`` for root's default state directory, else ``pods`` below the state directory.
+
+    With another state directory there may be several workers, which have pods of the same names.
+    """
     is_default = os.geteuid() == 0 and state == default_state_dir(environ)
     return Path("/var/log/pods") if is_default else state / "pods"
 

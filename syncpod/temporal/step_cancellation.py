@@ -1,4 +1,4 @@
-"""Has a running step hear of its cancellation within a second, though steps heartbeat seldom.
+"""Tells a running step of its cancellation within a second, although steps rarely heartbeat.
 
 The server tells a step that it is cancelled in its answer to a heartbeat. The workflow that asks for the cancellation
 runs in the same worker as the step, so the worker knows that there is something to hear: from then on it heartbeats

@@ -18,4 +18,4 @@ STICKY_QUEUE: Final = timedelta(seconds=60)
 since a worker takes only a few tasks at a time."""
 
 HEARTBEAT_THROTTLE: Final = timedelta(seconds=1)
-"""The shortest time between two heartbeats of a step: it hears of its cancellation within it."""
+"""The shortest time between two heartbeats of a step, and so the longest until it learns of its cancellation."""

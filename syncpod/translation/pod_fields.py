@@ -1,4 +1,4 @@
-"""What a runtime says of fields of CRI, said of the Pod's fields: whoever reads it wrote a Pod.
+"""Translates a runtime's messages about CRI's fields into the Pod's fields, which their reader wrote.
 
 A runtime that refuses a configuration may begin its sentence with the field's path in the request, as the embedded one
 does: ``config.mounts[0].propagation: ...``. The translation that made the configuration knows which field that was.

@@ -77,7 +77,7 @@ async def test_a_pod_that_asks_for_another_node_is_turned_away(two_cores: Bench)
     await asking(two_cores, "2", nodeSelector={"disk": "hdd"}).create_sandbox()
 
 
-async def test_what_a_node_would_say_is_known_before_and_takes_nothing(two_cores: Bench) -> None:
+async def test_admission_can_be_foreseen_without_reserving_anything(two_cores: Bench) -> None:
     await asking(two_cores, "1500m").create_sandbox()
     late = asking(two_cores, "600m")
     why = "OutOfcpu: Node didn't have enough resource: cpu, requested: 600, used: 1500, capacity: 2000"

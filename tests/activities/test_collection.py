@@ -90,7 +90,7 @@ async def test_nothing_goes_while_a_step_has_the_pod_nor_of_another_cluster(
     assert [each.id for each in (await pod.view()).containers] == [dead]
 
 
-async def test_of_a_gone_pod_everything_goes_once_nothing_of_it_lives(bench: Bench) -> None:
+async def test_everything_of_a_gone_pod_is_removed_once_nothing_of_it_is_alive(bench: Bench) -> None:
     """Row 111: its logs, volumes and directory, with what is dead of it in the runtime."""
     scratch = [{"name": "scratch", "emptyDir": {}}]
     mounts = [{"name": "scratch", "mountPath": "/scratch"}]

@@ -337,7 +337,7 @@ async def test_what_an_earlier_life_of_the_name_left_running_is_ended_first(benc
 
 
 @pytest.mark.parametrize("labelled", [True, False])
-async def test_what_bears_its_name_and_no_pods_uid_is_left_alone(bench: Bench, labelled: bool) -> None:
+async def test_a_sandbox_with_the_name_but_no_pod_uid_is_left_alone(bench: Bench, labelled: bool) -> None:
     """Somebody has made it by raw calls, with the node's label; the node's housekeeping judges it."""
     pod, node = bench.pod(), bench.node.context
     uid = {names.POD_UID_LABEL: "../x"} if labelled else {}

@@ -59,7 +59,7 @@ def test_a_name_is_given_a_tag_only_where_it_has_neither_tag_nor_digest(image: s
         ("example.com/" + "a/" * 130 + "b", "repository name must not be more than 255 characters"),
     ],
 )
-def test_what_is_no_name_is_refused_in_the_words_of_the_reference_package(image: str, why: str) -> None:
+def test_an_invalid_name_is_refused_in_the_words_of_the_reference_package(image: str, why: str) -> None:
     with pytest.raises(InvalidImage) as caught:
         with_default_tag(image)
     assert str(caught.value) == why
@@ -79,7 +79,7 @@ def test_a_repository_is_a_name_in_full_without_tag_and_digest(image: str, repos
 
 
 @given(st.text(max_size=40))
-def test_whatever_is_taken_is_taken_again_unchanged(image: str) -> None:
+def test_an_accepted_name_is_accepted_again_unchanged(image: str) -> None:
     try:
         completed = with_default_tag(image)
     except InvalidImage:

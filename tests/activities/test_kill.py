@@ -389,7 +389,7 @@ async def test_a_hung_shim_holds_up_its_own_pod_alone_and_the_kill_says_so(bench
         assert (await step.result()).outcome == Outcome.DONE
 
 
-async def test_what_is_not_ours_is_not_killed_even_if_it_is_named(bench: Bench) -> None:
+async def test_a_foreign_container_is_not_killed_even_if_it_is_named(bench: Bench) -> None:
     pod, other = bench.pod(), bench.pod(container("theirs", command=POLITE))
     await started(pod)
     context = bench.node.context

@@ -93,7 +93,7 @@ class CutShort:
         return {}
 
 
-async def test_what_a_workflow_has_accepted_and_not_carried_out_is_no_refusal(temporal_server: DevServer) -> None:
+async def test_an_accepted_update_that_was_not_carried_out_is_not_a_refusal(temporal_server: DevServer) -> None:
     client = await Client.connect(
         temporal_server.address, namespace=temporal_server.namespace, data_converter=DATA_CONVERTER
     )

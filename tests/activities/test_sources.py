@@ -99,9 +99,9 @@ async def test_what_is_missing_is_named_and_noted_before_anything_is_made_and_th
     ):
         fault, error, detail = await fault_of(pod.start())
         assert (fault, error.message) == (Fault.CREATE_CONTAINER_CONFIG_ERROR, message)
-        assert [(each.type, each.reason, each.message, each.container) for each in detail.events] == [
-            ("Warning", "Failed", f"Error: {message}", "main")
-        ]
+        told = [(each.type, each.reason, each.message, each.container) for each in detail.events]
+        assert told[-1] == ("Warning", "Failed", f"Error: {message}", "main")
+        assert [each[:2] for each in told[:-1]] == [("Normal", "Pulled")]
         assert detail.status.containers == ()
         waiter = (f"pod/default/{pod.pod.metadata.name}", "main")
         assert bench.node.waiting_for.pop(wanted) == {waiter}
@@ -227,7 +227,8 @@ async def test_what_leads_out_of_a_volume_ends_the_start_with_the_kubelets_words
     for name, (_, message) in REFUSED_PARTS.items():
         fault, error, detail = await fault_of(pod.start(name))
         assert (fault, error.message) == (Fault.CREATE_CONTAINER_CONFIG_ERROR, message)
-        assert [(each.reason, each.message) for each in detail.events] == [("Failed", f"Error: {message}")]
+        assert [each.reason for each in detail.events] == ["Pulled", "Failed"]
+        assert detail.events[-1].message == f"Error: {message}"
         assert detail.status.containers == ()
 
 
@@ -241,7 +242,7 @@ async def test_a_part_of_a_volume_is_refused_where_its_path_could_lead_the_runti
     )
     await pod.create_sandbox()
     fault, error, _ = await fault_of(pod.start())
-    assert (fault, "may not mount" in error.message) == (Fault.CREATE_CONTAINER_CONFIG_ERROR, True)
+    assert (fault, "cannot be mounted here" in error.message) == (Fault.CREATE_CONTAINER_CONFIG_ERROR, True)
     bench.node.context = dataclasses.replace(bench.node.context, hands_over_paths=True)
     assert (await pod.start()).status.containers[0].state == "running"
 

@@ -367,7 +367,7 @@ async def test_one_whose_answer_was_lost_and_that_was_removed_is_not_made_again(
     assert (again.outcome, again.id, len(started)) == (Outcome.ADOPTED, started[0], 1)
 
 
-async def test_of_one_that_was_removed_the_end_is_told_that_the_node_has_seen(bench: Bench, tmp_path: Path) -> None:
+async def test_a_removed_container_is_reported_with_its_noted_exit(bench: Bench, tmp_path: Path) -> None:
     bench.node.reader.exits = exits = SeenExits(tmp_path / "exits")
     pod = bench.pod(container(command=DONE_AND_GONE))
     await pod.create_sandbox()

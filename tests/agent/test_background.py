@@ -46,6 +46,6 @@ async def test_its_failure_is_logged_and_it_begins_again(
     assert running.cancelled()
 
 
-async def test_what_has_nothing_to_do_ends(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_task_with_nothing_to_do_ends(caplog: pytest.LogCaptureFixture) -> None:
     await asyncio.wait_for(keep_running("housekeeping", lambda: asyncio.sleep(0)), 10)
     assert caplog.text == ""

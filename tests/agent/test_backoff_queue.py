@@ -102,7 +102,7 @@ async def test_a_closed_queue_rings_no_more(bell: Bell) -> None:
     assert bell.rung == []
 
 
-async def test_what_was_ended_before_its_time_rings_no_more_and_what_came_after_it_still_does(
+async def test_a_backoff_that_was_ended_early_does_not_ring_and_later_ones_still_do(
     queue: BackoffQueue, bell: Bell
 ) -> None:
     queue.arm("pod/default/a", "web", 1, 0.02)

@@ -6,19 +6,26 @@ import subprocess
 import sys
 import uuid
 from collections.abc import AsyncIterator
+from pathlib import Path
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.client import Client
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
+from syncpod.agent import background
+from syncpod.agent.agent import Agent
 from syncpod.agent.takeover import boot as module
-from syncpod.agent.takeover.boot import Takeover
+from syncpod.agent.takeover.boot import OpenPod, Takeover
+from syncpod.agent.takeover.lock import NodeLife
 from syncpod.agent.takeover.search_attributes import register_search_attributes
-from syncpod.lifecycle.observed import ObservedPod
-from syncpod.messages.identity import PodRef, pod_workflow_id
+from syncpod.lifecycle.observed import ObservedPod, Seq
+from syncpod.messages.identity import NodeFacts, PodRef, pod_workflow_id
+from syncpod.node.reader import Relist
+from syncpod.translation.context import NodeContext
 from tests.agent.probe import InAStep, Recorder, Silent, answers, hangs
 from tests.agent.waiting import until, until_asked
 from tests.runtimes.temporal import DevServer
@@ -202,3 +209,41 @@ async def test_a_pod_that_cannot_say_yet_which_it_is_is_asked_until_it_does(
         assert await asking == PodRef(namespace="default", name="asked", uid="uid-by-query")
     assert caplog.text.count("does not answer yet which pod it is") == 1
     await handle.terminate()
+
+
+async def test_a_server_that_does_not_answer_which_pod_it_is_is_told_of_once(
+    task_queue: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "_RETRY_SECONDS", 0)
+    busy = RPCError("Timeout expired", RPCStatusCode.CANCELLED, b"")
+    query = AsyncMock(side_effect=[busy, busy, RPCError("gone", RPCStatusCode.NOT_FOUND, b"")])
+    server = Mock(get_workflow_handle=lambda _: Mock(query=query))
+    assert await Takeover(server, task_queue, NEW).ask_which("pod/default/web") is None
+    said = [line.message for line in caplog.records]
+    assert said == ["workflow pod/default/web does not answer yet which pod it is: Timeout expired"]
+
+
+async def test_a_defect_in_a_pods_boot_is_logged_and_the_boot_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(background, "RESTART_SECONDS", 0)
+    agent = Agent(
+        Mock(),
+        task_queue="node/n1",
+        life=NodeLife("n1", "machine", 8),
+        cri=Mock(),
+        reader=Mock(exits=None, read_all=AsyncMock(return_value=Relist(Seq(), {}, {}))),
+        context=NodeContext(name="n1", state_dir=tmp_path, memory_dir=tmp_path, log_dir=tmp_path, cluster=""),
+        facts=lambda: NodeFacts(name="n1"),
+        guard=Mock(),
+    )
+    ask = AsyncMock(side_effect=[KeyError("metadata"), None])
+    open_pods = AsyncMock(return_value=(OpenPod("pod/default/web", None),))
+    take = AsyncMock(return_value=True)
+    takeover = Mock(open_pods=open_pods, take_until_taken=take, ask_which=ask, close=AsyncMock())
+    monkeypatch.setattr(agent, "_takeover", takeover)
+    monkeypatch.setattr(agent, "readiness", Mock(check=AsyncMock()))
+    await agent.boot()
+    await until(lambda: ask.await_count == 2)
+    await agent.close()
+    assert "the boot of pod/default/web failed" in caplog.text

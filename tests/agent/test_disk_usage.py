@@ -39,7 +39,7 @@ def test_it_is_what_du_says(tree: Path) -> None:
     assert 3_500_000 <= usage.bytes < 4_100_000
 
 
-def test_what_is_not_there_holds_nothing(tmp_path: Path) -> None:
+def test_a_missing_directory_uses_no_disk(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert disk_usage(tmp_path / "gone", seconds=PATIENT) == DiskUsage(0)
     assert disk_usage(tmp_path / "file/below", seconds=PATIENT) == DiskUsage(0)

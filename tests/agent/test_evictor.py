@@ -180,7 +180,7 @@ async def test_the_end_of_a_pod_is_waited_for_as_long_as_its_grace_asks(
     assert scene.waited == [waited]
 
 
-async def test_what_nobody_needs_goes_first_and_may_be_enough() -> None:
+async def test_unneeded_images_and_containers_are_removed_first_and_may_be_enough() -> None:
     """Row 118: reclaim dead containers and unused images before a pod is evicted."""
     scene = Scene(used={"web": 5}, frees=400)
     scene.short("nodefs.available")
@@ -416,7 +416,7 @@ async def test_what_pods_use_is_measured_on_every_runtime(runtime: Runtime, tmp_
         assert await usages.active() == {}
 
 
-async def test_of_what_somebody_has_put_into_a_pod_no_logs_are_counted(tmp_path: Path) -> None:
+async def test_logs_of_containers_that_others_put_into_a_pod_are_not_counted(tmp_path: Path) -> None:
     """Its name is not in the pod's manifest, and may not be a valid file name."""
     node = a_node(tmp_path)
     containers = {name: f"c{index}" for index, name in enumerate(("main", "/", "../..", "a\0b", "x" * 300))}

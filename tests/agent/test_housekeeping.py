@@ -236,7 +236,7 @@ async def test_a_fault_of_ours_in_one_pod_is_said_and_holds_up_no_other(
     await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_of_a_pod_that_was_put_out_all_goes_and_of_a_finished_one_under_pressure(node: NodeContext) -> None:
+async def test_all_of_an_evicted_pod_is_removed_and_all_of_a_finished_one_under_pressure(node: NodeContext) -> None:
     """Row 108: an evicted pod keeps nothing; a finished one keeps its last instance until disk space runs out."""
     runtime = Runtime()
     runtime.has(listing("u1", "exited", ready=False), listing("u2", "exited", ready=False), listing("u3", "exited"))
@@ -379,9 +379,7 @@ async def test_records_that_cannot_be_read_are_told_of_once_for_as_long_as_it_is
     assert await looking.round() == 1
 
 
-async def test_what_is_slow_to_go_holds_up_no_other_pods_remains(
-    node: NodeContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_slow_removal_delays_no_other_pods_remains(node: NodeContext, monkeypatch: pytest.MonkeyPatch) -> None:
     """Row 111: and the removal is not started a second time."""
     monkeypatch.setattr(gone_pods, "CLEAR_SECONDS", 0.05)
     workflows, runtime = Workflows(dict.fromkeys(("slow", "quick", "later"), "closed")), Runtime()

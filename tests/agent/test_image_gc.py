@@ -154,7 +154,7 @@ async def test_no_more_is_removed_than_needed_the_longest_unused_first(scene: Sc
     assert {record.image_ref for record in pulled_images(scene.node.state_dir)} == {"id-a", "id-d"}
 
 
-async def test_what_is_used_pinned_or_the_sandboxes_own_stays(scene: Scene) -> None:
+async def test_images_in_use_pinned_images_and_the_sandbox_image_stay(scene: Scene) -> None:
     names = ("used", "named", "volume", "pause", "pinned")
     scene.runtime.has(*names[:-1])
     scene.runtime.has("pinned", pinned=True)
@@ -203,7 +203,7 @@ async def test_one_that_cannot_be_removed_keeps_none_of_the_others_and_is_said(s
     assert scene.runtime.removed == ["id-b"]
 
 
-async def test_what_is_unused_for_too_long_goes_though_there_is_room(scene: Scene) -> None:
+async def test_images_unused_for_too_long_are_removed_even_if_there_is_room(scene: Scene) -> None:
     scene.runtime.has("busy", "idle")
     scene.pulled("busy", "idle")
     scene.runtime.used = ["id-busy"]

@@ -35,7 +35,7 @@ def listing(**containers: str) -> ObservedPod:
     return found.model_copy(update={"containers": of})
 
 
-async def test_what_dangles_twice_goes_unless_it_is_alive_or_somebody_elses(logs: Path) -> None:
+async def test_a_link_that_dangles_twice_is_removed_unless_it_is_alive_or_not_ours(logs: Path) -> None:
     """Row 111: a log that is being rotated is gone for a moment."""
     dead, alive, theirs, gone = (
         linked(logs, uid, name) for uid, name in ((UID, "dead"), (UID, "alive"), ("u2", "theirs"), ("u3", "gone"))

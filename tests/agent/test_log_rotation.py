@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import os
 from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,7 +17,7 @@ from syncpod.cli.streams.log_lines import LogText
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import RuntimeFailure
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
-from syncpod.node.log_files import rotated_files
+from syncpod.node.log_files import open_log_file, rotated_files
 from syncpod.node.reader import PodReader
 from syncpod.settings.node import LogSettings
 from tests.agent.waiting import until
@@ -139,7 +140,7 @@ def test_the_oldest_go_and_the_others_are_compressed(tmp_path: Path) -> None:
     assert gzip.decompress((tmp_path / "0.log.20261121-000004.gz").read_bytes()) == b"4"
 
 
-def test_what_somebody_still_writes_to_is_not_compressed(tmp_path: Path) -> None:
+def test_a_log_that_is_still_written_is_not_compressed(tmp_path: Path) -> None:
     for second in range(2):
         (tmp_path / f"0.log.20261121-00000{second}").write_text("begun")
     with (tmp_path / "0.log.20261121-000000").open("a"):
@@ -242,7 +243,7 @@ async def test_a_log_that_a_dead_worker_has_renamed_is_begun_anew(runtime: Runti
         await until(lambda: log.exists() and log.stat().st_size > 0)
 
 
-async def test_what_is_no_log_of_ours_stays_as_it_is(tmp_path: Path) -> None:
+async def test_a_log_that_is_not_ours_stays_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "elsewhere.log"
     path.write_text("x" * 100)
     container = ObservedContainer.model_validate({"id": "c", "name": "main", "state": "running", "log_path": str(path)})
@@ -250,3 +251,71 @@ async def test_what_is_no_log_of_ours_stays_as_it_is(tmp_path: Path) -> None:
         rotation = LogRotation(tmp_path / "logs", cri, lambda: [ObservedPod(containers=(container,))], LogSettings(10))
         await rotate_all(rotation)
     assert path.read_text() == "x" * 100
+
+
+@pytest.fixture
+def planted(tmp_path: Path) -> tuple[Path, Path]:
+    """A log with two rotated files, between which a pod has put links, a FIFO and a second name; and what they name."""
+    path, _ = _grown(tmp_path / "logs")
+    secret = tmp_path / "shadow"
+    secret.write_text("root's own")
+    for second in (1, 9):
+        path.with_name(f"0.log.20261121-00000{second}").write_text("ours")
+    path.with_name("0.log.20200101-000000").symlink_to(secret)
+    path.with_name("0.log.20200101-000001").hardlink_to(secret)
+    path.with_name("0.log.20200101-000003.gz").symlink_to(secret)
+    os.mkfifo(path.with_name("0.log.20200101-000004"))
+    path.with_name("0.log.20261121-000001.tmp").symlink_to(secret)
+    return path, secret
+
+
+def test_what_a_pod_has_planted_between_rotated_files_is_not_read_and_nothing_behind_it_changes(
+    planted: tuple[Path, Path],
+) -> None:
+    """A second name of root's file ends the compression with an error; a link and a FIFO are passed over."""
+    path, secret = planted
+    with pytest.raises(OSError, match="not a regular file with one name"):
+        compress_rotated(path)
+    path.with_name("0.log.20200101-000001").unlink()
+    compress_rotated(path)
+    compressed = [file.name for file in path.parent.iterdir() if file.suffix == ".gz" and not file.is_symlink()]
+    assert compressed == ["0.log.20261121-000001.gz"]
+    remove_excess(path, 1)
+    assert (secret.read_text(), secret.stat().st_mode & 0o777) == ("root's own", 0o644)
+    assert path.with_name("0.log.20200101-000000").is_symlink()
+
+
+def test_a_directory_of_logs_that_is_a_link_is_left_alone(tmp_path: Path) -> None:
+    path, _ = _grown(tmp_path / "logs")
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    for second in (1, 2, 3):
+        (elsewhere / f"0.log.20261121-00000{second}").write_text("root's own")
+    path.unlink()
+    path.parent.rmdir()
+    path.parent.symlink_to(elsewhere)
+    for act in (compress_rotated, lambda path: remove_excess(path, 1)):
+        with pytest.raises(OSError, match="Not a directory"):
+            act(path)
+    assert len(list(elsewhere.iterdir())) == 3
+
+
+async def test_a_log_that_is_a_link_is_not_rotated(tmp_path: Path) -> None:
+    path, listing = _grown(tmp_path)
+    path.unlink()
+    (secret := tmp_path / "shadow").write_text("x" * 100)
+    path.symlink_to(secret)
+    async with Refusing("unix:///nowhere.sock") as cri:
+        await rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogSettings(10)))
+    assert (path.is_symlink(), [file.name for file in path.parent.iterdir()]) == (True, ["0.log"])
+
+
+def test_a_log_is_read_from_regular_files_alone(planted: tuple[Path, Path]) -> None:
+    path, _ = planted
+    assert [file.name for file in rotated_files(path)] == [
+        "0.log.20200101-000001",
+        "0.log.20261121-000001",
+        "0.log.20261121-000009",
+    ]
+    for name in ("0.log.20200101-000000", "0.log.20200101-000001", "0.log.20200101-000004"):
+        with pytest.raises(OSError, match="not a regular file"):
+            open_log_file(path.with_name(name))

@@ -179,7 +179,7 @@ def test_a_link_whose_target_is_away_keeps_its_pod_until_the_link_goes(directory
     assert directory.files.look() == Listing((), (), ())
 
 
-def test_what_is_no_file_is_named_and_never_waited_for(directory: Directory) -> None:
+def test_a_path_that_is_not_a_file_is_named_and_never_waited_for(directory: Directory) -> None:
     os.mkfifo(directory.path / "pipe.yaml")
     (directory.path / "loop.yaml").symlink_to("loop.yaml")
     directory.write("a.yaml", pod("a"))
@@ -213,7 +213,7 @@ def test_a_file_that_becomes_something_else_while_it_is_read_is_not_waited_for_n
     assert [problem.partition(": ")[2] for listing in found for problem in listing.problems] == [said]
 
 
-def test_of_two_files_with_one_name_the_first_counts(directory: Directory) -> None:
+def test_the_first_of_two_files_with_one_pod_name_counts(directory: Directory) -> None:
     directory.write("b.yaml", pod("a"))
     directory.write("a.yaml", pod("a"))
     listing = directory.files.look()
@@ -286,7 +286,7 @@ async def seen(condition: Callable[[], bool]) -> None:
     await until(condition, patience=60)
 
 
-async def test_what_comes_changes_and_goes_is_told_when_it_does_and_nothing_else_is(directory: Directory) -> None:
+async def test_each_added_changed_or_removed_file_is_reported_at_once_and_nothing_else(directory: Directory) -> None:
     told = Told()
     directory.write("a.yaml", pod("a"))
     async with following(directory, told) as source:

@@ -54,7 +54,7 @@ async def node(tmp_path: Path) -> AsyncIterator[tuple[NodeContext, PublishedPods
     await asyncio.gather(serving, return_exceptions=True)
 
 
-async def test_what_is_known_is_told_with_its_run(node: tuple[NodeContext, PublishedPods]) -> None:
+async def test_known_state_is_returned_with_its_run(node: tuple[NodeContext, PublishedPods]) -> None:
     context, published = node
     many = [f"pod/default/web-{number}" for number in range(120)]
     for workflow_id in many:

@@ -95,7 +95,7 @@ async def test_a_status_is_told_when_it_is_another_and_until_it_is_heard(tmp_pat
     assert after > before
 
 
-async def test_what_only_words_have_changed_of_is_told_now_and_then(tmp_path: Path) -> None:
+async def test_a_status_that_changed_only_in_its_messages_is_sent_now_and_then(tmp_path: Path) -> None:
     """A runtime that is away all night does not fill the history."""
     heard, obstacles, clock = Heard(), [""], [0.0]
     context = NodeContext(name="n1", state_dir=tmp_path, memory_dir=tmp_path, log_dir=tmp_path, cluster="c")

@@ -307,7 +307,9 @@ async def test_an_orphans_hook_has_its_second_however_long_the_evidence_took(
     assert given == [hooked]
 
 
-async def test_what_names_no_pod_is_killed_on_the_same_evidence_and_what_is_not_ours_stays_in_it(scene: Scene) -> None:
+async def test_a_sandbox_without_a_pod_is_killed_on_the_same_evidence_but_not_foreign_containers_in_it(
+    scene: Scene,
+) -> None:
     """Row 11 (ours): sandboxes and containers with the node's label, without or with labels that name no pod."""
     here, node = scene.bench.node.context, {names.NODE_LABEL: scene.bench.node.context.name}
     pod = await scene.pod("open")
@@ -370,7 +372,7 @@ async def test_the_end_of_a_stray_lets_a_step_of_the_pod_that_it_is_in_go_first(
     await stops[0]
 
 
-async def test_of_two_live_containers_of_one_name_the_newest_stays_and_nothing_else_is_touched(
+async def test_the_newest_of_two_live_containers_of_one_name_stays_and_nothing_else_is_touched(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Row 11 (ours): the kubelet would let both run on."""

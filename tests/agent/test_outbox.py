@@ -53,7 +53,7 @@ async def test_failures_that_wait_to_be_sent_are_added_up_and_none_is_told_twice
     assert (sent[3].result, sent[3].failures) == ("success", 0)
 
 
-async def test_what_is_found_while_the_one_before_is_being_told_is_told_next() -> None:
+async def test_a_result_found_while_another_is_sent_is_sent_next() -> None:
     sent: list[ProbeChanged] = []
     taken: list[ProbeChanged] = []
     server_answers = asyncio.Event()

@@ -366,7 +366,7 @@ async def test_the_kernel_says_how_a_container_has_ended_once_its_parent_has_tak
 
 
 @speaks
-def test_of_a_process_that_nobody_has_reaped_the_kernel_says_nothing_yet() -> None:
+def test_the_kernel_reports_no_exit_code_of_an_unreaped_process() -> None:
     process = subprocess.Popen(["true"])
     pidfd = os.pidfd_open(process.pid)
     os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOWAIT)

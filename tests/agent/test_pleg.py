@@ -110,7 +110,7 @@ async def test_while_a_signal_is_under_way_later_changes_are_merged_into_the_nex
     assert workflows.sent[1].types == ["ContainerDied", "ContainerDied"]
 
 
-async def test_what_a_pod_is_owed_since_a_signal_is_under_way_is_told_by_the_next(
+async def test_changes_during_a_signal_are_sent_by_the_next_one(
     pleg: Pleg, reader: SetUpReader, workflows: Workflows
 ) -> None:
     workflows.open.clear()

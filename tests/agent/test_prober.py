@@ -252,7 +252,7 @@ async def test_a_warning_is_told_when_it_begins(tmp_path: Path) -> None:
     assert [(change.result, change.warning) for change in node.told] == [("success", False), ("success", True)]
 
 
-async def test_of_a_pod_that_is_being_killed_only_readiness_is_asked_on(tmp_path: Path) -> None:
+async def test_only_readiness_probes_continue_while_a_pod_is_killed(tmp_path: Path) -> None:
     """Row 91: liveness and startup probes stop when the pod ends; readiness probes continue until nothing runs."""
     door = Door()
     await door.open()
@@ -268,7 +268,7 @@ async def test_of_a_pod_that_is_being_killed_only_readiness_is_asked_on(tmp_path
     await prober.close()
 
 
-async def test_what_begins_together_has_its_turns_and_what_is_late_keeps_to_its_grid() -> None:
+async def test_probes_that_start_together_are_spread_and_late_ones_keep_their_schedule() -> None:
     """Row 83: probes keep to a grid of periods from the first one; periods missed during a slow probe are skipped."""
     schedule, seen = Schedule(), list[float]()
     loop = asyncio.get_running_loop()

@@ -90,7 +90,7 @@ async def test_a_workflow_that_knows_nothing_hears_of_the_pods_of_lists_whose_wo
     assert await recalled.round(NodeView(since=AFTER + timedelta(hours=1))) == 3
 
 
-async def test_what_the_workflow_knows_or_has_seen_begin_is_not_told(node: NodeContext) -> None:
+async def test_pods_that_the_workflow_knows_are_not_recalled(node: NodeContext) -> None:
     server = Server()
     recalled = RecalledPods(node, server, server.tell)
     record(node, "a", "team")

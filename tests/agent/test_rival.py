@@ -75,9 +75,7 @@ async def test_a_worker_that_said_goodbye_leaves_the_node_free(client: Client, t
     assert await rival.signs(client, task_queue) == ()
 
 
-async def test_of_two_that_began_together_the_later_gives_way_and_the_earlier_stays(
-    client: Client, temporal_server: DevServer, task_queue: str
-) -> None:
+async def test_the_later_of_two_rivals_gives_way(client: Client, temporal_server: DevServer, task_queue: str) -> None:
     other = await connected(temporal_server)
     async with serving(other, task_queue, THERE), serving(client, task_queue, HERE):
         refusal = await rival.outranked(client, task_queue, HERE)
@@ -85,7 +83,7 @@ async def test_of_two_that_began_together_the_later_gives_way_and_the_earlier_st
         assert await rival.outranked(client, task_queue, THERE) is None
 
 
-async def test_what_was_last_heard_long_ago_is_not_waited_for(
+async def test_a_worker_last_heard_of_long_ago_is_not_waited_for(
     client: Client, task_queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rival, "_LONG_DEAD", timedelta(0))

@@ -11,6 +11,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.agent.storage.volume_refresh import VolumeRefresh
 from syncpod.node.directories import make_directories, own_directories, plan_pod, prepare_pod, remove_pod_directories
 from syncpod.node.pod_records import PodRecord, write_pod_record
+from syncpod.node.pod_threads import PodThreads
 from syncpod.node.pod_volumes import pod_volumes
 from syncpod.objects import ObjectRef, ObjectStore
 from syncpod.pod import ConfigMap, Pod, Secret
@@ -36,7 +37,14 @@ class Scene:
         return ObjectStore(self.node.state_dir, self.node.memory_dir)
 
     def refresh(self) -> VolumeRefresh:
-        return VolumeRefresh(self.node, self.store, self.waiting_for, self.tell, add_secret_values=self.withheld.update)
+        return VolumeRefresh(
+            self.node,
+            self.store,
+            self.waiting_for,
+            self.tell,
+            add_secret_values=self.withheld.update,
+            threads=PodThreads(),
+        )
 
     async def tell(self, workflow_id: str, subject: str, appeared: str) -> bool:
         if self.server_is_away:
@@ -111,7 +119,7 @@ async def test_an_optional_object_comes_and_goes(scene: Scene) -> None:
     assert scene.shown(pod) == {}
 
 
-async def test_what_an_object_showed_stays_when_it_goes_and_that_is_said_once(
+async def test_files_of_a_deleted_object_stay_and_that_is_logged_once(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene.put(colour="red")
@@ -132,7 +140,7 @@ async def test_what_an_object_showed_stays_when_it_goes_and_that_is_said_once(
     assert scene.shown(pod) == {"colour": "green"}
 
 
-async def test_what_the_disk_refuses_is_tried_again(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_refresh_that_the_disk_refuses_is_retried(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     scene.put(colour="red")
     pod = scene.start()
     refresh = scene.refresh()

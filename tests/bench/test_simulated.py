@@ -15,7 +15,7 @@ def test_simulated_pods_are_measured_only_when_asked_for() -> None:
     assert (options.only, options.pods) == (("simulated",), 50)
 
 
-def test_so_are_their_probes() -> None:
+def test_their_probes_are_simulated_too() -> None:
     options = parse(["--only", "probes"])
     assert (options.only, options.pods) == (("probes",), 500)
 

@@ -42,6 +42,11 @@ _RPC = timedelta(seconds=5)
 _T = TypeVar("_T")
 
 
+def slowness() -> float:
+    """How many times slower than a free one this machine is now: pauses grow by that, or nothing but faults happens."""
+    return max(1.0, os.getloadavg()[0] / (4 * (os.cpu_count() or 1)))
+
+
 def say(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
@@ -169,9 +174,12 @@ class Chaos:
         with contextlib.suppress(RPCError):  # its watch says how its workflow has ended
             await self.taken(lambda: pod.handle.signal("delete_pod", {}))
 
-    async def taken(self, call: Callable[[], Awaitable[_T]]) -> _T:
-        """Repeat a call until the server has taken it, as a person would. Raises RPCError for an ended workflow."""
-        async with asyncio.timeout(PATIENCE):
+    async def taken(self, call: Callable[[], Awaitable[_T]], patience: float | None = PATIENCE) -> _T:
+        """Repeat a call until the server has taken it, as a person would; None = for as long as the run lasts.
+
+        Raises RPCError for an ended workflow, TimeoutError.
+        """
+        async with asyncio.timeout(patience):
             while True:
                 try:
                     return await call()
@@ -190,7 +198,7 @@ class Chaos:
             except WorkflowFailureError:
                 if pod.terminated:
                     return PodRecord(pod.document, terminated=True)
-                described = await self.taken(pod.handle.describe)
+                described = await self.taken(pod.handle.describe, patience=None)
                 if described.status != WorkflowExecutionStatus.RUNNING:
                     raise  # a reset has another run follow
             else:
@@ -201,7 +209,8 @@ class Chaos:
         return PodRecord(pod.document, shown, tuple(history), tuple(events), reset=pod.reset)
 
     async def _asked(self, pod: LivePod, query: str) -> Any:
-        return await self.taken(lambda: pod.handle.query(query, rpc_timeout=_RPC))
+        # No worker may serve for minutes, where all of them are killed before they do.
+        return await self.taken(lambda: pod.handle.query(query, rpc_timeout=_RPC), patience=None)
 
     # --- faults -------------------------------------------------------------------------------------------------------
 
@@ -212,7 +221,7 @@ class Chaos:
         while not self.is_over:
             for name in chance.choices(names, weights, k=chance.choice((1, 1, 2, 3))):
                 under_way.add(asyncio.create_task(FAULTS[name][1](self, self.chance[name]), name=name))
-            await asyncio.sleep(chance.uniform(0.5, 8))
+            await asyncio.sleep(chance.uniform(0.5, 8) * slowness())
         await asyncio.gather(*under_way)
 
     def count(self, fault: str, more: str = "") -> None:
@@ -239,8 +248,8 @@ class Chaos:
             tries += 1
             try:
                 looks = await self._look()
-            except RuntimeError as error:
-                looks, wrong = [], [Violation("the pods are shown", "node", str(error))]
+            except (RuntimeError, TimeoutError) as error:
+                looks, wrong = [], [Violation("the pods are shown", "node", str(error) or "a pod does not answer")]
             else:
                 rested |= {look.record.uid for look in looks if look.is_at_rest}
                 looks = [look for look in looks if look.record.uid not in rested]
@@ -258,13 +267,14 @@ class Chaos:
             await asyncio.sleep(2)
 
     async def _look(self) -> list[Look]:
-        """Read all live pods. Raises RuntimeError if `syncpod get` fails."""
+        """Read all live pods. Raises RuntimeError if `syncpod get` fails, TimeoutError if a pod does not answer."""
         before = notes.read(self.stack.out)
         shown = {pod["metadata"].get("uid", ""): pod for pod in await self._get_pods()}
         live = [pod for pod in self.live if pod.watch is not None and not pod.watch.done()]
-        records = await asyncio.gather(
-            *(self._record(pod, shown.get(pod.document["metadata"]["uid"], {})) for pod in live)
-        )
+        async with asyncio.timeout(PATIENCE):
+            records = await asyncio.gather(
+                *(self._record(pod, shown.get(pod.document["metadata"]["uid"], {})) for pod in live)
+            )
         return look_at(records, before, notes.read(self.stack.out), self.killed)
 
     async def _get_pods(self) -> list[dict[str, Any]]:

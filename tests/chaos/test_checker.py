@@ -84,7 +84,7 @@ def test_a_planted_wrong_is_found(rule: str, record: PodRecord, lines: tuple[str
     assert rule in rules(judged(record, *lines))
 
 
-def test_what_is_said_to_be_unknown_is_no_lie() -> None:
+def test_an_exit_reported_as_unknown_is_not_a_false_report() -> None:
     record = pod("137 (ContainerStatusUnknown)", "0 (Completed)", lastState=ended("w0", 137, "ContainerStatusUnknown"))
     verdict = judged(record, *STORY)
     assert (verdict.violations, verdict.figures["exits said to be unknown"]) == ([], 1)
@@ -134,7 +134,7 @@ def test_a_hook_that_was_skipped_is_to_be_told() -> None:
     assert (verdict.violations, verdict.figures["preStop hooks said not to have run"]) == ([], 1)
 
 
-def test_of_a_terminated_workflow_only_what_ran_is_judged() -> None:
+def test_only_the_containers_of_a_terminated_workflow_are_checked() -> None:
     record = pod(restartCount=5, lastState=ended("w0", 1))
     blind = PodRecord(record.document, terminated=True)
     assert rules(judged(blind, *STORY)) == []

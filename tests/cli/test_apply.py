@@ -463,7 +463,7 @@ async def test_a_pod_of_a_node_that_never_was_ends_by_force_and_leaves_its_name(
         assert (await syncpod("get", "pod", name)).code == 1
 
 
-async def test_what_a_worker_has_begun_is_ended_by_its_node_alone(
+async def test_a_pod_that_a_worker_has_begun_is_ended_only_by_its_node(
     syncpod: Command, client: Client, on: tuple[str, str]
 ) -> None:
     name = fresh_name()
@@ -479,7 +479,7 @@ def test_a_pod_is_known_not_to_be_ready_from_its_first_moment() -> None:
     assert attributes.get(SearchAttributeKey.for_bool("PodReady")) is False
 
 
-async def test_what_takes_long_is_told_of_once(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_long_wait_is_announced_once(capsys: pytest.CaptureFixture[str]) -> None:
     async def never() -> Any:
         await asyncio.Event().wait()
 

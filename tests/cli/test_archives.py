@@ -91,7 +91,7 @@ def test_a_link_is_followed_where_it_is_what_was_named(tree: Path) -> None:
         assert only.isreg() and content is not None and content.read() == b"#!/bin/sh\n"
 
 
-def test_what_is_no_file_is_left_out_and_said(tree: Path) -> None:
+def test_entries_that_are_not_files_are_left_out_and_named(tree: Path) -> None:
     os.mkfifo(tree / "pipe")
     archive, told = packed(tree, "it")
     assert told == [f"{tree / 'pipe'}: neither a file, a directory nor a symlink; left out"]

@@ -32,7 +32,7 @@ async def drained(syncpod: Command, client: Client, node: ScriptedNode) -> Async
         yield name
 
 
-async def test_what_a_list_has_back_is_said_and_what_is_static_stays(syncpod: Command, drained: str) -> None:
+async def test_pods_of_lists_are_named_and_static_pods_stay(syncpod: Command, drained: str) -> None:
     done = await syncpod("drain", drained, "--force", "--ignore-daemonsets", "--delete-emptydir-data")
     assert (done.code, done.out.splitlines()[0]) == (0, f"node/{drained} already cordoned"), done.err
     assert done.out.splitlines()[-1] == f"node/{drained} drained"
@@ -45,7 +45,7 @@ async def test_what_a_list_has_back_is_said_and_what_is_static_stays(syncpod: Co
     assert left.out == f"pod/{drained}-static\n"
 
 
-async def test_what_would_be_done_is_said_and_not_done(syncpod: Command, drained: str) -> None:
+async def test_a_dry_run_says_what_would_be_done_and_does_nothing(syncpod: Command, drained: str) -> None:
     refused = await syncpod("drain", drained, "--dry-run=client")
     assert (refused.code, refused.out) == (1, f"node/{drained} already cordoned (dry run)\n")
     assert f'unable to drain node "{drained}":\n' in refused.err
@@ -95,6 +95,6 @@ async def test_what_the_readme_says_drains_a_node_with_its_example(
         (("--grace-period", "-7"), "--grace-period: must be 0 or more seconds"),
     ],
 )
-async def test_what_cannot_be_is_refused_by_the_flag(syncpod: Command, flags: tuple[str, ...], sentence: str) -> None:
+async def test_an_impossible_flag_is_refused_by_name(syncpod: Command, flags: tuple[str, ...], sentence: str) -> None:
     refused = await syncpod("drain", "n1", *flags)
     assert (refused.code, refused.out) == (2, "") and refused.err.startswith(f"syncpod: {sentence}")

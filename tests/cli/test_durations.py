@@ -57,7 +57,7 @@ def test_a_go_duration_is_read(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "5", "5 m", "m", "1d", "-5s", "5m!", "s5"])
-def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
+def test_an_invalid_duration_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match="write 30s, 5m or 1h30m"):
         read_duration(text)
 

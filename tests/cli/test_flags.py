@@ -39,7 +39,7 @@ def test_a_flag_with_a_value_is_as_the_flag_or_its_opposite(line: str, same: str
     assert parsed(line) == parsed(same)
 
 
-def test_what_is_no_flag_of_ours_stays_as_it_is() -> None:
+def test_an_argument_that_is_not_our_flag_stays_as_it_is() -> None:
     assert parsed("exec web --tty=false -- sh --tty=true --wait=false")["command"] == [
         "sh",
         "--tty=true",

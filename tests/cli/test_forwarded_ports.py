@@ -62,7 +62,7 @@ def test_ports_are_read_as_kubectl_reads_them(word: str, local: int, remote: int
         ("1:2:3", "'2:3' is not a port number"),
     ],
 )
-def test_what_is_no_port_is_refused_by_what_was_typed(word: str, sentence: str, pod: Pod) -> None:
+def test_an_invalid_port_is_refused_as_it_was_typed(word: str, sentence: str, pod: Pod) -> None:
     with pytest.raises(BadInput, match=sentence) as refused:
         forwarded_ports(pod, [word])
     assert str(refused.value).startswith(f"{word}: ")

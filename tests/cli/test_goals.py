@@ -115,7 +115,7 @@ def test_deletion_is_a_goal() -> None:
         "jsonpath={",
     ],
 )
-def test_what_is_no_goal_is_refused_in_one_sentence(text: str) -> None:
+def test_an_invalid_goal_is_refused_in_one_sentence(text: str) -> None:
     with pytest.raises(ValueError) as refused:
         parse_goal(text)
     assert "\n" not in str(refused.value)

@@ -178,7 +178,7 @@ def test_each_manifest_of_a_directory_is_refused_in_a_sentence(tmp_path: Path) -
     assert (ended.code, ended.out, sorted(ended.err.splitlines())) == (2, "", sorted(expected))
 
 
-def test_of_a_device_that_never_ends_no_more_is_read_than_may_be_in_a_manifest() -> None:
+def test_a_device_that_never_ends_is_read_only_up_to_a_manifests_limit() -> None:
     ended = applied("-f", "/dev/zero", "-f", "/dev/urandom", "-f", "/dev/full")
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.splitlines() == [
@@ -186,7 +186,7 @@ def test_of_a_device_that_never_ends_no_more_is_read_than_may_be_in_a_manifest()
     ]
 
 
-def test_of_an_input_that_never_ends_no_more_is_read_than_may_be_in_a_manifest() -> None:
+def test_an_input_that_never_ends_is_read_only_up_to_a_manifests_limit() -> None:
     with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as endless:
         assert endless.stdout is not None
         ended = applied("-f", "-", stdin=endless.stdout)
@@ -204,7 +204,7 @@ def test_a_pipe_is_read_as_a_shell_hands_it_over(tmp_path: Path) -> None:
     assert (ended.code, ended.out, ended.err) == (2, "", f"syncpod: {pipe}, document 1: kind: required\n")
 
 
-def test_what_is_no_file_is_named_with_the_reason(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_file_is_named_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     directory = tmp_path / "directory"
     directory.mkdir()

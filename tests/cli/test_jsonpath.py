@@ -70,7 +70,7 @@ def test_a_template_prints_what_kubectls_does(template: str, printed: str) -> No
         "{range}{.a}{end}",
     ],
 )
-def test_what_is_no_template_is_refused_in_one_sentence(template: str) -> None:
+def test_an_invalid_template_is_refused_in_one_sentence(template: str) -> None:
     with pytest.raises(ValueError) as refused:
         parse_template(template)
     assert str(refused.value) and "\n" not in str(refused.value)

@@ -92,7 +92,7 @@ def rotated_log(tmp_path: Path) -> Path:
     return log
 
 
-async def test_what_was_rotated_away_is_read_on_request_alone(tmp_path: Path) -> None:
+async def test_rotated_logs_are_read_only_on_request(tmp_path: Path) -> None:
     """Row 114: the kubelet reads the growing file alone, whatever lines are asked for."""
     log = rotated_log(tmp_path)
     (tmp_path / "0.log.20260131-120000").unlink()

@@ -29,7 +29,7 @@ def test_a_record_has_time_stream_tag_and_text() -> None:
     assert parse_record(record("")[:-1]) == (STAMP, "stdout", False, b"")
 
 
-def test_what_is_no_record_is_passed_over() -> None:
+def test_a_line_that_is_not_a_record_is_skipped() -> None:
     for torn in (b"", b"2026", b"2026-01-31T12:00:00Z stdout", b"a b c d"):
         assert parse_record(torn) is None
     assert texts(b"torn\n" + record("whole")) == ["whole"]
@@ -67,7 +67,7 @@ def test_pieces_of_any_size_give_the_same_lines(lines: list[tuple[str, int]], si
 
 
 @given(LINES, st.integers(min_value=1, max_value=40), st.booleans())
-def test_what_is_printed_of_blocks_is_what_is_printed_of_lines(
+def test_reading_in_blocks_prints_the_same_as_reading_by_line(
     lines: list[tuple[str, int]], size: int, timestamps: bool
 ) -> None:
     """Row 114: whole blocks are turned at once, and nobody can tell."""

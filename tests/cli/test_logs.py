@@ -111,7 +111,7 @@ def test_what_cannot_be_read_keeps_no_other_from_being_printed(
     assert err.count(b'the log of container "a" is gone') == 1
 
 
-def test_what_was_rotated_away_and_how_much_of_it(pod: Pod, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_rotated_logs_are_read_up_to_the_limit(pod: Pod, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     """Row 114: the growing file alone, unless more is asked for, and no more bytes than are wanted."""
     for given in ({}, {"rotated": True}, {"rotated": True, "tail": 2}, {"limit_bytes": 5}):
         asyncio.run(reader(**given).read([(pod, "b", None)]))

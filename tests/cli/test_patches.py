@@ -53,7 +53,7 @@ def test_directives_delete_and_replace() -> None:
         ({"spec": {"$patch": "frob"}}, r"spec.\$patch: must be merge, replace"),
     ],
 )
-def test_what_is_no_strategic_patch_is_refused_by_its_path(patch: dict[str, Any], sentence: str) -> None:
+def test_an_invalid_strategic_patch_is_refused_by_its_path(patch: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         strategically_merged(POD, patch)
 

@@ -59,7 +59,7 @@ from tests.cli.manifests import manifest
         (("logs", "web", "--since", "20000000h"), "--since: '20000000h' is too long a duration"),
     ],
 )
-def test_what_has_no_effect_or_cannot_be_is_refused_by_name(
+def test_flags_without_effect_or_that_contradict_are_refused_by_name(
     words: tuple[str, ...],
     sentence: str,
     monkeypatch: pytest.MonkeyPatch,

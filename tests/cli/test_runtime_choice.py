@@ -83,7 +83,7 @@ def test_a_socket_that_is_not_for_this_user_does_not_answer(here: NodeSettings, 
         assert "containerd.sock (permission denied)" in choose(here).why
 
 
-def test_what_listens_and_speaks_no_cri_does_not_answer(
+def test_a_listener_that_does_not_speak_cri_does_not_answer(
     here: NodeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("syncpod.cli.machine.runtime_choice._PATIENCE_SECONDS", 0.2)

@@ -42,7 +42,7 @@ def test_objects_are_selected_by_their_fields(selector: str, names: str) -> None
 
 
 @pytest.mark.parametrize("text", ["a", "status.phase>1", "spec.image=b", "=x", "status.phase=a b"])
-def test_what_is_no_field_selector_is_refused(text: str) -> None:
+def test_an_invalid_field_selector_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         parse_field_selector(text)
 

@@ -42,6 +42,6 @@ def test_a_selector_selects_by_all_its_conditions(selector: str, selects: bool) 
 
 
 @pytest.mark.parametrize("selector", ["a=b=c", "app in web", "app in (a", ",", "a,,b", "a b", "=web", "rev>x", "a!b"])
-def test_what_is_no_selector_is_refused_with_the_part_that_is_wrong(selector: str) -> None:
+def test_an_invalid_selector_is_refused_with_the_part_that_is_wrong(selector: str) -> None:
     with pytest.raises(ValueError, match="is not a condition on a label"):
         parse_selector(selector)

@@ -44,7 +44,7 @@ async def test_a_few_are_done_at_once_and_each_whatever_becomes_of_the_others() 
     assert (sorted(done), most) == ([0, 2, 3, 5, 6, 7, 8], 3)
 
 
-async def test_what_nobody_foresaw_is_raised_as_it_is() -> None:
+async def test_an_unexpected_error_is_raised_unchanged() -> None:
     async def deed() -> None:
         raise ZeroDivisionError
 

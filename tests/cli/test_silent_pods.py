@@ -66,7 +66,7 @@ def no_node_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setattr(pods, "judged", as_read)  # whether their workers live is another question
 
 
-async def test_so_many_silent_pods_are_asked_and_no_more() -> None:
+async def test_a_limited_number_of_silent_pods_is_queried() -> None:
     listed = [Listed(number, f"gone-{number % 2}") for number in range(3_000)]
     server = Server(RPCStatusCode.DEADLINE_EXCEEDED, "too late", listed)
     fetched_pods = await read(server)
@@ -77,6 +77,12 @@ async def test_so_many_silent_pods_are_asked_and_no_more() -> None:
 async def test_a_silent_pods_document_is_marked() -> None:
     (fetched,) = await read(Server(RPCStatusCode.UNAVAILABLE, "nobody", [Listed(1, "gone")]))
     assert RECORDED_ANNOTATION in fetched.document["metadata"]["annotations"] and not fetched.stuck
+
+
+@pytest.mark.parametrize("words", ["Workflow is busy.", "consistent query buffer is full, this may be caused by …"])
+async def test_a_pod_that_is_too_busy_to_be_asked_is_silent(words: str) -> None:
+    (fetched,) = await read(Server(RPCStatusCode.RESOURCE_EXHAUSTED, words, [Listed(1, "here")]))
+    assert not fetched.current and not fetched.stuck
 
 
 async def test_a_pod_whose_tasks_fail_is_not_away(capsys: pytest.CaptureFixture[str]) -> None:

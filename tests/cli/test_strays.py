@@ -62,7 +62,7 @@ def standings(*strays: Stray) -> dict[str, Standing]:
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_of_several_without_a_workflow_one_can_have_the_name_whatever_their_order(order: int) -> None:
+def test_one_of_several_pods_without_a_workflow_can_have_the_name_in_any_order(order: int) -> None:
     namesakes = [stray("a", "none"), stray("b", "none", made=1), stray("c", "none", made=2, runs=False)]
     assert standings(*namesakes[::order]) == {"a": "another", "b": "none", "c": "another"}
 
@@ -84,7 +84,7 @@ def test_why_it_cannot_be_adopted_names_commands_that_can_be_typed() -> None:
     assert "`syncpod prune -n prod cat`" in said and "`syncpod delete -n prod pod cat`" in said
 
 
-async def test_of_many_pods_a_few_are_adopted_at_once_and_the_server_is_asked_once_for_all(
+async def test_a_few_of_many_pods_are_adopted_at_once_and_the_server_is_asked_once_for_all(
     syncpod: Command, place: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = PodRecord(pod=admit_pod(manifest("cat")))

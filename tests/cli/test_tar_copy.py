@@ -106,7 +106,7 @@ async def test_a_file_comes_out_under_the_name_that_is_given(inside: Path, tmp_p
 
 
 @through_tar
-async def test_what_goes_into_a_directory_keeps_its_name_and_else_has_the_one_given(inside: Path) -> None:
+async def test_a_copy_into_a_directory_keeps_its_name_and_any_other_copy_gets_the_given_one(inside: Path) -> None:
     source = inside / "data"
     (inside / "old").mkdir()
     container = Container(inside)
@@ -159,7 +159,7 @@ async def test_how_tar_ended_is_known_after_a_break_too(inside: Path, tmp_path: 
 
 
 @through_tar
-async def test_what_is_not_there_is_told_in_tars_words(inside: Path, tmp_path: Path) -> None:
+async def test_a_missing_file_is_reported_in_tars_words(inside: Path, tmp_path: Path) -> None:
     with pytest.raises(Failure, match=r'tar in container "app" exited 2 at none: .*No such file') as out:
         await Copying(Container(inside), "app").out_of("none", tmp_path / "out", retries=0)
     with pytest.raises(Failure, match=r'tar in container "app" exited 2 at none/where: .*No such file'):
@@ -226,6 +226,6 @@ def test_places_are_read_as_kubectl_reads_them(text: str, read: Place) -> None:
 
 
 @pytest.mark.parametrize("text", ["", ":/etc", "web:", "a/b/c:/etc", "team/:/etc"])
-def test_what_is_no_place_is_refused(text: str) -> None:
+def test_an_invalid_location_is_refused(text: str) -> None:
     with pytest.raises(BadInput):
         place(text)

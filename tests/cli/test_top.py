@@ -24,7 +24,7 @@ def stats(at: int, used: int, memory: int | None = MI, id: str = "c") -> Contain
     return ContainerStats(id, "app", None, CpuUsage(at * SECOND, used * SECOND, None), memory)
 
 
-def test_what_is_used_is_what_lies_between_two_looks() -> None:
+def test_cpu_usage_is_measured_between_two_samples() -> None:
     assert between(stats(10, 4), stats(12, 5, memory=7 * MI)) == Usage(SECOND // 2, 7 * MI)
     assert between(stats(10, 4), stats(11, 3)) == Usage(0, MI), "a process that has ended takes its time with it"
 
@@ -161,7 +161,7 @@ def test_the_machine_is_measured_by_proc(tmp_path: Path, monkeypatch: pytest.Mon
         (("top", "node", "elsewhere"), 1, 'node "elsewhere" is not this machine, '),
     ],
 )
-def test_what_cannot_be_shown_is_said(
+def test_top_says_in_one_line_what_it_cannot_show(
     arguments: tuple[str, ...], code: int, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(arguments) == code

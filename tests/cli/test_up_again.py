@@ -168,7 +168,7 @@ def test_down_says_why_it_starts_a_worker_and_what_it_waits_for(
     assert not (state_of(environ) / "node-settings.json").exists(), "it may become another node now"
 
 
-def test_of_very_many_a_few_are_named() -> None:
+def test_only_a_few_of_very_many_pods_are_named() -> None:
     said = sentence([f"pod/{number}" for number in range(7)])
     assert said.startswith(
         "Note: in the runtime and without a workflow: pod/0, pod/1, pod/2, pod/3, pod/4 and 2 more. `"

@@ -29,7 +29,7 @@ def test_a_short_word_is_hidden_only_where_it_stands_alone() -> None:
     assert without('pid 1234: exec: "123": no', "123") == 'pid 1234: exec: "***": no'
 
 
-def test_what_is_shorter_than_that_is_not_hidden() -> None:
+def test_shorter_words_are_not_hidden() -> None:
     assert without("runc failed: exit status 1", "1", "no", "\n") == "runc failed: exit status 1"
 
 
@@ -39,7 +39,7 @@ def test_nothing_is_hidden_where_nothing_is_known_or_the_word_is_empty() -> None
     assert without("as it was", "\n") == "as it was"
 
 
-def test_of_many_words_the_newest_stay_hidden() -> None:
+def test_the_newest_of_many_words_stay_hidden() -> None:
     redactor = Redactor()
     redactor.add(f"secret-number-{number}" for number in range(5000))
     assert redactor.redact("secret-number-4999") == "***"

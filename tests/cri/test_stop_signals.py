@@ -54,7 +54,7 @@ def test_a_containers_signal_is_what_its_status_says_or_what_the_runtime_has_not
     assert records.container_status(answer).stop_signal == name
 
 
-def test_what_is_not_said_or_not_known_is_no_name() -> None:
+def test_an_unset_or_unknown_stop_signal_has_no_name() -> None:
     assert stop_signal_number(None) == Signal.SIGNAL_RUNTIME_DEFAULT
     assert stop_signal_name(4711) == ""
     with pytest.raises(ValueError, match="SIGFOO"):

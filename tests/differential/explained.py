@@ -65,6 +65,23 @@ EXPLAINED: Final[tuple[Sentence, ...]] = (
         ("several/Always-*", "several/OnFailure-1-1"),
     ),
     Sentence(
+        "An error of TLS is told in OpenSSL's words, not in Go's.",
+        ("event.Warning Unhealthy *WRONG_VERSION_NUMBER*", "event.Warning Unhealthy *HTTP response to HTTPS client"),
+        ("probe/https-to-http",),
+    ),
+    Sentence(
+        "After a preStop hook a container is stopped within what is left of the grace period, in whole seconds.",
+        ("stops.main",),
+        ("hook/prestop*",),
+        holds=lambda kubelet, ours: abs(int(kubelet) - int(ours)) <= 1,
+    ),
+    Sentence(
+        "A container that could not be started has no start time here; a kubelet says 1970.",
+        ("status.containerStatuses.*terminated.startedAt",),
+        ("image/no-*", "image/not-*"),
+        holds=lambda kubelet, ours: ours is None,
+    ),
+    Sentence(
         "A field that has no effect on a node alone is warned about.",
         ("event.Warning Ignored *",),
         holds=lambda kubelet, ours: kubelet is None,

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tests.differential.compare import Difference, Verdict, judge, sentence_for
+
+NEVER_TRIED: Final = "never tried"
+"""Why a scenario is undecided of which a file of results has nothing."""
 
 
 def keep(path: Path, verdicts: Iterable[Verdict]) -> None:
@@ -24,7 +27,7 @@ def kept(path: Path, titles: Iterable[str]) -> list[Verdict]:
     known = _read(path)
     verdicts = []
     for title in titles:
-        entry = known.get(title, {"why": "never tried", "differences": []})
+        entry = known.get(title, {"why": NEVER_TRIED, "differences": []})
         found = tuple(
             Difference(each["path"], each["kubelet"], each["ours"], sentence_for(title, **each))
             for each in entry["differences"]

@@ -101,6 +101,18 @@ def waiting(reason: str, container: str = "main", *, restarts: int = 0) -> Momen
     return waits
 
 
+def ended(container: str, *, restarts: int) -> Moment:
+    """A container has ended in its n-th restart, whether or not its next one is said to wait."""
+
+    def has(status: Status) -> bool:
+        return any(
+            each["name"] == container and each.get("restartCount") == restarts and "terminated" in each.get("state", {})
+            for each in containers(status)
+        )
+
+    return has
+
+
 def restarted(times: int = 1, container: str = "main") -> Moment:
     """A container runs in its n-th restart."""
 

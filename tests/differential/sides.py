@@ -8,6 +8,7 @@ import json
 import tempfile
 from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -26,6 +27,7 @@ from tests.runtimes.leftovers import unmount_below
 from tests.runtimes.temporal import DevServer
 from tests.worker.node_process import NodeProcess
 
+_TRIES: Final = 20
 NODE: Final = "differ"
 """What both nodes are called."""
 
@@ -95,6 +97,10 @@ class Source(Protocol):
         """The events of a pod."""
         ...
 
+    async def last_events(self, name: str) -> list[Event]:
+        """The events of a pod that has ended."""
+        ...
+
     async def refusals(self) -> dict[str, str]:
         """Why files were refused, by their names."""
         ...
@@ -123,6 +129,10 @@ class KubeletSource:
             counted[event] = counted.get(event, 0) + 1
         return [Event(each.type, each.reason, each.container, each.message, n) for each, n in counted.items()]
 
+    async def last_events(self, name: str) -> list[Event]:
+        """The events of a pod that has ended."""
+        return await self.events(name)
+
     async def refusals(self) -> dict[str, str]:
         """Why files were refused."""
         self._kubelet.read_log()
@@ -149,10 +159,18 @@ class NodeSource:
         """The events of a pod."""
         id = pod_workflow_id("default", name)
         told = await ask_node(self._state, "events", [], [id])
-        return [
-            Event(each["type"], each["reason"], each.get("container", ""), each["message"], each.get("count", 1))
-            for each in (told[id].answer if id in told else ())
-        ]
+        for _ in range(_TRIES):
+            if id in told:
+                break
+            await asyncio.sleep(1)  # a busy node may not have answered in time
+            told = await ask_node(self._state, "events", [], [id])
+        return [_event(each) for each in (told[id].answer if id in told else ())]
+
+    async def last_events(self, name: str) -> list[Event]:
+        """The events of a pod that has ended: its workflow may be closed, and its node have forgotten it."""
+        handle = self._client.get_workflow_handle(pod_workflow_id("default", name))
+        answer: list[dict[str, Any]] = await handle.query("events", rpc_timeout=timedelta(seconds=60))
+        return [_event(each) for each in answer]
 
     async def refusals(self) -> dict[str, str]:
         """Why files were refused, from the node's own events."""
@@ -164,6 +182,10 @@ class NodeSource:
         said = [each.message for each in view.events if each.reason == "FailedManifest"]
         words = [word.strip(":,;\"'") for message in said for word in message.split()]
         return {Path(word).name: "\n".join(said) for word in words if word.endswith(".json")}
+
+
+def _event(said: dict[str, Any]) -> Event:
+    return Event(said["type"], said["reason"], said.get("container", ""), said["message"], said.get("count", 1))
 
 
 @dataclass

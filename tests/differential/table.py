@@ -9,9 +9,12 @@ from typing import Any, Final, get_args
 
 from tests.differential.compare import Difference, Kind, Verdict
 from tests.differential.explained import DEFECTS, EXPLAINED, Sentence
+from tests.differential.results import NEVER_TRIED
 
 _BEGIN: Final = "<!-- scenarios: begin -->"
 _END: Final = "<!-- scenarios: end -->"
+_MOST: Final = 4
+"""Differences of one scenario that are shown, of those that nothing explains."""
 _WORDS: Final = 90
 """Characters of a value that are shown."""
 
@@ -78,6 +81,10 @@ def _sentences(title: str, sentences: Iterable[Sentence], verdicts: Sequence[Ver
 
 def _rest(verdicts: Sequence[Verdict]) -> Iterator[str]:
     left = [verdict for verdict in verdicts if verdict.kind in ("unexplained", "undecided")]
+    untried = Counter(verdict.title.partition("/")[0] for verdict in left if verdict.why == NEVER_TRIED)
+    if untried:
+        yield f"\nNot tried in these runs: {', '.join(f'{count} of {family}' for family, count in untried.items())}."
+    left = [verdict for verdict in left if verdict.why != NEVER_TRIED]
     if not left:
         return
     yield "\n### Not decided or not explained\n"
@@ -86,9 +93,11 @@ def _rest(verdicts: Sequence[Verdict]) -> Iterator[str]:
     for verdict in left:
         if verdict.kind == "undecided":
             yield f"| {verdict.title} | {_text(verdict.why)} | | |"
-        for each in verdict.differences:
-            if each.sentence is None:
-                yield f"| {verdict.title} | `{each.path}` | {_cell(each.kubelet)} | {_cell(each.ours)} |"
+        unexplained = [each for each in verdict.differences if each.sentence is None]
+        for each in unexplained[-_MOST:]:  # those of the status come last, and tell most
+            yield f"| {verdict.title} | `{each.path}` | {_cell(each.kubelet)} | {_cell(each.ours)} |"
+        if len(unexplained) > _MOST:
+            yield f"| {verdict.title} | {len(unexplained) - _MOST} more | | |"
 
 
 def _cell(value: Any) -> str:

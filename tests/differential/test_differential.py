@@ -62,6 +62,7 @@ def test_results_are_kept_from_run_to_run_and_make_the_page(tmp_path: Path) -> N
     assert "old" not in written
     assert written.endswith("<!-- scenarios: end -->\nthe end\n")
     assert "| exit/a | `status.phase` | `Failed` | `Running` |" in written
+    assert "Not tried in these runs: 1 of exit." in written
     assert "3 scenarios: 1 with a difference that nothing explains, 2 undecided." in written
 
 

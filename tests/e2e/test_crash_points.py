@@ -7,34 +7,55 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
 
-from bench.crash_points import DOCUMENT, INTRODUCTION, LIVES, Row, run
+from bench.crash_points import DOCUMENT, INTRODUCTION, LIVES, Life, one_of_each, run
 from bench.on_runtimes import title
+from syncpod.fault_points import Boundary, When
 from tests.e2e.faults_support import FaultyNode
+from tests.runtimes.selection import ALL, asked_for
 
 
 # On containerd 1.6 the document is made, but no more than that: it takes two minutes on each runtime.
 @pytest.mark.parametrize("runtime", ["embedded", "containerd24"], indirect=True)
 async def test_nothing_is_lost_or_doubled_wherever_the_worker_is_killed(node: FaultyNode, tmp_path: Path) -> None:
+    """Before and after each kind of call of each life; where all tests are asked for, around every single call."""
     await asyncio.to_thread(tmp_path.chmod, 0o755)
-    rows = await run(node, tmp_path / "out")
+    passed: dict[str, list[str]] = {}
+    chosen: dict[str, list[str]] = {}
+
+    def choose(life: Life, boundaries: Sequence[Boundary]) -> Sequence[Boundary]:
+        deaths = boundaries if asked_for() == ALL else one_of_each(life, boundaries)
+        passed[life.name], chosen[life.name] = calls(boundaries), calls(deaths)
+        return deaths
+
+    rows = await run(node, tmp_path / "out", choose=choose)
     assert [row for row in rows if row.duplicates or row.lost] == []
-    assert boundaries(rows) == documented(title(node.runtime)), "run `python -m bench.crash_points`"
+    assert passed == documented(title(node.runtime)), "run `python -m bench.crash_points`"
+    assert {life.name: calls(row.boundary for row in rows if row.life == life.name) for life in LIVES} == chosen
 
 
-def boundaries(rows: list[Row]) -> list[tuple[str, list[str]]]:
-    """The calls at which workers died in each life; which of two that are made at once is ahead is left to chance."""
-    return [(life.name, sorted(row.boundary.call for row in rows if row.life == life.name)) for life in LIVES]
+def calls(boundaries: Iterable[Boundary]) -> list[str]:
+    """The calls of boundaries; which of two that are made at once is ahead is left to chance."""
+    return sorted(each.call for each in boundaries)
 
 
-def documented(runtime: str) -> list[tuple[str, list[str]]]:
-    """Those that the document has for a runtime."""
+def documented(runtime: str) -> dict[str, list[str]]:
+    """Those that the document has for a runtime, by life."""
     part = DOCUMENT.read_text().partition(f"\n## {runtime}\n")[2].partition("\n## ")[0]
     found = re.findall(r"^\| (\w+) \| \d+\. (?:before|after) (\w+)", part, re.MULTILINE)
-    return [(life.name, sorted(call for name, call in found if name == life.name)) for life in LIVES]
+    return {life.name: sorted(call for name, call in found if name == life.name) for life in LIVES}
+
+
+def test_each_kind_of_call_is_cut_off_before_and_after_it() -> None:
+    first, second = (["CreateContainer", "StartContainer"] for _ in range(2))
+    moments: tuple[When, ...] = ("before", "after")
+    order = [(when, call) for call in (*first, *second) for when in moments]
+    passed = [Boundary(number, when, call, "pod", "") for number, (when, call) in enumerate(order, start=1)]
+    assert [each.ordinal for each in one_of_each(LIVES[0], passed)] == [1, 3, 6, 8]
 
 
 def test_the_document_has_every_life_without_a_loss() -> None:

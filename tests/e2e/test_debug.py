@@ -21,7 +21,7 @@ SYS_PTRACE = 1 << 19
 LOOK = "echo out $WHO; echo err >&2; grep CapEff /proc/self/status; cat /proc/[0-9]*/cmdline | tr '\\0' ' '; exit 7"
 
 
-async def test_what_joins_a_pod_looks_around_in_it_and_its_end_stays(pods: Pods, engine: EngineNode) -> None:
+async def test_a_debug_container_sees_the_pod_and_its_exit_is_kept(pods: Pods, engine: EngineNode) -> None:
     """Row 55: in its target's processes, never restarted, the pod's own containers as they were."""
     pod = await pods.apply("debugged", shell("app"), restartPolicy="Always")
     await pod.running()

@@ -100,7 +100,7 @@ def report_of(node: EngineNode) -> NodeReport:
     return read_node_report(node.worker.state_dir) or NodeReport()
 
 
-async def test_of_what_is_dead_the_newest_stays_and_counts_states_and_logs_with_it(kept: Pods) -> None:
+async def test_the_newest_dead_instance_stays_with_its_counts_states_and_logs(kept: Pods) -> None:
     """Row 108: deleted on exit but for the newest; rows 107 and 112: logs go with their container."""
     pod = await kept.apply("crashing", shell("web", CRASHES), shell("other"))
     await until_attempts(pod, [0], [1])

@@ -212,7 +212,7 @@ async def test_a_pod_shares_the_namespaces_that_it_says(pods: Pods, engine: Engi
     ],
     ids=["AppArmor", "an unsafe sysctl"],
 )
-async def test_what_the_node_cannot_hold_a_pod_to_it_is_turned_away_for(
+async def test_a_pod_is_rejected_for_limits_that_the_node_cannot_enforce(
     pods: Pods, spec: dict[str, Any], reason: str, message: str
 ) -> None:
     if reason == "AppArmor" and HAS_APP_ARMOR:

@@ -53,7 +53,7 @@ async def test_a_server_without_tls_is_asked_again_without_and_that_is_told() ->
         b"HTTP/1.1 302 Found\r\nLocation: http://192.0.2.1/\r\n\r\n",
     ],
 )
-async def test_whatever_is_answered_the_hook_has_been_heard(answer: bytes) -> None:
+async def test_any_http_response_counts_as_a_successful_hook(answer: bytes) -> None:
     """Row 54: the status of the response does not matter."""
     async with raw(answer) as (port, _):
         assert await carried_out(get(), port) == ""

@@ -216,7 +216,7 @@ async def test_a_host_that_no_url_can_name_cannot_be_asked(host: str) -> None:
         (b"", "failure", "EOF"),
     ],
 )
-async def test_whatever_is_answered_is_an_answer(answer: bytes, result: str, text: str) -> None:
+async def test_any_response_is_an_answer(answer: bytes, result: str, text: str) -> None:
     async with raw(answer) as (port, _):
         said = await http_get(HTTPGetAction(port=port), target(), 5)
     assert said.result == result
@@ -303,7 +303,7 @@ async def test_a_body_that_is_all_chunk_headers_is_not_read_to_its_end() -> None
             await http_get(HTTPGetAction(port=port), target(), 5)
 
 
-async def test_of_a_long_redirect_that_is_no_url_the_beginning_is_told() -> None:
+async def test_the_beginning_of_a_long_redirect_that_is_not_a_url_is_reported() -> None:
     async with raw(b"HTTP/1.1 302 Found\r\nLocation: //h:" + b"x" * 100_000 + b"\r\n\r\n") as (port, _):
         said = await http_get(HTTPGetAction(port=port), target(), 5)
     assert (said.result, len(said.text) < 1000) == ("failure", True)

@@ -50,7 +50,7 @@ def gone(*pods: ObservedPod, policy: ContainerGcPolicy = KEEP_ONE, **how: frozen
     return [id_ for ids in chosen.values() for id_ in ids]
 
 
-def test_of_each_name_the_newest_dead_instance_stays() -> None:
+def test_the_newest_dead_instance_of_each_name_stays() -> None:
     """Row 107: one dead instance of each (pod, name) is kept, whether a newer one runs or not."""
     running = pod(*(instance("web", n) for n in range(3)), instance("web", 3, "running"))
     assert gone(running) == ["u1-web-0", "u1-web-1"]
@@ -83,7 +83,7 @@ def test_what_may_run_stays() -> None:
     assert gone(pod(instance("web", 0, "unknown"), instance("web", 1, "unknown"), instance("web", 2, "running"))) == []
 
 
-def test_of_a_pod_that_was_put_out_nothing_stays() -> None:
+def test_nothing_of_an_evicted_pod_stays() -> None:
     """Row 108: an evicted pod keeps no dead container."""
     assert gone(pod(instance("web", 0), instance("web", 1)), over=frozenset({"u1"})) == ["u1-web-0", "u1-web-1"]
 
@@ -111,7 +111,7 @@ INSTANCES = st.lists(st.tuples(st.sampled_from("abc"), STATES), max_size=12)
 
 
 @given(INSTANCES, st.integers(1, 3), st.integers(-1, 4), st.sets(st.integers(0, 12)))
-def test_whatever_there_is_no_newest_instance_and_nothing_alive_goes(
+def test_the_newest_and_all_live_instances_always_stay(
     made: list[tuple[str, ContainerRuntimeState]], kept: int, in_all: int, stale: set[int]
 ) -> None:
     """Row 107: for any listing and any policy."""

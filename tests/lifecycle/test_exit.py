@@ -17,7 +17,7 @@ ENDED = ObservedContainer(
 )  # fmt: skip
 
 
-def test_what_has_ended_says_how() -> None:
+def test_an_ended_container_has_its_exit() -> None:
     assert ENDED.exit == Exit(
         id="c1", name="web", restart=2, sandbox="s1", exit_code=3, reason="Error", message="no room",
         started_at=NOON, finished_at=LATER,
@@ -42,7 +42,7 @@ def test_an_exit_that_a_workflow_carried_over_is_read_again() -> None:
     assert RecordedExit.model_validate(kept_by_name).exit_code == 3
 
 
-def test_what_is_known_of_an_end_is_told_from_what_is_assumed() -> None:
+def test_a_known_exit_is_distinguished_from_an_assumed_one() -> None:
     unknown_to_runtime = Exit(exit_code=255, reason="Unknown", finished_at=LATER)
     assert unknown_to_runtime.is_unknown_to_runtime
     assert not Exit(exit_code=255, reason="Error").is_unknown_to_runtime

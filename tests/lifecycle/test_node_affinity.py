@@ -98,7 +98,7 @@ def test_one_term_is_enough_and_without_terms_no_node_will_do() -> None:
     assert not matches(requiring())
 
 
-def test_what_is_only_preferred_keeps_no_pod_away() -> None:
+def test_preferred_affinity_rejects_no_pod() -> None:
     preferred = [{"weight": 1, "preference": term("disk", "In", "hdd")}]
     asking = pod(affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}})
     assert matches(asking)

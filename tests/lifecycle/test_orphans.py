@@ -35,9 +35,7 @@ coverages = st.builds(
 
 
 @given(finds, coverages)
-def test_whatever_else_is_so_what_is_asked_for_or_another_clusters_is_never_killed(
-    found: Found, coverage: Coverage
-) -> None:
+def test_a_wanted_pod_or_one_of_another_cluster_is_never_killed(found: Found, coverage: Coverage) -> None:
     """Row 11 (ours): and nothing is, before every source of pods has reported."""
     verdict = judge(found, coverage, cluster=HERE)
     if verdict.kill:
@@ -95,7 +93,7 @@ def test_the_evidence_is_said_in_words() -> None:
     assert said("closed", Coverage(True, START, frozenset({"u1"}))) == (False, "")
 
 
-def test_what_was_made_first_counts_and_if_one_time_is_not_known_none_does() -> None:
+def test_the_creation_order_counts_only_if_all_times_are_known() -> None:
     assert made_at([START, START - timedelta(hours=1)]) == START - timedelta(hours=1)
     assert made_at([START, None]) is None
     assert made_at([]) is None
@@ -118,13 +116,13 @@ def pod(*containers: ObservedContainer, ready: tuple[str, ...] = ("s0",), dead: 
     return ObservedPod(uid="u1", sandboxes=tuple(sandboxes), containers=containers)
 
 
-def test_of_two_that_live_under_one_name_the_newest_stays() -> None:
+def test_the_newest_of_two_live_containers_of_one_name_stays() -> None:
     """Row 11 (ours): whichever was made later, as the kubelet's decisions go by that one."""
     elder, newer = instance("a", at=1), instance("b", at=2)
     assert [each.id for each in duplicates(pod(elder, newer, instance("c", "side")))] == ["a"]
 
 
-def test_what_lives_in_a_sandbox_that_is_spent_gives_way_though_it_was_made_later() -> None:
+def test_a_container_in_a_spent_sandbox_gives_way_even_if_it_is_newer() -> None:
     inside, outside = instance("a", sandbox="s1", at=1), instance("b", sandbox="s0", at=2)
     assert [each.id for each in duplicates(pod(inside, outside, ready=("s1",), dead=("s0",)))] == ["b"]
 

@@ -80,7 +80,7 @@ def test_a_pod_that_is_new_and_a_pod_that_is_gone() -> None:
     assert events(None, None) == []
 
 
-def test_what_went_is_told_before_what_came() -> None:
+def test_removals_are_reported_before_additions() -> None:
     assert events(listing(old="exited"), listing(new="running")) == [
         ("ContainerRemoved", "old"),
         ("ContainerStarted", "new"),

@@ -67,7 +67,7 @@ def test_a_failed_liveness_and_any_decided_startup_hold_until_the_next_instance(
     assert not after("readiness", Probe(failure_threshold=1), "failure").on_hold
 
 
-def test_what_an_earlier_life_heard_is_not_asked_again() -> None:
+def test_results_of_an_earlier_worker_are_not_probed_again() -> None:
     """Row 92: results outlive the worker that heard them."""
     assert first_state("startup", "success").on_hold
     assert first_state("startup", "failure").on_hold

@@ -74,7 +74,7 @@ def test_what_a_failed_start_says_of_the_process(message: str, meaning: FailedSt
     assert instance.was_refused == (meaning == "refused")
 
 
-def test_what_was_seen_to_start_keeps_its_end() -> None:
+def test_a_container_that_was_seen_running_keeps_its_exit() -> None:
     ran = Exit(exit_code=3, reason="StartError", message=CASES["the shim dies while the process is started"][0])
     ran = ran.model_copy(update={"started_at": datetime(2026, 1, 1, tzinfo=UTC)})
     assert without_guess(ran) == ran

@@ -14,7 +14,7 @@ def test_an_id_is_readable_where_a_server_takes_it() -> None:
     assert pod_workflow_id("default", fits) == f"pod/default/{fits}"
 
 
-def test_of_the_longest_names_the_ids_are_as_long_as_a_server_takes_and_differ() -> None:
+def test_ids_of_the_longest_names_fit_the_servers_limit_and_differ() -> None:
     ids = {pod_workflow_id(LONGEST_NAMESPACE, f"{LONGEST_NAME[:-1]}{end}") for end in "abc"}
     assert len(ids) == 3
     assert {len(id_.encode()) for id_ in ids} == {WORKFLOW_ID_LIMIT}

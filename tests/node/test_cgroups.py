@@ -131,7 +131,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_what_is_forgotten_in_a_pods_cgroup_is_killed_and_named_and_nobody_else(
+def test_only_forgotten_processes_in_a_pods_cgroup_are_killed_and_they_are_named(
     node: NodeContext, sleeper: subprocess.Popen[bytes]
 ) -> None:
     (made(node, "forgotten", "one")[-1] / "one" / "cgroup.procs").write_text(str(sleeper.pid))

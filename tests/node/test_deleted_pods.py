@@ -27,7 +27,7 @@ def test_one_life_of_a_pod_is_noted_and_no_other(node: NodeContext) -> None:
         note_deleted(node, "../u1", "a")
 
 
-def test_what_is_old_or_too_much_is_forgotten(node: NodeContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_and_excess_notes_are_forgotten(node: NodeContext, monkeypatch: pytest.MonkeyPatch) -> None:
     assert tidy_deleted(node) == 0
     monkeypatch.setattr(deleted_pods, "KEPT_PODS", 3)
     now = time.time()

@@ -250,7 +250,7 @@ def test_removing_a_pod_twice_or_one_that_never_was_is_success(node: NodeContext
     remove(node)
 
 
-def test_what_a_containers_symlinks_point_at_stays(node: NodeContext, tmp_path: Path) -> None:
+def test_targets_of_a_containers_symlinks_stay(node: NodeContext, tmp_path: Path) -> None:
     treasure = tmp_path / "treasure"
     treasure.mkdir()
     (treasure / "gold").touch()

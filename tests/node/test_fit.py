@@ -165,7 +165,7 @@ DEMANDS = st.builds(
 
 
 @given(st.lists(DEMANDS), DEMANDS, st.data())
-def test_what_has_gone_is_as_if_it_had_never_been(stay: list[Demand], new: Demand, data: st.DataObject) -> None:
+def test_a_removed_pod_no_longer_counts(stay: list[Demand], new: Demand, data: st.DataObject) -> None:
     go = data.draw(st.lists(DEMANDS))
     taken = Taken()
     for demand in data.draw(st.permutations([*stay, *go])):
@@ -198,7 +198,7 @@ def test_the_machine_is_what_there_is_and_huge_pages_are_no_memory(tmp_path: Pat
     assert found == {"cpu": 4000, "memory": 7 * GIB, "hugepages-2Mi": GIB, "hugepages-1Gi": 0}
 
 
-def test_what_the_owner_says_goes_before_what_the_machine_is(tmp_path: Path) -> None:
+def test_the_owners_capacity_overrides_the_machines(tmp_path: Path) -> None:
     overrides = parse_capacity("cpu=1500m, memory=1Gi,pods=110,")
     assert overrides == {"cpu": 1500, "memory": GIB, "pods": 110}
     found = read_capacity(HOST, tmp_path, overrides, root=tmp_path)

@@ -39,7 +39,7 @@ def test_a_change_counts_at_once(tmp_path: Path) -> None:
     assert users(credentials) == []
 
 
-def test_they_are_the_nodes_and_no_secrets(tmp_path: Path) -> None:
+def test_they_are_the_nodes_and_hold_no_secrets(tmp_path: Path) -> None:
     write(tmp_path / "config.json", "jo")
     [credential] = NodeCredentials(tmp_path / "config.json").keyring().lookup("quay.io/app")
     assert credential.source is None

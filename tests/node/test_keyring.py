@@ -143,7 +143,7 @@ def test_a_configuration_may_be_empty(text: str) -> None:
         ('{"auths": {"quay.io": {"auth": "aHVudGVyMg=="}}}', "auth of an entry must be base64 of name:password"),
     ],
 )
-def test_what_is_no_configuration_is_refused_without_showing_it(text: str, why: str) -> None:
+def test_an_invalid_configuration_is_refused_without_showing_it(text: str, why: str) -> None:
     with pytest.raises(DockerConfigInvalid) as caught:
         credentials_in(text.encode())
     assert str(caught.value) == why

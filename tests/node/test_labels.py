@@ -18,7 +18,7 @@ def test_a_node_has_the_labels_that_a_kubelet_gives_it() -> None:
     assert architecture() in ("amd64", "arm64", os.uname().machine)
 
 
-def test_what_its_owner_adds_comes_first() -> None:
+def test_the_owners_labels_override_the_nodes() -> None:
     added = parse_node_labels(
         " disk=ssd, example.com/rack=7,gpu=,topology.kubernetes.io/zone=a,kubernetes.io/hostname=x"
     )

@@ -91,7 +91,7 @@ def test_only_links_into_what_goes_are_removed(logs: Path, tmp_path: Path) -> No
         assert not links_directory(logs).exists()
 
 
-def test_something_else_of_a_links_name_stays(logs: Path) -> None:
+def test_a_file_with_a_links_name_stays(logs: Path) -> None:
     log = a_log(logs)
     links_directory(logs).mkdir(parents=True)
     place = links_directory(logs) / f"web_default_main-{ID}.log"

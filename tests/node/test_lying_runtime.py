@@ -93,6 +93,12 @@ async def test_a_list_that_is_no_message_is_a_fault_of_the_runtime(
     assert not [record for record in caplog.records if record.exc_info], "a traceback each second"
 
 
+async def test_a_list_of_more_than_16_mib_is_refused() -> None:
+    """The kubelet's limit: a hundred thousand containers."""
+    with pytest.raises(CriError, match=r"list_containers: .*larger than max"):
+        await relisted(ListContainers=containers(container("c2", image_ref="x" * (17 << 20))))
+
+
 @pytest.mark.parametrize(
     ("answers", "said"),
     [

@@ -302,7 +302,7 @@ def test_labels_arrive_in_the_files_that_show_them(node: NodeContext, store: Obj
     assert texts(later, node) == {"me/labels": 'app="other"'}
 
 
-def test_what_an_object_that_went_away_showed_stays(node: NodeContext, store: ObjectStore) -> None:
+def test_files_of_a_deleted_object_stay(node: NodeContext, store: ObjectStore) -> None:
     put(store)
     pod = pod_of(*VOLUMES[:2])
     make(pod, node, store)
@@ -363,7 +363,7 @@ def remove(node: NodeContext) -> None:
     remove_pod_directories(node, namespace="default", name="web", uid=UID)
 
 
-def test_what_lies_in_memory_goes_with_the_pod(node: NodeContext, store: ObjectStore) -> None:
+def test_files_in_memory_are_removed_with_the_pod(node: NodeContext, store: ObjectStore) -> None:
     put(store)
     make(pod_of(*VOLUMES), node, store)
     for _ in range(2):
@@ -372,7 +372,7 @@ def test_what_lies_in_memory_goes_with_the_pod(node: NodeContext, store: ObjectS
     assert store.get(PASSWORD) is not None
 
 
-def test_what_lies_in_memory_goes_though_the_pods_own_directory_has_gone_before(
+def test_files_in_memory_are_removed_even_if_the_pods_own_directory_is_gone(
     node: NodeContext, store: ObjectStore
 ) -> None:
     put(store)

@@ -122,7 +122,7 @@ async def test_a_worker_makes_records_of_what_its_elder_died_in(tmp_path: Path) 
     assert records.may_use("absent:1", "sha256:2", ())
 
 
-def test_what_is_known_outlives_the_worker(records: PullRecords, tmp_path: Path) -> None:
+def test_records_outlive_the_worker(records: PullRecords, tmp_path: Path) -> None:
     pull(records, secret())
     again = PullRecords(tmp_path, Verification())
     assert again.may_use(IMAGE, REF, [secret()])

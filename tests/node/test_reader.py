@@ -276,7 +276,7 @@ async def test_relist_finds_what_changed(
         assert pod.uid not in (await reader.read_all()).pods
 
 
-async def test_what_is_gone_is_forgotten(reader: PodReader, client: CriClient, make_pod: PodMaker) -> None:
+async def test_a_container_that_is_gone_is_forgotten(reader: PodReader, client: CriClient, make_pod: PodMaker) -> None:
     async with make_pod() as pod:
         await pod.run()
         await pod.start()
@@ -425,7 +425,7 @@ async def test_unexpected_error_is_not_taken_for_a_pods(
             await reader.read_all()
 
 
-async def test_what_has_the_owners_label_and_can_be_of_no_pod_is_passed_over_with_one_warning(
+async def test_our_container_without_a_valid_pod_is_skipped_with_one_warning(
     reader: PodReader, client: CriClient, make_pod: PodMaker, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with make_pod() as pod, contextlib.AsyncExitStack() as stack:
@@ -453,7 +453,9 @@ async def test_what_has_the_owners_label_and_can_be_of_no_pod_is_passed_over_wit
         }
 
 
-async def test_what_is_not_the_owners_does_not_exist(reader: PodReader, client: CriClient, make_pod: PodMaker) -> None:
+async def test_containers_of_other_owners_are_not_listed(
+    reader: PodReader, client: CriClient, make_pod: PodMaker
+) -> None:
     async with make_pod(owner="node-b") as foreign, make_pod() as unlabelled:
         await foreign.run()
         await foreign.start()

@@ -150,7 +150,7 @@ async def test_an_end_that_cannot_be_kept_is_said_and_counts_all_the_same(
     assert (await exits.complete(UNKNOWN)).exit_code == 7
 
 
-def test_what_is_no_record_of_an_end_is_passed_over(directory: Path) -> None:
+def test_a_file_that_is_not_a_record_of_an_exit_is_skipped(directory: Path) -> None:
     directory.mkdir()
     (directory / "c1").write_text("{")
     (directory / "c2").write_text("[]")

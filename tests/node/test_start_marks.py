@@ -75,7 +75,7 @@ def test_one_that_is_withdrawn_counts_no_more_and_can_be_put_back(node: NodeCont
     assert files(node) == [f"pods/{UID}/starts/api"]
 
 
-def test_of_a_pod_without_marks_none_is_withdrawn(node: NodeContext) -> None:
+def test_withdrawing_a_mark_that_does_not_exist_does_nothing(node: NodeContext) -> None:
     assert withdraw_start_mark(node, UID, "c0") is None
 
 
@@ -121,7 +121,9 @@ def test_one_that_does_not_fit_in_the_place_of_another_replaces_it(node: NodeCon
     assert files(node) == [f"pods/{UID}/starts/web"]
 
 
-def test_what_cannot_be_read_is_no_mark_and_logged(node: NodeContext, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_mark_that_cannot_be_read_is_logged_and_does_not_count(
+    node: NodeContext, caplog: pytest.LogCaptureFixture
+) -> None:
     write_start_mark(node, UID, "web", mark())
     [path] = node.state_dir.rglob("web")
     path.write_bytes(b"")

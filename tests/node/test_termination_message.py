@@ -86,7 +86,7 @@ def test_an_empty_file_falls_back_to_the_log_of_what_failed(
     assert message_of(status) == ("one\ntwo\n" if falls_back else "")
 
 
-def test_of_a_long_log_the_last_80_lines_and_2048_bytes_are_taken(tmp_path: Path) -> None:
+def test_the_last_80_lines_and_2048_bytes_of_a_long_log_are_taken(tmp_path: Path) -> None:
     """Row 101: 80 lines, 2048 bytes."""
     many = log(tmp_path / "many.log", *(f"stdout F {number}" for number in range(1000)))
     status = ended(None, policy="FallbackToLogsOnError", exit_code=1, reason="Error", log_path=str(many))
@@ -96,7 +96,7 @@ def test_of_a_long_log_the_last_80_lines_and_2048_bytes_are_taken(tmp_path: Path
     assert len(message_of(status)) == 2048
 
 
-def test_what_cannot_be_read_is_said_or_missing(tmp_path: Path) -> None:
+def test_a_message_that_cannot_be_read_is_reported_or_left_out(tmp_path: Path) -> None:
     assert message_of(ended(tmp_path / "gone")) == ""
     assert message_of(ended(None)) == ""
     link = tmp_path / "link"
@@ -133,9 +133,19 @@ def test_everybody_may_write_to_the_file_and_old_ones_go(tmp_path: Path) -> None
     assert (tmp_path / "web" / "00000005").read_text() == "kept", "a start that is repeated takes nothing away"
 
 
-def test_what_no_path_can_hold_is_said(tmp_path: Path) -> None:
+def test_a_path_that_cannot_exist_is_reported(tmp_path: Path) -> None:
     """A container that could not be started for its log's sake still names it so."""
     more: dict[str, Any] = {"exit_code": 128, "reason": "StartError", "log_path": f"{tmp_path}/a\0b"}
     told = message_of(ended(None, policy="FallbackToLogsOnError", **more))
     assert told == "Error on reading termination message from logs: Invalid argument"
     assert message_of(ended(Path("/a\0b"))).endswith("Invalid argument")
+
+
+def test_no_link_leads_to_the_log_of_another_pod(tmp_path: Path) -> None:
+    """A pod that mounts the log directory may put a link in place of its own."""
+    (theirs := tmp_path / "default_db_1" / "main").mkdir(parents=True)
+    (own := tmp_path / "default_web_2").mkdir()
+    log(theirs / "0.log", "stdout F password")
+    (own / "main").symlink_to(theirs)
+    status = ended(None, policy="FallbackToLogsOnError", exit_code=1, reason="Error", log_path=str(own / "main/0.log"))
+    assert message_of(status) == "Error on reading termination message from logs: Not a directory"

@@ -54,7 +54,7 @@ def test_a_put_says_what_it_did(store: ObjectStore) -> None:
     assert store.put(config_map(data={"k": "w"})) == "created"
 
 
-def test_what_is_not_there_is_none_and_deletes_as_nothing(store: ObjectStore, tmp_path: Path) -> None:
+def test_a_missing_object_is_none_and_deleting_it_does_nothing(store: ObjectStore, tmp_path: Path) -> None:
     assert store.get(ref()) is None
     assert store.list("Secret") == ()
     assert store.versions() == {}
@@ -140,7 +140,7 @@ def test_what_is_refused_changes_nothing(store: ObjectStore) -> None:
 
 
 @pytest.mark.parametrize(("what", "ends"), [("put", {"old", "new"}), ("delete", {"old", None})])
-def test_whoever_is_killed_leaves_the_old_or_the_new(what: str, ends: set[str | None], tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_the_old_or_the_new_object(what: str, ends: set[str | None], tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.objects.killed", str(tmp_path / "store"), what],
         cwd=Path(__file__).parents[2],

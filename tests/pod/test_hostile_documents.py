@@ -61,7 +61,7 @@ def test_a_hostile_document_is_refused_in_one_sentence(changes: dict[str, Any], 
     assert str(caught.value) == sentence
 
 
-def test_of_many_mistakes_twenty_are_said() -> None:
+def test_twenty_of_many_mistakes_are_named() -> None:
     with pytest.raises(PodInvalid) as caught:
         admit(changed({"metadata.labels": {f"k{n}": n for n in range(10_000)}}))
     said = str(caught.value).split("; ")
@@ -70,7 +70,7 @@ def test_of_many_mistakes_twenty_are_said() -> None:
     assert len(str(caught.value)) < 5_000
 
 
-def test_what_was_once_taken_is_read_again_whatever_its_size() -> None:
+def test_an_accepted_pod_is_read_again_regardless_of_its_size() -> None:
     """A node's own record of a pod is not refused for a bound that came later."""
     assert len(readmit(changed({"metadata.labels": many("k{}")})).pod.metadata.labels) == MANY
 

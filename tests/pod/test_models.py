@@ -84,7 +84,7 @@ def test_every_mistake_is_reported_at_once() -> None:
 
 
 @pytest.mark.parametrize("document", [None, [], "pod", 1])
-def test_what_is_no_object_is_no_pod(document: Any) -> None:
+def test_a_value_that_is_not_an_object_is_not_a_pod(document: Any) -> None:
     with pytest.raises(PodInvalid, match=r"^must be an object$"):
         parse_pod(document)
 

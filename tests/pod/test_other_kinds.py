@@ -32,7 +32,7 @@ def test_a_refusal_names_the_way_on(document: dict[str, object], way: str) -> No
     assert way in str(refused.value)
 
 
-def test_what_is_of_another_kind_can_be_left_out_and_is_named() -> None:
+def test_documents_of_other_kinds_can_be_left_out_and_are_named() -> None:
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "front"}}
     listed = {"apiVersion": "v1", "kind": "List", "items": [service, POD]}
     left_out: list[str] = []

@@ -57,7 +57,7 @@ def test_a_quantity_is_read_exactly_and_rounded_away_from_zero(text: str, value:
     ["", ".", "+", "-", "Ki", "1 ", " 1", "1.1.1", "1K", "1KI", "1ki", "1mi", "1i", "1e", "1e1.5", "1ee3", "1e1001",
      "1e99999999999", "0x10", "1_000", "--1", "1+", "١", "1,5", "NaN", "1" * 5000],
 )  # fmt: skip
-def test_what_is_no_quantity_is_refused(text: str) -> None:
+def test_an_invalid_quantity_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"^(must be a quantity|has an unknown suffix|has an exponent)"):
         parse_quantity(text)
 
@@ -131,7 +131,7 @@ def test_a_quantity_is_written_as_kubernetes_writes_it(typed: str, written: str)
 
 
 @given(st.integers(-(2**62), 2**62), st.sampled_from(["", "n", "m", "k", "E", "Ki", "Gi", "e3", "e-6"]))
-def test_what_is_written_reads_as_the_same_and_is_written_so_again(number: int, suffix: str) -> None:
+def test_a_written_quantity_reads_back_equal_and_is_written_the_same(number: int, suffix: str) -> None:
     typed = f"{number}{suffix}"
     quantity = parse_quantity(typed)
     written = quantity_text(quantity, like=typed)

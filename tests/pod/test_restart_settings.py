@@ -26,7 +26,7 @@ def pod(annotations: dict[str, str]) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "annotations": annotations}, "spec": spec}
 
 
-def test_what_is_written_is_read_and_what_is_not_is_the_kubelets() -> None:
+def test_annotations_are_read_and_the_rest_is_the_kubelets_default() -> None:
     assert restart_settings(admit(pod(FULL)).pod.metadata.annotations) == RestartSettings(
         initial=timedelta(seconds=1.5),
         factor=1.5,

@@ -110,7 +110,7 @@ SUPPORTED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("changes", SUPPORTED, ids=str)
-def test_what_is_supported_is_neither_refused_nor_warned_about(changes: dict[str, Any]) -> None:
+def test_supported_fields_are_neither_refused_nor_warned_about(changes: dict[str, Any]) -> None:
     pod = with_defaults(parse_pod(changed(changes)))
     assert check_supported(pod) == () == check_without_effect(pod)
 
@@ -134,7 +134,7 @@ WITHOUT_EFFECT: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("field", "value"), WITHOUT_EFFECT)
-def test_what_only_a_cluster_acts_on_is_taken_and_said(field: str, value: Any) -> None:
+def test_fields_that_only_a_cluster_acts_on_are_accepted_with_a_note(field: str, value: Any) -> None:
     pod = with_defaults(parse_pod(changed({f"spec.{field}": value})))
     assert check_supported(pod) == ()
     (warning,) = check_without_effect(pod)

@@ -28,7 +28,7 @@ def test_every_note_is_about_a_field_that_is_taken() -> None:
     assert unused_notes() == ()
 
 
-def test_what_the_table_calls_refused_or_ignored_is() -> None:
+def test_fields_that_the_table_calls_refused_or_ignored_are() -> None:
     by_path = {row.path: row.support for row in rows()}
     document: dict[str, Any] = {
         "apiVersion": "v1",
@@ -59,7 +59,7 @@ def row_path(path: str) -> str:
     return re.sub(r"^spec\.(c|initC|ephemeralC)ontainers\[\]", "spec.<containers>[]", re.sub(r"\[\d+\]", "[]", path))
 
 
-def test_of_a_pod_with_every_field_what_the_table_says_becomes_true() -> None:
+def test_every_row_of_the_table_holds_for_a_pod_with_every_field() -> None:
     """Each field that is refused or warned about has such a row, and each such row its field."""
     pod = with_defaults(parse_pod(EVERYTHING))
     listed = {support: {row.path.removesuffix("[]") for row in rows() if row.support is support} for support in Support}

@@ -53,7 +53,7 @@ ALLOWED: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("old", "new"), ALLOWED, ids=str)
-def test_what_may_change_may(old: dict[str, Any], new: dict[str, Any]) -> None:
+def test_changes_that_are_allowed_are_accepted(old: dict[str, Any], new: dict[str, Any]) -> None:
     assert problems(old, new) == []
 
 

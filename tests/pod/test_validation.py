@@ -66,7 +66,7 @@ GOOD: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("changes", GOOD, ids=str)
-def test_what_kubernetes_takes_is_taken(changes: dict[str, Any]) -> None:
+def test_values_that_kubernetes_accepts_are_accepted(changes: dict[str, Any]) -> None:
     assert problems(changes) == []
 
 

@@ -72,7 +72,7 @@ def test_pressure_is_told_in_nanoseconds() -> None:
     assert read.full == Pressure(4_000, 0.0, 0.0, 0.0)
 
 
-def test_what_is_left_of_a_limit_is_never_negative() -> None:
+def test_the_rest_of_a_limit_is_never_negative() -> None:
     memory = Memory(
         usage=90, working_set=70, limit=100, resident=60, page_faults=1, major_page_faults=0, swap_usage=9, swap_limit=8
     )

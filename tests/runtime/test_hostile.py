@@ -268,7 +268,7 @@ UNSERVED = ("CheckpointContainer", "CheckpointPod", "RestorePod", "ListMetricDes
 
 
 @pytest.mark.parametrize("name", UNSERVED)
-async def test_what_is_not_served_says_so(calls: BareCri, name: str) -> None:
+async def test_a_call_that_is_not_served_says_so(calls: BareCri, name: str) -> None:
     request = GetMessageClass(METHODS[f"/runtime.v1.RuntimeService/{name}"].input_type)()
     code, said = await refused(getattr(calls.runtime, name)(request))
     assert (code, said) == ("UNIMPLEMENTED", f"{name}: not served by the embedded runtime")

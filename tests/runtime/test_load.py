@@ -75,7 +75,7 @@ def test_an_image_is_loaded_from(write: Callable[[Path, Layout], Path], tmp_path
     assert image.content.config == ImageConfig((("A", "1"),), ("/bin/hello",), ("x",), "5:6", "/w", "SIGQUIT")
 
 
-def test_of_an_image_for_many_machines_this_ones_is_taken_and_layers_need_not_be_compressed(tmp_path: Path) -> None:
+def test_the_image_for_this_machine_is_taken_from_an_index_and_layers_may_be_uncompressed(tmp_path: Path) -> None:
     layout = Layout((HELLO,), nested=True, compress=False)
     _, root = loaded(tmp_path / "state", write_tar(tmp_path / "image.tar", layout.files()))
     assert (root / "bin/hello").exists()
@@ -300,7 +300,7 @@ def test_a_layer_is_refused_with(content: bytes, sentence: str, tmp_path: Path) 
     assert refusal(tmp_path, Layout((content,))) == sentence
 
 
-def test_what_is_not_what_its_digest_says_is_refused(tmp_path: Path) -> None:
+def test_content_that_does_not_match_its_digest_is_refused(tmp_path: Path) -> None:
     layout = Layout((HELLO,))
     for wrong in [name for name in layout.files() if name.startswith("blobs/")]:
         files = layout.files()
@@ -402,7 +402,7 @@ def test_a_damaged_archive_is_said_to_be_one(mode: str, tmp_path: Path) -> None:
             assert caught.value.exit_code == 2
 
 
-def test_what_a_terminal_would_obey_is_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_terminal_control_characters_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write_tar(tmp_path / "image.tar", Layout((layer(entry("../\x1b[2J\n", b"")),)).files())
     assert main(["--state-dir", str(tmp_path / "state"), str(file)]) == 2
     assert capsys.readouterr().err == f"{file}: ../\\x1b[2J\\n: leads out of the image\n"
@@ -447,7 +447,7 @@ def test_a_layer_that_an_archive_no_longer_holds_as_it_did_is_said_to_be_damaged
         pass
 
 
-def test_what_is_no_image_at_all_is_said_to_be_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_archive_without_an_image_is_refused_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "text").write_text("text")
     (tmp_path / "empty").mkdir()
     for name, why in (

@@ -180,7 +180,7 @@ async def test_the_main_processes_code_is_kept_where_the_supervisor_did_not_live
     assert (exited.exit_code, exited.reason, exited.finished_at) == (7, "Error", 5)
 
 
-async def test_what_cannot_be_held_once_it_runs_is_killed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_that_cannot_be_supervised_is_killed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[records.Started] = []
 
     def fail(*_: object) -> None:
@@ -238,7 +238,7 @@ DAEMON = (
 
 @pytest.mark.skipif(not WITH_OWN_ROOT, reason="needs mount namespaces")
 @pytest.mark.parametrize("level", WITH_OWN_ROOT, ids=lambda level: level.value)
-async def test_what_left_its_session_is_killed_with_its_supervisor(level: Level, tmp_path: Path) -> None:
+async def test_a_process_that_left_its_session_is_killed_with_its_supervisor(level: Level, tmp_path: Path) -> None:
     # The daemon's pid in its own words: there are no pid namespaces.
     log = tmp_path / "log"
     async with machine_at(level, tmp_path) as machine:

@@ -65,7 +65,7 @@ async def test_it_sees_the_images_files_and_none_of_the_machines(machine: Machin
     assert (Path(root) / "hello").read_text() == "hello\n"
 
 
-async def test_what_it_writes_is_its_own_and_the_machine_is_told_nothing(machine: Machine, root: str) -> None:
+async def test_writes_of_a_container_stay_private_to_it(machine: Machine, root: str) -> None:
     hosts = Path("/etc/hosts").read_bytes()  # noqa: ASYNC240
     script = (
         "echo 1 >> /etc/hosts; echo 1 >> /etc/resolv.conf; tail -n 1 /etc/hosts /private/resolv.conf; cat /etc/hostname"

@@ -94,7 +94,7 @@ async def test_it_has_its_own_environment_directory_and_session(machine: Machine
         (("/etc/passwd",), 'exec: "/etc/passwd": permission denied'),
     ],
 )
-async def test_what_cannot_be_executed_is_refused_in_runcs_words(
+async def test_a_command_that_cannot_be_executed_is_refused_in_runcs_words(
     machine: Machine, arguments: tuple[str, ...], sentence: str
 ) -> None:
     with pytest.raises(StartFailed) as failed:
@@ -202,7 +202,7 @@ async def test_a_supervisor_that_was_killed_takes_all_with_it_and_the_end_is_unk
     assert await machine.processes.find(machine.place()) == exited
 
 
-async def test_so_it_is_when_there_was_no_server_at_that_moment(machine: Machine, tmp_path: Path) -> None:
+async def test_the_same_holds_if_no_server_was_running_then(machine: Machine, tmp_path: Path) -> None:
     log = tmp_path / "log"
     process = await machine.start("sh", "-c", "sleep 600 & echo $!; wait", log_path=str(log))
     await until(lambda: log.exists() and log.read_text())

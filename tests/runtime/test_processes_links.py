@@ -99,7 +99,7 @@ def test_files_that_every_container_gets_are_the_machines(tmp_path: Path, volume
     assert not (tmp_path / "links").exists()
 
 
-def test_what_a_link_cannot_be_is_refused(tmp_path: Path, volume: Path) -> None:
+def test_a_mount_that_a_link_cannot_replace_is_refused(tmp_path: Path, volume: Path) -> None:
     links = Links(tmp_path / "links")
     recursive = Mount(str(tmp_path / "data"), str(volume), recursive_read_only=True)
     assert "cannot be recursively read-only" in (links.refusal(recursive) or "")

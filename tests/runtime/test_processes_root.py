@@ -55,7 +55,7 @@ async def test_its_programs_are_the_hosts_and_tmp_and_run_are_its_own(machine: M
     assert listed[-1] == "/"
 
 
-async def test_what_it_writes_is_private(machine: Machine) -> None:
+async def test_files_that_a_container_writes_are_private(machine: Machine) -> None:
     mark = "written-by-a-test-of-private-layers"
     places = [f"/usr/{mark}", f"/tmp/{mark}", f"/{mark}"]
     script = "; ".join(f"echo x > {place} && cat {place}" for place in places)
@@ -64,7 +64,7 @@ async def test_what_it_writes_is_private(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("level", WITH_OWN_ROOT, ids=lambda level: level.value)
-async def test_what_lies_beside_the_runtimes_own_state_is_private_too(level: Level, volume: Path) -> None:
+async def test_files_beside_the_runtimes_own_state_are_private_too(level: Level, volume: Path) -> None:
     """`/var` and `/home` are where the state is, and where pods mount their volumes."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as state:
         containers = Path(state, "containers")
@@ -234,7 +234,7 @@ async def test_a_read_only_root_may_have_volumes_over_all_that_is_beneath_them(m
     assert seen == ["from outside", "from outside", "file", "written"]
 
 
-async def test_what_is_to_be_mounted_must_be_there(machine: Machine, tmp_path: Path) -> None:
+async def test_the_source_of_a_mount_must_exist(machine: Machine, tmp_path: Path) -> None:
     with pytest.raises(StartFailed, match=r"mount .*/gone: No such file or directory"):
         await machine.start("true", mounts=(Mount("/data", str(tmp_path / "gone")),))
 

@@ -99,7 +99,7 @@ async def test_a_command_on_a_terminal_has_its_size_and_its_keys(process: Proces
     assert b"43 132\r\nxterm" in read
 
 
-async def test_what_cannot_be_executed_is_said(machine: Machine, process: Process) -> None:
+async def test_a_command_that_cannot_be_executed_is_reported(machine: Machine, process: Process) -> None:
     with pytest.raises(StartFailed, match=r'^exec: "nosuch": executable file not found in \$PATH$'):
         await process.execute(("nosuch",))
     process.kill()

@@ -28,7 +28,7 @@ def lives(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return results
 
 
-def test_whatever_it_was_about_to_change_the_next_server_goes_on_from_there(lives: list[dict[str, Any]]) -> None:
+def test_the_next_server_continues_after_a_crash_before_any_change(lives: list[dict[str, Any]]) -> None:
     assert [life for life in lives if life["wrong"]] == []
 
 

@@ -99,7 +99,7 @@ async def test_a_container_has_its_images_files_and_does_what_the_image_says(
 
 
 @as_root
-async def test_what_a_container_says_itself_stands_above_its_image(
+async def test_a_containers_own_settings_override_its_images(
     server: Embedded, pod: Pod, tmp_path: Path, busybox: Image
 ) -> None:
     load(server, tmp_path, busybox, Env=["NAME=image"], Entrypoint=["false"], Cmd=["x"], User="app")

@@ -53,7 +53,7 @@ async def test_it_says_what_containers_have_in_common(server: Embedded, calls: B
     assert "containers share the machine's files, processes, network and users" in server.log.read_text()
 
 
-def test_what_it_cannot_do_here_is_told_by_name_in_its_log_and_by_up(server: Embedded) -> None:
+def test_features_that_are_missing_here_are_named_in_the_log_and_by_up(server: Embedded) -> None:
     told = weaknesses(server.endpoint)
     assert told[0] == (
         "containers have no mounts of their own here (the kernel: No space left on device): they share the machine's "

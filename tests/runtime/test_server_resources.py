@@ -109,7 +109,7 @@ async def test_a_change_of_which_a_part_is_refused_changes_nothing(pod: Pod) -> 
     assert await limits(pod, container) == (64 * MIB, 0, 512)
 
 
-async def test_what_has_ended_has_no_limits_to_change(pod: Pod) -> None:
+async def test_limits_of_an_exited_container_cannot_be_changed(pod: Pod) -> None:
     container = await pod.started("true")
     await pod.ended(container)
     assert await refusal(pod, container, cpu_shares=2) == f'container "{container}" is in CONTAINER_EXITED state'

@@ -122,7 +122,7 @@ async def test_a_disk_that_is_full_for_a_moment_at_boot_costs_no_state(machine: 
     await machine.remove()
 
 
-async def test_what_became_of_it_cannot_be_found_out_so_it_has_ended_and_can_be_removed(machine: Machine) -> None:
+async def test_a_container_whose_fate_is_unknown_counts_as_ended_and_can_be_removed(machine: Machine) -> None:
     await machine.running()
 
     async def find(directory: Path) -> None:
@@ -342,7 +342,7 @@ async def test_the_start_of_a_command_counts_against_its_timeout() -> None:
     assert refusal.value.code is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
-async def test_of_a_container_that_could_not_be_started_nothing_is_told(machine: Machine) -> None:
+async def test_a_container_that_could_not_be_started_sends_no_events(machine: Machine) -> None:
     await machine.running()
     life, told = machine.life, []
     life.runtime.events.publish = lambda event: told.append(event())  # type: ignore[method-assign]
@@ -410,7 +410,7 @@ async def without_descriptors(server: Embedded) -> AsyncIterator[None]:
         resource.prlimit(server.pid, resource.RLIMIT_NOFILE, before)
 
 
-async def test_what_the_machine_has_no_more_of_is_said_and_nothing_is_left_of_the_call() -> None:
+async def test_an_exhausted_resource_is_named_and_the_call_leaves_nothing_behind() -> None:
     with Embedded.launch("--simulate") as server:
         async with BareCri(server.endpoint) as calls:
             config = calls.sandbox_config("pod")

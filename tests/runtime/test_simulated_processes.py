@@ -352,7 +352,7 @@ async def test_the_end_of_input_detaches_unless_it_is_the_containers(simulated: 
     assert ([piece async for piece in streams.output()], process.has_ended) == ([], True)
 
 
-async def test_what_has_ended_takes_neither_commands_nor_company(simulated: Simulated, tmp_path: Path) -> None:
+async def test_an_ended_container_accepts_no_exec_and_no_attach(simulated: Simulated, tmp_path: Path) -> None:
     process = await simulated.start(web(runTime="0"), tmp_path)
     await process.wait()
     with pytest.raises(StartFailed, match="cannot exec in a stopped container"):

@@ -147,7 +147,7 @@ REFUSED: tuple[tuple[str, str, str], ...] = (
 
 
 @pytest.mark.parametrize(("name", "script", "sentence"), REFUSED, ids=[f"{name} {text}" for name, text, _ in REFUSED])
-def test_what_cannot_be_obeyed_is_refused_with_its_path(name: str, script: str, sentence: str) -> None:
+def test_a_script_that_cannot_be_obeyed_is_refused_with_its_path(name: str, script: str, sentence: str) -> None:
     with pytest.raises(ScriptInvalid) as refused:
         check_scripts({f"simulate.syncpod.dev/{name}": script, "unrelated": "["})
     assert str(refused.value).startswith(f"metadata.annotations[simulate.syncpod.dev/{name}]")
@@ -188,7 +188,7 @@ _FIELDS = st.sampled_from(["runTime", "exitCodes", "hang", "failureRates", "rest
 
 
 @given(name=st.sampled_from(["pod", "web"]), script=st.text() | st.dictionaries(_FIELDS, _JSON).map(json.dumps))
-def test_whatever_is_written_is_read_or_refused_in_a_sentence(name: str, script: str) -> None:
+def test_any_script_is_read_or_refused_in_one_sentence(name: str, script: str) -> None:
     annotations = {f"simulate.syncpod.dev/{name}": script}
     try:
         check_scripts(annotations)

@@ -37,7 +37,7 @@ async def test_moments_come_in_their_order_and_equal_ones_in_the_order_in_which_
     assert len(timers) == 0
 
 
-async def test_what_is_cancelled_never_comes(timers: Timers) -> None:
+async def test_a_cancelled_timer_never_fires(timers: Timers) -> None:
     came: list[int] = []
     done = asyncio.Event()
     now = time.time_ns()

@@ -174,7 +174,7 @@ async def test_the_newest_of_a_terminals_sizes_counts_however_they_are_cut() -> 
 @pytest.mark.parametrize(
     "wrong", [b"[]", b'{"Width":-1}', b'{"Width":70000}', b'{"Width":"8"}', b"nonsense", b"9" * 5000]
 )
-async def test_what_is_no_size_ends_the_reading_of_sizes(wrong: bytes) -> None:
+async def test_an_invalid_size_ends_the_reading_of_sizes(wrong: bytes) -> None:
     sizes = TerminalSizes()
     sizes.feed(wrong)
     sizes.feed(b'{"Width":80,"Height":24}')

@@ -92,7 +92,7 @@ def test_a_long_data_frame_is_passed_on_as_it_comes() -> None:
 
 
 @given(st.lists(st.binary(max_size=200)))
-def test_whatever_comes_is_frames_or_an_error(pieces: list[bytes]) -> None:
+def test_any_input_is_frames_or_an_error(pieces: list[bytes]) -> None:
     try:
         decoded(*pieces)
     except FrameError as error:
@@ -118,7 +118,7 @@ def test_a_broken_control_frame_is_an_error_or_nothing(kind: int, flags: int, pa
         (Headers().syn_stream(1, {f"h{n}": "" for n in range(200)}), "200 headers"),
     ],
 )
-def test_what_is_too_much_is_refused(sent: bytes, said: str) -> None:
+def test_a_frame_that_is_too_large_is_refused(sent: bytes, said: str) -> None:
     with pytest.raises(FrameError, match=said):
         decoded(sent)
 

@@ -287,7 +287,7 @@ OPTIONAL: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("source", OPTIONAL.values(), ids=OPTIONAL)
-def test_what_is_optional_and_not_there_declares_nothing_and_takes_nothing_away(source: dict[str, Any]) -> None:
+def test_a_missing_optional_source_sets_and_removes_no_variable(source: dict[str, Any]) -> None:
     env = [{"name": "X", "value": "earlier"}, {"name": "X", "valueFrom": source}, {"name": "Y", "valueFrom": source}]
     assert variables({"env": env}) == {"X": "earlier"}
 
@@ -327,7 +327,7 @@ MISSING: dict[str, tuple[dict[str, Any], str, ObjectRef]] = {
 
 
 @pytest.mark.parametrize(("fields", "message", "ref"), MISSING.values(), ids=MISSING)
-def test_what_has_to_be_there_and_is_not_is_said_in_the_kubelets_words(
+def test_a_missing_required_source_is_reported_in_the_kubelets_words(
     fields: dict[str, Any], message: str, ref: ObjectRef
 ) -> None:
     with pytest.raises(ObjectMissing) as missing:
@@ -374,7 +374,7 @@ def test_a_value_with_a_nul_byte_is_refused_without_being_shown() -> None:
     assert failed.value.message == "spec.containers[0]: the value of variable X has a NUL byte, which none can have"
 
 
-def test_what_is_read_for_an_environment_shows_in_no_repr_and_its_secrets_are_known() -> None:
+def test_sources_of_an_environment_appear_in_no_repr_and_their_secrets_are_known() -> None:
     assert "s3cret" not in repr(SOURCES)
     assert "8080" not in repr(SOURCES) + repr(SOURCES.files)
     assert SOURCES.secrets() == {"s3cret", "red", "\udcff", "1"}

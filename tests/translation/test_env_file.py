@@ -65,6 +65,6 @@ def test_a_refusal_shows_nothing_of_the_file() -> None:
 
 
 @given(st.binary(max_size=200).filter(lambda value: b"'" not in value and b"\r" not in value), st.binary(max_size=20))
-def test_what_is_in_quotes_comes_out_as_it_was(value: bytes, before: bytes) -> None:
+def test_quoted_values_are_read_verbatim(value: bytes, before: bytes) -> None:
     comment = b"# " + before.replace(b"\n", b" ") + b"\n"
     assert env_file_value(comment + b"KEY='" + value + b"'\n", "KEY") == value

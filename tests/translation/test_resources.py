@@ -183,7 +183,7 @@ def test_a_sidecar_never_goes_before_the_main_container_that_asked_for_least() -
     assert oom_score_adj(pod, large, 8 * GIB) == 625
 
 
-def test_what_only_the_pod_requests_is_shared_out_among_its_containers() -> None:
+def test_pod_level_requests_are_divided_among_the_containers() -> None:
     pod = pod_of(["1Gi", "0"], sidecars=["1Gi", "0"], resources={"requests": {"memory": "6Gi"}})
     assert [oom_score_adj(pod, each, 8 * GIB) for each in pod.spec.containers] == [750, 875]
     # The second sidecar is protected as the main container is that requests least: both have their share alone.

@@ -95,7 +95,7 @@ def test_a_pods_dns_is(spec: dict[str, Any], resolver: Resolver, events: list[st
     assert dns(spec) == (resolver, events)
 
 
-def test_what_was_left_out_is_said_with_what_remains() -> None:
+def test_omitted_search_domains_are_named_with_those_that_remain() -> None:
     _, events = pod_dns(make_pod({"dnsPolicy": "Default"}), Resolver(servers=("a", "b", "c", "d")))
     assert events[0].message == (
         "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: a b c"

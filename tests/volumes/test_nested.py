@@ -71,7 +71,7 @@ def test_mounts_of_init_and_ephemeral_containers_count_and_each_is_named_once() 
         ({"/v": "v", "/v/a\0b": "w"}, "/v/a"),
     ],
 )
-def test_what_would_lead_out_or_into_the_volumes_own_files_is_refused(mounts: dict[str, str], place: str) -> None:
+def test_a_path_out_of_the_volume_or_into_its_own_files_is_refused(mounts: dict[str, str], place: str) -> None:
     with pytest.raises(PayloadError, match="invalid container mount point") as refused:
         nested_mount_points(pod_of(mounts), "v")
     assert place in str(refused.value)

@@ -72,7 +72,7 @@ OPTIONAL: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("source", OPTIONAL.values(), ids=OPTIONAL)
-def test_what_is_optional_and_not_there_shows_nothing(source: dict[str, Any]) -> None:
+def test_an_optional_source_that_is_missing_shows_no_files(source: dict[str, Any]) -> None:
     assert shown(source) == {}
 
 
@@ -141,7 +141,7 @@ FAILURES: dict[str, tuple[dict[str, Any], str, tuple[ObjectRef, ...]]] = {
 
 
 @pytest.mark.parametrize(("source", "message", "wants"), FAILURES.values(), ids=FAILURES)
-def test_what_cannot_be_shown_is_said_in_the_kubelets_words(
+def test_a_volume_that_cannot_be_shown_is_reported_in_the_kubelets_words(
     source: dict[str, Any], message: str, wants: tuple[ObjectRef, ...]
 ) -> None:
     with pytest.raises(PayloadError) as caught:

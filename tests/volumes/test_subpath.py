@@ -98,7 +98,7 @@ ESCAPES = {
 
 
 @pytest.mark.parametrize(("relative", "message"), ESCAPES.items())
-def test_what_leads_out_of_the_volume_is_refused_in_the_kubelets_words_alone(
+def test_a_path_out_of_the_volume_is_refused_in_the_kubelets_words_only(
     pod: Path, volume: Path, relative: str, message: str, binds: bool
 ) -> None:
     (volume / "etc").symlink_to("/etc")

@@ -17,7 +17,7 @@ import pytest
 import pytest_asyncio
 from temporalio.client import Client, WorkflowHandle
 
-import worker as program
+from syncpod.agent.takeover import preconditions
 from syncpod.agent.takeover.awaited_runtime import RuntimeAway
 from syncpod.cri.client import CriClient
 from syncpod.messages.identity import node_task_queue, pod_workflow_id
@@ -116,9 +116,9 @@ async def test_the_runtime_that_a_node_had_before_is_waited_for_though_its_socke
 ) -> None:
     settings = node_settings({RUNTIME_ENDPOINT: endpoint}, state_dir=str(tmp_path), node="n1")
     with pytest.raises(RuntimeAway, match=r"was started with does not answer at unix:///run/nowhere.sock \(missing\)"):
-        await program._find_runtime(settings, KeptSettings({RUNTIME_ENDPOINT: NOWHERE}), {})
-    with pytest.raises(program.CannotServe, match=r"no container runtime at /run/nowhere.sock \(missing\)"):
-        await program._find_runtime(settings, KeptSettings({RUNTIME_ENDPOINT: "unix:///run/other.sock"}), {})
+        await preconditions.find_runtime(settings, KeptSettings({RUNTIME_ENDPOINT: NOWHERE}), {})
+    with pytest.raises(preconditions.CannotServe, match=r"no container runtime at /run/nowhere.sock \(missing\)"):
+        await preconditions.find_runtime(settings, KeptSettings({RUNTIME_ENDPOINT: "unix:///run/other.sock"}), {})
 
 
 @pytest.mark.parametrize("call", ["Version", "ListContainers"])
@@ -156,8 +156,8 @@ async def test_manifests_whose_file_system_hangs_hold_up_no_worker(
         return stat(path, **how)
 
     monkeypatch.setattr(Path, "stat", hangs)
-    monkeypatch.setattr(program, "DIRECTORY_SECONDS", 0.01)
-    await program._require_directory(tmp_path)
+    monkeypatch.setattr(preconditions, "_DIRECTORY_SECONDS", 0.01)
+    await preconditions.require_directory(tmp_path)
     answers.set()
     assert await asyncio.to_thread(answered.wait, 10), "it has gone on without an answer"
 

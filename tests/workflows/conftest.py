@@ -8,8 +8,14 @@ import pytest_asyncio
 from temporalio.client import Client
 
 from syncpod.temporal.plugin import DATA_CONVERTER
+from tests.runtimes import selection
 from tests.runtimes.temporal import DevServer
+from tests.workflows.runs import Noting
 from tests.workflows.scripted import ScriptedNode, scripted_worker
+from workflows.runner import sandboxed_runner, workflow_runner
+
+CACHED, REPLAYED = "cached", "replayed at every task"
+"""How a worker runs workflows in these tests."""
 
 
 @pytest_asyncio.fixture(loop_scope="session", scope="session")
@@ -17,10 +23,28 @@ async def client(temporal_server: DevServer) -> Client:
     return await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER)
 
 
-@pytest.fixture(params=[1000, 0], ids=["cached", "replayed at every task"])
-def worker_options(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """With and without a cache: without, each task replays the run from its start, which proves it deterministic."""
-    return {"max_cached_workflows": request.param}
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Have each test of a worker run with a cache; where it is said, or all tests are asked for, without one too."""
+    if "worker_options" not in metafunc.fixturenames:
+        return
+    marked = metafunc.definition.get_closest_marker("replayed_at_every_task") is not None
+    ways = [CACHED, REPLAYED] if marked or selection.asked_for() == selection.ALL else [CACHED]
+    metafunc.parametrize("worker_options", ways, indirect=True)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def worker_options(request: pytest.FixtureRequest, client: Client) -> AsyncIterator[dict[str, Any]]:
+    """With and without a cache. Either way each run is replayed from its start, which proves it deterministic.
+
+    Without a cache each task replays it, by the runner of workers. With one, the run goes on in the sandbox, and its
+    whole history is replayed by the runner of workers when the test is over.
+    """
+    if request.param == REPLAYED:
+        yield {"max_cached_workflows": 0, "workflow_runner": workflow_runner()}
+        return
+    noting = Noting(sandboxed_runner())
+    yield {"max_cached_workflows": 1000, "workflow_runner": noting}
+    await noting.replay(client)
 
 
 @pytest_asyncio.fixture(loop_scope="session")

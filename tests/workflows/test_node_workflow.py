@@ -1,6 +1,6 @@
 """The node's workflow on a real server, with real workflows of pods; only the pods' own steps are scripted.
 
-Each test runs twice: with a cache, and replaying from the start at every workflow task.
+Each history is replayed from its start; `make test-all` also replays it at every workflow task.
 """
 
 from __future__ import annotations

@@ -92,9 +92,9 @@ def _none() -> Any:
 @example(30, LARGEST)
 def test_a_pod_is_put_out_with_any_grace(grace: int, given_: int) -> None:
     state = a_running_pod(grace)
-    outcome.put_out(state, Evict(uid="uid", message="no room", grace_period_seconds=given_), NOW)
+    outcome.evict(state, Evict(uid="uid", message="no room", grace_period_seconds=given_), NOW)
     assert killed(state, NOW).targets[0].grace_seconds == min(max(0, given_), HUNDRED_YEARS)
-    outcome.put_out(state, Evict(uid="uid", message="no room", grace_period_seconds=LARGEST), NOW)
+    outcome.evict(state, Evict(uid="uid", message="no room", grace_period_seconds=LARGEST), NOW)
 
 
 @given(graces, graces.filter(lambda seconds: seconds > 0))

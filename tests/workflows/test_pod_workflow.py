@@ -28,6 +28,8 @@ from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages.steps import Fault, Outcome, StartContainer, StepEvent, StepInput, StepResult
 from tests.workflows.scripted import ScriptedNode, container, in_another_run, phase, query_pod, start_pod, until
 
+pytestmark = pytest.mark.replayed_at_every_task("queries and updates are answered from a replayed state too")
+
 READY = {"type": "Ready", "status": "True"}
 
 

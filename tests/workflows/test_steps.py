@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 from unittest.mock import create_autospec
 
 import pytest
-from temporalio import activity
+from temporalio import activity, workflow
 
 import workflows.pod
 from activities.node.context import Node
@@ -21,8 +21,9 @@ from syncpod.lifecycle import plan
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.step_table import STEPS, Interruption
 from syncpod.messages.steps import StepResult
-from workflows.pod import decide
+from workflows.pod import absorb, decide
 from workflows.pod.state import PodState
+from workflows.pod.workflow import PodWorkflow
 
 DECIDE = [Path(plan.__file__), *Path(next(iter(workflows.pod.__path__))).glob("*.py")]
 """Where it is decided that a step is taken."""
@@ -53,6 +54,11 @@ def test_each_step_has_a_module_of_its_name_that_takes_its_input(name: StepName)
     body = step_body(name)
     assert list(get_type_hints(body).values())[1:] == [STEPS[name].input, StepResult]
     assert (body.__module__, body.__name__) == (f"activities.{body.__name__}", STEPS[name].module or name.value)
+
+
+def test_every_signal_that_is_folded_in_has_a_handler_and_every_handler_is_known() -> None:
+    handled = {name for name in workflow._Definition.must_from_class(PodWorkflow).signals if name is not None}
+    assert handled == {*absorb.SIGNALS, "renew"}
 
 
 def test_each_step_is_taken_somewhere() -> None:

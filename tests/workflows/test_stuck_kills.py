@@ -9,7 +9,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
-from syncpod.messages.steps import Fault, StepEvent, StepInput, StepResult
+from syncpod.messages.steps import Fault, RemovePod, StepEvent, StepInput, StepResult
 from tests.agent.waiting import until_asked
 from tests.workflows.scripted import ScriptedNode, container, query_pod, until
 from tests.workflows.test_pod_workflow import manifest, running
@@ -148,3 +148,27 @@ async def test_every_exit_is_an_event_that_says_who_how_and_why(client: Client, 
         ("Normal", "Container web exited with code 0 (Completed)", "web"),
         ("Normal", "Container web exited with code 137 (Error): an operator restarts it", "web"),
     ]
+
+
+async def test_a_deletion_by_force_does_not_wait_for_a_removal_whose_disk_hangs(
+    client: Client, node: ScriptedNode
+) -> None:
+    """The removal under way lets go, and the next one is told that the pod's name is to be free at once."""
+    handle = await running(client, node, manifest())
+    node.gate["remove_pod"] = gate = asyncio.Event()
+    await handle.signal("delete_pod", {})
+
+    async def removes() -> bool:
+        return node.steps().count("remove_pod") == 1
+
+    await until_asked(removes)
+    await handle.signal("delete_pod", {"gracePeriodSeconds": 0})
+
+    async def again() -> bool:
+        return node.steps().count("remove_pod") == 2
+
+    await until_asked(again)
+    gate.set()
+    await asyncio.wait_for(handle.result(), 60)
+    forced = [step.forced for _, step in node.taken if isinstance(step, RemovePod)]
+    assert forced == [False, True]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import uuid
 from collections.abc import AsyncIterator
@@ -200,6 +201,8 @@ async def test_a_run_of_decisions_that_are_unknown_here_is_told_and_its_pod_left
     assert (await handle.describe()).status == WorkflowExecutionStatus.RUNNING
 
 
+# The SDK has made the coroutine of `run` when the workflow's initializer raises, and drops it.
+@pytest.mark.filterwarnings("ignore:coroutine '_WorkflowInstanceImpl._apply_initialize_workflow:RuntimeWarning")
 async def test_a_worker_that_does_not_say_its_decisions_begins_no_run(client: Client) -> None:
     node = ScriptedNode()
     async with Worker(
@@ -213,6 +216,7 @@ async def test_a_worker_that_does_not_say_its_decisions_begins_no_run(client: Cl
         handle = await start_pod(client, node, manifest())
         with pytest.raises(WorkflowFailureError) as failure:
             await handle.result()
+    gc.collect()  # here, not in another test
     assert isinstance(failure.value.cause, ApplicationError)
     assert failure.value.cause.non_retryable
     assert str(failure.value.cause).endswith("from before the first release; the oldest known are 1")

@@ -20,7 +20,7 @@ from syncpod.messages.steps import NOT_READY_FAULTS
 from syncpod.pod import PodCondition, PodInvalid
 from workflows.pod import facts, resizing, rounds
 from workflows.pod.desired import Rejected, apply, delete, resize, try_ephemeral_container
-from workflows.pod.outcome import heard, meet_node, observe, put_out
+from workflows.pod.outcome import evict, heard, meet_node, observe
 from workflows.pod.state import PodState
 
 QUEUE_TOLERANCE = timedelta(milliseconds=200)
@@ -41,7 +41,7 @@ def absorb(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> 
         if len(args) != 1:
             raise Rejected(f"takes one payload, got {len(args)}")
         with state.all_or_nothing():
-            _SIGNALS[name](state, args[0], now)
+            (SIGNALS | _UPDATES)[name](state, args[0], now)
     except _Late as late:
         state.note(now, "rejected", name, f"signal {name}: {late}")
     except Exception as wrong:  # noqa: BLE001  # Replay: see above
@@ -89,8 +89,8 @@ def _backoff_expired(state: PodState, payload: Any, now: datetime) -> None:
     """End back-offs of a subject: the node's queue ends those that are over, an operator or the agent ends all.
 
     A subject is a container, or a failed step of the whole pod (`create_sandbox`). The queue names the restart too. The
-    agent signals that something missing has appeared. Such a signal is ignored if the container runs already or the
-    subject is unknown by now: it may cross with the end of the back-off.
+    agent signals that something missing has appeared. Such a signal is ignored if the container already runs or the
+    subject no longer exists: it may arrive after the back-off has ended.
     """
     signal = BackoffExpired.model_validate(payload)
     newest = state.own.newest(signal.container)
@@ -167,7 +167,7 @@ def _is_at_limit(state: PodState, subject: str) -> bool:
 def _restart(state: PodState, payload: Any, now: datetime) -> None:
     """Restart running containers, and start the others, without a back-off.
 
-    A container that its restart policy left finished runs once more. Nothing is started in a pod that ends. Plain
+    A container that its restart policy left finished runs once more. Nothing is started in a pod that is ending. Plain
     init containers and ephemeral containers are never run again.
     """
     signal = Restart.model_validate(payload)
@@ -205,7 +205,7 @@ def _evict(state: PodState, payload: Any, now: datetime) -> None:
     signal = Evict.model_validate(payload)
     if signal.uid != state.pod.metadata.uid:
         raise Rejected(f"uid: is {state.pod.metadata.uid}, not {signal.uid!r}")
-    put_out(state, signal, now)
+    evict(state, signal, now)
 
 
 def _probe(state: PodState, payload: Any, now: datetime) -> None:
@@ -221,7 +221,7 @@ def _probe(state: PodState, payload: Any, now: datetime) -> None:
     heard(state, change, now)
 
 
-_SIGNALS = {
+SIGNALS = {
     "update_pod": _update_pod,
     "delete_pod": delete,
     "pleg": _pleg,
@@ -230,10 +230,11 @@ _SIGNALS = {
     "restart": _restart,
     "set_condition": _set_condition,
     "evict": _evict,
-    # Nobody can send these two: a run that replaces a stuck one brings them along.
-    "resize": resize,
-    "add_ephemeral_container": try_ephemeral_container,
 }
+"""The signals that are folded into the state, each with its function. `renew` concerns the run alone."""
+
+_UPDATES = {"resize": resize, "add_ephemeral_container": try_ephemeral_container}
+"""Accepted updates that a run which replaces a stuck one takes over as if they were signals. Nobody can send these."""
 
 
 def _forget_not_ready(state: PodState) -> None:

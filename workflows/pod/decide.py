@@ -185,6 +185,11 @@ def is_unfinished(state: PodState) -> bool:
     return let_in and not something_to_stop(state.observed, state.stopped_sandboxes)
 
 
+def is_forced(state: PodState) -> bool:
+    """Return whether the pod is deleted by force: without any grace, which a deletion otherwise has at least 1 s of."""
+    return state.deletion is not None and state.deletion.grace_seconds == 0
+
+
 def _terminate(state: PodState, now: datetime) -> Decision:
     if something_to_stop(state.observed, state.stopped_sandboxes) or is_unfinished(state):
         if state.deletion is None and state.failure is not None:
@@ -194,9 +199,8 @@ def _terminate(state: PodState, now: datetime) -> Decision:
         return unless_held(state, _kill_pod(state, why, now), now)
     if state.deletion is None:
         return Decision()
-    removal = Step(
-        StepName.REMOVE_POD, RemovePod(ref=state.ref), "remove what is left: deleted", "deleted", key="step/remove_pod"
-    )
+    request = RemovePod(ref=state.ref, forced=is_forced(state))
+    removal = Step(StepName.REMOVE_POD, request, "remove what is left: deleted", "deleted", key="step/remove_pod")
     return unless_held(state, removal, now)
 
 

@@ -140,7 +140,7 @@ def _newest(results: dict[str, str]) -> tuple[str, ...]:
 # --- verdicts on the whole pod ----------------------------------------------------------------------------------------
 
 
-def put_out(state: PodState, order: Evict, now: datetime) -> None:
+def evict(state: PodState, order: Evict, now: datetime) -> None:
     """Fail the pod and end it within the grace. For a pod that is already ending, only the grace is shortened.
 
     Mirrors eviction_manager.go, v1.36, evictPod, and pod_workers.go, killPodNow.

@@ -35,10 +35,12 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.messages.identity import POD_WORKFLOW
     from syncpod.messages.signed import Commands, Refused, plain, unsigned
     from syncpod.messages.step_table import STEPS, Interruption
+    from syncpod.messages.steps import RemovePod
     from syncpod.pod import pod_to_wire
     from workflows.entity import Entity, decisions_taken, decoded, invalid
     from workflows.pod import absorb, decide, desired, facts, outcome, report, resizing, rounds, start
     from workflows.pod.decision import Decision, Hold, Step
+    from workflows.pod.extern_calls import ExternCalls
     from workflows.pod.inbox import PART, PodInbox
     from workflows.pod.published import PublishedPod
     from workflows.pod.state import PodState
@@ -46,8 +48,8 @@ with workflow.unsafe.imports_passed_through():
     from workflows.restarted import signals_left
 
 TOO_LONG = 10_000
-"""Events from which on a run is left between two steps, without a pause and with its pulls cancelled: its pod may never
-rest, and a server ends a run of 51,200."""
+"""Length of history, in events, from which a run continues as new between two steps, with its pulls cancelled, although
+the pod is not at rest. A pod may never rest, and a server ends a run of 51,200 events."""
 
 TOGETHER: Final = 4
 """Pulls begun in one workflow task: each is given the whole pod, and a server takes 4 MiB from a task."""
@@ -86,8 +88,7 @@ class PodWorkflow:
         self.planned: tuple[str, ...] = ()
         self.pulls: dict[str, Pull] = {}
         self.are_pulls_cancelled = False
-        self.queued: dict[str, tuple[int, datetime]] = {}
-        self.counted = self.state.pod
+        self.extern = ExternCalls(self.state.pod)
 
     @workflow.run
     async def run(self, _start_input: Any = None) -> dict[str, Any]:
@@ -115,7 +116,7 @@ class PodWorkflow:
                 await self.wait(decision)
 
     def catch_up(self) -> None:
-        """Draw the conclusions from what has been absorbed and from the time, before anything is decided."""
+        """Update the state for what has been absorbed and for the current time, before anything is decided."""
         state, now = self.state, workflow.now()
         absorb.tidy(state, now)
         outcome.expire(state, now)
@@ -126,7 +127,7 @@ class PodWorkflow:
         report.update_status(state, self.holds, now)
 
     def decide(self) -> Decision:
-        """Return what to do next, and tell what it says of the pod: what is planned, and what is held back."""
+        """Return what to do next, and record what is planned and what is held back."""
         state, now = self.state, workflow.now()
         decision = decide.next_step(state, now, pulling=self.pulls)
         if decision.failure is not None:
@@ -164,11 +165,11 @@ class PodWorkflow:
     def end(self) -> dict[str, Any]:
         """Return the result of a pod that is gone, or begin the pod that was applied during its deletion."""
         # Replay: nothing is awaited between the check that the run is quiet and the return or the raise.
-        self.arm_queue(Decision())  # what rings for this pod must not end a back-off of the next pod of its name
+        self.extern.arm_backoffs(())  # or they would end back-offs of the next pod of this name
         if self.state.successor is not None:
             workflow.continue_as_new(desired.successor_of(self.state))
         self.publish()
-        self.hand_out(gone=True)
+        self.extern.publish(lambda: None)
         return pod_to_wire(desired.as_pod(self.state))
 
     # --- one step -----------------------------------------------------------------------------------------------------
@@ -178,7 +179,7 @@ class PodWorkflow:
         # Replay: read before anything is awaited; a listing that comes in later is not older than the step.
         step = replace(step, known=self.state.observed.seq)
         if decide.expiry(self.state) is not None:
-            self.arm(Decision())  # a step may take longer than the pod has; what is held is decided afresh after it
+            self.arm(Decision())  # the step may outlast the pod's deadline; holds are decided again after it
         if step.name != StepName.PULL_IMAGE:
             await self.perform(step)
             return
@@ -189,19 +190,21 @@ class PodWorkflow:
     async def perform(self, step: Step) -> None:
         """Run one step to its end and fold its outcome in; never raises for what the step does.
 
-        What comes in meanwhile is taken and shown: a kill alone may take hours, and a container that is not ready is
-        to be seen at once.
+        Signals that arrive meanwhile are absorbed and shown: a kill alone may take hours, and a container that stops
+        being ready must show at once.
         """
         was_ending = self.is_ending
         spec = STEPS[step.name]
 
         def must_stop() -> bool:
-            if step.name == StepName.KILL_CONTAINER:  # the pod's end has a grace of its own, which may be shorter
-                return not was_ending and self.ending()
+            if step.name == StepName.KILL_CONTAINER:  # the end of the pod has its own grace, which may be shorter
+                return not was_ending and self.must_end()
+            if isinstance(step.input, RemovePod):  # it may wait for a disk; a forced deletion does not
+                return not step.input.forced and decide.is_forced(self.state)
             if spec.interruption is Interruption.GOES_ON:
-                # Only a shorter grace interrupts a kill: it begins anew with what is left.
-                return step.name == StepName.KILL_POD and self.deadline_moved(kill_by)
-            return self.ending()
+                # Only a shorter grace interrupts a kill: it starts again with the rest of the grace.
+                return step.name == StepName.KILL_POD and self.is_grace_shortened(kill_by)
+            return self.must_end()
 
         kill_by, activity, began = self.schedule(step)
         while not activity.done() and not must_stop():
@@ -213,7 +216,8 @@ class PodWorkflow:
     async def look(self) -> None:
         """Take what has come in while a step runs, and show what follows from it; nothing is decided.
 
-        A pod that comes to its end just now, perhaps by what the step ends, is shown as ended when the step is over.
+        A pod that reaches its end meanwhile, perhaps through this very step, is shown as ended only when the step is
+        over.
         """
         await self.entity.take_in()
         outcome.expire(self.state, workflow.now())
@@ -235,7 +239,7 @@ class PodWorkflow:
         image = self.state.container(step.container).image
 
         def must_stop() -> bool:
-            return self.are_pulls_cancelled or self.ending() or self.state.container(step.container).image != image
+            return self.are_pulls_cancelled or self.must_end() or self.state.container(step.container).image != image
 
         _, activity, began = self.schedule(step)
 
@@ -252,7 +256,7 @@ class PodWorkflow:
         spec = STEPS[step.name]
         began = workflow.now()
         if step.name == StepName.KILL_POD:
-            self.publish()  # a kill takes as long as the grace: show the pod as it is before
+            self.publish()  # a kill may take the whole grace, so show the pod as it is before that
         argument = decide.record_step(self.state, step, began)
         if step.resets:
             self.state.restart_all = rounds.reset_by(self.state, step.input)
@@ -285,7 +289,7 @@ class PodWorkflow:
         await self.entity.until(lambda: activity.done() or must_stop())
         if not activity.done():
             activity.cancel()
-            self.hasten_cancellation()
+            self.extern.hasten_cancellation()
             await self.entity.until(activity.done)
         try:
             result = await activity
@@ -302,14 +306,7 @@ class PodWorkflow:
                 outcome.failed_step(self.state, step, "UnsignedResult", why, None, began, workflow.now())
             else:
                 outcome.finished_step(self.state, step, returned, began, workflow.now())
-        self.span(step, began)
-
-    def hasten_cancellation(self) -> None:
-        """Have the worker ask the server at once for the cancellation of a step that it runs itself."""
-        cancelled = workflow.extern_functions().get("syncpod_step_cancelled")
-        # Replay: below this line nothing may change the state or give a command: a replay does not come here.
-        if cancelled is not None and not workflow.unsafe.is_replaying():
-            cancelled(workflow.info().workflow_id)
+        self.extern.record_span(self.state, step, began)
 
     def failed(self, step: Step, error: ActivityError, began: datetime) -> None:
         """Record that a step was cancelled, has timed out, or was refused by the runtime: it is decided again later."""
@@ -330,7 +327,7 @@ class PodWorkflow:
     async def wait(self, decision: Decision) -> None:
         """Wait for a signal or for the earliest deadline."""
         self.arm(decision)
-        self.arm_queue(decision)
+        self.extern.arm_backoffs(decision.holds)
         due = self.entity.is_due()  # Replay: asked here, and not within the wait (see is_due)
         await self.entity.wait(lambda: (self.state.removed or due) and self.entity.is_quiet())
 
@@ -342,26 +339,6 @@ class PodWorkflow:
         deadline = min(due, default=None)
         summary = report.timer_summary(decision.holds, held if deadline != expiry else None)
         self.entity.alarm.set(deadline, summary)
-
-    def arm_queue(self, decision: Decision) -> None:
-        """Have the node's queue signal the end of each hold at that moment; costs no history.
-
-        A new worker does it again.
-        """
-        arm = workflow.extern_functions().get("syncpod_arm_backoff")
-        # Replay: below this line nothing may change the state or give a command: a replay does not come here.
-        if workflow.unsafe.is_replaying() or arm is None:
-            return
-        timed = {hold.subject for hold in decision.holds if hold.until is not None}
-        for subject in [each for each in self.queued if each not in timed]:
-            restart, _ = self.queued.pop(subject)
-            arm(workflow.info().workflow_id, subject, restart, None)  # ended by an operator, or with the pod
-        for hold in decision.holds:
-            if hold.until is None or self.queued.get(hold.subject) == (hold.restart, hold.until):
-                continue
-            self.queued[hold.subject] = (hold.restart, hold.until)
-            delay = max(timedelta(0), hold.until - workflow.now()).total_seconds()
-            arm(workflow.info().workflow_id, hold.subject, hold.restart, delay)
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -388,8 +365,8 @@ class PodWorkflow:
         """Return in one sentence why an update is refused."""
         return absorb.sentence(wrong)
 
-    def ending(self) -> bool:
-        """Say whether the pod is to end, by what has been absorbed and by its own deadline."""
+    def must_end(self) -> bool:
+        """Fail the pod if its active deadline has passed; say whether it is to end."""
         outcome.expire(self.state, workflow.now())
         return self.is_ending
 
@@ -398,9 +375,9 @@ class PodWorkflow:
         """Whether the pod is to end, by what has been absorbed."""
         return self.state.deletion is not None or self.state.failure is not None
 
-    def deadline_moved(self, kill_by: datetime | None) -> bool:
-        """Say whether the grace has been shortened since a kill began."""
-        self.ending()
+    def is_grace_shortened(self, kill_by: datetime | None) -> bool:
+        """Say whether the pod's grace now ends before `kill_by`, its end when a kill began."""
+        self.must_end()
         return self.state.kill_by is not None and kill_by is not None and self.state.kill_by < kill_by
 
     # --- telling ------------------------------------------------------------------------------------------------------
@@ -416,36 +393,13 @@ class PodWorkflow:
     def show(self) -> None:
         """Set the workflow's current details; costs no history."""
         workflow.set_current_details(report.details(self.state, self.holds))
-        self.hand_out()
-        self.count_resizes()
+        self.extern.publish(self.as_published)
+        self.extern.count_resizes(self.state)
 
     def as_published(self) -> PublishedPod:
         """Return the state as it is now, which no later change of it changes."""
         # Replay: a shallow copy is enough, since the state's values are replaced and never changed.
         return PublishedPod(self.state.model_copy(), workflow.now(), workflow.info().get_current_history_length())
-
-    def hand_out(self, *, gone: bool = False) -> None:
-        """Give the node's agent what it answers reads from, and begins the workflow anew from; costs no history."""
-        hand = workflow.extern_functions().get("syncpod_publish")
-        # Replay: the agent has been given it before; nothing here may change the state or give a command.
-        if hand is not None and not workflow.unsafe.is_replaying():
-            hand(workflow.info().run_id, None if gone else self.as_published())
-
-    def count_resizes(self) -> None:
-        """Give telemetry how the pod's resize stands; a replay counts nothing."""
-        count = workflow.extern_functions().get("syncpod_resizes")
-        # Replay: what telemetry has been given is kept up to date in a replay too, so that nothing is counted twice.
-        before, self.counted = self.counted, self.state.pod
-        if count is not None and not workflow.unsafe.is_replaying():
-            count(workflow.info().workflow_id, *resizing.counted(self.state, before))
-
-    def span(self, step: Step, began: datetime) -> None:
-        """Give telemetry the step that has ended; a replay records no span."""
-        record = workflow.extern_functions().get("syncpod_sync_span")
-        if record is None or workflow.unsafe.is_replaying():
-            return
-        attributes = report.span_attributes(self.state, step)
-        record(attributes, int(began.timestamp() * 1e9), int(workflow.now().timestamp() * 1e9))
 
     # --- signals: collect, never await, never raise -------------------------------------------------------------------
 
@@ -481,12 +435,12 @@ class PodWorkflow:
 
     @workflow.signal
     def set_condition(self, *args: Any) -> None:
-        """Take a condition of another's, a readiness gate's: ``{"type": "example.com/a", "status": "True"}``."""
+        """Take another owner's condition, a readiness gate's: ``{"type": "example.com/a", "status": "True"}``."""
         self.entity.hear("set_condition", args)
 
     @workflow.signal
     def evict(self, *args: Any) -> None:
-        """Put the pod out, for the node: ``{"uid": …, "reason": "Evicted", "message": …, "gracePeriodSeconds": 1}``."""
+        """Evict the pod, for the node: ``{"uid": …, "reason": "Evicted", "message": …, "gracePeriodSeconds": 1}``."""
         self.entity.hear("evict", args)
 
     @workflow.signal
@@ -498,7 +452,7 @@ class PodWorkflow:
     @workflow.signal(dynamic=True)
     def unknown(self, name: str, args: Sequence[RawValue]) -> None:
         """Show a signal of an unknown name as a rejection."""
-        known = "update_pod, delete_pod, pleg, probe, backoff_expired, restart, set_condition, evict, renew"
+        known = ", ".join((*absorb.SIGNALS, "renew"))
         self.state.reject(workflow.now(), name, f"signal {name}: unknown, with {len(args)} payloads; known: {known}")
         self.entity.wake()
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from syncpod.agent.daemon_thread import in_daemon_thread
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
 from syncpod.lifecycle.eviction import Observation, Observations, Signal
+from syncpod.node.daemon_thread import in_daemon_thread
 from syncpod.translation.context import NodeContext
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from syncpod.agent.daemon_thread import in_daemon_thread
 from syncpod.agent.eviction.disk_usage import disk_usage
 from syncpod.agent.record_cache import RecordCache
 from syncpod.cri.errors import CriError
@@ -25,6 +24,7 @@ from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.storage_limits import storage_limits
 from syncpod.messages.identity import PodRef
 from syncpod.node.cgroups import count_processes
+from syncpod.node.daemon_thread import in_daemon_thread
 from syncpod.node.pod_records import PodRecord
 from syncpod.pod import Pod
 from syncpod.translation.context import NodeContext

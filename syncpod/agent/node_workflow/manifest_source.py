@@ -19,7 +19,6 @@ from typing import Final
 from temporalio.service import RPCError
 from watchfiles import awatch
 
-from syncpod.agent.daemon_thread import in_daemon_thread
 from syncpod.agent.node_workflow.manifest_files import Listing, ManifestFiles
 from syncpod.agent.pod_workflows import OpenWorkflows
 from syncpod.messages.identity import PodRef, pod_workflow_id
@@ -33,6 +32,7 @@ from syncpod.messages.node import (
     SourceView,
     SyncPods,
 )
+from syncpod.node.daemon_thread import in_daemon_thread
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from syncpod.agent import metrics
-from syncpod.agent.daemon_thread import in_daemon_thread
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import ContainerSummary, CriRuntime, ImageStatus
 from syncpod.cri.records import sandbox_image
@@ -36,6 +35,7 @@ from syncpod.lifecycle.image_gc import (
     removable,
     still_too_full,
 )
+from syncpod.node.daemon_thread import in_daemon_thread
 from syncpod.node.pod_records import PodRecord, read_pod_records
 from syncpod.node.pull_records import PulledRecord, pulled_images
 from syncpod.translation.context import NodeContext

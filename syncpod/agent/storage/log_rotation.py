@@ -12,19 +12,23 @@ logs can read these. Differences:
   compressing takes longer than writing. Files beyond the limit are removed uncompressed.
 - A file that somebody still writes to is not compressed, however long ago it was renamed.
 - A runtime that does not answer delays only its own logs.
+- Links are not followed, and only regular files are renamed, compressed and removed: a pod may write to the directory.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gzip
 import logging
 import os
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +36,9 @@ from syncpod.agent.background import cancel_all
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
-from syncpod.node.log_files import COMPRESSED, UNFINISHED, is_being_written, rotated_files
+from syncpod.node.daemon_thread import in_daemon_thread
+from syncpod.node.log_files import COMPRESSED, UNFINISHED, LogDirectory, is_being_written, log_directory
+from syncpod.node.pod_threads import DiskWork, PodThreads
 from syncpod.settings.node import LogSettings
 
 log = logging.getLogger(__name__)
@@ -41,6 +47,8 @@ PERIOD_SECONDS: Final = 1.0
 """Between two checks of the logs' sizes; the kubelet's containerLogMonitorInterval is 10 s."""
 _AGAIN_SECONDS: Final = 10.0
 """How soon a log that could not be rotated or reopened is tried again."""
+_COMPRESS_SECONDS: Final = 120.0
+"""How long compressing one log may hold up the others: its disk may hang."""
 _STAMP: Final = "%Y%m%d-%H%M%S"
 
 
@@ -55,15 +63,17 @@ class LogRotation:
         limits: LogSettings,
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        threads: PodThreads | None = None,
     ) -> None:
-        """Rotate the logs below `log_dir` of the running containers in `listings`."""
+        """Rotate the logs below `log_dir` of the running containers in `listings`, in `threads` (None: its own)."""
+        self._threads = threads or PodThreads()
         self._log_dir = log_dir
         self._cri = cri
         self._listings = listings
         self._limits = limits
         self._now = now
-        self._uncompressed: dict[Path, str] = {}
-        """Logs with files to compress, and a description of their container."""
+        self._uncompressed: dict[Path, tuple[str, str]] = {}
+        """Logs with files to compress: the pod's UID, and a description of their container."""
         self._compressing: asyncio.Task[None] | None = None
         self._under_way: dict[str, asyncio.Task[None]] = {}
         """By container id."""
@@ -82,7 +92,7 @@ class LogRotation:
     async def _look(self) -> None:
         """Start rotating what is due, unless that is under way."""
         running = {
-            container.id: (container, listing.name)
+            container.id: (container, listing)
             for listing in self._listings()
             for container in listing.containers
             if container.state == "running" and _is_ours(Path(container.log_path), self._log_dir)
@@ -94,18 +104,19 @@ class LogRotation:
             for id_, (container, _) in running.items()
             if id_ not in self._not_before and id_ not in self._under_way
         }
-        for id_ in await asyncio.to_thread(_due, paths, self._limits.max_bytes):
+        for id_ in await in_daemon_thread(partial(_due, paths, self._limits.max_bytes), name="sizes of logs"):
             container, pod = running[id_]
-            task = asyncio.create_task(self._attend(container, pod), name=f"log of {container.name} in {pod}")
+            name = f"log of {container.name} in {pod.name}"
+            task = asyncio.create_task(self._attend(container, pod.uid, pod.name), name=name)
             self._under_way[id_] = task
             task.add_done_callback(lambda _, id_=id_: self._under_way.pop(id_))  # type: ignore[misc]
 
-    async def _attend(self, container: ObservedContainer, pod: str) -> None:
+    async def _attend(self, container: ObservedContainer, uid: str, pod: str) -> None:
         path = Path(container.log_path)
         try:
-            if await self._rotate(container.id, path):
-                await asyncio.to_thread(remove_excess, path, self._limits.max_files)
-                self._uncompressed[path] = f"container {container.name} in pod {pod}"
+            if await self._rotate(container.id, uid, path):
+                await self._threads.run(uid, DiskWork.LOGS, partial(remove_excess, path, self._limits.max_files))
+                self._uncompressed[path] = uid, f"container {container.name} in pod {pod}"
         except (OSError, CriError) as error:
             self._not_before[container.id] = time.monotonic() + _AGAIN_SECONDS
             log.warning("the log of container %s in pod %s: %s", container.name, pod, error)
@@ -116,20 +127,23 @@ class LogRotation:
         """Compress the waiting files one after the other, until none is left."""
         try:
             while self._uncompressed:
-                path, whose = self._uncompressed.popitem()
+                path, (uid, whose) = self._uncompressed.popitem()
+                compressing = self._threads.run(uid, DiskWork.COMPRESS, partial(compress_rotated, path))
                 try:
-                    await asyncio.to_thread(compress_rotated, path)
+                    await asyncio.wait_for(compressing, _COMPRESS_SECONDS)
+                except TimeoutError:
+                    log.warning("a log of %s is still being compressed; the next one is begun", whose)
                 except OSError as error:
                     log.warning("a log of %s cannot be compressed: %s", whose, error)
         finally:
             self._compressing = None
 
-    async def _rotate(self, container_id: str, path: Path) -> bool:
+    async def _rotate(self, container_id: str, uid: str, path: Path) -> bool:
         """Start a new log; False if that must wait for the next second. Raises OSError, CriError."""
         rotated = path.with_name(f"{path.name}.{self._now().strftime(_STAMP)}")
         # If there is no log at its path, somebody has moved it, perhaps a worker that died before it reached its next
         # line. The container still writes to that file, which nobody rotates, until the runtime reopens the path.
-        renaming = asyncio.create_task(asyncio.to_thread(_renamed, path, rotated))
+        renaming = asyncio.create_task(self._threads.run(uid, DiskWork.LOGS, partial(_renamed, path, rotated)))
         try:
             if not await asyncio.shield(renaming):
                 return False
@@ -137,49 +151,54 @@ class LogRotation:
         except (CriError, asyncio.CancelledError):
             # The runtime still writes to the file that it has open, which must be found under its name.
             await renaming
-            await asyncio.to_thread(_rename_back, rotated, path)
+            await self._threads.run(uid, DiskWork.LOGS, partial(_rename_back, rotated, path))
             raise
-        if not await asyncio.to_thread(_is_there, path):
+        if not await self._threads.run(uid, DiskWork.LOGS, partial(_is_there, path)):
             self._not_before[container_id] = time.monotonic() + _AGAIN_SECONDS
         return True
 
 
 def remove_excess(path: Path, max_files: int) -> None:
     """Remove the oldest of a log's rotated files. Blocks. Raises OSError."""
-    rotated = rotated_files(path)
-    for file in rotated[: max(len(rotated) - (max_files - 1), 0)]:
-        file.unlink(missing_ok=True)
+    with log_directory(path) as directory:
+        rotated = directory.rotated(path.name)
+        for name in rotated[: max(len(rotated) - (max_files - 1), 0)]:
+            directory.remove(name)
 
 
 def compress_rotated(path: Path) -> None:
     """Compress a log's rotated files except the newest, which others may still be reading. Blocks. Raises OSError.
 
     Safe to repeat, by one caller at a time: a file that was being compressed when its worker died is compressed again.
+    What is no regular file is left alone: somebody else has put it there.
     """
-    for file in path.parent.glob(f"{path.name}.*"):
-        if file.name.endswith(UNFINISHED) or file.with_name(f"{file.name}{COMPRESSED}").exists():
-            file.unlink(missing_ok=True)  # its worker died while compressing, or before removing the original
-    for file in rotated_files(path)[:-1]:
-        if not file.name.endswith(COMPRESSED):
-            _compress(file)
+    with log_directory(path) as directory:
+        for name in directory.names(path.name):
+            if name.endswith(UNFINISHED) or directory.is_there(f"{name}{COMPRESSED}"):
+                directory.remove(name)  # its worker died while compressing, or before removing the original
+        for name in directory.rotated(path.name)[:-1]:
+            if not name.endswith(COMPRESSED):
+                _compress(directory, name)
 
 
-def _compress(file: Path) -> None:
-    draft = file.with_name(f"{file.name}{UNFINISHED}")
+def _compress(directory: LogDirectory, name: str) -> None:
+    draft = f"{name}{UNFINISHED}"
     try:
-        with file.open("rb") as whole:
-            if is_being_written(whole.fileno()):
-                return
-            with gzip.open(draft, "wb", compresslevel=6) as compressed:
-                shutil.copyfileobj(whole, compressed, 1024 * 1024)
-            draft.chmod(os.fstat(whole.fileno()).st_mode & 0o777)
+        opened = directory.open(name)
     except FileNotFoundError:
         return  # it was removed meanwhile, being one too many
-    if not file.exists():
-        draft.unlink()  # removed a little later, for the same reason
+    with os.fdopen(opened, "rb") as whole:
+        if is_being_written(opened):
+            return
+        with os.fdopen(directory.create(draft), "wb") as file:
+            with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=6) as compressed:
+                shutil.copyfileobj(whole, compressed, 1024 * 1024)
+            os.fchmod(file.fileno(), os.fstat(opened).st_mode & 0o777)
+    if not directory.is_there(name):
+        directory.remove(draft)  # removed a little later, for the same reason
         return
-    draft.rename(file.with_name(f"{file.name}{COMPRESSED}"))
-    file.unlink(missing_ok=True)
+    directory.rename(draft, f"{name}{COMPRESSED}")
+    directory.remove(name)
 
 
 def _is_ours(path: Path, log_dir: Path) -> bool:
@@ -189,11 +208,17 @@ def _is_ours(path: Path, log_dir: Path) -> bool:
 
 
 def _due(paths: dict[str, str], max_bytes: int) -> list[str]:
-    """Return the containers whose log has reached its size limit, or is not at its path."""
+    """Return the containers whose log has reached its size limit, or is not at its path.
+
+    Where a directory of a log is a link, the log is not ours to rotate, and nothing behind the link is touched.
+    """
     due = []
     for container_id, path in paths.items():
+        directory = os.path.dirname(path)  # noqa: PTH120  # a thousand a second
         try:
-            large = os.stat(path, follow_symlinks=False).st_size >= max_bytes  # noqa: PTH116  # a thousand a second
+            if not all(stat.S_ISDIR(os.lstat(each).st_mode) for each in (os.path.dirname(directory), directory)):  # noqa: PTH120
+                continue
+            large = os.lstat(path).st_size >= max_bytes
         except FileNotFoundError:
             large = True
         except OSError:
@@ -208,17 +233,21 @@ def _is_there(path: Path) -> bool:
 
 
 def _renamed(path: Path, to: Path) -> bool:
-    """Rename a log unless the new name is taken; return False if it is. Raises OSError."""
-    if not _is_there(path):
+    """Rename a log unless the new name is taken; return False if it is. Raises OSError, also for what is no file."""
+    with log_directory(path) as directory:
+        if not directory.is_there(path.name):
+            return True
+        if directory.is_there(to.name) or directory.is_there(f"{to.name}{COMPRESSED}"):
+            return False
+        if not directory.is_file(path.name):
+            raise OSError(errno.EINVAL, "is no regular file, so it is not rotated", str(path))
+        directory.rename(path.name, to.name)
         return True
-    if _is_there(to) or _is_there(to.with_name(f"{to.name}{COMPRESSED}")):
-        return False
-    path.rename(to)
-    return True
 
 
 def _rename_back(rotated: Path, path: Path) -> None:
     """Restore a log's name, unless the runtime has created a new file there after all. Raises OSError."""
-    with contextlib.suppress(FileExistsError, FileNotFoundError):
-        path.hardlink_to(rotated)  # a rename would replace the new file, and lose what was written to it
-        rotated.unlink()
+    with contextlib.suppress(FileExistsError, FileNotFoundError), log_directory(path) as directory:
+        # A rename would replace the new file, and lose what was written to it.
+        directory.link(rotated.name, path.name)
+        directory.remove(rotated.name)

@@ -14,13 +14,17 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 from temporalio.service import RPCError
 
+from syncpod.agent.background import cancel_all
 from syncpod.agent.record_cache import RecordCache
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.node.pod_records import PodRecord
+from syncpod.node.pod_threads import DiskWork, PodThreads
 from syncpod.node.pod_volumes import MountFailure, refresh_volumes
 from syncpod.node.secret_values import secret_values
 from syncpod.objects import ObjectRef, ObjectStore, Reference, references
@@ -31,6 +35,8 @@ from syncpod.translation.paths import UnsafeName
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
+PATIENCE_SECONDS: Final = 1.0
+"""How long a look waits for the disk of one pod."""
 
 WaitingFor = MutableMapping[ObjectRef, set[tuple[str, str]]]
 """Who failed because an object was missing: workflow id, and container or step. They add themselves before they look
@@ -63,6 +69,7 @@ class VolumeRefresh:
         tell: Tell,
         *,
         add_secret_values: Callable[[frozenset[str]], None],
+        threads: PodThreads,
     ) -> None:
         """Watch `store`; signal those in `waiting_for` with `tell`, and remove them from it.
 
@@ -73,25 +80,32 @@ class VolumeRefresh:
         self._waiting_for = waiting_for
         self._tell = tell
         self._add_secret_values = add_secret_values
+        self._threads = threads
         self._uses = RecordCache(node, _use)
         self._versions: dict[ObjectRef, str] | None = None
         self._behind: dict[str, set[ObjectRef]] = {}
         """By pod UID: changed objects that its volumes do not show yet."""
         self._to_tell: set[ObjectRef] = set()
+        self._refreshing: dict[str, tuple[frozenset[ObjectRef], asyncio.Task[bool]]] = {}
+        """By pod UID: the objects that its volumes are being made to show."""
         self._complaints: dict[str, str] = {}
 
     async def run(self) -> None:
         """Look until cancelled."""
         complaint = ""
-        while True:
-            try:
-                await self.look()
-                complaint = ""
-            except OSError as error:
-                if str(error) != complaint:
-                    complaint = str(error)
-                    log.warning("ConfigMaps and Secrets cannot be read, so volumes stay as they are: %s", error)
-            await asyncio.sleep(LOOK_SECONDS)
+        try:
+            while True:
+                try:
+                    await self.look()
+                    complaint = ""
+                except OSError as error:
+                    if str(error) != complaint:
+                        complaint = str(error)
+                        log.warning("ConfigMaps and Secrets cannot be read, so volumes stay as they are: %s", error)
+                await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            await cancel_all(refreshing for _, refreshing in self._refreshing.values())
+            self._refreshing.clear()
 
     async def look(self) -> None:
         """Find what has changed since the last call, and pass it on.
@@ -124,17 +138,37 @@ class VolumeRefresh:
         for uid, use in pods.items():
             if affected := use.shown & changed:
                 self._behind.setdefault(uid, set()).update(affected)
-        for uid, objects in tuple(self._behind.items()):
-            if uid in pods and await self._is_behind(pods[uid].pod, objects):
-                continue
-            del self._behind[uid]
+        for uid in tuple(self._behind):
+            if uid not in pods or await self._caught_up(pods[uid].pod, self._behind[uid]):
+                del self._behind[uid]
         self._complaints = {uid: said for uid, said in self._complaints.items() if uid in pods}
 
-    async def _is_behind(self, pod: Pod, objects: set[ObjectRef]) -> bool:
+    async def _caught_up(self, pod: Pod, objects: set[ObjectRef]) -> bool:
+        """Refresh one pod's volumes, and say whether they show all the objects now; what they show is taken out.
+
+        A disk that hangs delays the others only once: after that each look only asks whether it has answered.
+        """
+        uid, patience = pod.metadata.uid, 0.0
+        if uid not in self._refreshing:
+            shown = frozenset(objects)
+            refreshing = asyncio.create_task(self._is_behind(pod, shown), name=f"volumes of {uid}")
+            self._refreshing[uid], patience = (shown, refreshing), PATIENCE_SECONDS
+        shown, refreshing = self._refreshing[uid]
+        await asyncio.wait({refreshing}, timeout=patience)
+        if not refreshing.done():
+            self._complain(pod, "a disk does not answer")
+            return False
+        del self._refreshing[uid]
+        if not refreshing.result():
+            objects -= shown
+        return not objects
+
+    async def _is_behind(self, pod: Pod, objects: frozenset[ObjectRef]) -> bool:
         """Refresh one pod's volumes; say whether that must be retried."""
         meta = pod.metadata
+        refreshing = partial(refresh_volumes, pod, self._node, self._store, objects)
         try:
-            written = await asyncio.to_thread(refresh_volumes, pod, self._node, self._store, frozenset(objects))
+            written = await self._threads.run(meta.uid, DiskWork.REFRESH, refreshing)
         except MountFailure as failure:
             self._complain(pod, str(failure))
             # A volume that lacks an object, or a key of one, is retried when that object changes.

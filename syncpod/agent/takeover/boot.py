@@ -116,16 +116,16 @@ class Takeover:
         """Ask the workflow itself which pod it is; it answers once this worker polls. None = it is gone.
 
         A workflow that cannot answer is asked again until it does, and that is logged once. Its workflow tasks may
-        fail, as in a worker of an earlier version, or it is paused, a status that the SDK does not know (ValueError).
+        fail, as in a worker of an earlier version, the server may be busy, or it is paused, a status that the SDK does
+        not know (ValueError).
         """
         silent = False
         while True:
             try:
                 pod = await self._client.get_workflow_handle(workflow_id).query("pod", rpc_timeout=_RPC)
-            except RPCError as error:
-                if error.status == RPCStatusCode.NOT_FOUND:
+            except (RPCError, WorkflowQueryFailedError, ValueError) as error:
+                if isinstance(error, RPCError) and error.status == RPCStatusCode.NOT_FOUND:
                     return None
-            except (WorkflowQueryFailedError, ValueError) as error:
                 if not silent:
                     log.warning("workflow %s does not answer yet which pod it is: %s", workflow_id, error)
                 silent = True

@@ -26,6 +26,8 @@ def node() -> None:
     """
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.worker_process import serving
+    from syncpod.cli.view.node_description import stall_lines
+    from syncpod.node.loop_stalls import read_loop_stall
     from syncpod.node.report import read_node_report
     from syncpod.settings.worker_record import read_worker_record
 
@@ -38,6 +40,8 @@ def node() -> None:
         say("\n".join(_worker(worker, serves=serves)))
     if not serves:
         remark("the worker is not running: what follows is its last report")
+    if (stall := read_loop_stall(state_dir)) is not None:
+        say("\n".join(("", "Event loop:", *(f"  {line}" for line in stall_lines(stall, datetime.now(UTC))))))
     if report is not None:
         say("\n".join(printable(line) if line else "" for line in _report(report, datetime.now(UTC))))
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from syncpod.cli.fetched import FetchedNode, FetchedPod
     from syncpod.cli.view.label_columns import LabelColumns
+    from syncpod.node.loop_stalls import LoopStall
 
 _WATCH_SECONDS: Final = 1.0
 _AT_ONCE: Final = 50
@@ -96,7 +97,9 @@ def describe_nodes(names: Sequence[str]) -> None:
         found, missing = await _find(client, names)
         pods = await _pods_of(client, {one.name for one in found})
         now = datetime.now(UTC)
-        return [describe(one, [pod for pod in pods if _node_of(pod) == one.name], now) for one in found], missing
+        return [
+            describe(one, [pod for pod in pods if _node_of(pod) == one.name], now, _stall_of(one.name)) for one in found
+        ], missing
 
     described, missing = session.run(work)
     if described:
@@ -106,6 +109,17 @@ def describe_nodes(names: Sequence[str]) -> None:
         remark("No resources found")
     if missing:
         raise Failure("\n".join(missing))
+
+
+def _stall_of(node: str) -> LoopStall | None:
+    """Return the newest stall of a node's worker, if it has its state on this machine."""
+    from syncpod.cli.machine.settings import settings
+    from syncpod.node.loop_stalls import read_loop_stall
+    from syncpod.settings.worker_record import read_worker_record
+
+    state_dir = settings().state_dir
+    worker = read_worker_record(state_dir)
+    return read_loop_stall(state_dir) if worker is not None and worker.node == node else None
 
 
 async def _pods_of(client: Client, nodes: Collection[str]) -> list[FetchedPod]:

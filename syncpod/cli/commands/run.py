@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import Namespace, Node, Timeout
+
+if TYPE_CHECKING:
+    from syncpod.pod import Admission
 
 Words = Annotated[list[str] | None, typer.Argument(metavar="NAME [-- ARG...]", show_default=False, hidden=True)]
 _RESTARTS = ("Always", "OnFailure", "Never")
@@ -53,7 +56,6 @@ def run(
     from syncpod.cli.commands.create import existing_pods
     from syncpod.cli.input.arguments import read_timeout
     from syncpod.cli.input.manifests import Manifests
-    from syncpod.pod import PodInvalid, admit, parse_pod
 
     if not words or not image:
         raise BadInput("name the pod and its image: syncpod run NAME --image IMAGE")
@@ -66,10 +68,7 @@ def run(
         "imagePullPolicy": image_pull_policy,
     }
     document = _document(name, image, container, namespace=namespace, labels=labels, restart=restart)
-    try:
-        admission = admit(parse_pod(document))
-    except PodInvalid as wrong:
-        raise BadInput("\n".join(f"pod {name}: {problem}" for problem in wrong.problems)) from None
+    admission = _admitted(document)
     if dry_run == "client":
         _print(document, name, output)
         return
@@ -90,6 +89,17 @@ def _document(
         "metadata": {"name": name, "namespace": namespace, "labels": _labels(labels) or {"run": name}},
         "spec": {"containers": [{"name": name, "image": image} | given], "restartPolicy": restart},
     }
+
+
+def _admitted(document: dict[str, Any]) -> Admission:
+    """Return the document checked, with its defaults. Raises BadInput."""
+    from syncpod.pod import PodInvalid, admit, parse_pod
+
+    try:
+        return admit(parse_pod(document))
+    except PodInvalid as wrong:
+        name = document["metadata"]["name"]
+        raise BadInput("\n".join(f"pod {name}: {problem}" for problem in wrong.problems)) from None
 
 
 def _check(restart: str, dry_run: str, output: str) -> None:

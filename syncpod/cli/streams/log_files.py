@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from syncpod.cli.streams.log_lines import LineJoiner, LogLine, count_lines, is_new_enough, starts_of_last_lines
-from syncpod.node.log_files import COMPRESSED, is_being_written, rotated_files
+from syncpod.node.log_files import COMPRESSED, is_being_written, open_log_file, rotated_files
 
 _BLOCK: Final = 256 * 1024
 _POLL_SECONDS: Final = 0.1
@@ -106,10 +106,12 @@ class _LogFile:
         self.was_newest = file == path
         """Whether it was the growing file when it was opened."""
         self._compressed = file.name.endswith(COMPRESSED)
-        self._stream: FileIO | gzip.GzipFile = gzip.GzipFile(file) if self._compressed else FileIO(file)
+        self._file = FileIO(open_log_file(file))
+        self._stream: FileIO | gzip.GzipFile = gzip.GzipFile(fileobj=self._file) if self._compressed else self._file
 
     def close(self) -> None:
         self._stream.close()
+        self._file.close()
 
     def read(self) -> bytes:
         """Return the next block, b"" if there is none now."""

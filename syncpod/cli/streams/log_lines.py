@@ -232,7 +232,7 @@ class _LinesFromTheEnd:
     def __init__(self, *, with_unfinished: bool) -> None:
         self._seen = 0
         self._finished: set[str] = set() if with_unfinished else {"stdout", "stderr"}
-        """Streams with a counted later record: a partial record of theirs ends no line."""
+        """Streams of which a later record was counted: an earlier partial record of such a stream ends no line."""
 
     def add(self, record: bytes) -> int:
         """Add a record that precedes all others; return the number of lines."""

@@ -42,6 +42,8 @@ _SILENT: Final = frozenset(
     )
 )
 """How a query fails if no worker answers it. Anything else is about the asker, or about the server."""
+_BUSY: Final = ("Workflow is busy", "query buffer is full")
+"""Parts of the server's messages, with RESOURCE_EXHAUSTED, if not it but this one workflow has too much to do."""
 _STUCK: Final = "failed state"
 """Part of the server's message if it does not even ask, because the workflow's tasks have failed again and again."""
 
@@ -162,6 +164,10 @@ def _as_told(told: Told) -> FetchedPod:
     return FetchedPod(Pod.model_validate(told.answer), told.answer, current=True)
 
 
+def _is_busy(error: RPCError) -> bool:
+    return error.status == RPCStatusCode.RESOURCE_EXHAUSTED and any(words in error.message for words in _BUSY)
+
+
 async def _query(client: Client, workflow_id: str, execution: WorkflowExecution | None) -> FetchedPod | None:
     """Ask a pod's workflow, else return what Temporal recorded last; None if there is no open one.
 
@@ -179,7 +185,7 @@ async def _query(client: Client, workflow_id: str, execution: WorkflowExecution 
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
             return None
-        if error.status not in _SILENT:
+        if error.status not in _SILENT and not _is_busy(error):
             raise
         stuck = error.status == RPCStatusCode.FAILED_PRECONDITION and _STUCK in error.message
     else:

@@ -6,7 +6,7 @@ Pure: values in, lines out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from syncpod.cli.console import align
 from syncpod.cli.fetched import FetchedNode, FetchedPod
@@ -14,12 +14,15 @@ from syncpod.cli.view.durations import age, short_duration
 from syncpod.cli.view.layout import NONE, mapping, pairs
 from syncpod.messages.node import NodeView
 from syncpod.messages.queries import EventRecord
+from syncpod.node.loop_stalls import LoopStall
 
 
-def describe(fetched: FetchedNode, pods: Sequence[FetchedPod], now: datetime) -> list[str]:
-    """Return the lines; `pods` are those on the node."""
+def describe(
+    fetched: FetchedNode, pods: Sequence[FetchedPod], now: datetime, stall: LoopStall | None = None
+) -> list[str]:
+    """Return the lines; `pods` are those on the node, `stall` the newest stall of its worker, if known."""
     view = fetched.view
-    lines = list(pairs(_head(fetched, now)))
+    lines = [*pairs(_head(fetched, now)), *(pairs([("Event Loop", stall_lines(stall, now))]) if stall else ())]
     lines += _conditions(fetched)
     lines += _named("Addresses", [(each.type, each.address) for each in view.addresses])
     lines += _named("Capacity", view.capacity.items())
@@ -47,6 +50,14 @@ def _head(fetched: FetchedNode, now: datetime) -> Iterator[tuple[str, Sequence[s
         )
     elif not fetched.current:
         yield "Note", ["the node does not answer: what follows is what it said last"]
+
+
+def stall_lines(stall: LoopStall, now: datetime) -> list[str]:
+    """Say how long a worker's event loop stood still, when, and where."""
+    lasted, ago = short_duration(timedelta(seconds=stall.seconds)), age(stall.since, now)
+    verb = "stood" if stall.over else "has stood"
+    where = [f"at {place}" for place in reversed(stall.stack)]
+    return [f"{verb} still for {lasted}, {ago} ago: it {stall.doing}", *where]
 
 
 def _conditions(fetched: FetchedNode) -> list[str]:

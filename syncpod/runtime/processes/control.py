@@ -231,6 +231,7 @@ class Attached:
                 return
             if packet[:1] in _STREAMS:
                 yield _STREAMS[packet[:1]], packet[1:]
+                await asyncio.sleep(0)  # a read of what is there already does not wait: others go first
 
     def resize(self, columns: int, rows: int) -> None:
         """Resize the container's terminal."""

@@ -85,4 +85,4 @@ class CriLog:
 
 def _open(path: str) -> int:
     # Non-blocking: a FIFO that nobody reads must not block the container.
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o640)
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o640)

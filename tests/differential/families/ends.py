@@ -120,14 +120,14 @@ def _refusals() -> Iterator[Scenario]:
 
 
 def _deadlines() -> Iterator[Scenario]:
-    yield Scenario("deadline", "running", {"activeDeadlineSeconds": 4, "containers": [sleeper()]}, finished)
-    never = {"activeDeadlineSeconds": 4, "restartPolicy": "Never", "containers": [sleeper()]}
+    yield Scenario("deadline", "running", {"activeDeadlineSeconds": 20, "containers": [sleeper()]}, finished)
+    never = {"activeDeadlineSeconds": 20, "restartPolicy": "Never", "containers": [sleeper()]}
     yield Scenario("deadline", "never", never, finished)
-    init = {"activeDeadlineSeconds": 4, "initContainers": [sleeper("first")], "containers": [sleeper()]}
+    init = {"activeDeadlineSeconds": 20, "initContainers": [sleeper("first")], "containers": [sleeper()]}
     yield Scenario("deadline", "in-init", init, finished)
-    crashing = {"activeDeadlineSeconds": 8, "containers": [shell("main", "exit 1")]}
+    crashing = {"activeDeadlineSeconds": 25, "containers": [shell("main", "exit 1")]}
     yield Scenario("deadline", "crashing", crashing, finished)
-    pulling = {"activeDeadlineSeconds": 5, "containers": [{"name": "main", "image": "127.0.0.1:1/none:1"}]}
+    pulling = {"activeDeadlineSeconds": 25, "containers": [{"name": "main", "image": "127.0.0.1:1/none:1"}]}
     yield Scenario("deadline", "pulling", pulling, finished)
     late = {"activeDeadlineSeconds": 100, "restartPolicy": "Never", "containers": [shell("main", "exit 0")]}
     yield Scenario("deadline", "in-time", late, finished)

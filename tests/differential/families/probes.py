@@ -9,7 +9,7 @@ from typing import Final
 from tests.differential.scenario import Manifest, Moment, Scenario, ready, restarted, running, shell, sleeper, waiting
 from tests.runtimes.images import HTTPD
 
-_QUICK: Final[Manifest] = {"periodSeconds": 1, "failureThreshold": 1}
+_QUICK: Final[Manifest] = {"periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 10}
 _WEB: Final[Manifest] = {"name": "main", "image": HTTPD, "ports": [{"name": "web", "containerPort": 80}]}
 """A web server, which answers at once to HTTP and TCP, and to no gRPC."""
 
@@ -30,9 +30,9 @@ def _kinds() -> Iterator[Scenario]:
         if good:
             container = _WEB | {f"{probe}Probe": good | _QUICK | {"failureThreshold": 5}}
             yield Scenario("probe", f"{probe}-{kind}-succeeds", {"containers": [container]}, ready)
-        slow = {} if probe == "readiness" else {"initialDelaySeconds": 3}
+        slow = {} if probe == "readiness" else {"initialDelaySeconds": 8}
         container = _WEB | {f"{probe}Probe": bad | _QUICK | slow}
-        moment: Moment = running if probe == "readiness" else waiting("CrashLoopBackOff", restarts=2)
+        moment: Moment = running if probe == "readiness" else restarted()
         yield Scenario("probe", f"{probe}-{kind}-fails", {"containers": [container]}, moment)
 
 

@@ -12,6 +12,7 @@ from tests.differential.scenario import (
     Scenario,
     all_of,
     containers,
+    ended,
     finished,
     ready,
     restarted,
@@ -59,12 +60,12 @@ def _several() -> Iterator[Scenario]:
 
 
 def _has_ended(container: str) -> Moment:
-    def ended(status: Any) -> bool:
+    def has(status: Any) -> bool:
         all_of_them = {each["name"]: each["state"] for each in status.get("containerStatuses", ())}
         others = [state for name, state in all_of_them.items() if name != container]
         return "terminated" in all_of_them.get(container, {}) and all("running" in state for state in others)
 
-    return ended
+    return has
 
 
 def _init_containers() -> Iterator[Scenario]:
@@ -124,25 +125,25 @@ def _sidecars() -> Iterator[Scenario]:
     for policy in ("Always", "OnFailure", "Never"):
         crashing = waiting("CrashLoopBackOff", "side", restarts=2)
         yield one(f"crashes-{policy}", crashing, [_sidecar("side", "sleep 3; exit 5")], policy=policy)
-        ended = waiting("CrashLoopBackOff", "side", restarts=2)
-        yield one(f"ends-{policy}", ended, [_sidecar("side", "sleep 3; exit 0")], policy=policy)
+        over = ended("side", restarts=2)
+        yield one(f"ends-{policy}", over, [_sidecar("side", "sleep 3; exit 0")], policy=policy)
     yield one("poststart", ready, [_sidecar("side", lifecycle={"postStart": {"exec": {"command": ["true"]}}})])
     yield one(
         "poststart-fails",
-        waiting("CrashLoopBackOff", "side", restarts=2),
+        ended("side", restarts=2),
         [_sidecar("side", lifecycle={"postStart": {"exec": {"command": ["sh", "-c", "echo no; exit 3"]}}})],
     )
     quick = {"periodSeconds": 1, "failureThreshold": 1}
     yield one("startup-passes", ready, [_sidecar("side", startupProbe=succeed | quick)])
     yield one(
         "startup-fails",
-        waiting("CrashLoopBackOff", "side", restarts=2),
+        ended("side", restarts=2),
         [_sidecar("side", startupProbe=fail | quick)],
     )
     yield one("unready", running, [_sidecar("side", readinessProbe=fail | quick)])
     yield one(
         "liveness-fails",
-        waiting("CrashLoopBackOff", "side", restarts=2),
+        ended("side", restarts=2),
         [_sidecar("side", livenessProbe=fail | quick)],
     )
     yield one("init-fails-never", finished, [_sidecar("side"), shell("init", "exit 7")], policy="Never")

@@ -1,0 +1,137 @@
+"""What must hold before a worker serves its node: the runtime, the name and the Temporal cluster are the node's own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import stat
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from temporalio.client import Client
+
+from syncpod.agent.takeover import foreign_kubelet
+from syncpod.agent.takeover.awaited_runtime import AwaitedRuntime, RuntimeAway
+from syncpod.agent.takeover.cluster import another_cluster
+from syncpod.agent.takeover.lock import NodeLock, NotThisNode, machine_id, node_of
+from syncpod.cri.client import CriClient
+from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
+from syncpod.cri.errors import CriError, Unavailable
+from syncpod.cri.port import RuntimeVersion
+from syncpod.node.daemon_thread import in_daemon_thread
+from syncpod.node.pods_left import has_pods, has_records
+from syncpod.settings.kept import (
+    KeptSettings,
+    is_same_runtime,
+    kept_runtime_missing,
+    other_name,
+    other_runtime,
+    other_signing,
+)
+from syncpod.settings.node import NodeSettings
+from syncpod.temporal.cluster import cluster_identity
+
+_DIRECTORY_SECONDS: Final = 2.0
+"""How long the directory of manifests may take to answer."""
+
+
+class CannotServe(Exception):
+    """The worker cannot serve; the text says why, in one sentence."""
+
+
+async def require_directory(manifests: Path | None) -> None:
+    """Raise CannotServe if the directory of manifests is not a directory. If it does not exist yet, it may come.
+
+    Its file system may hang. The node then serves without it.
+    """
+    if manifests is None:
+        return
+    with contextlib.suppress(OSError):  # a TimeoutError too: its reader logs that, and tries again
+        found = await asyncio.wait_for(in_daemon_thread(manifests.stat, name="manifests"), _DIRECTORY_SECONDS)
+        if not stat.S_ISDIR(found.st_mode):
+            raise CannotServe(f"manifest directory {manifests}: is not a directory")
+
+
+async def awaited_socket(settings: NodeSettings, kept: KeptSettings, awaited: AwaitedRuntime) -> str:
+    """Return the runtime's socket, once something listens there. Raises CannotServe."""
+    try:
+        return await awaited.answer(partial(find_runtime, settings, kept, os.environ))
+    except RuntimeAway as away:
+        raise CannotServe(str(away)) from away
+
+
+async def find_runtime(settings: NodeSettings, kept: KeptSettings, environ: Mapping[str, str]) -> str:
+    """Return the runtime's socket. Raises CannotServe, or RuntimeAway if there is, or was, a runtime."""
+    named = {VARIABLE: settings.runtime_endpoint} if settings.runtime_endpoint else {}
+    try:
+        return find_endpoint({**environ, **named})
+    except NoRuntime as missing:
+        if kept.endpoint and settings.runtime_endpoint and is_same_runtime(kept, settings.runtime_endpoint):
+            raise RuntimeAway(kept_runtime_missing(kept, missing.tried[0][1])) from missing
+        if missing.refused:
+            raise RuntimeAway(str(missing)) from missing
+        raise CannotServe(str(missing)) from missing
+    except ValueError as error:
+        raise CannotServe(str(error)) from error
+
+
+async def require_same_node(settings: NodeSettings, kept: KeptSettings, endpoint: str) -> None:
+    """Raise CannotServe if a node that has pods is to get another runtime or name, or other commands."""
+    try:
+        before = kept.node or node_of(settings.state_dir)
+    except NotThisNode as refusal:
+        raise CannotServe(str(refusal)) from refusal
+    is_renamed = before not in ("", settings.node)
+    is_resigned = bool(kept.node) and kept.signed != settings.signed
+    if not is_renamed and not is_resigned and is_same_runtime(kept, endpoint):
+        return
+    if await has_pods(settings.state_dir, before, kept.endpoint or endpoint):
+        if is_resigned:
+            raise CannotServe(other_signing(before, settings.state_dir, signed=settings.signed))
+        raise CannotServe(
+            other_name(before, settings.state_dir, settings.node) if is_renamed else other_runtime(kept, endpoint)
+        )
+
+
+def take_lock(settings: NodeSettings) -> NodeLock:
+    """Return the node's lock, held. Raises CannotServe."""
+    try:
+        # A node of another name has been found to have no pods.
+        return NodeLock(settings.state_dir, settings.node, machine=machine_id(), may_rename=True)
+    except NotThisNode as refusal:
+        raise CannotServe(str(refusal)) from refusal
+
+
+async def meet_runtime(
+    settings: NodeSettings, kept: KeptSettings, endpoint: str, cri: CriClient, awaited: AwaitedRuntime
+) -> RuntimeVersion:
+    """Return which runtime answers, once it does. Raises CannotServe if it fails or is not this node's."""
+    try:
+        version, kubelets = await awaited.answer(partial(_asked, endpoint, cri))
+    except RuntimeAway as away:
+        raise CannotServe(str(away)) from away
+    if kubelets and not settings.allow_foreign_kubelet:
+        raise CannotServe(foreign_kubelet.refusal(kubelets, endpoint))
+    if kept.runtime not in ("", version.name) and await asyncio.to_thread(has_records, settings.state_dir):
+        raise CannotServe(other_runtime(kept, f"{version.name}, which answers there now: it was {kept.runtime}"))
+    return version
+
+
+async def _asked(endpoint: str, cri: CriClient) -> tuple[RuntimeVersion, tuple[str, ...]]:
+    """Return the runtime's version and the pods in it that are a kubelet's. Raises CannotServe, RuntimeAway."""
+    try:
+        return await cri.version(), foreign_kubelet.foreign_pods(await cri.list_pod_sandboxes())
+    except CriError as error:
+        refused = RuntimeAway if isinstance(error, Unavailable) else CannotServe
+        raise refused(f"the runtime at {endpoint} does not answer: {error.message or error.code}") from error
+
+
+async def require_cluster(settings: NodeSettings, kept: KeptSettings, client: Client, address: str) -> str:
+    """Return which Temporal cluster and namespace answer. Raises NotThisNode if others have the node's pods."""
+    cluster = await cluster_identity(client)
+    if kept.cluster not in ("", cluster) and not settings.adopt_cluster:
+        raise another_cluster(settings.node, address)
+    return cluster

@@ -1,0 +1,92 @@
+"""Threads for what touches a pod's files: each pod has its own, so that a disk that hangs holds up its pods alone.
+
+A hostPath may lie on a network file system whose server is gone, or on a FUSE file system whose process has stopped. A
+call that touches it never returns, and nothing can interrupt its thread. In a pool that all pods share, a few such
+calls are enough to stop every pod of the node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import time
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from syncpod.node.daemon_thread import in_daemon_thread
+
+_T = TypeVar("_T")
+
+SILENT_SECONDS: Final = 5.0
+"""How long a thread may take before its disk is said not to answer."""
+MOST_THREADS: Final = 2_000
+"""How many threads all pods may have at the same time. Only calls that hang lead there, of pods that were deleted by
+force again and again."""
+
+
+class DiskWork(StrEnum):
+    """What a thread does for its pod; of each kind a pod has at most one thread."""
+
+    MAKE = "to make its directories and volumes"
+    REFRESH = "to update its volumes"
+    READ = "to read its files"
+    LOGS = "to keep its logs"
+    COMPRESS = "to compress its logs"
+    REMOVE = "to remove its directories and volumes"
+
+
+class DiskSilent(OSError):
+    """A disk has not answered for as long as the caller was willing to wait."""
+
+
+class TooManySilent(OSError):
+    """So many calls to disks hang on this node that no more threads are made for them."""
+
+
+class PodThreads:
+    """The threads of all pods of a node. All methods belong to one event loop."""
+
+    def __init__(self, most: int = MOST_THREADS) -> None:
+        """Have at most `most` threads at the same time."""
+        self._most = most
+        self._busy: dict[tuple[str, DiskWork], tuple[asyncio.Future[Any], float]] = {}
+        """By pod and kind: the thread's outcome, and the monotonic time at which it began."""
+
+    async def run(self, uid: str, kind: DiskWork, work: Callable[[], _T]) -> _T:
+        """Run `work` in a thread of this pod and return its result, or raise what it raises.
+
+        It waits for the pod's thread of the same kind, and for one that removes its files. Cancelling does not stop
+        the thread, and the next call of that kind waits for its end: a pod never has more threads than there are kinds.
+        Raises :class:`TooManySilent`.
+        """
+        while busy := list(self._in_the_way(uid, kind)):
+            await asyncio.wait(busy)
+        if len(self._busy) >= self._most:
+            raise TooManySilent(f"{len(self._busy)} calls to disks of this node's pods have not returned")
+        key, inside = (uid, kind), contextvars.copy_context()
+        thread = in_daemon_thread(partial(inside.run, work), name=f"{kind.name.lower()} {uid}")
+        self._busy[key] = thread, time.monotonic()
+        thread.add_done_callback(partial(self._ended, key))
+        return await asyncio.shield(thread)
+
+    def silence(self, uid: str) -> str:
+        """Return what a pod's threads have been waiting for since :data:`SILENT_SECONDS` or longer; "" if nothing."""
+        now = time.monotonic()
+        busy = ((kind, self._busy.get((uid, kind))) for kind in DiskWork)
+        waits = ((kind, now - found[1]) for kind, found in busy if found is not None)
+        said = (
+            f"waits {kind}: a disk has not answered for {for_:.0f} s" for kind, for_ in waits if for_ >= SILENT_SECONDS
+        )
+        return next(said, "")
+
+    def _in_the_way(self, uid: str, kind: DiskWork) -> Iterator[asyncio.Future[Any]]:
+        for each in dict.fromkeys((kind, DiskWork.REMOVE)):
+            if (busy := self._busy.get((uid, each))) is not None:
+                yield busy[0]
+
+    def _ended(self, key: tuple[str, DiskWork], thread: asyncio.Future[Any]) -> None:
+        del self._busy[key]
+        if not thread.cancelled():
+            thread.exception()  # whoever waits for it gets it; if nobody does any more, it concerns nobody

@@ -1,0 +1,79 @@
+"""A UID is one pod's on a node: another that names it can neither read nor end anything of the first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from activities.foresee_admission import foresee_admission
+from activities.node.uid_owners import UidOwners
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.identity import PodRef
+from syncpod.messages.steps import Fault, Outcome, RemovePod
+from syncpod.node.directories import make_directories, own_directories
+from syncpod.node.pod_records import PodRecord, write_pod_record
+from syncpod.pod import admit_pod
+from syncpod.translation.context import NodeContext
+from tests.activities.bench import Bench, fault_of
+from tests.translation.translation import NODE, make_pod
+
+FIRST, SECOND = (PodRef(namespace=namespace, name="web", uid="u1") for namespace in ("a", "b"))
+TAKEN = "metadata.uid: u1 belongs to pod a/web on this node: leave it out, or delete that pod first"
+
+
+@pytest.fixture
+def node(tmp_path: object) -> NodeContext:
+    from pathlib import Path
+
+    directory = Path(str(tmp_path))
+    return replace(NODE, state_dir=directory / "state", memory_dir=directory / "memory", log_dir=directory / "logs")
+
+
+async def test_the_first_pod_has_the_uid_until_its_record_has_gone(node: NodeContext) -> None:
+    owners = UidOwners(node)
+    assert await owners.refusal(SECOND) == ""
+    assert [await owners.bind(ref) for ref in (FIRST, SECOND, FIRST)] == ["", TAKEN, ""]
+    owners.release(SECOND)
+    assert await owners.bind(SECOND) == await owners.refusal(SECOND) == TAKEN
+    owners.release(FIRST)
+    assert await owners.bind(SECOND) == ""
+    assert "b/web" in await owners.bind(FIRST)
+
+
+async def test_another_worker_goes_by_the_record(node: NodeContext) -> None:
+    pod = make_pod({}, uid="u1", name="web")
+    make_directories(own_directories("u1", node))
+    write_pod_record(node, PodRecord(pod=pod))
+    theirs = PodRef(namespace="elsewhere", name="web", uid="u1")
+    assert f"belongs to pod {pod.metadata.namespace}/web on this node" in await UidOwners(node).bind(theirs)
+
+
+async def test_a_pod_with_the_uid_of_another_neither_starts_nor_ends_anything(bench: Bench) -> None:
+    """As tried: two pods of two namespaces shared an emptyDir, and each showed the other's data."""
+    first = bench.pod()
+    await first.create_sandbox()
+    await first.start()
+    second = bench.pod(uid=first.uid, incarnation="life-2")
+    document = second.pod.model_dump(by_alias=True, exclude_none=True)
+    document["metadata"]["namespace"] = "other"
+    second.pod = admit_pod(document)
+
+    fault, error, detail = await fault_of(second.create_sandbox())
+    owner = f"default/{first.pod.metadata.name}"
+    assert (fault, detail.rejection.reason if detail.rejection else "") == (Fault.POD_REJECTED, "UIDInUse")
+    assert f"belongs to pod {owner} on this node" in error.message
+    assert (detail.status.containers, detail.status.sandboxes) == ((), ())
+
+    [reason, *_] = await foresee_admission(bench.node, second.pod)
+    assert reason == f"UIDInUse: {error.message}"
+
+    killed = await second.kill()
+    removed = await second.step(StepName.REMOVE_POD, RemovePod(ref=second.ref, fence=second.next_fence())).result()
+    assert (killed.outcome, removed.outcome, removed.status.containers) == (Outcome.DONE, Outcome.DONE, ())
+    assert [each.state for each in (await first.view()).containers] == ["running"]
+    assert first.directory.exists()
+
+    await first.kill()
+    await first.remove()
+    assert (await second.create_sandbox()).outcome == Outcome.DONE

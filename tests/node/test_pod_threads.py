@@ -1,0 +1,113 @@
+"""What touches a pod's files runs in threads of that pod."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from syncpod.node import pod_threads
+from syncpod.node.pod_threads import DiskWork, PodThreads, TooManySilent
+
+
+def threads_of(*uids: str) -> list[str]:
+    return [each.name for each in threading.enumerate() if each.name.rpartition(" ")[2] in uids]
+
+
+class Disk:
+    """A disk that answers once it is told to."""
+
+    def __init__(self) -> None:
+        self._answers = threading.Event()
+        self.asked: list[str] = []
+
+    def work(self, name: str) -> Callable[[], str]:
+        def touch() -> str:
+            self.asked.append(name)
+            self._answers.wait()
+            return name
+
+        return touch
+
+    def answer(self) -> None:
+        self._answers.set()
+
+
+async def test_a_pod_whose_disk_hangs_has_one_thread_of_a_kind_and_delays_no_other() -> None:
+    threads, disk = PodThreads(), Disk()
+    hung = [asyncio.create_task(threads.run("hung", DiskWork.MAKE, disk.work(str(number)))) for number in range(50)]
+    try:
+        assert await threads.run("well", DiskWork.MAKE, lambda: "made") == "made"
+        assert (disk.asked, threads_of("hung")) == (["0"], ["make hung"])
+        for task in hung[:-1]:
+            task.cancel()
+        await asyncio.gather(*hung[:-1], return_exceptions=True)
+        assert threads_of("hung") == ["make hung"], "the thread cannot be stopped, and no second one is begun"
+    finally:
+        disk.answer()
+    assert await hung[-1] == "49"
+    assert disk.asked == ["0", "49"]
+
+
+async def test_nothing_is_made_for_a_pod_while_its_files_are_being_removed() -> None:
+    threads, disk = PodThreads(), Disk()
+    removing = asyncio.create_task(threads.run("a", DiskWork.REMOVE, disk.work("remove")))
+    await asyncio.sleep(0)
+    making = asyncio.create_task(threads.run("a", DiskWork.MAKE, disk.work("make")))
+    await asyncio.sleep(0)
+    asked = tuple(disk.asked)
+    disk.answer()
+    assert (asked, await making, await removing, disk.asked) == (("remove",), "make", "remove", ["remove", "make"])
+
+
+async def test_what_a_pod_waits_for_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_threads, "SILENT_SECONDS", 0.0)
+    threads, disk = PodThreads(), Disk()
+    making = asyncio.create_task(threads.run("a", DiskWork.MAKE, disk.work("make")))
+    await asyncio.sleep(0)
+    told = threads.silence("a"), threads.silence("b")
+    disk.answer()
+    await making
+    assert told == ("waits to make its directories and volumes: a disk has not answered for 0 s", "")
+    assert threads.silence("a") == ""
+
+
+async def test_hung_threads_do_not_grow_without_bound() -> None:
+    threads, disk = PodThreads(most=2), Disk()
+    hung = [asyncio.create_task(threads.run(uid, DiskWork.MAKE, disk.work(uid))) for uid in ("a", "b")]
+    await asyncio.sleep(0)
+    try:
+        with pytest.raises(TooManySilent, match="2 calls to disks"):
+            await threads.run("c", DiskWork.MAKE, disk.work("c"))
+    finally:
+        disk.answer()
+    await asyncio.gather(*hung)
+    assert await threads.run("c", DiskWork.MAKE, disk.work("c")) == "c"
+
+
+async def test_an_error_is_the_callers() -> None:
+    def fail() -> None:
+        raise FileNotFoundError("gone")
+
+    with pytest.raises(FileNotFoundError, match="gone"):
+        await PodThreads().run("a", DiskWork.READ, fail)
+
+
+def test_a_thread_that_hangs_does_not_keep_its_process() -> None:
+    """The worker ends although a disk does not answer: a thread of a pool would be waited for."""
+    script = """
+import asyncio, threading
+from syncpod.node.pod_threads import DiskWork, PodThreads
+
+async def main():
+    hung = asyncio.create_task(PodThreads().run("a", DiskWork.MAKE, threading.Event().wait))
+    await asyncio.sleep(0)
+    hung.cancel()
+
+asyncio.run(main())
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)

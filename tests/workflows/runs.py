@@ -1,0 +1,37 @@
+"""The runs that a worker of a test has taken up, to be replayed from their start when the test is over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
+
+from syncpod.messages.node import NODE_WORKFLOW
+from tests.replay.differences import replay
+from workflows.node.workflow import NodeWorkflow
+from workflows.pod.workflow import PodWorkflow
+
+
+class Noting(WorkflowRunner):
+    """A runner that notes which runs it has taken up."""
+
+    def __init__(self, runner: WorkflowRunner) -> None:
+        self._runner = runner
+        self._runs: dict[tuple[str, str], type] = {}
+
+    def prepare_workflow(self, defn: Any) -> None:
+        """As the runner does."""
+        self._runner.prepare_workflow(defn)
+
+    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        """As the runner does, and note the run."""
+        kind = NodeWorkflow if det.info.workflow_type == NODE_WORKFLOW else PodWorkflow
+        self._runs[det.info.workflow_id, det.info.run_id] = kind
+        return self._runner.create_instance(det)
+
+    async def replay(self, client: Client) -> None:
+        """Replay each run from its start, by the runner of workers; raises Differs where another step is taken."""
+        for (workflow_id, run_id), kind in self._runs.items():
+            history = await client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history()
+            await replay(f"of {workflow_id}, run {run_id}", history, workflows=[kind])

@@ -1,0 +1,80 @@
+"""What a pod's run hands to its worker outside the history: its published state, back-offs, metrics and spans.
+
+The worker registers these functions as Temporal's extern functions (``syncpod/temporal``). A call to a function that is
+missing, as in a replayer, does nothing.
+
+Replay: a replay hands nothing over. So nothing here may give a command or change the pod's state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    from syncpod.pod import Pod
+    from workflows.pod import report, resizing
+    from workflows.pod.decision import Hold, Step
+    from workflows.pod.published import PublishedPod
+    from workflows.pod.state import PodState
+
+
+class ExternCalls:
+    """The calls of one run to its worker; none of them costs history."""
+
+    def __init__(self, pod: Pod) -> None:
+        """`pod` is the pod with which the run begins."""
+        self._armed: dict[str, tuple[int, datetime]] = {}
+        self._counted = pod
+
+    def publish(self, published: Callable[[], PublishedPod | None]) -> None:
+        """Give the node's agent the pod's state; None means that the pod is gone.
+
+        The agent answers reads from it. If the history cannot be replayed, the agent starts a new run from it.
+        """
+        if (publish := _extern("syncpod_publish")) is not None:
+            publish(workflow.info().run_id, published())
+
+    def arm_backoffs(self, holds: Sequence[Hold]) -> None:
+        """Have the node's queue signal the end of each hold at that moment. A new worker arms them again."""
+        arm = _extern("syncpod_arm_backoff")
+        if arm is None:
+            return
+        timed = {hold.subject for hold in holds if hold.until is not None}
+        for subject in [each for each in self._armed if each not in timed]:
+            restart, _ = self._armed.pop(subject)
+            arm(workflow.info().workflow_id, subject, restart, None)  # ended by an operator, or with the pod
+        for hold in holds:
+            if hold.until is None or self._armed.get(hold.subject) == (hold.restart, hold.until):
+                continue
+            self._armed[hold.subject] = (hold.restart, hold.until)
+            delay = max(timedelta(0), hold.until - workflow.now()).total_seconds()
+            arm(workflow.info().workflow_id, hold.subject, hold.restart, delay)
+
+    def hasten_cancellation(self) -> None:
+        """Have the worker ask the server at once for the cancellation of a step that it runs itself."""
+        if (cancelled := _extern("syncpod_step_cancelled")) is not None:
+            cancelled(workflow.info().workflow_id)
+
+    def count_resizes(self, state: PodState) -> None:
+        """Give telemetry the state of the pod's resize."""
+        # Replay: this is updated during a replay too, so that nothing is counted twice.
+        before, self._counted = self._counted, state.pod
+        if (count := _extern("syncpod_resizes")) is not None:
+            count(workflow.info().workflow_id, *resizing.counted(state, before))
+
+    def record_span(self, state: PodState, step: Step, began: datetime) -> None:
+        """Give telemetry the step that has ended."""
+        if (record := _extern("syncpod_sync_span")) is not None:
+            attributes = report.span_attributes(state, step)
+            record(attributes, int(began.timestamp() * 1e9), int(workflow.now().timestamp() * 1e9))
+
+
+def _extern(name: str) -> Callable[..., Any] | None:
+    """Return the worker's function of this name; None during a replay, or where the worker has none."""
+    if workflow.unsafe.is_replaying():
+        return None
+    return workflow.extern_functions().get(name)
