@@ -36,7 +36,6 @@ from activities.pods.cgroup import limit_pods
 from activities.registry import node_steps, questions, steps
 from syncpod import telemetry
 from syncpod.agent.agent import Agent
-from syncpod.agent.codec_server import CodecServer
 from syncpod.agent.housekeeping.settings import housekeeping_settings
 from syncpod.agent.housekeeping.tasks import add_housekeeping_tasks
 from syncpod.agent.loop_watchdog import LoopWatchdog
@@ -90,8 +89,9 @@ from syncpod.settings.kept import (
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.variables import NODE, RUNTIME_ENDPOINT
 from syncpod.settings.worker_record import WorkerRecord, remove_worker_record, write_worker_record
+from syncpod.signing.codec_server import CodecServer
+from syncpod.signing.keys import SigningKeys, make_signing_keys
 from syncpod.temporal.plugin import NoServer, connect, connection_settings, syncpod_plugin, verifying
-from syncpod.temporal.signing_keys import SigningKeys, make_signing_keys
 from syncpod.temporal.step_cancellation import StepCancellation
 from syncpod.temporal.timeouts import HEARTBEAT_THROTTLE, STICKY_QUEUE
 from syncpod.translation.context import NodeContext

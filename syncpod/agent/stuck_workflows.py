@@ -37,10 +37,10 @@ from syncpod.agent import metrics
 from syncpod.agent.new_starts import Kind, NodeStarts, PodStarts, Start
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.messages.identity import PodRef
+from syncpod.messages.signature import Keys
 from syncpod.messages.signed import Accepted, plain, taken
 from syncpod.node.workflow_snapshots import WorkflowSnapshot
 from syncpod.temporal.plugin import verifying_converter
-from syncpod.temporal.signing_keys import SigningKeys
 from syncpod.translation.context import NodeContext
 
 log = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ class StuckWorkflows:
         published: PublishedPods,
         has_attributes: Callable[[], bool],
         resume: Callable[[PodRef], None],
-        keys: SigningKeys | None = None,
+        keys: Keys | None = None,
     ) -> None:
         """Heal the pods of a node. With `keys`, only signed signals are taken along: the new start vouches for them.
 

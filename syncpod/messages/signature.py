@@ -10,7 +10,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 KEY: Final = "syncpod-key"
 """Metadata: the id of the key."""
@@ -24,6 +24,21 @@ FIELDS: Final = (KEY, PURPOSE, NUMBER, SIGNATURE)
 
 _VERSION: Final = b"syncpod payload 1"
 _LONGEST_NUMBER: Final = 18
+
+
+class Keys(Protocol):
+    """The keys of a node, for who signs and who verifies; where they come from is not said here."""
+
+    @property
+    def current(self) -> bytes:
+        """The one that signs."""
+
+    @property
+    def by_id(self) -> Mapping[str, bytes]:
+        """All of them: those that verify."""
+
+    def number(self) -> int:
+        """Return the next number of a command: higher than all before. Raises OSError."""
 
 
 @dataclass(frozen=True)

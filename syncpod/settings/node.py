@@ -120,11 +120,10 @@ def node_settings(
 ) -> NodeSettings:
     """Return the node's settings: each argument that is given, else the variable in `environ`, else the default.
 
-    What the node was last started with (`syncpod.settings.kept`) comes before the default. `manifest_dir` "" = none.
-    State and logs are kept where `default_state_dir` and `_default_log_dir` say. Raises SettingsInvalid.
+    What the node was last started with comes before the default. `manifest_dir` "" = none. Raises SettingsInvalid.
     """
     state = _state_dir(state_dir, environ)
-    flags = {
+    flags = _as_texts({v.POD_CGROUPS: pod_cgroups, v.SIGNED: signed}) | {
         v.NODE: node,
         v.MEMORY_DIR: memory_dir,
         v.LOG_DIR: log_dir,
@@ -132,12 +131,10 @@ def node_settings(
         v.CGROUP_PARENT: cgroup_parent,
         v.CAPACITY: capacity,
         v.NODE_LABELS: node_labels,
-        v.POD_CGROUPS: None if pod_cgroups is None else str(pod_cgroups).lower(),
         v.ALLOWED_UNSAFE_SYSCTLS: allowed_unsafe_sysctls,
         v.MAX_PARALLEL_IMAGE_PULLS: max_parallel_image_pulls,
         v.REGISTRY_AUTH_FILE: registry_auth_file,
         v.RUNTIME_ENDPOINT: runtime_endpoint,
-        v.SIGNED: None if signed is None else str(signed).lower(),
     }
     told = _told(state, environ, flags)
     memory, logs = _memory_and_log_dir(state, told, environ)
@@ -176,6 +173,11 @@ def _memory_and_log_dir(state: Path, told: Mapping[str, str], environ: Mapping[s
     require_own_directory("memory directory", memory, v.MEMORY_DIR)
     require_own_directory("log directory", logs, v.LOG_DIR)
     return memory, logs
+
+
+def _as_texts(flags: Mapping[str, bool | None]) -> dict[str, str | None]:
+    """Return flags as their variables have them."""
+    return {name: None if given is None else str(given).lower() for name, given in flags.items()}
 
 
 def _told(state: Path, environ: Mapping[str, str], flags: Mapping[str, str | None]) -> dict[str, str]:

@@ -19,11 +19,10 @@ from temporalio.envconfig import ClientConfig, ClientConnectConfig
 from temporalio.runtime import Runtime
 from temporalio.service import GrpcCompression, RPCError, RPCStatusCode
 
-from syncpod.messages.signature import PURPOSE
+from syncpod.messages.signature import PURPOSE, Keys
 from syncpod.messages.signed import RESULT
 from syncpod.temporal.queries import AskAgain
 from syncpod.temporal.signing import REFUSED, SignablePayloadConverter, SigningClient, signing_converter
-from syncpod.temporal.signing_keys import SigningKeys
 
 if TYPE_CHECKING:
     from temporalio.plugin import SimplePlugin
@@ -85,7 +84,7 @@ def syncpod_plugin(
     runner: WorkflowRunner | None = None,
     hooks: NodeHooks | None = None,
     watch: WorkflowWatch | None = None,
-    keys: SigningKeys | None = None,
+    keys: Keys | None = None,
     begun: Begun | None = None,
 ) -> SimplePlugin:
     """Return the plugin of a worker or replayer.
@@ -141,7 +140,7 @@ async def connect(
     settings: ClientConnectConfig | None = None,
     runtime: Runtime | None = None,
     identity: str | None = None,
-    keys: SigningKeys | None = None,
+    keys: Keys | None = None,
 ) -> Client:
     """Connect to the server and check that the namespace exists; with `keys`, all commands are signed.
 
@@ -179,14 +178,14 @@ async def connect(
     return client
 
 
-def verifying(client: Client, keys: SigningKeys) -> Client:
+def verifying(client: Client, keys: Keys) -> Client:
     """Return a worker's client on the same connection: what its workflows and steps receive is verified."""
     config = client.config()
     config["data_converter"] = verifying_converter(keys)
     return Client(**config)
 
 
-def verifying_converter(keys: SigningKeys) -> DataConverter:
+def verifying_converter(keys: Keys) -> DataConverter:
     """Return the data converter of a worker that takes only what is signed."""
     return signing_converter(DATA_CONVERTER, keys, verifies=True)
 

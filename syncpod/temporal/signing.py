@@ -33,9 +33,8 @@ from temporalio.converter import (
     WorkflowSerializationContext,
 )
 
-from syncpod.messages.signature import NUMBER, PURPOSE, SIGNATURE, Place, Verdict, signed_metadata, verify
+from syncpod.messages.signature import NUMBER, PURPOSE, SIGNATURE, Keys, Place, Verdict, signed_metadata, verify
 from syncpod.messages.signed import INPUT, RESULT, START, Marked, Received, Refused
-from syncpod.temporal.signing_keys import SigningKeys
 
 RECEIVED: Final = b"syncpod/received"
 """The encoding of a workflow's input after the codec: the payload as it was, and the verdict on it."""
@@ -115,7 +114,7 @@ class _RefusedConverter(EncodingPayloadConverter):
 class SigningCodec(PayloadCodec, WithSerializationContext):
     """Signs what is marked; a worker's verifies what comes in too."""
 
-    def __init__(self, keys: SigningKeys, *, verifies: bool, place: Place | None = None) -> None:
+    def __init__(self, keys: Keys, *, verifies: bool, place: Place | None = None) -> None:
         """Sign and verify for a place, which :meth:`with_context` sets; without one nothing is done."""
         self._keys, self._verifies, self._place = keys, verifies, place
 
@@ -184,7 +183,7 @@ def _of_step(payload: Payload, verdict: Verdict) -> Payload:
     return Payload(metadata={ENCODING: REFUSED}, data=refusal.encode()) if refusal else payload
 
 
-def signing_converter(plain: DataConverter, keys: SigningKeys, *, verifies: bool) -> DataConverter:
+def signing_converter(plain: DataConverter, keys: Keys, *, verifies: bool) -> DataConverter:
     """Return a data converter that signs; with `verifies` a worker's, which verifies too."""
     return dataclasses.replace(plain, payload_codec=SigningCodec(keys, verifies=verifies))
 

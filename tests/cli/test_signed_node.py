@@ -108,13 +108,13 @@ def test_a_pod_on_the_hosts_network_starts_none_either(environ: dict[str, str], 
     start = [str(temporal_program()), "workflow", "start", "--type", "PodWorkflow"]
     start += ["--task-queue", f"node/{environ['SYNCPOD_NODE']}", "--workflow-id", "pod/default/evil"]
     start += ["--input", json.dumps(privileged()), "--address", owner["TEMPORAL_ADDRESS"]]
-    security = {
+    security: dict[str, Any] = {
         "runAsUser": NOBODY,
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
-    container = {"name": "app", "image": "busybox:1", "command": start, "securityContext": security}
+    container: dict[str, Any] = {"name": "app", "image": "busybox:1", "command": start, "securityContext": security}
     container["env"] = [{"name": "TEMPORAL_CONFIG_FILE", "value": os.devnull}, {"name": "HOME", "value": "/"}]
     hostile = pod("hostile", restartPolicy="Never", containers=[container])
     applied = program("apply", "-f", "-", "--wait", "--timeout", "60s", environ=environ, stdin=json.dumps(hostile))

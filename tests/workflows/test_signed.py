@@ -33,13 +33,13 @@ from temporalio.worker import Replayer
 from syncpod.messages.signature import SIGNATURE
 from syncpod.node.begun_runs import COPY, BegunRuns
 from syncpod.pod import parse_pod
+from syncpod.signing.keys import SigningKeys, make_signing_keys
 from syncpod.temporal.plugin import DATA_CONVERTER, verifying, verifying_converter
 from syncpod.temporal.pod_start import look_at, start_operation
 from syncpod.temporal.queries import AskAgain
 from syncpod.temporal.resize_metrics import ResizeMetricsInterceptor
 from syncpod.temporal.signed_steps import SigningWorker
 from syncpod.temporal.signing import SigningClient, signing_converter
-from syncpod.temporal.signing_keys import SigningKeys, make_signing_keys
 from syncpod.temporal.workflow_watch import Published, WatchedRunner
 from tests.workflows.scripted import (
     ScriptedNode,

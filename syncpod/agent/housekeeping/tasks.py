@@ -42,12 +42,9 @@ def add_housekeeping_tasks(
     collector: Collector,
     killer: OrphanKiller,
     images: ImageGc,
-    is_signed: bool = False,
+    is_signed: bool = False,  # whether commands to the node are signed
 ) -> Evictor:
-    """Add all of them to the agent; return the evictor, which also says which pods the node refuses under pressure.
-
-    `is_signed`: commands to the node are signed.
-    """
+    """Add all of them to the agent; return the evictor, which also says which pods the node refuses under pressure."""
     workflows = PodWorkflows(client, node_task_queue(node.name))
     containers = ContainerGc(
         node, collector, agent.pleg.listings, settings.containers, period=settings.containers_period

@@ -77,8 +77,8 @@ async def connect(config: ClientConnectConfig, state_dir: Path | None = None) ->
     `state_dir` None = this user's. Raises BadInput where there is no server, and for a key that is none.
     """
     from syncpod.settings.errors import SettingsInvalid
+    from syncpod.signing.keys import read_signing_keys
     from syncpod.temporal import plugin
-    from syncpod.temporal.signing_keys import read_signing_keys
 
     try:
         keys = read_signing_keys(state_dir or settings().state_dir)

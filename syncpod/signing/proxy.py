@@ -21,9 +21,8 @@ from temporalio.api.workflowservice.v1 import (
     UpdateWorkflowExecutionRequest,
 )
 
-from syncpod.messages.signature import Place, signed_metadata
+from syncpod.messages.signature import Keys, Place, signed_metadata
 from syncpod.messages.signed import START
-from syncpod.temporal.signing_keys import SigningKeys
 
 HOST: Final = "127.0.0.1"
 _SERVICE: Final = "/temporal.api.workflowservice.v1.WorkflowService/"
@@ -35,7 +34,7 @@ _TOKEN: Final = "the token is not that of this node: run `syncpod env` as its ow
 class SigningProxy:
     """The proxy of one node, before one Temporal server."""
 
-    def __init__(self, address: str, keys: SigningKeys, token: str) -> None:
+    def __init__(self, address: str, keys: Keys, token: str) -> None:
         """Pass calls on to the server at `address`, without TLS, as a dev server has none."""
         self._channel = grpc.aio.insecure_channel(address, options=_LARGEST)
         self._signs = signers(keys)
@@ -66,7 +65,7 @@ class SigningProxy:
             except ValueError:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the request cannot be read")
         passed_on = tuple((name, value) for name, value in metadata if name not in (_AUTHORIZATION, "user-agent"))
-        call = self._channel.unary_unary(method)
+        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
         try:
             answer: bytes = await call(request, timeout=context.time_remaining(), metadata=passed_on)
         except grpc.aio.AioRpcError as error:
@@ -90,7 +89,7 @@ class _Calls(grpc.GenericRpcHandler):
         return grpc.unary_unary_rpc_method_handler(answer)
 
 
-def signers(keys: SigningKeys) -> dict[str, Callable[[bytes], bytes]]:
+def signers(keys: Keys) -> dict[str, Callable[[bytes], bytes]]:
     """Return what signs a request that commands a workflow, by the name of its call; each raises ValueError."""
 
     def sign(place: Place, purpose: str, payloads: Payloads) -> None:
@@ -133,7 +132,7 @@ def signers(keys: SigningKeys) -> dict[str, Callable[[bytes], bytes]]:
     return {f"{_SERVICE}{name}": _or_invalid(signs) for name, signs in calls}
 
 
-def _signed(keys: SigningKeys, place: Place, purpose: str, payload: Payload) -> Payload:
+def _signed(keys: Keys, place: Place, purpose: str, payload: Payload) -> Payload:
     metadata = signed_metadata(
         keys.current, place, payload.metadata, payload.data, purpose=purpose, number=keys.number()
     )

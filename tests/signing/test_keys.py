@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from syncpod.settings.errors import SettingsInvalid
-from syncpod.temporal.signing_keys import add_signing_key, make_signing_keys, read_signing_keys
+from syncpod.signing.keys import add_signing_key, make_signing_keys, read_signing_keys
 
 
 def test_a_key_is_made_once_and_a_newer_one_signs(tmp_path: Path) -> None:

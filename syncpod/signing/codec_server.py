@@ -24,12 +24,11 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
-from syncpod.agent.signing_proxy import SigningProxy
 from syncpod.kernel.peers import peer_command
-from syncpod.messages.signature import Place, signed_metadata
+from syncpod.messages.signature import Keys, Place, signed_metadata
 from syncpod.messages.signed import ANY
 from syncpod.settings.codec_record import CodecRecord, remove_codec_record, write_codec_record
-from syncpod.temporal.signing_keys import SigningKeys
+from syncpod.signing.proxy import SigningProxy
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +53,7 @@ class CodecServer:
     def __init__(
         self,
         state_dir: Path,
-        keys: SigningKeys,
+        keys: Keys,
         address: str,
         *,
         command_of: Callable[[tuple[str, int], tuple[str, int]], Sequence[str]] = peer_command,

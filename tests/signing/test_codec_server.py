@@ -12,11 +12,11 @@ from urllib.parse import quote, urlsplit
 
 import pytest_asyncio
 
-from syncpod.agent.codec_server import BODY_LIMIT, CodecServer, workflow_named
 from syncpod.messages.signature import Place, verify
 from syncpod.messages.signed import ANY
 from syncpod.settings.codec_record import CodecRecord, read_codec_record
-from syncpod.temporal.signing_keys import SigningKeys, make_signing_keys
+from syncpod.signing.codec_server import BODY_LIMIT, CodecServer, workflow_named
+from syncpod.signing.keys import SigningKeys, make_signing_keys
 
 WEB = "pod/default/web"
 PAYLOADS = {"payloads": [{"metadata": {"encoding": base64.b64encode(b"json/plain").decode()}, "data": "e30="}]}
