@@ -40,7 +40,7 @@ class SigningProxy:
         self._signs = signers(keys)
         self._bearer = f"Bearer {token}".encode()
         self._server = grpc.aio.server(options=_LARGEST)
-        self._server.add_generic_rpc_handlers((_Calls(self._call),))
+        self._server.add_generic_rpc_handlers((_Calls(self._call, self._is_owner),))
 
     async def start(self) -> str:
         """Serve on a free port; return its address. Raises RuntimeError if there is none."""
@@ -53,12 +53,14 @@ class SigningProxy:
         await self._server.stop(grace=None)
         await self._channel.close()
 
+    def _is_owner(self, details: grpc.HandlerCallDetails) -> bool:
+        """Say whether a call has the token."""
+        given = [value for name, value in details.invocation_metadata or () if name == _AUTHORIZATION]
+        return len(given) == 1 and hmac.compare_digest(_bytes(given[0]), self._bearer)
+
     async def _call(self, method: str, request: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
         """Answer one call as the server does, signed where it is a command."""
         metadata = tuple(context.invocation_metadata() or ())
-        given = [value for name, value in metadata if name == _AUTHORIZATION]
-        if len(given) != 1 or not hmac.compare_digest(_bytes(given[0]), self._bearer):
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, _TOKEN)
         if (sign := self._signs.get(method)) is not None:
             try:
                 request = sign(request)
@@ -75,18 +77,28 @@ class SigningProxy:
 
 
 class _Calls(grpc.GenericRpcHandler):
-    """Takes every unary call, whatever its name."""
+    """Takes every unary call, whatever its name; of a stranger's no message is read."""
 
-    def __init__(self, answer: Callable[[str, bytes, Any], Awaitable[bytes]]) -> None:
-        self._answer = answer
+    def __init__(
+        self,
+        answer: Callable[[str, bytes, Any], Awaitable[bytes]],
+        is_owner: Callable[[grpc.HandlerCallDetails], bool],
+    ) -> None:
+        self._answer, self._is_owner = answer, is_owner
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:  # gRPC's name
         method = handler_call_details.method
+        if not self._is_owner(handler_call_details):
+            return grpc.stream_unary_rpc_method_handler(_refuse)  # a unary one would wait for the message first
 
         async def answer(request: bytes, context: Any) -> bytes:
             return await self._answer(method, request, context)
 
         return grpc.unary_unary_rpc_method_handler(answer)
+
+
+async def _refuse(_requests: object, context: Any) -> None:
+    await context.abort(grpc.StatusCode.UNAUTHENTICATED, _TOKEN)
 
 
 def signers(keys: Keys) -> dict[str, Callable[[bytes], bytes]]:

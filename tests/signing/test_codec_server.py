@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,12 +13,14 @@ from urllib.parse import quote, urlsplit
 
 import pytest_asyncio
 
+from syncpod.kernel.peers import Peer, find_peer
 from syncpod.messages.signature import Place, verify
 from syncpod.messages.signed import ANY
 from syncpod.settings.codec_record import CodecRecord, read_codec_record
-from syncpod.signing.codec_server import BODY_LIMIT, CodecServer, workflow_named
+from syncpod.signing.codec_server import AT_ONCE, BODY_LIMIT, OF_A_STRANGER, CodecServer, workflow_named
 from syncpod.signing.keys import SigningKeys, make_signing_keys
 
+STRANGER = 20001
 WEB = "pod/default/web"
 PAYLOADS = {"payloads": [{"metadata": {"encoding": base64.b64encode(b"json/plain").decode()}, "data": "e30="}]}
 
@@ -28,17 +31,24 @@ class Codec(NamedTuple):
     record: CodecRecord
     keys: SigningKeys
     command: list[str]
+    strangers: set[int]
+    """The ports of clients that are another user's."""
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def codec(tmp_path: Path) -> AsyncIterator[Codec]:
-    keys, command = make_signing_keys(tmp_path), ["temporal"]
-    server = CodecServer(tmp_path, keys, "127.0.0.1:1", command_of=lambda _client, _server: command)
+    keys, command, strangers = make_signing_keys(tmp_path), ["temporal"], set[int]()
+
+    def peer_of(client: tuple[str, int], server: tuple[str, int]) -> Peer | None:
+        found = find_peer(client, server)
+        return Peer(STRANGER, 0) if found is not None and client[1] in strangers else found
+
+    server = CodecServer(tmp_path, keys, "127.0.0.1:1", command_of=lambda _client, _server: command, peer_of=peer_of)
     serving = asyncio.create_task(server.run())
     while (record := read_codec_record(tmp_path)) is None:
         assert not serving.done(), serving
         await asyncio.sleep(0.01)
-    yield Codec(record, keys, command)
+    yield Codec(record, keys, command, strangers)
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)
     assert read_codec_record(tmp_path) is None
@@ -81,6 +91,27 @@ async def test_without_the_token_it_reads_no_body_and_does_nothing(codec: Codec)
     status, answer = await post(codec, "/encode", b"", token="guessed", size=BODY_LIMIT)
     assert (status, "token" in answer) == (401, True)
     assert (await post(codec, "/decode", b"", token="guessed", size=1))[0] == 401
+
+
+async def connected(codec: Codec) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect as another user, and say nothing."""
+    url = urlsplit(codec.record.endpoint)
+    one = socket.socket()
+    one.bind(("127.0.0.1", 0))
+    codec.strangers.add(one.getsockname()[1])
+    one.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(one, (url.hostname, url.port))
+    return await asyncio.open_connection(sock=one)
+
+
+async def test_whoever_connects_without_saying_anything_takes_no_room_from_the_owner(codec: Codec) -> None:
+    silent = [await connected(codec) for _ in range(3 * AT_ONCE)]
+    beyond = [reader.read() for reader, _ in silent[OF_A_STRANGER:]]
+    assert set(await asyncio.gather(*beyond)) == {b""}, "more than one user's share is closed at once"
+    assert not any(reader.at_eof() for reader, _ in silent[:OF_A_STRANGER])
+    assert (await post(codec, "/decode", b"{}"))[0] == 200
+    for _, writer in silent:
+        writer.close()
 
 
 async def test_nonsense_is_refused_with_a_status(codec: Codec) -> None:

@@ -15,7 +15,16 @@ import typer
 from syncpod.cli.console import columns, paint, program, remark, say
 from syncpod.cli.failure import INTERRUPTED, BadInput, Failure
 from syncpod.cli.input.arguments import read_timeout
-from syncpod.cli.input.options import Filenames, ManifestNamespace, Node, ServerPort, ServerUiPort, StateDir, Timeout
+from syncpod.cli.input.options import (
+    Filenames,
+    ManifestNamespace,
+    Node,
+    ServerPort,
+    ServerUi,
+    ServerUiPort,
+    StateDir,
+    Timeout,
+)
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -89,6 +98,7 @@ def up(
     no_manifests: NoManifests = False,
     adopt_cluster: AdoptCluster = False,
     port: ServerPort = None,
+    ui: ServerUi = False,
     ui_port: ServerUiPort = None,
     timeout: Timeout = "0",
 ) -> None:
@@ -102,6 +112,7 @@ def up(
     It returns when the pods are ready or have finished. Without --timeout it does not wait for an image that cannot be
     had: it ends with exit code 1 and the reason, and the node goes on trying.
     """
+    from syncpod.cli import parts
     from syncpod.cli.input.manifests import Manifests, admitted
     from syncpod.cli.machine.object_apply import require_possible
     from syncpod.cli.machine.object_store import memory_directory_of
@@ -125,7 +136,7 @@ def up(
     require_possible(manifests, here)
     require_same_name(here)
     choice = choose(here, asked=runtime_endpoint, embedded=embedded, simulate=simulate)
-    server = _start(here, choice, manifests, patience, (port, ui_port))
+    server = _start(here, choice, manifests, patience, parts.Ports(port, ui_port, ui))
     _tell_what_next(here, server, manifests.pods)
 
 
@@ -142,7 +153,7 @@ def _start(
     choice: Choice,
     manifests: Manifests,
     patience: timedelta | None,
-    ports: tuple[int | None, int | None],
+    ports: parts.Ports,
 ) -> parts.Server:
     """Start what does not run, and apply the manifests; return the server. Raises Failure.
 
@@ -245,7 +256,7 @@ def _tell(here: NodeSettings, server: parts.Server, running: parts.Node) -> None
     logs += [worker_log(directory)]
     kind = "" if own is None else " (embedded: simulated)" if own.simulated else " (embedded: no isolation)"
     rows = [("Temporal", f"{worker.address}, namespace {worker.namespace}")]
-    rows += [("UI", server.own.ui)] if server.own else []
+    rows += [("UI", server.own.ui or f"off, as root: `{program()} up --ui` begins with it")] if server.own else []
     rows += [("runtime", f"{worker.runtime}{kind}"), ("socket", worker.endpoint), ("node", worker.node)]
     rows += [("manifests", worker.manifest_dir)] if worker.manifest_dir else []
     rows += [("state", str(directory)), ("logs", f"{log_directory(directory)}: {', '.join(log.name for log in logs)}")]

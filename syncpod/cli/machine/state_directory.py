@@ -41,6 +41,7 @@ class ServerRecord:
     process: ProcessIdentity
     address: str
     ui: str
+    """The URL of its UI; "" = it serves none."""
     detached: bool
     """Whether ``up`` started it: only then ``down`` ends it."""
 
