@@ -83,11 +83,11 @@ def signing(client: Client, keys: SigningKeys) -> Client:
 async def signed(client: Client, worker_options: dict[str, Any], tmp_path: Path) -> AsyncIterator[Signed]:
     keys, node = make_signing_keys(tmp_path), ScriptedNode()
     owner = signing(client, keys)
+    # Not the runner of `worker_options`: it replays what is not signed. See `replays`.
     runner = WatchedRunner(sandboxed_runner(), Nobody(), BegunRuns(tmp_path).refusal)
+    options = {**worker_options, "workflow_runner": runner}
     interceptors = [ResizeMetricsInterceptor(), SigningWorker()]
-    async with scripted_worker(
-        verifying(owner, keys), node, interceptors=interceptors, workflow_runner=runner, **worker_options
-    ):
+    async with scripted_worker(verifying(owner, keys), node, interceptors=interceptors, **options):
         yield Signed(node, owner, keys)
 
 
