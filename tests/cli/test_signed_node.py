@@ -6,12 +6,15 @@ import json
 import os
 import shlex
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from syncpod.cli.machine.listening_process import listens
+from tests.cli import stranger
 from tests.cli.conftest import Result, program
 from tests.cli.machine import EMBEDDED, machine
 from tests.runtimes.temporal import temporal_program
@@ -42,7 +45,7 @@ def environ(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """A machine whose node serves the pod ``web``."""
     with machine(EMBEDDED, request, tmp_path_factory.mktemp("signed")) as environ:
         upped = program(
-            "up", "--embedded", "-f", "-", "--timeout", "90s", environ=environ, stdin=json.dumps(pod("web"))
+            "up", "--embedded", "--ui", "-f", "-", "--timeout", "90s", environ=environ, stdin=json.dumps(pod("web"))
         )
         assert upped.code == 0, upped.err
         yield environ
@@ -123,6 +126,80 @@ def test_a_pod_on_the_hosts_network_starts_none_either(environ: dict[str, str], 
     result = as_stranger(owner, "workflow", "result", "--workflow-id", "pod/default/evil")
     assert "the start is refused, since it is not signed" in result.out
     assert names(environ) == {"web": "Running", "hostile": "Succeeded"}
+
+
+def listening(pid: int) -> list[int]:
+    """The ports of the loopback at which a process listens."""
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    ports = {int(fields[1].rpartition(":")[2], 16) for fields in lines if fields[3] == "0A"}
+    return sorted(port for port in ports if listens(pid, f"127.0.0.1:{port}"))
+
+
+@pytest.fixture(scope="module")
+def tries(environ: dict[str, str], owner: dict[str, str]) -> dict[str, Any]:
+    """All that there is to try at this node; see `tests.cli.stranger`."""
+    state = Path(environ["SYNCPOD_STATE_DIR"])
+    server = json.loads((state / "server.json").read_text())
+    secret = [state / "codec.json", state / "reads.sock", *(state / "keys").iterdir(), *(state / "temporal").iterdir()]
+    return {
+        "node": environ["SYNCPOD_NODE"],
+        "pod": privileged(),
+        "temporal": str(temporal_program()),
+        "ports": listening(server["process"]["pid"]),
+        "proxy": int(owner["TEMPORAL_CLI_ADDRESS"].rpartition(":")[2]),
+        "codec": owner["TEMPORAL_CODEC_ENDPOINT"],
+        "files": [str(path) for path in secret],
+    }
+
+
+def tried_by_a_user(environ: dict[str, str], tries: dict[str, Any]) -> str:
+    """What the tries of another user print."""
+    user = ("setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups")
+    done = run(*user, sys.executable, stranger.__file__, json.dumps(tries), environ={})
+    assert done.code == 0, done.err
+    return done.out
+
+
+def tried_by_a_pod(environ: dict[str, str], tries: dict[str, Any]) -> str:
+    """What the tries of a pod print that has nothing but the host's network."""
+    security: dict[str, Any] = {
+        "runAsUser": NOBODY,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    command = [sys.executable, stranger.__file__, json.dumps(tries)]
+    container: dict[str, Any] = {"name": "app", "image": "busybox:1", "command": command, "securityContext": security}
+    prober = pod("prober", restartPolicy="Never", containers=[container])
+    applied = program("apply", "-f", "-", "--wait", "--timeout", "90s", environ=environ, stdin=json.dumps(prober))
+    said = program("logs", "prober", environ=environ).out
+    deleted = program("delete", "pod", "prober", environ=environ)
+    assert (applied.code, deleted.code) == (0, 0), (applied.err, said, deleted.err)
+    return said
+
+
+@pytest.mark.parametrize("attacker", [tried_by_a_user, tried_by_a_pod])
+def test_no_port_and_no_file_lets_anybody_command_the_node(
+    environ: dict[str, str], owner: dict[str, str], tries: dict[str, Any], attacker: Callable[..., str]
+) -> None:
+    """Each row of the table of ports in docs/security.md."""
+    before = names(environ)
+    done = json.loads(attacker(environ, {**tries, "name": attacker.__name__.replace("_", "-")}))
+    frontend = owner["TEMPORAL_ADDRESS"].rpartition(":")[2]
+    assert len(done["http"]) >= 4, "gRPC, HTTP, UI and metrics at least"
+    assert [port for port, outcome in done["grpc"].items() if outcome == "started"] == [frontend]
+    assert [*done["http"].values()].count("200") == 2, "the HTTP API, by its own port and by the UI's"
+    assert "the token is not that of this node" in done["grpc"][str(tries["proxy"])]
+    assert done["codec"] == "401"
+    assert set(done["files"].values()) == {"PermissionError"}, done["files"]
+    started = [
+        f"{way}-{port}" for way in ("http", "grpc") for port in done[way] if done[way][port] in ("started", "200")
+    ]
+    for each in started:
+        workflow_id = f"pod/default/{attacker.__name__.replace('_', '-')}-{each}"
+        result = as_stranger(owner, "workflow", "result", "--workflow-id", workflow_id)
+        assert "the start is refused, since it is not signed" in result.out, (each, result)
+    assert names(environ) == before
 
 
 def test_syncpod_without_the_key_says_what_it_lacks(
