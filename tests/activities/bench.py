@@ -86,12 +86,15 @@ class Bench:
     returned: list[ObservedPod]
     pods: list[PodOnBench] = field(default_factory=list)
 
-    def pod(self, *containers: dict[str, Any], uid: str = "", incarnation: str = "life-1", **spec: Any) -> PodOnBench:
+    def pod(
+        self, *containers: dict[str, Any], name: str = "", uid: str = "", incarnation: str = "life-1", **spec: Any
+    ) -> PodOnBench:
         """A pod of these containers (by default one that ends on SIGTERM), by default on the node's network."""
+        name = name or f"web-{len(self.pods)}"
         document = {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": f"web-{len(self.pods)}", "namespace": "default", "uid": uid or str(uuid.uuid4())},
+            "metadata": {"name": name, "namespace": "default", "uid": uid or str(uuid.uuid4())},
             "spec": {"hostNetwork": True, "containers": list(containers) or [container()], **spec},
         }
         pod = PodOnBench(self, admit_pod(document), incarnation)

@@ -138,9 +138,9 @@ async def test_nor_does_one_that_was_removed_behind_the_nodes_back(two_cores: Be
 
 
 async def test_an_earlier_life_of_a_pod_gives_its_place_to_the_next(two_cores: Bench) -> None:
-    first = asking(two_cores, "2", uid="static-1", incarnation="life-1")
+    first = asking(two_cores, "2", name="static", uid="static-1", incarnation="life-1")
     await first.create_sandbox()
-    second = asking(two_cores, "1", uid="static-1", incarnation="life-2")
+    second = asking(two_cores, "1", name="static", uid="static-1", incarnation="life-2")
     await second.create_sandbox(attempt=1)
     await finally_killed(first)  # comes late, and frees nothing of its successor
     assert (await rejection_of(asking(two_cores, "1500m")))[0] == "OutOfcpu"

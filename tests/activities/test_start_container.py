@@ -563,7 +563,7 @@ async def test_a_container_that_cannot_be_started_is_a_fault_and_an_exit(bench: 
     ]
     again, _, detail = await fault_of(pod.start(attempt=2))
     assert (again, len(detail.status.containers)) == (Fault.RUN_CONTAINER_ERROR, 1)
-    pod.pod = bench.pod(uid=pod.uid).pod
+    pod.pod = bench.pod(name=pod.pod.metadata.name, uid=pod.uid).pod
     assert (await pod.start(restart=1)).outcome == Outcome.DONE
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from syncpod.translation.names import NODE_LABEL
-from tests.e2e.faults_support import DEAF, FaultyNode, ended, held, open_to_all, shell, until
+from tests.e2e.faults_support import DEAF, FaultyNode, Pod, ended, held, open_to_all, shell, until
 from tests.workflows.scripted import container
 
 log = logging.getLogger("faults")
@@ -269,13 +269,28 @@ async def test_killed_while_twenty_pods_start(node: FaultyNode) -> None:
     await node.kill()
     half = len([each for each in await node.cri.list_containers(labels={NODE_LABEL: node.name})])
     since = await node.serve()
-    await asyncio.gather(*(pod.running() for pod in pods))
+    restarts = await asyncio.gather(*(restarts_once_running(pod) for pod in pods))
     took = (datetime.now(UTC) - since).total_seconds()
     log.info("%s: killed with %d of 20 made; all Running %.1f s after the new start", node.runtime.name, half, took)
-    for pod in pods:
+    for pod, count in zip(pods, restarts, strict=True):
         # Where the kill falls within RunPodSandbox, what is left may cost an attempt; no restart is counted.
-        await pod.assert_whole(sandbox=None)
+        await pod.assert_whole(sandbox=None, main=count)
     await asyncio.gather(*(pod.delete(0) for pod in pods))
+
+
+async def restarts_once_running(pod: Pod) -> int:
+    """Wait until `main` runs, and return how often it was restarted: only where its first process may have begun.
+
+    That is where the kill falls within StartContainer: the runtime gives the start up, and nobody saw its end.
+    """
+
+    def seen(found: dict[str, Any]) -> bool:
+        [status] = found.get("status", {}).get("containerStatuses", []) or [{}]
+        ended = status.get("lastState", {}).get("terminated", {})
+        began_unseen = ended.get("reason") == "ContainerStatusUnknown" and "may have begun" in ended["message"]
+        return "running" in status.get("state", {}) and status["restartCount"] == int(began_unseen)
+
+    return int(container(await pod.until(seen), "main")["restartCount"])
 
 
 async def some_are_there(node: FaultyNode, count: int) -> bool:

@@ -50,8 +50,8 @@ class ScriptedServer:
         return v1.PollWorkflowTaskQueueResponse()
 
     def _query_answered(self, request: Any) -> Message:
-        # The SDK may answer a query that has failed once more; a server ignores that.
-        if len(self.answers) < self._handed_out:
+        # The SDK may answer a query that has failed once more, also when the next task is out; a server ignores that.
+        if len(self.answers) < self._handed_out and self.tasks[self._handed_out - 1].HasField("query"):
             self.answers.append(request)
         return v1.RespondQueryTaskCompletedResponse()
 

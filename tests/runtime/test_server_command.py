@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import stat
 import subprocess
@@ -91,8 +90,7 @@ def test_it_says_where_it_serves_and_ends_in_order(server: Embedded) -> None:
     assert server.stop() == 0
     assert not server.socket.exists()
     server.start()
-    os.kill(server.pid, signal.SIGINT)
-    assert server.stop() == 0
+    assert server.stop(signal.SIGINT) == 0
     server.start()
 
 

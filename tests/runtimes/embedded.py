@@ -129,9 +129,9 @@ class Embedded:
         """SIGKILL the server; supervisors and containers live on."""
         self._end(signal.SIGKILL)
 
-    def stop(self) -> int | None:
-        """SIGTERM the server and return its exit code (None if it was down); supervisors and containers live on."""
-        return self._end(signal.SIGTERM)
+    def stop(self, by: signal.Signals = signal.SIGTERM) -> int | None:
+        """Signal the server and return its exit code (None if it was down); supervisors and containers live on."""
+        return self._end(by)
 
     def restart(self) -> None:
         """SIGKILL the server and start it again."""
