@@ -5,12 +5,14 @@ Run as a program it takes one argument, the JSON of what to try, and prints as J
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import socket
 import subprocess
 import sys
 import urllib.error
+import urllib.parse
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,8 +23,14 @@ _SECONDS = 10
 
 def start_by_http(port: int, node: str, workflow_id: str, pod: dict[str, Any]) -> str:
     """Start a pod by the server's HTTP API, as it is served at its own port and at the UI's."""
-    body = {"workflowType": {"name": "PodWorkflow"}, "taskQueue": {"name": f"node/{node}"}, "input": [pod]}
-    escaped = urllib.request.quote(workflow_id, safe="")  # type: ignore[attr-defined]
+    encoding, data = (base64.b64encode(part).decode() for part in (b"json/plain", json.dumps(pod).encode()))
+    payloads = [{"metadata": {"encoding": encoding}, "data": data}]
+    body = {
+        "workflowType": {"name": "PodWorkflow"},
+        "taskQueue": {"name": f"node/{node}"},
+        "input": {"payloads": payloads},
+    }
+    escaped = urllib.parse.quote(workflow_id, safe="")
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}/api/v1/namespaces/default/workflows/{escaped}",
         data=json.dumps(body).encode(),
@@ -77,7 +85,8 @@ def main(tries: dict[str, Any]) -> dict[str, Any]:
     node, pod, temporal, name = tries["node"], tries["pod"], tries["temporal"], tries["name"]
     with ThreadPoolExecutor(max_workers=8) as at_once:
         http = {
-            port: at_once.submit(start_by_http, port, node, f"pod/default/{name}-http-{port}", pod)
+            # At the API's own port an id cannot have a slash.
+            port: at_once.submit(start_by_http, port, node, f"{name}-http-{port}", pod)
             for port in tries["ports"]
         }
         grpc = {

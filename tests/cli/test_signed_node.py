@@ -192,12 +192,10 @@ def test_no_port_and_no_file_lets_anybody_command_the_node(
     assert "the token is not that of this node" in done["grpc"][str(tries["proxy"])]
     assert done["codec"] == "401"
     assert set(done["files"].values()) == {"PermissionError"}, done["files"]
-    started = [
-        f"{way}-{port}" for way in ("http", "grpc") for port in done[way] if done[way][port] in ("started", "200")
-    ]
-    for each in started:
-        workflow_id = f"pod/default/{attacker.__name__.replace('_', '-')}-{each}"
-        result = as_stranger(owner, "workflow", "result", "--workflow-id", workflow_id)
+    name = attacker.__name__.replace("_", "-")
+    started = [f"{name}-http-{port}" for port, outcome in done["http"].items() if outcome == "200"]
+    for each in (*started, f"pod/default/{name}-grpc-{frontend}"):
+        result = as_stranger(owner, "workflow", "result", "--workflow-id", each)
         assert "the start is refused, since it is not signed" in result.out, (each, result)
     assert names(environ) == before
 
