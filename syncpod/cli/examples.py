@@ -24,6 +24,10 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ),
         ("Its manifest", "syncpod run web --image nginx:1 --dry-run=client -o yaml"),
     ),
+    "env": (
+        ("What `temporal` and `tctl` need", "syncpod env"),
+        ("For a tool whose command line names no workflow", "syncpod env --workflow pod/default/web"),
+    ),
     "label": (
         ("Set one label, remove another", "syncpod label pod web app=front tier-"),
         ("On all pods with a label", "syncpod label -l app=front track=stable --overwrite"),

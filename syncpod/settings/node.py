@@ -90,6 +90,8 @@ class NodeSettings:
     """The CRI socket, ``unix:///path``; None = try the well-known ones."""
     allow_foreign_kubelet: bool
     """Serve even if a kubelet uses the same runtime, although it kills pods that it does not know."""
+    signed: bool = False
+    """Take only commands that are signed with a key of the state directory."""
     adopt_cluster: bool = False
     """Serve on the Temporal cluster that is named, although another one has the node's pods; a flag only."""
     given: Mapping[str, str] = field(default_factory=dict)
@@ -113,15 +115,15 @@ def node_settings(
     registry_auth_file: str | None = None,
     runtime_endpoint: str | None = None,
     allow_foreign_kubelet: bool | None = None,
+    signed: bool | None = None,
     adopt_cluster: bool = False,
 ) -> NodeSettings:
     """Return the node's settings: each argument that is given, else the variable in `environ`, else the default.
 
-    What the node was last started with (`syncpod.settings.kept`) comes before the default. `manifest_dir` "" = none.
-    State and logs are kept where `default_state_dir` and `_default_log_dir` say. Raises SettingsInvalid.
+    What the node was last started with comes before the default. `manifest_dir` "" = none. Raises SettingsInvalid.
     """
     state = _state_dir(state_dir, environ)
-    flags = {
+    flags = _as_texts({v.POD_CGROUPS: pod_cgroups, v.SIGNED: signed}) | {
         v.NODE: node,
         v.MEMORY_DIR: memory_dir,
         v.LOG_DIR: log_dir,
@@ -129,7 +131,6 @@ def node_settings(
         v.CGROUP_PARENT: cgroup_parent,
         v.CAPACITY: capacity,
         v.NODE_LABELS: node_labels,
-        v.POD_CGROUPS: None if pod_cgroups is None else str(pod_cgroups).lower(),
         v.ALLOWED_UNSAFE_SYSCTLS: allowed_unsafe_sysctls,
         v.MAX_PARALLEL_IMAGE_PULLS: max_parallel_image_pulls,
         v.REGISTRY_AUTH_FILE: registry_auth_file,
@@ -153,6 +154,7 @@ def node_settings(
         image_pulls=_image_pulls(told),
         runtime_endpoint=told.get(v.RUNTIME_ENDPOINT) or None,
         allow_foreign_kubelet=_flag(v.ALLOW_FOREIGN_KUBELET, allow_foreign_kubelet, environ),
+        signed=flag(v.SIGNED, told.get(v.SIGNED, "")),
         adopt_cluster=adopt_cluster,
         given=_given(state, told),
     )
@@ -171,6 +173,11 @@ def _memory_and_log_dir(state: Path, told: Mapping[str, str], environ: Mapping[s
     require_own_directory("memory directory", memory, v.MEMORY_DIR)
     require_own_directory("log directory", logs, v.LOG_DIR)
     return memory, logs
+
+
+def _as_texts(flags: Mapping[str, bool | None]) -> dict[str, str | None]:
+    """Return flags as their variables have them."""
+    return {name: None if given is None else str(given).lower() for name, given in flags.items()}
 
 
 def _told(state: Path, environ: Mapping[str, str], flags: Mapping[str, str | None]) -> dict[str, str]:

@@ -14,9 +14,11 @@ fails and the instance is evicted (docs/stuck-workflows.md).
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final, Protocol
 
+from temporalio.api.common.v1 import Payload
 from temporalio.bridge.proto.workflow_activation import RemoveFromCache, WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.converter import SerializationContext
@@ -24,6 +26,7 @@ from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, Workflo
 from temporalio.workflow import Info
 
 from syncpod.temporal.queries import AHEAD
+from syncpod.temporal.signing import REFUSAL, numbered
 
 PUBLISH: Final = "syncpod_publish"
 """Extern function ``(run_id, published)``. A workflow, while not replaying, calls it with what is to be known of it
@@ -71,12 +74,18 @@ class WorkflowWatch(Protocol):
         """Note that a task of this run has failed here."""
 
 
+Begun = Callable[[str, str, int], str]
+"""Return why a run must not begin, given its workflow's id, its own and its start's number; "" if it may."""
+
+
 class WatchedRunner(WorkflowRunner):
     """Runs workflows with another runner, and reports how their tasks go."""
 
-    def __init__(self, inner: WorkflowRunner, watch: WorkflowWatch) -> None:
+    def __init__(self, inner: WorkflowRunner, watch: WorkflowWatch, begun: Begun | None = None) -> None:
+        """Report to `watch`; where starts are signed, `begun` says which of them may begin a run."""
         self._inner = inner
         self._watch = watch
+        self._begun = begun
         self._staged: dict[str, Published | None] = {}
 
     def stage(self, run_id: str, published: Published | None) -> None:
@@ -93,14 +102,19 @@ class WatchedRunner(WorkflowRunner):
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         """Return the inner runner's instance, watched."""
-        return _Watched(self._inner.create_instance(det), det.info, self._staged, self._watch)
+        return _Watched(self._inner.create_instance(det), det.info, self._staged, self._watch, self._begun)
 
 
 class _Watched(WorkflowInstance):
     def __init__(
-        self, inner: WorkflowInstance, info: Info, staged: dict[str, Published | None], watch: WorkflowWatch
+        self,
+        inner: WorkflowInstance,
+        info: Info,
+        staged: dict[str, Published | None],
+        watch: WorkflowWatch,
+        begun: Begun | None,
     ) -> None:
-        self._inner, self._watch, self._staged = inner, watch, staged
+        self._inner, self._watch, self._staged, self._begun = inner, watch, staged, begun
         self._workflow_id, self._run_id = info.workflow_id, info.run_id
         self._failure = ""
         self._reached = (0, 0)
@@ -112,6 +126,10 @@ class _Watched(WorkflowInstance):
             refused = WorkflowActivationCompletion(run_id=act.run_id)
             refused.failed.failure.message = AHEAD
             return refused
+        for job in act.jobs:
+            if self._begun is not None and job.HasField("initialize_workflow"):
+                for start in job.initialize_workflow.arguments:
+                    self._refuse_copy(start, self._begun)
         completion = self._inner.activate(act)
         if completion.HasField("failed"):
             self._staged.pop(self._run_id, None)
@@ -133,6 +151,15 @@ class _Watched(WorkflowInstance):
         before, self._reached = self._reached, (act.timestamp.ToNanoseconds(), act.history_length)
         is_more = before[0] == self._reached[0] != 0 and before[1] < self._reached[1]
         return is_more and not act.is_replaying and not all(job.HasField("query_workflow") for job in act.jobs)
+
+    def _refuse_copy(self, start: Payload, begun: Begun) -> None:
+        """Have the run refuse its start if another run was begun with it.
+
+        Replay: the answer for a run does not change, so the run refuses it at each replay, or never.
+        """
+        number = numbered(start)
+        if number and (why := begun(self._workflow_id, self._run_id, number)):
+            start.metadata[REFUSAL] = why.encode()
 
     def _failed(self, eviction: RemoveFromCache) -> None:
         self._staged.pop(self._run_id, None)

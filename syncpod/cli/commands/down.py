@@ -113,7 +113,7 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
                 elif worker_process.serving(directory) is None:
                     remark("No worker runs: one is started to delete the pods")
                 parts.start_node(here, choose(here), server)
-                delete_all(server.config, here.node, patience)
+                delete_all(server.config, here, patience)
         elif (worker := worker_process.serving(directory)) is not None:
             remark(f"Note: the pods of node {worker.node}, whose worker `syncpod up` has not started, are not deleted")
             return

@@ -71,28 +71,44 @@ def _somebody_listens(address: str) -> bool:
     return True
 
 
-async def connect(config: ClientConnectConfig) -> Client:
-    """Connect to the Temporal server. Raises BadInput where there is none."""
+async def connect(config: ClientConnectConfig, state_dir: Path | None = None) -> Client:
+    """Connect to the Temporal server; commands are signed with the key of a state directory, if it has one.
+
+    `state_dir` None = this user's. Raises BadInput where there is no server, and for a key that is none.
+    """
+    from syncpod.settings.errors import SettingsInvalid
+    from syncpod.signing.keys import read_signing_keys
     from syncpod.temporal import plugin
 
     try:
-        return await plugin.connect(settings=config)
+        keys = read_signing_keys(state_dir or settings().state_dir)
+    except SettingsInvalid as wrong:
+        raise BadInput(str(wrong)) from None
+    try:
+        return await plugin.connect(settings=config, keys=keys)
     except plugin.NoServer as error:
         raise BadInput(str(error)) from None
 
 
+def signs(client: Client) -> bool:
+    """Say whether a client of ours signs its commands: whether this user has a key."""
+    return client.data_converter.payload_codec is not None
+
+
 def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") -> _Result:
     """Connect, do the work and return its result. Raises Failure for what the server refuses."""
-    return run_on(connection(state_dir), work)
+    return run_on(connection(state_dir), work, settings(state_dir=state_dir).state_dir)
 
 
-def run_on(config: ClientConnectConfig, work: Callable[[Client], Awaitable[_Result]]) -> _Result:
-    """Do the same on the server of `config`."""
+def run_on(
+    config: ClientConnectConfig, work: Callable[[Client], Awaitable[_Result]], state_dir: Path | None = None
+) -> _Result:
+    """Do the same on the server of `config`, with the key of `state_dir`, None = this user's."""
     from temporalio.client import WorkflowExecutionStatus
     from temporalio.service import RPCError
 
     async def connected() -> _Result:
-        client = await connect(config)
+        client = await connect(config, state_dir)
         await _note_another_cluster(client, config["target_host"])
         return await work(client)
 
