@@ -72,6 +72,7 @@ from syncpod.cri.port import RuntimeVersion
 from syncpod.fault_points import cri_client
 from syncpod.lifecycle import version
 from syncpod.messages.identity import NodeFacts, node_task_queue
+from syncpod.messages.signature import Keys
 from syncpod.node.begun_runs import BegunRuns
 from syncpod.node.deleted_pods import tidy_deleted
 from syncpod.node.pod_cgroups import remove_empty_tiers
@@ -90,7 +91,8 @@ from syncpod.settings.node import NodeSettings
 from syncpod.settings.variables import NODE, RUNTIME_ENDPOINT
 from syncpod.settings.worker_record import WorkerRecord, remove_worker_record, write_worker_record
 from syncpod.signing.codec_server import CodecServer
-from syncpod.signing.keys import SigningKeys, make_signing_keys
+from syncpod.signing.encrypting_keys import EncryptingKeys
+from syncpod.signing.keys import make_signing_keys
 from syncpod.temporal.plugin import NoServer, connect, connection_settings, syncpod_plugin, verifying
 from syncpod.temporal.step_cancellation import StepCancellation
 from syncpod.temporal.timeouts import HEARTBEAT_THROTTLE, STICKY_QUEUE
@@ -180,7 +182,7 @@ async def _prepared(
     _tell_who_commands(settings, address)
     prepare_memory(settings)
     runtime = await meet_runtime(settings, kept, endpoint, cri, awaited)
-    keys = make_signing_keys(settings.state_dir) if settings.signed else None
+    keys = _keys(settings)
     client = await connect(settings=connection, runtime=_runtime(), identity=life.identity, keys=keys)
     cluster = await require_cluster(settings, kept, client, address)
     await refuse_rivals(client, task_queue, life)
@@ -221,6 +223,14 @@ async def _prepared(
     worker = make_worker(client, node, agent, task_queue=task_queue, identity=life.identity, keys=keys)
     _keep(settings, KeptSettings({}, runtime.name, cluster, address, client.namespace), endpoint)
     return worker, agent, record
+
+
+def _keys(settings: NodeSettings) -> Keys | None:
+    """Return the keys with which the node's commands are signed, and what it has in Temporal is perhaps encrypted."""
+    if not settings.signed:
+        return None
+    keys = make_signing_keys(settings.state_dir)
+    return EncryptingKeys(keys) if settings.encrypt else keys
 
 
 @contextlib.contextmanager
@@ -311,7 +321,7 @@ def _worker_record(
 
 
 def make_worker(
-    client: Client, node: Node, agent: Agent, *, task_queue: str, identity: str, keys: SigningKeys | None = None
+    client: Client, node: Node, agent: Agent, *, task_queue: str, identity: str, keys: Keys | None = None
 ) -> Worker:
     """Return the Temporal worker of a node, not yet running. With `keys`, it takes only what is signed."""
     begun = None if keys is None else BegunRuns(node.context.state_dir).refusal

@@ -178,6 +178,11 @@ def start_node(here: NodeSettings, choice: Choice, server: Server) -> Node:
         remark(paint(f"worker started (pid {worker.pid})", "dim"))
         return Node(worker, own, started)
     _require_server(here, worker, config["target_host"], config["namespace"])
+    if kept_settings(here.state_dir).encrypts != here.encrypt:
+        has, wanted = ("plain", "encrypted") if here.encrypt else ("encrypted", "plain")
+        raise Failure(
+            f"{_whose(here, worker)} sends {has} payloads to Temporal, not {wanted} ones: {_how_to_end(here, worker)}"
+        )
     if worker.endpoint != endpoint:
         raise Failure(
             f"{_whose(here, worker)} uses the runtime at {worker.endpoint}, not {endpoint}: {_how_to_end(here, worker)}"

@@ -37,6 +37,10 @@ class Keys(Protocol):
     def by_id(self) -> Mapping[str, bytes]:
         """All of them: those that verify."""
 
+    @property
+    def encrypts(self) -> bool:
+        """Whether payloads are encrypted with the current one, beside being signed."""
+
     def number(self) -> int:
         """Return the next number of a command: higher than all before. Raises OSError."""
 

@@ -57,6 +57,12 @@ def _parser() -> argparse.ArgumentParser:
         help="take only commands that are signed with the key of the state directory (SYNCPOD_SIGNED=true)",
     )
     parser.add_argument(
+        "--encrypt",
+        action="store_true",
+        default=None,
+        help="sign, and encrypt what goes to Temporal with the key of the state directory (SYNCPOD_ENCRYPT=true)",
+    )
+    parser.add_argument(
         "--adopt-cluster",
         action="store_true",
         help="serve on this Temporal server from now on, although another one has the node's pods",

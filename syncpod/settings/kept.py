@@ -21,6 +21,7 @@ FILE_NAME: Final = "node-settings.json"
 KEPT_VARIABLES: Final = (
     *(v.NODE, v.RUNTIME_ENDPOINT, v.LOG_DIR, v.MEMORY_DIR, v.MANIFEST_DIR, v.CGROUP_PARENT, v.CAPACITY, v.POD_CGROUPS),
     *(v.NODE_LABELS, v.ALLOWED_UNSAFE_SYSCTLS, v.MAX_PARALLEL_IMAGE_PULLS, v.REGISTRY_AUTH_FILE, v.SIGNED),
+    v.ENCRYPT,
 )
 """The variables whose values a node keeps, whether a flag or the environment gave them."""
 
@@ -49,6 +50,11 @@ class KeptSettings:
     def signed(self) -> bool:
         """Whether its commands must be signed."""
         return self.variables.get(v.SIGNED, "") == "true"
+
+    @property
+    def encrypts(self) -> bool:
+        """Whether what it has in Temporal is encrypted."""
+        return self.variables.get(v.ENCRYPT, "") == "true"
 
     @property
     def endpoint(self) -> str:

@@ -92,6 +92,8 @@ class NodeSettings:
     """Serve even if a kubelet uses the same runtime, although it kills pods that it does not know."""
     signed: bool = False
     """Take only commands that are signed with a key of the state directory."""
+    encrypt: bool = False
+    """Encrypt what goes to Temporal with a key of the state directory; then commands are signed too."""
     adopt_cluster: bool = False
     """Serve on the Temporal cluster that is named, although another one has the node's pods; a flag only."""
     given: Mapping[str, str] = field(default_factory=dict)
@@ -116,6 +118,7 @@ def node_settings(
     runtime_endpoint: str | None = None,
     allow_foreign_kubelet: bool | None = None,
     signed: bool | None = None,
+    encrypt: bool | None = None,
     adopt_cluster: bool = False,
 ) -> NodeSettings:
     """Return the node's settings: each argument that is given, else the variable in `environ`, else the default.
@@ -123,7 +126,7 @@ def node_settings(
     What the node was last started with comes before the default. `manifest_dir` "" = none. Raises SettingsInvalid.
     """
     state = _state_dir(state_dir, environ)
-    flags = _as_texts({v.POD_CGROUPS: pod_cgroups, v.SIGNED: signed}) | {
+    flags = _as_texts({v.POD_CGROUPS: pod_cgroups, v.SIGNED: signed, v.ENCRYPT: encrypt}) | {
         v.NODE: node,
         v.MEMORY_DIR: memory_dir,
         v.LOG_DIR: log_dir,
@@ -136,7 +139,7 @@ def node_settings(
         v.REGISTRY_AUTH_FILE: registry_auth_file,
         v.RUNTIME_ENDPOINT: runtime_endpoint,
     }
-    told = _told(state, environ, flags)
+    told = _signed_if_encrypted(_told(state, environ, flags))
     memory, logs = _memory_and_log_dir(state, told, environ)
     return NodeSettings(
         node=_node_name(told.get(v.NODE) or socket.gethostname().lower()),
@@ -155,6 +158,7 @@ def node_settings(
         runtime_endpoint=told.get(v.RUNTIME_ENDPOINT) or None,
         allow_foreign_kubelet=_flag(v.ALLOW_FOREIGN_KUBELET, allow_foreign_kubelet, environ),
         signed=flag(v.SIGNED, told.get(v.SIGNED, "")),
+        encrypt=flag(v.ENCRYPT, told.get(v.ENCRYPT, "")),
         adopt_cluster=adopt_cluster,
         given=_given(state, told),
     )
@@ -185,6 +189,15 @@ def _told(state: Path, environ: Mapping[str, str], flags: Mapping[str, str | Non
     told = beneath(read_kept_settings(state).variables, environ)
     # An empty flag has a meaning only for the manifest directory: there is none any more.
     return told | {name: text for name, text in flags.items() if text or (name == v.MANIFEST_DIR and text is not None)}
+
+
+def _signed_if_encrypted(told: dict[str, str]) -> dict[str, str]:
+    """Return what is set: a node that encrypts signs too. Raises SettingsInvalid if it is told not to."""
+    if not flag(v.ENCRYPT, told.get(v.ENCRYPT, "")):
+        return told
+    if told.get(v.SIGNED) and not flag(v.SIGNED, told[v.SIGNED]):
+        raise SettingsInvalid(f"{v.SIGNED}={told[v.SIGNED]}: what is encrypted is signed too, so leave it out")
+    return {**told, v.SIGNED: "true"}
 
 
 def _given(state: Path, told: Mapping[str, str]) -> dict[str, str]:

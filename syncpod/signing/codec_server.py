@@ -1,10 +1,10 @@
 """Signs for ``temporal`` and ``tctl``: a codec server of Temporal's protocol, on the loopback address, with a token.
 
-Both tools send the payloads of a command to it (``POST /encode``), and what they show (``POST /decode``, which changes
-nothing: the JSON is readable). They send a namespace and no workflow id. A signature that held for any workflow could
-be copied from one history to another workflow, so there is none: the workflow is read from the command line of the
-process that has connected (``--workflow-id``, ``-w``, ``--workflow_id``, ``--wid``), or from the path before
-``/encode``. Where neither names one, the server refuses, and says what to do.
+Both tools send the payloads of a command to it (``POST /encode``), and what they show (``POST /decode``, which decrypts
+what is encrypted; the rest is readable as it is). They send a namespace and no workflow id. A signature that held for
+any workflow could be copied from one history to another workflow, so there is none: the workflow is read from the
+command line of the process that has connected (``--workflow-id``, ``-w``, ``--workflow_id``, ``--wid``), or from the
+path before ``/encode``. Where neither names one, the server refuses, and says what to do.
 
 Whoever has the token has all that the key can sign; it lies beside the key, with the same mode.
 """
@@ -26,11 +26,15 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
+from temporalio.api.common.v1 import Payload
+
 from syncpod.kernel.peers import Peer, find_peer, peer_command
-from syncpod.messages.signature import Keys, Place, signed_metadata
+from syncpod.messages.signature import Keys, Place
 from syncpod.messages.signed import ANY
 from syncpod.settings.codec_record import CodecRecord, remove_codec_record, write_codec_record
+from syncpod.signing.payloads import signed_payload
 from syncpod.signing.proxy import SigningProxy
+from syncpod.temporal.encryption import readable
 
 log = logging.getLogger(__name__)
 
@@ -130,34 +134,45 @@ class CodecServer:
             return 413, b"the request is too large"
         body = await reader.readexactly(size)
         if verb == "decode":
-            return 200, body
+            return _answered(body, self._decoded)
         named = unquote(workflow.strip("/")) or await self._named_by_peer(writer)
         if not named:
             return 400, NO_WORKFLOW.encode()
         place = Place(headers.get("x-namespace", "default"), named)
-        try:
-            return 200, json.dumps(self._encoded(json.loads(body), place)).encode()
-        except (KeyError, TypeError, ValueError, AttributeError, binascii.Error):
-            return 400, b"the body must be Temporal's payloads, as JSON"
+        return _answered(body, lambda payload: self._encoded(payload, place))
 
     async def _named_by_peer(self, writer: asyncio.StreamWriter) -> str:
         """Return the workflow id in the command line of the process that has connected; "" if it names none."""
         client, server = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
         return workflow_named(await asyncio.to_thread(self._command_of, client, server))
 
-    def _encoded(self, request: dict[str, Any], place: Place) -> dict[str, Any]:
-        """Return the payloads, signed. Raises KeyError, TypeError, ValueError."""
-        return {"payloads": [self._signed(payload, place) for payload in request["payloads"]]}
+    def _encoded(self, payload: Payload, place: Place) -> Payload:
+        return signed_payload(self._keys, place, payload, ANY)
 
-    def _signed(self, payload: dict[str, Any], place: Place) -> dict[str, Any]:
-        metadata = {name: base64.b64decode(value, validate=True) for name, value in payload.get("metadata", {}).items()}
-        data = base64.b64decode(payload.get("data", ""), validate=True)
-        number = self._keys.number()
-        signed = signed_metadata(self._keys.current, place, metadata, data, purpose=ANY, number=number)
-        return {
-            "metadata": {name: base64.b64encode(value).decode() for name, value in signed.items()},
-            "data": base64.b64encode(data).decode(),
-        }
+    def _decoded(self, payload: Payload) -> Payload:
+        return readable(self._keys.by_id, payload)
+
+
+def _answered(body: bytes, change: Callable[[Payload], Payload]) -> tuple[int, bytes]:
+    """Return the answer to a request with these payloads: each of them, changed."""
+    try:
+        changed = [_to_json(change(_from_json(payload))) for payload in json.loads(body).get("payloads", ())]
+    except (KeyError, TypeError, ValueError, AttributeError, binascii.Error):
+        return 400, b"the body must be Temporal's payloads, as JSON"
+    return 200, json.dumps({"payloads": changed}).encode()
+
+
+def _from_json(payload: dict[str, Any]) -> Payload:
+    """Return a payload of the codec servers' protocol. Raises TypeError, ValueError, AttributeError."""
+    metadata = {name: base64.b64decode(value, validate=True) for name, value in payload.get("metadata", {}).items()}
+    return Payload(metadata=metadata, data=base64.b64decode(payload.get("data", ""), validate=True))
+
+
+def _to_json(payload: Payload) -> dict[str, Any]:
+    return {
+        "metadata": {name: base64.b64encode(value).decode() for name, value in payload.metadata.items()},
+        "data": base64.b64encode(payload.data).decode(),
+    }
 
 
 def workflow_named(command: Sequence[str]) -> str:

@@ -38,6 +38,8 @@ class SigningKeys:
     """The one that signs."""
     by_id: Mapping[str, bytes]
     """All of them: those that verify."""
+    encrypts = False
+    """See `syncpod.signing.encrypting_keys`."""
 
     def number(self) -> int:
         """Return the next number of a command: higher than all before, whatever the clock says. Blocks briefly.

@@ -21,8 +21,9 @@ from temporalio.api.workflowservice.v1 import (
     UpdateWorkflowExecutionRequest,
 )
 
-from syncpod.messages.signature import Keys, Place, signed_metadata
+from syncpod.messages.signature import Keys, Place
 from syncpod.messages.signed import START
+from syncpod.signing.payloads import signed_payload
 
 HOST: Final = "127.0.0.1"
 _SERVICE: Final = "/temporal.api.workflowservice.v1.WorkflowService/"
@@ -107,7 +108,7 @@ def signers(keys: Keys) -> dict[str, Callable[[bytes], bytes]]:
     def sign(place: Place, purpose: str, payloads: Payloads) -> None:
         if not payloads.payloads:  # a command without a payload could not be signed
             payloads.payloads.append(Payload(metadata={"encoding": b"json/plain"}, data=b"{}"))
-        signed = [_signed(keys, place, purpose, payload) for payload in payloads.payloads]
+        signed = [signed_payload(keys, place, payload, purpose) for payload in payloads.payloads]
         del payloads.payloads[:]
         payloads.payloads.extend(signed)
 
@@ -142,13 +143,6 @@ def signers(keys: Keys) -> dict[str, Callable[[bytes], bytes]]:
         ("UpdateWorkflowExecution", update),
     )
     return {f"{_SERVICE}{name}": _or_invalid(signs) for name, signs in calls}
-
-
-def _signed(keys: Keys, place: Place, purpose: str, payload: Payload) -> Payload:
-    metadata = signed_metadata(
-        keys.current, place, payload.metadata, payload.data, purpose=purpose, number=keys.number()
-    )
-    return Payload(metadata=metadata, data=payload.data)
 
 
 def _or_invalid(signs: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:

@@ -57,6 +57,13 @@ class FailureConverter(DefaultFailureConverter):
             return super().from_failure(bare, payload_converter)
 
 
+class EncodedFailureConverter(FailureConverter):
+    """The same, for a node that encrypts: the text of a failure is encoded with the payloads."""
+
+    def __init__(self) -> None:
+        super().__init__(encode_common_attributes=True)
+
+
 def _is_refused(detail: Payload) -> bool:
     """Say whether a detail of a failure is not accepted, or was signed as something else."""
     said = detail.metadata
@@ -68,6 +75,10 @@ DATA_CONVERTER = DataConverter(
 )
 """Plain JSON on the wire, so that what people type by hand decodes. Shared, since it caches how each type is
 decoded."""
+
+_ENCODED_FAILURES = DataConverter(
+    payload_converter_class=SignablePayloadConverter, failure_converter_class=EncodedFailureConverter
+)
 
 DEFAULT_ADDRESS = "127.0.0.1:7233"
 _CONNECT_TIMEOUT = timedelta(seconds=5)
@@ -151,7 +162,7 @@ async def connect(
     try:
         client = await Client.connect(
             **settings,
-            data_converter=DATA_CONVERTER if keys is None else signing_converter(DATA_CONVERTER, keys, verifies=False),
+            data_converter=DATA_CONVERTER if keys is None else signing_converter(_base(keys), keys, verifies=False),
             interceptors=[AskAgain()] if keys is None else [AskAgain(), SigningClient(keys.number)],
             plugins=[plugin] if plugin else [],
             runtime=runtime,
@@ -187,7 +198,12 @@ def verifying(client: Client, keys: Keys) -> Client:
 
 def verifying_converter(keys: Keys) -> DataConverter:
     """Return the data converter of a worker that takes only what is signed."""
-    return signing_converter(DATA_CONVERTER, keys, verifies=True)
+    return signing_converter(_base(keys), keys, verifies=True)
+
+
+def _base(keys: Keys) -> DataConverter:
+    """Return the data converter to which a codec with these keys is added."""
+    return _ENCODED_FAILURES if keys.encrypts else DATA_CONVERTER
 
 
 def _is_local(address: str) -> bool:

@@ -10,6 +10,10 @@ A worker's codec verifies. It raises nothing, since an exception would fail the 
 workflow's input becomes a :class:`~syncpod.messages.signed.Received`, whose handler refuses it by name, and a step's
 input or result that is not accepted becomes a :class:`~syncpod.messages.signed.Refused`.
 
+Where the node's keys encrypt, every payload is encrypted after that, and decrypted before anything else
+(`syncpod.messages.encryption`): what is signed, and what a worker answers. A payload that is not encrypted is read all
+the same, so a node may begin to encrypt while it has pods.
+
 Replay: the verdict on a payload depends on nothing but the payload and the keys, and keys are kept. So it is the same
 at each replay.
 """
@@ -33,8 +37,10 @@ from temporalio.converter import (
     WorkflowSerializationContext,
 )
 
+from syncpod.messages.encryption import ENCRYPTED, Undecipherable, is_encrypted
 from syncpod.messages.signature import NUMBER, PURPOSE, SIGNATURE, Keys, Place, Verdict, signed_metadata, verify
 from syncpod.messages.signed import INPUT, RESULT, START, Marked, Received, Refused
+from syncpod.temporal.encryption import decrypted, encrypted, readable
 
 RECEIVED: Final = b"syncpod/received"
 """The encoding of a workflow's input after the codec: the payload as it was, and the verdict on it."""
@@ -43,6 +49,9 @@ REFUSED: Final = b"syncpod/refused"
 ENCODING: Final = "encoding"
 INNER: Final = "syncpod-encoding"
 REFUSAL: Final = "syncpod-refusal"
+UNREADABLE: Final = (
+    "what the node has in Temporal is encrypted: only who can read the keys in the node's state directory reads it"
+)
 CONTINUED: Final = -1
 """In a mark: the codec is to give the number, since a workflow must not read the clock."""
 
@@ -56,7 +65,7 @@ class SignablePayloadConverter(PydanticPayloadConverter):
     def __init__(self) -> None:
         super().__init__()
         inner = dict(self.converters)
-        self._set_converters(*inner.values(), _ReceivedConverter(inner), _RefusedConverter())
+        self._set_converters(*inner.values(), _ReceivedConverter(inner), _RefusedConverter(), _EncryptedConverter())
 
     def to_payloads(self, values: Sequence[Any]) -> list[Payload]:
         """Encode values; one that is marked says in its metadata as what it is to be signed."""
@@ -108,14 +117,28 @@ class _RefusedConverter(EncodingPayloadConverter):
         return Refused(payload.data.decode(errors="replace"))
 
 
+class _EncryptedConverter(EncodingPayloadConverter):
+    """Says of a payload that is still encrypted after the codec, or without one, that it cannot be read."""
+
+    @property
+    def encoding(self) -> str:
+        return ENCRYPTED.decode()
+
+    def to_payload(self, value: Any) -> Payload | None:  # only the codec makes such payloads
+        return None
+
+    def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
+        raise Undecipherable(UNREADABLE)
+
+
 # --- the codec --------------------------------------------------------------------------------------------------------
 
 
 class SigningCodec(PayloadCodec, WithSerializationContext):
-    """Signs what is marked; a worker's verifies what comes in too."""
+    """Signs what is marked, and encrypts everything if the keys do; a worker's verifies what comes in too."""
 
     def __init__(self, keys: Keys, *, verifies: bool, place: Place | None = None) -> None:
-        """Sign and verify for a place, which :meth:`with_context` sets; without one nothing is done."""
+        """Sign and verify for a place, which :meth:`with_context` sets; without one nothing is signed or verified."""
         self._keys, self._verifies, self._place = keys, verifies, place
 
     def with_context(self, context: SerializationContext) -> SigningCodec:
@@ -131,20 +154,24 @@ class SigningCodec(PayloadCodec, WithSerializationContext):
         return SigningCodec(self._keys, verifies=self._verifies, place=place)
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """Sign what is marked, and all that a worker's step gives back."""
-        return [self._signed(payload) for payload in payloads]
+        """Sign what is marked, and all that a worker's step gives back; then encrypt, if the keys do."""
+        signed = [self._signed(payload) for payload in payloads]
+        if not self._keys.encrypts:
+            return signed
+        place = self._place or Place("", "")  # what has no place is hidden too
+        return [encrypted(self._keys.current, place, payload) for payload in signed]
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
         """Give each payload its verdict, in a worker."""
         place = self._place
         if not self._verifies or place is None:
-            return list(payloads)
+            return [readable(self._keys.by_id, payload, place) for payload in payloads]
         judge = _of_step if place.activity_type else _of_workflow
-        return [judge(payload, self._verdict(payload, place)) for payload in payloads]
+        return [judge(*self._judged(payload, place)) for payload in payloads]
 
     def _signed(self, payload: Payload) -> Payload:
         place, said = self._place, payload.metadata
-        if place is None or SIGNATURE in said:
+        if place is None or SIGNATURE in said or is_encrypted(said):
             return payload
         if PURPOSE in said:
             purpose, number = said[PURPOSE].decode(), int(said[NUMBER])
@@ -156,8 +183,15 @@ class SigningCodec(PayloadCodec, WithSerializationContext):
         metadata = signed_metadata(self._keys.current, place, said, payload.data, purpose=purpose, number=number)
         return Payload(metadata=metadata, data=payload.data)
 
-    def _verdict(self, payload: Payload, place: Place) -> Verdict:
-        return verify(self._keys.by_id, place, payload.metadata, payload.data)
+    def _judged(self, payload: Payload, place: Place) -> tuple[Payload, Verdict]:
+        """Return a payload as it was before it was encrypted, and the verdict on it."""
+        keys = self._keys.by_id
+        if is_encrypted(payload.metadata):
+            try:
+                payload = decrypted(keys, place, payload)
+            except Undecipherable as why:
+                return payload, Verdict(refusal=str(why))
+        return payload, verify(keys, place, payload.metadata, payload.data)
 
 
 def _of_workflow(payload: Payload, verdict: Verdict) -> Payload:

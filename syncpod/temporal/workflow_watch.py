@@ -13,12 +13,15 @@ fails and the instance is evicted (docs/stuck-workflows.md).
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, Protocol
 
 from temporalio.api.common.v1 import Payload
+from temporalio.api.failure.v1 import Failure
 from temporalio.bridge.proto.workflow_activation import RemoveFromCache, WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.converter import SerializationContext
@@ -134,8 +137,8 @@ class _Watched(WorkflowInstance):
         if completion.HasField("failed"):
             self._staged.pop(self._run_id, None)
             failure = completion.failed.failure
-            type_ = failure.application_failure_info.type
-            self._failure = f"{type_}: {failure.message}" if type_ else failure.message
+            type_, text = failure.application_failure_info.type, _text(failure)
+            self._failure = f"{type_}: {text}" if type_ else text
         elif self._run_id in self._staged:
             self._watch.published(self._workflow_id, self._run_id, self._staged.pop(self._run_id))
         for job in act.jobs:
@@ -178,6 +181,14 @@ class _Watched(WorkflowInstance):
 
     def get_thread_id(self) -> int | None:
         return self._inner.get_thread_id()
+
+
+def _text(failure: Failure) -> str:
+    """Return the message of a failure that has not passed the codec: it may stand in the encoded attributes."""
+    if failure.HasField("encoded_attributes"):
+        with suppress(ValueError, KeyError, TypeError):
+            return str(json.loads(failure.encoded_attributes.data)["message"])
+    return failure.message
 
 
 def _said(eviction: RemoveFromCache) -> str:

@@ -49,5 +49,6 @@ def env(
         # tctl asks no codec server when it sends something.
         lines |= {"TEMPORAL_CLI_ADDRESS": codec.proxy, "TEMPORAL_CLI_NAMESPACE": worker.namespace}
         lines["TEMPORAL_CLI_AUTH"] = bearer
+        lines |= {"TEMPORAL_CLI_CODEC_ENDPOINT": codec.endpoint, "TEMPORAL_CLI_CODEC_AUTH": bearer}  # to show payloads
     for name, value in lines.items():
         say(f"export {name}={shlex.quote(value)}")

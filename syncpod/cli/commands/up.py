@@ -84,6 +84,16 @@ AdoptCluster = Annotated[
     ),
 ]
 
+Encrypt = Annotated[
+    bool,
+    typer.Option(
+        "--encrypt",
+        help="Encrypt what goes to Temporal with the key in the state directory.",
+        envvar="SYNCPOD_ENCRYPT",
+        show_envvar=False,
+    ),
+]
+
 
 def up(
     filename: Filenames = None,
@@ -100,6 +110,7 @@ def up(
     port: ServerPort = None,
     ui: ServerUi = False,
     ui_port: ServerUiPort = None,
+    encrypt: Encrypt = False,
     timeout: Timeout = "0",
 ) -> None:
     """Start server, runtime and worker, and bring pods up.
@@ -127,6 +138,7 @@ def up(
         runtime_endpoint=runtime_endpoint,
         manifests="" if no_manifests else str(Path(manifests_dir).absolute()) if manifests_dir else None,
         adopt_cluster=adopt_cluster,
+        encrypt=encrypt or None,
     )
     if here.manifest_dir is not None:
         _require_directory(here.manifest_dir)

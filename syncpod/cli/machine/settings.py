@@ -19,6 +19,7 @@ def settings(
     runtime_endpoint: str = "",
     manifests: str | None = None,
     adopt_cluster: bool = False,
+    encrypt: bool | None = None,
 ) -> NodeSettings:
     """Return the settings of this machine's node; "" = the flag is not given.
 
@@ -33,6 +34,7 @@ def settings(
             runtime_endpoint=runtime_endpoint or None,
             manifest_dir=manifests,
             adopt_cluster=adopt_cluster,
+            encrypt=encrypt,
         )
     except SettingsInvalid as wrong:
         raise BadInput(str(wrong)) from None

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from temporalio.envconfig import ClientConnectConfig
     from temporalio.service import RPCError
 
+    from syncpod.messages.signature import Keys
+    from syncpod.settings.node import NodeSettings
+
 _Result = TypeVar("_Result")
 
 
@@ -74,20 +77,30 @@ def _somebody_listens(address: str) -> bool:
 async def connect(config: ClientConnectConfig, state_dir: Path | None = None) -> Client:
     """Connect to the Temporal server; commands are signed with the key of a state directory, if it has one.
 
+    They are encrypted too if its node was started so, or SYNCPOD_ENCRYPT says so.
+
     `state_dir` None = this user's. Raises BadInput where there is no server, and for a key that is none.
     """
-    from syncpod.settings.errors import SettingsInvalid
-    from syncpod.signing.keys import read_signing_keys
     from syncpod.temporal import plugin
 
-    try:
-        keys = read_signing_keys(state_dir or settings().state_dir)
-    except SettingsInvalid as wrong:
-        raise BadInput(str(wrong)) from None
+    keys = _keys(settings(state_dir=str(state_dir or "")))
     try:
         return await plugin.connect(settings=config, keys=keys)
     except plugin.NoServer as error:
         raise BadInput(str(error)) from None
+
+
+def _keys(here: NodeSettings) -> Keys | None:
+    """Return the keys of a state directory, which encrypt if its node does; None if this user has none."""
+    from syncpod.settings.errors import SettingsInvalid
+    from syncpod.signing.encrypting_keys import EncryptingKeys
+    from syncpod.signing.keys import read_signing_keys
+
+    try:
+        keys = read_signing_keys(here.state_dir)
+    except SettingsInvalid as wrong:
+        raise BadInput(str(wrong)) from None
+    return EncryptingKeys(keys) if keys is not None and here.encrypt else keys
 
 
 def signs(client: Client) -> bool:
@@ -107,6 +120,8 @@ def run_on(
     from temporalio.client import WorkflowExecutionStatus
     from temporalio.service import RPCError
 
+    from syncpod.messages.encryption import Undecipherable
+
     async def connected() -> _Result:
         client = await connect(config, state_dir)
         await _note_another_cluster(client, config["target_host"])
@@ -116,6 +131,8 @@ def run_on(
         return asyncio.run(connected())
     except RPCError as error:
         raise refused(error) from None
+    except Undecipherable as error:
+        raise Failure(str(error)) from None
     except ValueError as error:
         if WorkflowExecutionStatus.__name__ not in str(error):
             raise
