@@ -11,6 +11,7 @@ runs of each workflow, when it has grown to twice what is kept.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections import OrderedDict
@@ -83,7 +84,10 @@ class BegunRuns:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         opened = os.open(self._path, flags, 0o600)
         try:
-            os.write(opened, line.encode())
+            size, data = os.fstat(opened).st_size, line.encode()
+            if os.write(opened, data) < len(data):  # a disk that has become full; what follows would join this half
+                os.ftruncate(opened, size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
         finally:
             os.close(opened)
         self._lines += 1

@@ -1,19 +1,24 @@
 """The keys of a state directory: who can read them commands its node.
 
-One file for each key, ``keys/<id>.key``, with 32 random bytes in hexadecimal, readable by its owner only. The newest
-signs; the others verify what was signed before. ``keys/number`` has the highest number that a command was given.
+One file for each key, ``keys/<id>.key``, with 32 random bytes in hexadecimal, readable by its owner only. The file
+``keys/current`` names the one that signs (without it, the newest does); the others verify what was signed before.
+``keys/number`` has the highest number that a command was given.
+
+A key is a secret from which each use takes what it needs: signatures take the key itself, and whatever else needs a key
+derives its own from it. All uses find keys by id in the same :class:`SigningKeys`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
+import re
 import secrets
 import stat
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -21,25 +26,58 @@ from syncpod.kernel.atomic_file import replace_file
 from syncpod.messages.signature import key_id
 from syncpod.settings.errors import SettingsInvalid
 
+log = logging.getLogger(__name__)
+
 DIRECTORY: Final = "keys"
 _SUFFIX: Final = ".key"
+_CURRENT: Final = "current"
 _NUMBER: Final = "number"
 _BYTES: Final = 32
+_ID: Final = re.compile(r"[0-9a-f]{16}")
 _LOCK_TRIES: Final = 50
 _LOCK_PAUSE_SECONDS: Final = 0.001
 
 
-@dataclass(frozen=True)
 class SigningKeys:
-    """The keys that a state directory has."""
+    """The keys that a state directory has, also those that it is given while this process runs.
 
-    directory: Path
-    current: bytes
-    """The one that signs."""
-    by_id: Mapping[str, bytes]
-    """All of them: those that verify."""
+    A key that was added signs at the next payload, and verifies before anything that it has signed can arrive. A
+    directory that can no longer be read changes nothing: what is known goes on to sign and to verify.
+    """
+
     encrypts = False
     """See `syncpod.signing.encrypting_keys`."""
+
+    def __init__(self, directory: Path) -> None:
+        """Read the keys. Raises SettingsInvalid, OSError; LookupError if there is none."""
+        self.directory = directory
+        self._changed = _changed(directory)
+        self._keys, self._current = _read_all(directory)
+
+    @property
+    def current(self) -> bytes:
+        """The one that signs."""
+        with contextlib.suppress(OSError):
+            if _changed(self.directory) != self._changed:
+                self._read_again()
+        return self._current
+
+    @property
+    def by_id(self) -> Mapping[str, bytes]:
+        """All of them, by :func:`~syncpod.messages.signature.key_id`: those that verify."""
+        return _ById(self)
+
+    def known(self) -> Mapping[str, bytes]:
+        """Return what was read last."""
+        return self._keys
+
+    def find(self, named: str) -> bytes | None:
+        """Return the key of this id, None if there is none; a file that has come since is looked at."""
+        if named not in self._keys and _ID.fullmatch(named):
+            with contextlib.suppress(OSError):  # whoever sends payloads chooses the id: no more than one look for each
+                (self.directory / f"{named}{_SUFFIX}").lstat()
+                self._read_again()
+        return self._keys.get(named)
 
     def number(self) -> int:
         """Return the next number of a command: higher than all before, whatever the clock says. Blocks briefly.
@@ -47,6 +85,32 @@ class SigningKeys:
         It is the time in microseconds, if the clock has not gone back. Raises OSError.
         """
         return _next_number(self.directory / _NUMBER)
+
+    def _read_again(self) -> None:
+        try:
+            self._changed = _changed(self.directory)
+            self._keys, self._current = _read_all(self.directory)
+        except (SettingsInvalid, LookupError, OSError) as error:
+            log.warning("the keys in %s cannot be read again, those that are known go on: %s", self.directory, error)
+
+
+class _ById(Mapping[str, bytes]):
+    """The keys of a directory as a mapping that finds new ones."""
+
+    def __init__(self, keys: SigningKeys) -> None:
+        self._keys = keys
+
+    def __getitem__(self, named: str) -> bytes:
+        key = self._keys.find(named)
+        if key is None:
+            raise KeyError(named)
+        return key
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys.known())
+
+    def __len__(self) -> int:
+        return len(self._keys.known())
 
 
 def make_signing_keys(state_dir: Path) -> SigningKeys:
@@ -59,9 +123,11 @@ def add_signing_key(state_dir: Path) -> SigningKeys:
     """Make another key, which signs from now on; return all. Raises SettingsInvalid."""
     directory = state_dir / DIRECTORY
     key = secrets.token_bytes(_BYTES)
+    named = key_id(key)
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        replace_file(directory / f"{key_id(key)}{_SUFFIX}", key.hex() + "\n", durable=True)
+        replace_file(directory / f"{named}{_SUFFIX}", key.hex() + "\n", durable=True)
+        replace_file(directory / _CURRENT, named + "\n", durable=True)
     except OSError as error:
         raise SettingsInvalid(f"{directory}: a key cannot be made: {error.strerror}") from None
     found = read_signing_keys(state_dir)
@@ -76,16 +142,35 @@ def read_signing_keys(state_dir: Path) -> SigningKeys | None:
     """
     directory = state_dir / DIRECTORY
     try:
-        paths = [path for path in directory.iterdir() if path.suffix == _SUFFIX]
-        keys = {path: (_read(path), path.stat().st_mtime_ns) for path in paths}
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return SigningKeys(directory)
+    except (LookupError, FileNotFoundError, NotADirectoryError, PermissionError):
         return None
     except OSError as error:
         raise SettingsInvalid(f"{directory}: cannot be read: {error.strerror}") from None
-    if not keys:
-        return None
-    newest = max(keys, key=lambda path: (keys[path][1], path.name))
-    return SigningKeys(directory, keys[newest][0], {path.stem: key for path, (key, _) in keys.items()})
+
+
+def _changed(directory: Path) -> int:
+    """Return when a file was last made, replaced or removed in a directory. Raises OSError."""
+    return directory.stat().st_mtime_ns
+
+
+def _read_all(directory: Path) -> tuple[dict[str, bytes], bytes]:
+    """Return all keys by id, and the one that signs. Raises SettingsInvalid, OSError; LookupError if there is none."""
+    paths = {path.stem: path for path in directory.iterdir() if path.suffix == _SUFFIX}
+    if not paths:
+        raise LookupError(directory)
+    keys = {named: _read(path) for named, path in paths.items()}
+    current = _named_current(directory)
+    if current not in keys:
+        current = max(keys, key=lambda named: (paths[named].stat().st_mtime_ns, named))
+    return keys, keys[current]
+
+
+def _named_current(directory: Path) -> str:
+    """Return the id of the key that is to sign; "" if none is named. Raises OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        return (directory / _CURRENT).read_text(errors="replace").strip()
+    return ""
 
 
 def _read(path: Path) -> bytes:

@@ -36,6 +36,8 @@ PUBLISH: Final = "syncpod_publish"
 outside: a :class:`Published`, or None once its pod is gone."""
 TOO_OLD: Final = "TooOld"
 """The failure of a run that this worker refuses on purpose: another version of the program can go on with it."""
+CANNOT_NOTE: Final = "the node cannot note which run a start has begun"
+"""How the failure of a task begins whose run is none to this node yet: its disk is full, say. It is tried again."""
 _FAILURES: Final = frozenset(
     (
         RemoveFromCache.EvictionReason.NONDETERMINISM,
@@ -125,14 +127,11 @@ class _Watched(WorkflowInstance):
 
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         if self._runs_ahead(act):
-            self._failure = AHEAD
-            refused = WorkflowActivationCompletion(run_id=act.run_id)
-            refused.failed.failure.message = AHEAD
-            return refused
-        for job in act.jobs:
-            if self._begun is not None and job.HasField("initialize_workflow"):
-                for start in job.initialize_workflow.arguments:
-                    self._refuse_copy(start, self._begun)
+            return self._not_now(act, AHEAD)
+        try:
+            self._refuse_copies(act)
+        except OSError as error:
+            return self._not_now(act, f"{CANNOT_NOTE}: {error.strerror}")
         completion = self._inner.activate(act)
         if completion.HasField("failed"):
             self._staged.pop(self._run_id, None)
@@ -155,6 +154,20 @@ class _Watched(WorkflowInstance):
         is_more = before[0] == self._reached[0] != 0 and before[1] < self._reached[1]
         return is_more and not act.is_replaying and not all(job.HasField("query_workflow") for job in act.jobs)
 
+    def _not_now(self, act: WorkflowActivation, why: str) -> WorkflowActivationCompletion:
+        """Return the failure of a task that is tried again, and that says nothing against the run."""
+        self._failure = why
+        refused = WorkflowActivationCompletion(run_id=act.run_id)
+        refused.failed.failure.message = why
+        return refused
+
+    def _refuse_copies(self, act: WorkflowActivation) -> None:
+        """Have a run that begins refuse its start if it is a copy. Raises OSError if the run cannot be noted."""
+        for job in act.jobs:
+            if self._begun is not None and job.HasField("initialize_workflow"):
+                for start in job.initialize_workflow.arguments:
+                    self._refuse_copy(start, self._begun)
+
     def _refuse_copy(self, start: Payload, begun: Begun) -> None:
         """Have the run refuse its start if another run was begun with it.
 
@@ -167,7 +180,7 @@ class _Watched(WorkflowInstance):
     def _failed(self, eviction: RemoveFromCache) -> None:
         self._staged.pop(self._run_id, None)
         why, self._failure = self._failure or _said(eviction), ""
-        if why != AHEAD and not why.startswith(TOO_OLD):
+        if why != AHEAD and not why.startswith((TOO_OLD, CANNOT_NOTE)):
             self._watch.task_failed(self._workflow_id, self._run_id, why)
 
     def get_serialization_context(self, command_info: Any) -> SerializationContext | None:

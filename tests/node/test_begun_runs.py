@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+import signal
 from pathlib import Path
 
 import pytest
@@ -51,3 +53,21 @@ def test_what_is_no_longer_kept_begins_nothing_either(tmp_path: Path, monkeypatc
 def test_a_line_that_a_crash_cut_off_spoils_nothing(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).write_text(f"7 run {WEB}\n12")
     assert BegunRuns(tmp_path).refusal(WEB, "copy", 7) == COPY
+
+
+def test_a_full_disk_notes_nothing_by_halves(tmp_path: Path) -> None:
+    begun = BegunRuns(tmp_path)
+    assert begun.refusal(WEB, "first", 10) == ""
+    size = (tmp_path / FILE_NAME).stat().st_size
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 5, before[1]))
+    try:
+        with pytest.raises(OSError):
+            begun.refusal(WEB, "second", 20)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert (tmp_path / FILE_NAME).stat().st_size == size
+    assert begun.refusal(WEB, "second", 20) == "", "it had not begun"
+    assert BegunRuns(tmp_path).refusal(WEB, "copy", 20) == COPY

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from syncpod.messages.signature import key_id
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.signing.keys import add_signing_key, make_signing_keys, read_signing_keys
 
@@ -17,10 +18,42 @@ def test_a_key_is_made_once_and_a_newer_one_signs(tmp_path: Path) -> None:
     first = make_signing_keys(tmp_path)
     assert len(first.current) == 32
     assert make_signing_keys(tmp_path).current == first.current
+    before, known = first.current, dict(first.by_id)
     second = add_signing_key(tmp_path)
-    assert second.current != first.current
-    assert first.by_id.items() <= second.by_id.items(), "what the first has signed is verified further on"
+    assert second.current != before
+    assert known.items() <= second.by_id.items(), "what the first has signed is verified further on"
     assert all(path.stat().st_mode & 0o077 == 0 for path in (tmp_path / "keys", *(tmp_path / "keys").iterdir()))
+
+
+def test_a_process_that_runs_finds_a_newer_key_and_signs_with_it(tmp_path: Path) -> None:
+    running = make_signing_keys(tmp_path)
+    first, verifies = running.current, running.by_id
+    (earlier,) = verifies
+    newer = add_signing_key(tmp_path).current
+    assert verifies[key_id(newer)] == newer, "looked for by its id, before anything else has been asked for"
+    assert (running.current, running.by_id[earlier]) == (newer, first)
+    assert verifies.get("0" * 16) is None
+    assert verifies.get("../number") is None
+
+
+def test_a_key_that_was_copied_here_later_does_not_sign(tmp_path: Path) -> None:
+    ours = make_signing_keys(tmp_path / "ours")
+    other = make_signing_keys(tmp_path / "other").current
+    (tmp_path / "ours" / "keys" / f"{key_id(other)}.key").touch(mode=0o600)
+    (tmp_path / "ours" / "keys" / f"{key_id(other)}.key").write_text(other.hex())
+    assert ours.by_id[key_id(other)] == other
+    assert ours.current != other
+
+
+def test_what_is_known_goes_on_if_the_directory_cannot_be_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = make_signing_keys(tmp_path)
+    known = running.current
+    (tmp_path / "keys" / f"{'0' * 16}.key").write_text("no key")
+    assert running.current == known
+    assert running.by_id.get("0" * 16) is None
+    assert "those that are known go on" in caplog.text
 
 
 def test_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -40,7 +42,7 @@ from syncpod.temporal.queries import AskAgain
 from syncpod.temporal.resize_metrics import ResizeMetricsInterceptor
 from syncpod.temporal.signed_steps import SigningWorker
 from syncpod.temporal.signing import SigningClient, signing_converter
-from syncpod.temporal.workflow_watch import Published, WatchedRunner
+from syncpod.temporal.workflow_watch import CANNOT_NOTE, Published, WatchedRunner
 from tests.workflows.scripted import (
     ScriptedNode,
     container,
@@ -63,12 +65,16 @@ class Signed(NamedTuple):
     keys: SigningKeys
 
 
-class Nobody:
-    """Watches no workflow."""
+class Watches:
+    """Watches workflows for failed tasks."""
+
+    def __init__(self) -> None:
+        self.failed: list[str] = []
 
     def published(self, workflow_id: str, run_id: str, published: Published | None) -> None: ...
 
-    def task_failed(self, workflow_id: str, run_id: str, why: str) -> None: ...
+    def task_failed(self, workflow_id: str, run_id: str, why: str) -> None:
+        self.failed.append(why)
 
 
 def signing(client: Client, keys: SigningKeys) -> Client:
@@ -84,7 +90,7 @@ async def signed(client: Client, worker_options: dict[str, Any], tmp_path: Path)
     keys, node = make_signing_keys(tmp_path), ScriptedNode()
     owner = signing(client, keys)
     # Not the runner of `worker_options`: it replays what is not signed. See `replays`.
-    runner = WatchedRunner(sandboxed_runner(), Nobody(), BegunRuns(tmp_path).refusal)
+    runner = WatchedRunner(sandboxed_runner(), Watches(), BegunRuns(tmp_path).refusal)
     options = {**worker_options, "workflow_runner": runner}
     interceptors = [ResizeMetricsInterceptor(), SigningWorker()]
     async with scripted_worker(verifying(owner, keys), node, interceptors=interceptors, **options):
@@ -240,6 +246,33 @@ async def test_a_copy_of_a_start_brings_no_pod_back(client: Client, signed: Sign
             await run.result()
         assert COPY in str(failure.value.cause)
     assert len(signed.node.steps()) == steps
+
+
+async def test_a_start_that_cannot_be_noted_is_tried_again(
+    client: Client, worker_options: dict[str, Any], tmp_path: Path
+) -> None:
+    """The disk is full: nothing says that the history is at fault, and the pod starts once there is room."""
+    keys, node, watch, full = make_signing_keys(tmp_path), ScriptedNode(), Watches(), [True, True]
+    notes, owner = BegunRuns(tmp_path), signing(client, keys)
+
+    def begun(workflow_id: str, run_id: str, number: int) -> str:
+        if full:
+            full.pop()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return notes.refusal(workflow_id, run_id, number)
+
+    options = {**worker_options, "workflow_runner": WatchedRunner(sandboxed_runner(), watch, begun)}
+    interceptors = [ResizeMetricsInterceptor(), SigningWorker()]
+    async with scripted_worker(verifying(owner, keys), node, interceptors=interceptors, **options):
+        handle = await start_pod(owner, node, manifest())
+        await until(handle, is_ready)
+        failed = [
+            event.workflow_task_failed_event_attributes.failure.message
+            for event in await events_of(handle)
+            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
+        ]
+        assert failed and set(failed) == {f"{CANNOT_NOTE}: No space left on device"}
+        assert watch.failed == []
 
 
 async def test_a_result_that_a_stranger_gives_is_a_failed_step(client: Client, signed: Signed) -> None:
