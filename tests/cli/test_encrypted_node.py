@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,7 +67,9 @@ def shown(environ: dict[str, str], name: str, *, with_codec: bool) -> set[str]:
     show = ("workflow", "show", "--workflow-id", f"pod/default/{name}", "--output", "json")
     done = run(str(temporal_program()), *show, environ=known)
     assert done.code == 0, done.err
-    return {text for text in said(name) if text in done.out}
+    words = re.findall(r'"data": "([A-Za-z0-9+/=]+)"', done.out)
+    printed = done.out + b"".join(map(base64.b64decode, words)).decode(errors="replace")
+    return {text for text in said(name) if text in printed}
 
 
 def kill_worker(environ: dict[str, str]) -> None:
