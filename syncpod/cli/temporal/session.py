@@ -74,7 +74,7 @@ def _somebody_listens(address: str) -> bool:
 async def connect(config: ClientConnectConfig, state_dir: Path | None = None) -> Client:
     """Connect to the Temporal server; commands are signed with the key of a state directory, if it has one.
 
-    `state_dir` None = this user's. Raises BadInput where there is no server, and for a key that is none.
+    `state_dir` None = this user's. Raises BadInput if there is no server, and for a key that is none.
     """
     from syncpod.settings.errors import SettingsInvalid
     from syncpod.signing.keys import read_signing_keys
@@ -128,7 +128,7 @@ def run_on(
 async def _note_another_cluster(client: Client, address: str) -> None:
     """Print a note if another server than this machine's node belongs to has come to answer at its server's address.
 
-    Otherwise what is said next would be of somebody else's pods, or that the node's are gone. Raises RPCError.
+    Otherwise the command's output would show another cluster's pods, or say that the node's are gone. Raises RPCError.
     """
     from syncpod.temporal.cluster import cluster_identity
 
