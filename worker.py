@@ -1,4 +1,4 @@
-"""One node's worker: the pods' workflows, the steps that act on its runtime, and the agent beside them.
+"""One node's worker: the pods' workflows, the steps that act on its runtime, and the node agent.
 
 ``python worker.py`` serves this machine, with any Temporal server that the ``temporal`` CLI would find (environment and
 temporal.toml). It says one line on standard output when it serves, logs to standard error, and ends at SIGTERM or
@@ -107,16 +107,16 @@ outage = ServerOutage()
 """What this process's log says while the Temporal server is away."""
 
 RELIST_POD_SECONDS = 1.0
-"""How long one pod may take of a relist; what takes longer is read apart, and holds up no other pod."""
+"""How long a relist waits for one pod; a pod that takes longer is read separately, and delays no other."""
 GRACE = timedelta(seconds=5)
-"""How long steps may go on after SIGTERM; then they let go where that is safe, for the next worker to go on with."""
+"""How long steps may continue after SIGTERM. Then they let go at a safe point, and the next worker continues them."""
 WORKFLOW_TASKS_AT_ONCE = 10
 UNLIMITED_PODS = 10_000
-"""How many pods are reckoned with on a node that sets no limit."""
+"""The number of pods assumed for a node without a limit."""
 SPARE_WORKFLOWS = 100
-"""Beside the pods that a node admits: its own workflow, and pods that it has turned away."""
+"""Cached workflows in addition to those of admitted pods: the node's own, and those of rejected pods."""
 PATIENCE_SECONDS = 20.0
-"""How long the process waits for calls that the runtime has been sent; RunPodSandbox alone may take four minutes."""
+"""How long the process waits for calls that were sent to the runtime; RunPodSandbox alone may take four minutes."""
 
 
 class _AskedToStop(Exception):
@@ -177,7 +177,7 @@ async def _prepared(
     kept: KeptSettings,
     awaited: AwaitedRuntime,
 ) -> tuple[Worker, Agent, WorkerRecord]:
-    """Put the node together, with its lock held, and keep what it is. Raises what `_refusals` makes one sentence of."""
+    """Assemble the node, with its lock held, and keep its settings. Raises the errors that `_refusals` converts."""
     life, task_queue, address = lock.life, node_task_queue(settings.node), connection["target_host"]
     _tell_who_commands(settings, address)
     prepare_memory(settings)
@@ -235,7 +235,7 @@ def _keys(settings: NodeSettings) -> Keys | None:
 
 @contextlib.contextmanager
 def _refusals(endpoint: str, address: str) -> Iterator[None]:
-    """Raise CannotServe for what the runtime and the Temporal server refuse in the block."""
+    """Convert errors of the runtime and the Temporal server in the block to CannotServe."""
     try:
         yield
     except (NoServer, NotThisNode) as refusal:
@@ -247,7 +247,7 @@ def _refusals(endpoint: str, address: str) -> Iterator[None]:
 
 
 def _reader(settings: NodeSettings, cri: CriClient, life: NodeLife) -> PodReader:
-    """Return what lists the node's pods."""
+    """Return the reader that lists the node's pods."""
     return PodReader(
         cri,
         boot=life.boot,
@@ -260,7 +260,7 @@ def _reader(settings: NodeSettings, cri: CriClient, life: NodeLife) -> PodReader
 def _node(
     settings: NodeSettings, cri: CriClient, reader: PodReader, context: NodeContext, facts: NodeFacts, agent: Agent
 ) -> Node:
-    """Return what the steps act on."""
+    """Return the node that the steps act on."""
     pulls = settings.image_pulls
     return Node(
         cri=cri,
@@ -278,7 +278,7 @@ def _node(
 
 
 def _add_housekeeping(settings: NodeSettings, client: Client, node: Node, agent: Agent, life: NodeLife) -> None:
-    """Have the agent collect images and dead containers, rotate logs, and evict pods, beside its other work."""
+    """Have the agent also collect images and dead containers, rotate logs, and evict pods."""
     context, cri = node.context, node.cri
     housekeeping = housekeeping_settings(os.environ)
     images = ImageGc(context, cri, image_gc_policy(settings.image_gc), node.pulls.records.prune)
@@ -303,7 +303,7 @@ def _add_housekeeping(settings: NodeSettings, client: Client, node: Node, agent:
 def _worker_record(
     settings: NodeSettings, client: Client, address: str, endpoint: str, runtime: RuntimeVersion, life: NodeLife
 ) -> WorkerRecord:
-    """Return what the state directory is to say of the worker that serves."""
+    """Return the state directory's record of this worker."""
     return WorkerRecord(
         pid=os.getpid(),
         identity=life.identity,
@@ -350,7 +350,7 @@ def make_worker(
         max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         graceful_shutdown_timeout=GRACE,
         max_cached_workflows=cached_workflows(node.context.capacity),
-        # Only one of them computes at a time. A crowd waits in the server's queue, where it has longer than a task has.
+        # Only one of them computes at a time. The others wait in the server's queue, which has a longer timeout.
         max_concurrent_workflow_tasks=WORKFLOW_TASKS_AT_ONCE,
         # A kill holds its slot for the whole grace; all pods of a node may be ending at once.
         max_concurrent_activities=1000,
@@ -363,15 +363,16 @@ def make_worker(
 def cached_workflows(capacity: Mapping[str, int]) -> int:
     """Return how many workflows stay in memory: all that a node of this capacity can have.
 
-    One more, and each of its tasks would replay a pod from its start. What is not there takes no memory.
+    A workflow that does not fit into the cache would be replayed from its start with each task. Unused places take no
+    memory.
     """
     return capacity.get("pods", UNLIMITED_PODS) + SPARE_WORKFLOWS
 
 
 async def _run(worker: Worker, agent: Agent, record: WorkerRecord, settings: NodeSettings, stop: asyncio.Event) -> None:
-    """Take over, serve, and end in order: steps first, then the agent that hears of them.
+    """Take over, serve, and end in order: first the steps, then the agent, which is told when they end.
 
-    Raises what `_refusals` makes one sentence of.
+    Raises the errors that `_refusals` converts.
     """
     try:
         await _unless(stop, agent.boot())
@@ -404,12 +405,12 @@ def _called(runtime: RuntimeVersion) -> str:
 
 
 def _note_version(settings: NodeSettings, record: WorkerRecord, runtime: RuntimeVersion) -> None:
-    """Say in the state directory which version the runtime has been upgraded to. Raises OSError."""
+    """Record the runtime's new version in the state directory. Raises OSError."""
     write_worker_record(settings.state_dir, replace(record, runtime=_called(runtime)))
 
 
 def _keep(settings: NodeSettings, kept: KeptSettings, endpoint: str) -> None:
-    """Keep what the node is for its next start. Raises CannotServe: on a full disk no pod could be started either."""
+    """Keep the node's settings for its next start. Raises CannotServe: on a full disk no pod could start either."""
     kept = replace(kept, variables={**settings.given, NODE: settings.node, RUNTIME_ENDPOINT: endpoint})
     try:
         if kept != read_kept_settings(settings.state_dir):
@@ -419,7 +420,7 @@ def _keep(settings: NodeSettings, kept: KeptSettings, endpoint: str) -> None:
 
 
 def _note_worker(settings: NodeSettings, record: WorkerRecord) -> None:
-    """Say in the state directory who serves. Raises CannotServe: on a full disk no pod could be started either."""
+    """Record this worker in the state directory. Raises CannotServe: on a full disk no pod could be started either."""
     try:
         write_worker_record(settings.state_dir, record)
     except OSError as error:
@@ -430,9 +431,9 @@ def _note_worker(settings: NodeSettings, record: WorkerRecord) -> None:
 
 
 def build_id() -> str:
-    """Name this program, its decisions and their source to the server; an uninstalled checkout has no version.
+    """Return the build id for the server: the program's version, and its decisions' version and source digest.
 
-    Unless it is told, the SDK compiles the source of every module anew to name them all: a third of a cold start.
+    Without a build id, the SDK would compile the source of every module to make one: a third of a cold start.
     """
     try:
         program = f"syncpod-{metadata.version('syncpod')}"
@@ -442,7 +443,7 @@ def build_id() -> str:
 
 
 def _runtime() -> Runtime:
-    """Return the SDK's runtime: it logs as we do, and tells the server each few seconds that this worker lives."""
+    """Return the SDK's runtime: it logs as we do, and sends the server a heartbeat of this worker every few seconds."""
     logging_config = LoggingConfig(
         filter=TelemetryFilter(core_level="WARN", other_level="ERROR"),
         forwarding=LogForwardingConfig(logger=logging.getLogger("temporalio.core")),
@@ -474,9 +475,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _spare_the_collector() -> None:
-    """Collect garbage less often than Python does unasked: with thousands of pods cached it is 40 % of the worker.
+    """Collect garbage less often than Python does by default.
 
-    Nearly everything here is freed by reference count; what was imported lives as long as the process.
+    With thousands of cached pods, the default takes 40 % of the worker's CPU. Nearly everything here is freed by
+    reference count; imported modules live as long as the process.
     """
     gc.collect()
     gc.freeze()

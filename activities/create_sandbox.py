@@ -45,15 +45,15 @@ _OWN_NAME = StepName.CREATE_SANDBOX.value
 
 
 async def create_sandbox(attempt: StepAttempt, request: CreateSandbox) -> StepResult:
-    """Make the sandbox of this pod and attempt, or adopt it, and say which of the pod's images are missing.
+    """Make the sandbox of this pod and attempt, or adopt it, and return which of the pod's images are missing.
 
-    Notes the pod on the node, and ends earlier pods of its name. An earlier pod that another Temporal cluster has made
-    may not be ended here: as long as it runs, nothing new is made, since a node runs one pod of a name (as with the
-    kubelet, which knows no other cluster). Then looks for the sandbox, and looks again after each inconclusive answer:
+    Writes the pod's record, and ends earlier pods of its name. An earlier pod of another Temporal cluster may not be
+    ended here. While it runs, nothing new is made, since a node runs one pod of a name, like a kubelet. Then looks for
+    the sandbox, and looks again after each inconclusive answer:
 
     - READY and of this incarnation: adopted.
-    - dead, or another incarnation's: stopped and removed, its containers with their grace; the attempt is spent, and
-      the workflow takes the next.
+    - dead, or another incarnation's: stopped and removed, its containers with their grace. The attempt is used up, and
+      the workflow takes the next number.
     - name reserved, but nothing listed: the call of a worker that has died is still making it, or it is being rolled
       back. The step waits until it is listed or its name is free; RunPodSandbox has 4 minutes.
     - `adopt` is set: the step takes what there is as it is, and makes nothing (see `_adopt`).
@@ -150,7 +150,7 @@ async def _note(attempt: StepAttempt, request: CreateSandbox) -> None:
 
 
 async def _catch_up(attempt: StepAttempt, pod: Pod) -> None:
-    """Update the volumes that another try has made, perhaps with older labels or objects."""
+    """Update the volumes that an earlier try has made, perhaps with older labels or objects."""
     try:
         refreshing = partial(refresh_volumes, pod, attempt.node.context, attempt.node.objects)
         await attempt.on_disk(DiskWork.REFRESH, refreshing)
@@ -208,8 +208,8 @@ async def _make(attempt: StepAttempt, request: CreateSandbox) -> str:
 async def _prepare(attempt: StepAttempt, plan: PodPlan) -> None:
     """Make the pod's directories and volumes. Raises PodFault.
 
-    An object that is missing is noted with the node first and then looked for once more: so either this look finds it,
-    or its writer finds the note.
+    If an object is missing, the node first notes that this pod waits for it, and then it is looked up once more. So
+    either this lookup finds the object, or the object's writer finds the note.
     """
     node, waiter = attempt.node, (pod_workflow_id(attempt.ref.namespace, attempt.ref.name), _OWN_NAME)
     noted: set[ObjectRef] = set()
@@ -275,7 +275,7 @@ async def _refuse_stranger(attempt: StepAttempt, number: int, reserved: NameRese
 
 
 def _name_in_use(ref: PodRef, uid: str) -> str:
-    """Say that another pod runs under this name, and both ways out of it."""
+    """Return the message that another pod of this name runs, with the two commands that resolve it."""
     flag = "" if ref.namespace == "default" else f" -n {ref.namespace}"
     return (
         f"another pod {ref.namespace}/{ref.name} (uid {uid}) runs on this node, and this Temporal server has no "

@@ -18,10 +18,10 @@ _EMBEDDED = "syncpod-embedded"
 
 
 async def foresee_admission(node: Node, pod: Pod) -> list[str]:
-    """Return why the node would not run this pod as it is now, a sentence for each reason; [] = nothing is known.
+    """Return why the node would not run this pod now, a sentence for each reason; [] if no reason is known.
 
-    First the reasons for which admission rejects a pod, in the kubelet's words; then what the runtime is known not to
-    support. Nothing is reserved, so the answer may differ when the pod is applied. Raises CriError.
+    The reasons for which admission rejects the pod come first, in the kubelet's words; then the features that the
+    runtime does not support. Nothing is reserved, so the answer may differ when the pod is applied. Raises CriError.
     """
     version, status = await node.cri.version(), await node.cri.status(verbose=True)
     return [*await _rejections(node, pod), *refusals(pod, status, version), *_of_embedded(pod, status, version)]
@@ -52,7 +52,7 @@ async def _rejections(node: Node, pod: Pod) -> list[str]:
 
 
 def _of_embedded(pod: Pod, status: RuntimeStatus, version: RuntimeVersion) -> Iterator[str]:
-    """Yield what the embedded runtime refuses on every machine, unless it only simulates (its process_spec.py)."""
+    """Yield what the embedded runtime refuses on every machine, unless it only simulates (`process_spec.py`)."""
     if version.name != _EMBEDDED or _isolation(status) == "simulated":
         return
     spec = pod.spec

@@ -30,7 +30,7 @@ from syncpod.translation.sandbox_config import sandbox_config
 
 
 async def pull_image(attempt: StepAttempt, request: PullImage) -> StepResult:
-    """Pull those images of the container that its policies ask for; return which containers still lack an image.
+    """Pull the images of the container that its pull policies require; return which containers still lack an image.
 
     Mirrors images/image_manager.go, v1.36, EnsureImageExists, its events and messages included; the workflow does the
     back-off. Pulls are serial on the node unless configured otherwise, and two of the same image always are: the second
@@ -38,8 +38,8 @@ async def pull_image(attempt: StepAttempt, request: PullImage) -> StepResult:
     cancelled pull ends at once, even while it waits for its turn. It creates nothing in the pod, and runs in parallel
     with the pod's other steps.
 
-    While it pulls, and afterwards if that fails, the node has a note that the pod waits for its pull secrets: when one
-    of them changes, the pod need not wait for its back-off.
+    While it pulls, and afterwards if that fails, the node has a note that the pod waits for its pull secrets. When one
+    of them changes, the back-off ends.
 
     Raises PodFault: ErrImagePull, InvalidImageName, RegistryUnavailable, SignatureValidationFailed, ErrImageNeverPull,
     ImageInspectError.
@@ -78,7 +78,7 @@ def _waiter(attempt: StepAttempt, request: PullImage) -> tuple[str, str]:
 
 
 async def _ensure(attempt: StepAttempt, request: PullImage, needed: NeededImage) -> None:
-    """Pull when it is this pull's turn, unless the image is there now or by then."""
+    """Pull an image when it is this pull's turn, unless the image is present before that."""
     pulls = attempt.node.pulls
     ended, asked = pulls.ended, time.monotonic()
     if await _is_enough(attempt, request, needed):

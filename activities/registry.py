@@ -1,4 +1,4 @@
-"""The activities that a worker registers: one for each row of the table of steps, and those of the node's workflow."""
+"""The activities that a worker registers: pods' steps, the node workflow's steps, and questions to the node."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from syncpod.node.pod_threads import DiskSilent
 async def remove_pod(attempt: StepAttempt, request: RemovePod) -> StepResult:
     """Remove the pod as `remove_remains` does. Raises what it raises.
 
-    By force, the pod's name becomes free although a disk hangs that has files of it. The node removes the rest as that
-    of a pod that is gone, once the disk answers.
+    If the removal is forced, the pod's name becomes free even while a disk with its files hangs. Garbage collection
+    removes the rest once the disk answers.
     """
     try:
         return await remove_remains(attempt, request)

@@ -44,8 +44,8 @@ async def resize_pod(attempt: StepAttempt, request: ResizePod) -> StepResult:
     Nothing is changed if a memory limit would fall to the current usage or below. At the end the weight of the pod's
     tier follows what its pods now request together.
 
-    Each change sets a value, and the current values are read from the kernel first, so a retry skips what an earlier
-    attempt did. The fault names what was applied before a failure. A container that has gone meanwhile is skipped.
+    The current values are read from the kernel first, so a retry skips what an earlier attempt did. The fault says what
+    was applied before a failure. A container that has gone meanwhile is skipped.
 
     Mirrors kuberuntime_manager.go, v1.36, doPodResizeAction, validateMemoryResizeAction, updatePodContainerResources.
     Differences: a new limit where there was none counts as a decrease, and is applied last. The runtime is told only

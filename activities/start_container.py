@@ -319,7 +319,7 @@ class _Start:
         except TransportFault:
             raise
         except CriError as error:
-            runs = await self._runs_all_the_same(container_id, error)
+            runs = await self._runs_despite_error(container_id, error)
         finally:
             await prune
         self.attempt.say("Started", "Container started", name)
@@ -410,7 +410,7 @@ class _Start:
         except (Interrupted, CriError):
             return
 
-    async def _runs_all_the_same(self, container_id: str, error: CriError) -> bool:
+    async def _runs_despite_error(self, container_id: str, error: CriError) -> bool:
         """Say whether the container runs although its start failed; raise PodFault if it neither runs nor has run.
 
         A start that the runtime refused is an exit: the dead instance stays, and the next one gets another number. An
@@ -433,8 +433,8 @@ class _Start:
     async def _prune(self, view: ObservedPod) -> None:
         """Remove older dead instances of this container, with their logs (pod_container_deletor.go, v1.36).
 
-        Runs beside the start without delaying it. The newest dead instances stay, as many as the node keeps
-        (`dead_kept`), and so does everything that the request does not name.
+        Runs concurrently with the start. The newest `dead_kept` dead instances stay, and so do all instances that the
+        request does not list.
         """
         dead = [each for each in view.containers if each.name == self.container.name and each.state == "exited"]
         spare = [each for each in dead[self.attempt.node.dead_kept :] if each.id in self.request.prune]

@@ -48,9 +48,9 @@ async def run_step(
       others may be acting: its result and its faults carry an empty status (`seq` 0), which changes nothing in a view,
       and the pod's next step still begins with the listing of the last step in turn.
     - It heartbeats every five seconds, at first more often, saying what it does.
-    - A cancelled step ends where its body lets go, with the outcome of `interruption`; a body past that point ends as
-      if nothing had happened. If anything else ends it (the worker stops, an operator pauses it), it counts as
-      cancelled, and Temporal may try it again.
+    - A cancelled step ends where its body lets go, with the outcome of `interruption`. A body that no longer lets go
+      ends normally. A step that lets go for another reason (the worker stops, an operator pauses it) fails, and
+      Temporal may try it again.
     - PodFault becomes a non-retryable ApplicationError whose type is the kubelet's reason and whose detail is a
       StepResult: the status read back and the events. Where the body did not make a CriError into one, or something
       else stood in the way (NotYet, the node's disk), the error is retryable and its type is the error's class.
@@ -119,9 +119,9 @@ async def _try(
 
 
 async def _of_another(attempt: StepAttempt, interruption: Interruption, message: str) -> StepResult:
-    """Fail a step that would make something under another pod's UID; one that ends something has nothing to end.
+    """Fail a step that would make something under another pod's UID. A step that ends something succeeds at once.
 
-    Neither tells the workflow anything of the other pod, whose listing is found by the same UID.
+    In both cases the result has no status, because the listing of that UID is the other pod's.
     """
     detail = StepResult(message=message)
     if interruption is Interruption.GOES_ON:

@@ -31,9 +31,9 @@ class Interrupted(Exception):
 class PodFault(Exception):
     """The pod is at fault, not the connection to the runtime: the workflow decides what follows.
 
-    `fault` is the kubelet's reason, `message` what becomes the waiting message, `events` what the kubelet says of it,
-    in its order. `rejection` says why a pod is not admitted, where that is the fault; `actuated` which resources
-    containers have been given by a resize that failed.
+    `fault` is the kubelet's reason, `message` the waiting message, and `events` are the kubelet's, in its order.
+    `rejection` says why a pod is not admitted, if that is the fault. `actuated` has the resources that a failed resize
+    has given to containers.
     """
 
     def __init__(
@@ -63,9 +63,9 @@ class StepAttempt:
 
     A step's code is never cancelled from outside: it awaits each call that it sent to the runtime to its end. It lets
     go only in `checkpoint`, `interruptible` and `pause`, which raise Interrupted once the step has been cancelled (by
-    the workflow, an operator, the worker's end) or superseded by a newer one. A step whose own time is over still
-    begins what it was about to begin, but no longer waits for anything: otherwise a kill whose listings are slow would
-    never send its stops, however often it is tried.
+    the workflow, an operator, the worker's end) or superseded by a newer one. A step that has taken too long
+    (`expired`) still passes checkpoints, but no longer waits for anything. Otherwise a kill whose listings are slow
+    would never send its stops, however often it is tried.
     """
 
     def __init__(self, node: Node, request: StepInput, *, number: int, delay_seconds: float = 0.0) -> None:
@@ -81,7 +81,7 @@ class StepAttempt:
         """Containers that somebody else is starting: by id, the monotonic time at which the step noticed."""
         self.superseded = False
         self.asked = False
-        """Somebody wants the step to let go. Stays False where only its own time is over."""
+        """Somebody wants the step to let go. Stays False if it has only taken too long."""
         self.expired = False
         """The step has taken too long."""
         self.unended: list[str] = []
@@ -187,9 +187,9 @@ class StepAttempt:
     async def on_disk(self, kind: DiskWork, work: Callable[[], T], *, patience_seconds: float | None = None) -> T:
         """Run what touches the pod's files in a thread of the pod alone, and return its result.
 
-        A disk may hang. Then other pods go first, and the step lets go where it is asked to: the thread goes on, and
-        the next one of its kind waits for it. Raises Interrupted, :class:`~syncpod.node.pod_threads.DiskSilent` after
-        the patience (None: never), and what `work` raises.
+        A disk may hang. Then other pods go first, and the step lets go when it is asked to: the thread goes on, and
+        the next one of its kind waits for it. Raises Interrupted, what `work` raises, and
+        :class:`~syncpod.node.pod_threads.DiskSilent` after `patience_seconds` (None: never).
         """
         task = asyncio.ensure_future(self.node.threads.run(self.ref.uid, kind, work))
         try:
@@ -204,14 +204,14 @@ class StepAttempt:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def restart_clock(self) -> None:
-        """Count `waited_seconds` from now on: until now it was unclear whether there was anything to do at all."""
+        """Count `waited_seconds` from now on, because only now it is clear that there is something to do."""
         self._began = time.monotonic()
 
     @property
     def waited_seconds(self) -> float:
         """Seconds since the step was scheduled: by the server's clock between attempts, by a monotonic one within.
 
-        The time in the node's line does not count: no container loses any of its grace by it.
+        The time in the node's line does not count, so no container loses grace by it.
         """
         in_line = self._place.waited_seconds if self._place is not None else 0.0
         return self._delay_seconds + time.monotonic() - self._began - in_line

@@ -1,4 +1,4 @@
-"""sync_volumes: update the files in a pod's volumes that show its labels and annotations."""
+"""sync_volumes: update the files in a pod's volumes that show its labels, annotations and resources."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from syncpod.node.pod_volumes import MountFailure, refresh_volumes
 
 
 async def sync_volumes(attempt: StepAttempt, request: SyncVolumes) -> StepResult:
-    """Write the pod's current labels and annotations into its record and into the files that show them.
+    """Write the pod into its record, and its labels, annotations and resources into the files that show them.
 
-    Its containers run on, and see either all of the new files or all of the old ones. Containers that mount a part of a
-    volume (subPath) keep the old ones, as in Kubernetes. Safe to repeat. Raises PodFault FailedMount if a volume cannot
-    be updated, for example because the disk is full; that volume stays as it was.
+    Its containers run on, and see either all of the new files of a volume or all of the old ones. Containers that mount
+    a part of a volume (subPath) keep the old files, as in Kubernetes. Safe to repeat. Raises PodFault FailedMount if a
+    volume cannot be updated, for example because the disk is full; that volume stays as it was.
     """
     attempt.doing = "updates the pod's volumes"
     context, store = attempt.node.context, attempt.node.objects

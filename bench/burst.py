@@ -1,8 +1,8 @@
 """``python -m bench.burst``: applies and then deletes many simulated pods at once, and the same a few at a time.
 
-Says for each how long it takes against the bare CRI calls, the longest time in which no pod got anywhere, and what it
-costs: workflow tasks for each pod, those that timed out, and steps that had to be tried again. ``--load 40`` runs so
-many busy processes beside.
+For each it prints how long it takes compared with the bare CRI calls, the longest time without progress of any pod, and
+the cost: workflow tasks for each pod, those that timed out, and steps that were tried again. ``--load 40`` runs 40 busy
+processes at the same time.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ class Phase:
 
 @dataclass
 class Burst:
-    """What one run of all pods has shown."""
+    """The results of one run of all pods."""
 
     at_once: int
     applied: Phase
     deleted: Phase
     node: Tasks
     late: int = field(default=0)
-    """How many applies were not answered in time, and said that the node is away."""
+    """How many applies were not answered in time, and reported that the node is away."""
 
 
 async def burst(pods: int, at_once: int, load: int) -> Burst:
-    """Run so many pods, of which so many are applied or deleted at the same time, on a node of their own."""
+    """Run `pods` pods, `at_once` of which are applied or deleted at the same time, on a node of their own."""
     names = [f"burst-{number}" for number in range(pods)]
     late = 0
     async with simulated_node() as node:
@@ -99,7 +99,7 @@ def _deletion(events: Sequence[HistoryEvent]) -> int:
 
 
 async def _phase(node: SimulatedNode, requests: Callable[[], Awaitable[None]], what: str, pods: int) -> Phase:
-    """Make the requests, and look until all pods are what they are to be."""
+    """Make the requests, and poll until all pods have reached the goal."""
     began, cpu = time.monotonic(), node.cpu()
     moved = began
     longest, before = 0.0, 0
@@ -130,7 +130,7 @@ async def _in_background(requests: Callable[[], Awaitable[None]]) -> AsyncIterat
 
 
 async def floor(pods: int, load: int) -> tuple[float, float]:
-    """Return how many seconds the bare CRI calls take that start so many pods, and that end them."""
+    """Return how many seconds the bare CRI calls take that start this many pods, and those that end them."""
     runtime = await asyncio.to_thread(Embedded.launch, "--simulate")
     try:
         async with BareCri(runtime.endpoint) as cri:

@@ -1,4 +1,4 @@
-"""Load beside a measurement: processes that do nothing but use the processor."""
+"""Load during a measurement: processes that only use the processor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def busy(processes: int) -> Iterator[None]:
-    """Run so many processes that never rest, for the block; each adds 1 to the machine's load average."""
+    """Run this many processes that never sleep, during the block; each adds 1 to the machine's load average."""
     running = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(processes)]
     try:
         yield

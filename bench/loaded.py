@@ -1,8 +1,8 @@
 """``python -m bench.loaded``: a node with simulated pods on a busy machine, for minutes.
 
-Beside so many busy processes, pods are read, labelled, deleted and applied again. Says how soon they answer, how often
-a pod or the node is called away though its worker lives, and how many workflow tasks time out or fail. The machine
-should have nothing else to do: ``python -m bench.loaded --minutes 30 --load 40``.
+While busy processes run, pods are read, labelled, deleted and applied again. It prints how soon they answer, how often
+a pod or the node is reported as away although its worker lives, and how many workflow tasks time out or fail. The
+machine should have nothing else to do: ``python -m bench.loaded --minutes 30 --load 40``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from statistics import quantiles
+
+from temporalio.service import RPCError
 
 from bench import machine
 from bench.busy import busy
@@ -32,23 +34,41 @@ from syncpod.pod import pod_to_wire
 from tests.runtimes.require import Missing
 
 AIM_SECONDS = 10.0
-"""Within which each pod should answer."""
+"""The time within which each pod should answer."""
 _WEDGED_SECONDS = 120.0
-"""After which a pod that has not answered is not asked again."""
+"""The time after which a pod that has not answered is not asked again."""
 _NODE_EVERY = 5.0
 _LABEL_EVERY = 1.0
 _REPLACE_EVERY = 5.0
+_TELL_EVERY = 60.0
 
 
 @dataclass
 class Watched:
-    """What was seen."""
+    """The results of a run."""
 
     pods: int
     answers: list[float] = field(default_factory=list)
     """Seconds until each pod that was read had answered, for which it may have been read again."""
     seen: Counter[str] = field(default_factory=Counter)
     tasks: Tasks = field(default_factory=Tasks)
+
+    def counting(self, work: Callable[[], Coroutine[None, None, None]]) -> Callable[[], Coroutine[None, None, None]]:
+        """Return the work which counts a call that Temporal's server did not answer, rather than end the run."""
+
+        async def counted_work() -> None:
+            try:
+                await work()
+            except RPCError as error:
+                self.seen["calls that the server did not answer"] += 1
+                sys.stderr.write(f"bench: {error.status.name}: {error}\n")
+
+        return counted_work
+
+    async def tell(self) -> None:
+        """Write to stderr what was seen until now."""
+        seen = ", ".join(f"{what}: {count}" for what, count in self.seen.items())
+        sys.stderr.write(f"bench: {len(self.answers)} reads; {seen}\n")
 
     def __str__(self) -> str:
         """Return the table."""
@@ -71,7 +91,7 @@ _SEEN = (
     *("pod did not answer in time, and was called busy", "pod was called away", "pod was not there", "pod was wedged"),
     "pod not read, since it was still being asked",
     *("node read", "node was called busy", "node was called dead"),
-    *("labels sent", "pods replaced", "changes not answered in time"),
+    *("labels sent", "pods replaced", "changes not answered in time", "calls that the server did not answer"),
 )
 
 
@@ -80,7 +100,7 @@ def _seconds(percentiles: Sequence[float], answers: Sequence[float]) -> str:
 
 
 async def loaded(pods: int, minutes: float, load: int, reads: float) -> Watched:
-    """Run so many pods for so long, and read so many of them each second."""
+    """Run pods for some minutes, and read some of them each second."""
     watched, names = Watched(pods), [f"loaded-{number}" for number in range(pods)]
     async with simulated_node() as node:
         await each(names, lambda name: _apply(node, name))
@@ -88,10 +108,11 @@ async def loaded(pods: int, minutes: float, load: int, reads: float) -> Watched:
         with busy(load):
             await _for(
                 60 * minutes,
-                (1 / reads, _Reads(node, names, watched).read),
-                (_NODE_EVERY, lambda: _read_node(node, watched)),
-                (_LABEL_EVERY, _Labels(node, names, watched).send),
-                (_REPLACE_EVERY, _Replacements(node, names, watched).replace),
+                (1 / reads, watched.counting(_Reads(node, names, watched).read)),
+                (_NODE_EVERY, watched.counting(lambda: _read_node(node, watched))),
+                (_LABEL_EVERY, watched.counting(_Labels(node, names, watched).send)),
+                (_REPLACE_EVERY, watched.counting(_Replacements(node, names, watched).replace)),
+                (_TELL_EVERY, watched.tell),
             )
         async for run in node.client.list_workflows(f"TaskQueue = '{node_task_queue(NODE)}'"):
             history = await node.client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
@@ -100,9 +121,9 @@ async def loaded(pods: int, minutes: float, load: int, reads: float) -> Watched:
 
 
 async def _for(seconds: float, *works: tuple[float, Callable[[], Coroutine[None, None, None]]]) -> None:
-    """Begin each work every so many seconds, whether or not the one before has ended; await all in the end.
+    """Begin a piece of work at each interval, whether or not the one before has ended; await all in the end.
 
-    What could not be begun in time, since this process was kept waiting itself, is begun as soon as it can.
+    Work that could not begin in time, because this process itself had to wait, begins as soon as possible.
     """
     starts, begun = time.monotonic(), list[asyncio.Task[None]]()
 

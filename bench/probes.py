@@ -41,7 +41,7 @@ class Watched:
     late: tuple[float, ...]
     """How many seconds each HTTP probe was late, relative to the most punctual one of its container."""
     events: int
-    """How many events the histories of all pods grew by."""
+    """By how many events the histories of all pods grew."""
 
 
 @dataclass

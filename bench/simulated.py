@@ -115,7 +115,7 @@ class _Crowd:
         await each(ids, lambda id_: self._node.cri.stop_container(id_, timeout_seconds=0))
 
     async def _until_running(self, wanted: Mapping[int, int]) -> None:
-        """Wait until the runtime runs so many containers of each attempt."""
+        """Wait until the runtime runs this many containers of each attempt."""
 
         async def do() -> bool:
             listed = await self._node.cri.list_containers()

@@ -91,7 +91,7 @@ async def simulated_node(*, signed: bool = False) -> AsyncIterator[SimulatedNode
 
 
 async def each(items: Iterable[_Item], work: Callable[[_Item], Awaitable[object]], *, at_once: int = AT_ONCE) -> None:
-    """Call `work` for each item, so many at a time; raises the first error."""
+    """Call `work` for each item, a few at a time; raises the first error."""
     waiting = iter(items)
 
     async def one_after_another() -> None:

@@ -11,14 +11,14 @@ from temporalio.api.history.v1 import HistoryEvent
 
 @dataclass(frozen=True)
 class Tasks:
-    """What the server has given the worker to do for some runs."""
+    """The tasks that the server has given to the worker for some runs."""
 
     workflow: int = 0
-    """Workflow tasks, those included that were given out again."""
+    """Workflow tasks, including those that were scheduled again."""
     timed_out: int = 0
-    """Those of them that the worker did not answer in time, or whose worker had left a sticky queue behind."""
+    """Workflow tasks that the worker did not complete in time, or that lay in a dead worker's sticky queue."""
     failed: int = 0
-    """Those of them that the worker answered with a failure, or that were discarded for something newer."""
+    """Workflow tasks that the worker failed, or that were discarded for something newer."""
     steps: int = 0
     tries: int = 0
     """Tries of steps; a step takes one unless something goes wrong."""

@@ -1,6 +1,6 @@
-"""Durations as Go writes them, which every setting of Kubernetes is in: ``90s``, ``1h30m``, ``1.5h``.
+"""Durations as Go writes them, as in Kubernetes' settings: ``90s``, ``1h30m``, ``1.5h``.
 
-Mirrors Go 1.24, time.ParseDuration. Difference: a sign is refused, since nothing that is set here may be less than 0.
+Mirrors Go 1.24, time.ParseDuration. Difference: a sign is refused, since no duration here may be negative.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DIGITS: Final = len(str(_LONGEST))
 
 
 class GoDurationTooLong(ValueError):
-    """A text is a duration, but a longer one than Go's type holds."""
+    """The text is a duration, but longer than Go's type can hold."""
 
 
 def parse_go_duration(text: str) -> int:

@@ -49,29 +49,29 @@ def run(directory: Path, tests: str, *, hooks: str = "") -> subprocess.Completed
     )
 
 
-def test_a_text_that_is_no_utf_8_fails_its_own_test_only(tmp_path: Path) -> None:
+def test_text_that_is_not_utf_8_fails_only_its_own_test(tmp_path: Path) -> None:
     done = run(tmp_path, ODD)
     assert done.returncode == 1, done.stdout
     assert "1 failed" in done.stdout and "the test itself" in done.stdout and "INTERNALERROR" not in done.stdout
 
 
-def test_a_run_that_breaks_ends_with_the_cause_and_what_had_failed(tmp_path: Path) -> None:
+def test_a_broken_run_ends_with_the_cause_and_the_failed_tests(tmp_path: Path) -> None:
     done = run(tmp_path, TWO, hooks=BREAKING)
     assert done.returncode == 3
     assert "test_first@one (call): AssertionError: broken before" in done.stderr
     assert "RuntimeError: the cause" in done.stderr.partition("it broke on:")[2]
 
 
-def test_texts_are_escaped_wherever_they_stand() -> None:
+def test_undecodable_text_is_escaped_at_any_depth() -> None:
     assert sendable({"a": [("\udcff", 1)], "\udcfe": None}) == {"a": [("\\udcff", 1)], "\\udcfe": None}
 
 
-def test_what_is_of_no_plain_type_is_sent_as_text() -> None:
+def test_a_value_of_an_unknown_type_is_sent_as_text() -> None:
     sent = sendable({"signal": signal.SIGINT, "path": Path("/a")})
     assert sent == {"signal": str(signal.SIGINT), "path": "/a"} and type(sent["signal"]) is str
 
 
-def test_an_error_is_told_by_its_end() -> None:
+def test_the_last_lines_of_an_error_are_shown() -> None:
     error = "\n".join(f"line {number}" for number in range(LINES + 5))
     lines = last_words([error], [])
     assert lines[1] == "  nothing" and lines[-1] == f"line {LINES + 4}" and "line 4" not in lines

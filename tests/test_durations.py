@@ -10,7 +10,7 @@ PHASES = [
 ]
 
 
-def test_a_folder_has_its_tests_and_the_seconds_of_all_their_phases() -> None:
+def test_a_folder_counts_its_tests_and_sums_the_seconds_of_all_their_phases() -> None:
     lines = [line.split() for line in by_folder(PHASES)]
     assert lines == [
         ["folder", "tests", "seconds", "share"],

@@ -44,7 +44,7 @@ LONGEST = 2**63 - 1
         (f"1.{'0' * 5000}7s", 10**9),
     ],
 )
-def test_what_go_reads(text: str, nanoseconds: int) -> None:
+def test_durations_that_go_accepts_are_read(text: str, nanoseconds: int) -> None:
     assert parse_go_duration(text) == nanoseconds
 
 
@@ -55,7 +55,7 @@ def test_what_go_reads(text: str, nanoseconds: int) -> None:
         *("1,5s", "٣s", "1e3s", "0x1s", "1h0", "s5", "1ms1", "1m s", "1\0s"),
     ],
 )
-def test_what_go_refuses_and_what_has_a_sign(text: str) -> None:
+def test_durations_that_go_refuses_and_signed_ones_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration such as 1m30s"):
         parse_go_duration(text)
 
@@ -67,7 +67,7 @@ def test_what_go_refuses_and_what_has_a_sign(text: str) -> None:
         *("2562047h1h", "1ns1ns9223372036854775807ns"),
     ],
 )
-def test_what_go_cannot_hold(text: str) -> None:
+def test_a_duration_beyond_gos_range_is_refused(text: str) -> None:
     with pytest.raises(GoDurationTooLong):
         parse_go_duration(text)
 

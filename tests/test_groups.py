@@ -7,7 +7,7 @@ import pytest
 from tests import groups
 
 
-def test_the_longest_come_first_then_those_on_a_runtime_then_the_others_as_they_are_found(
+def test_longest_groups_come_first_then_those_on_a_runtime_then_the_rest_in_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(groups, "LONGEST", ("simulator/test_seeds.py", "e2e/test_long.py containerd24"))
@@ -23,7 +23,7 @@ def test_the_longest_come_first_then_those_on_a_runtime_then_the_others_as_they_
     ]
 
 
-def test_a_test_has_the_group_of_its_file(request: pytest.FixtureRequest) -> None:
+def test_a_test_is_in_the_group_of_its_file(request: pytest.FixtureRequest) -> None:
     assert groups.group_of(request.node) == "test_groups.py"
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from tests.kubelet_rows import DOCUMENT, holders, rows, written
 
 
-def test_the_document_names_the_tests_that_there_are() -> None:
+def test_the_document_lists_the_tests_of_each_row() -> None:
     assert written(DOCUMENT.read_text()) == DOCUMENT.read_text()
 
 
-def test_every_promise_has_a_test_and_every_test_its_promise() -> None:
+def test_every_row_has_a_test_and_every_row_named_by_a_test_exists() -> None:
     promised = rows(DOCUMENT.read_text())
     assert sorted(promised) == sorted(holders())
     assert [number for number, (promise, _) in promised.items() if not promise] == []

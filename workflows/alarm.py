@@ -16,7 +16,7 @@ class Alarm:
 
     def __init__(self) -> None:
         self.rang = False
-        """The deadline that is set has passed, and nobody has heard it yet."""
+        """The deadline has passed, and nobody has called `hear` since."""
         self._deadline: datetime | None = None
         self._timer: asyncio.Task[None] | None = None
 

@@ -65,13 +65,13 @@ class Handlers(Protocol):
         """Fold one signal into the state; never raises."""
 
     def on_cancel(self) -> None:
-        """Hear that somebody has asked for the workflow's cancellation."""
+        """Be told that somebody has requested the workflow's cancellation."""
 
     def is_at_rest(self) -> bool:
         """Say whether no step is under way."""
 
     def sentence(self, wrong: Exception) -> str:
-        """Return in one sentence why an update is refused."""
+        """Return one sentence that says why an update is refused."""
 
     def refuse(self, name: str, why: str) -> None:
         """Show that a signal was not accepted, and why."""
@@ -81,7 +81,7 @@ class Entity:
     """One run of a workflow that lives as long as its pod or node does."""
 
     def __init__(self, owner: Handlers, state: Run, inbox: Inbox, commands: Commands, *, part: int) -> None:
-        """`commands` is what the run asks of its commands, `part` how many signals are taken in one workflow task."""
+        """Take at most `part` signals in one workflow task; `commands` is what the run asks of its commands."""
         self.inbox = inbox
         self._commands = commands
         self.alarm = Alarm()

@@ -1,4 +1,4 @@
-"""What a run is told that replaces another one, whose tasks failed again and again: of a pod, or of a node."""
+"""The input of a run that replaces another one, of a pod or of a node, whose tasks failed again and again."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 
 class Restarted(BaseModel):
-    """What the node's agent says in a start of the run that it replaces."""
+    """What the node's agent says about the run that is replaced."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     why: str = ""
-    """The failure of its last task."""
+    """The failure of the replaced run's last task."""
     since: str = ""
     """From which state the run goes on: "its state at 12:03:04", "its node's record"."""
     signals: tuple[tuple[str, tuple[Any, ...]], ...] = ()
@@ -23,7 +23,7 @@ class Restarted(BaseModel):
 
     @property
     def sentence(self) -> str:
-        """The message of the event that says so."""
+        """The message of the event that reports the replacement."""
         left = f", without {self.left_out} later signal(s)" if self.left_out else ""
         return f"Its workflow could not go on and was started anew from {self.since}{left}: {self.why}"
 
@@ -36,7 +36,7 @@ class CannotBeginAnew(Exception):
 
 
 def restarted(start: Any) -> Restarted | None:
-    """Return what a start says of the run that it replaces; None if it replaces none. Raises CannotBeginAnew."""
+    """Return what the start input says about the replaced run; None if none was replaced. Raises CannotBeginAnew."""
     if not isinstance(start, dict) or "restarted" not in start:
         return None
     try:
@@ -46,6 +46,6 @@ def restarted(start: Any) -> Restarted | None:
 
 
 def signals_left(start: Any) -> tuple[tuple[str, tuple[Any, ...]], ...]:
-    """Return the signals that a start brings from the run that it replaces: names and arguments, oldest first."""
+    """Return the signals that the start input brings from the replaced run: names and arguments, oldest first."""
     said = restarted(start)
     return said.signals if said is not None else ()

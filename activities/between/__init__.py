@@ -1,1 +1,1 @@
-"""What the node itself does to pods between their steps: garbage collection, and ending orphans."""
+"""The node's own work on pods between their steps: garbage collection, and ending orphans."""

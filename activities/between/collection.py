@@ -1,4 +1,4 @@
-"""Garbage collection between a pod's steps: dead containers, spent sandboxes, and the remains of a pod that is gone.
+"""Garbage collection between a pod's steps: dead containers and sandboxes, and the remains of a pod that is gone.
 
 The agent decides what may go (`syncpod.lifecycle.container_gc`). Here it is removed, by the same functions as in a
 step. This races with no step:
@@ -9,10 +9,10 @@ step. This races with no step:
 - A sandbox or container that the runtime is still making for a worker that died is not listed. It can only become the
   newest one, and the newest is never collected. A container listed as created goes only after a time in which any start
   of it would have ended.
-- A pod's directory goes only where the runtime has nothing of its UID, and has had nothing for longer than
-  RunPodSandbox may take, and where no open workflow is of this pod. A pod applied under that UID meanwhile waits for
-  the turn with its first step, which makes everything anew.
-- What has another node's label, or whose sandbox or record names another Temporal cluster, stays.
+- A pod's directory is removed only if the runtime has nothing of its UID, and has had nothing for longer than
+  RunPodSandbox may take, and if no workflow of this pod is open. If a pod with that UID is applied meanwhile, its first
+  step waits for the turn, and then makes everything anew.
+- What another node's label marks is left alone, and so are pods whose sandbox or record names another Temporal cluster.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ class Collector:
     """Collects garbage on one node, in parallel with its steps."""
 
     def __init__(self, node: Node) -> None:
-        """Act with what the node's steps act with."""
+        """Use the same runtime, fences and reader as the node's steps."""
         self._node = node
 
     async def collect(self, uid: str, choose: Callable[[ObservedPod], Collection[str]]) -> Collected:
-        """Remove the dead containers of a pod, with their logs, and the spent sandboxes that `choose` selects by id.
+        """Remove the dead containers of a pod, with their logs, and the dead sandboxes that `choose` selects by id.
 
-        `choose` is asked about each new listing until nothing more goes: a sandbox may be empty only then. Only what
-        has ended, or has never begun, is removed. Nothing happens while a step has the pod, nor to a pod of another
-        Temporal cluster. Raises CriError, OSError.
+        `choose` is called with each new listing until nothing more is removed: a sandbox may be empty only then. Only
+        containers that have ended or have never started are removed. Nothing happens while a step has the pod, nor to a
+        pod of another Temporal cluster. Raises CriError, OSError.
         """
         attempt = self._attempt(PodRef(uid=uid))
         gone = _Gone()
@@ -149,7 +149,7 @@ class _Gone:
 
     @property
     def so_far(self) -> Collected:
-        """How much."""
+        """How much has been removed so far."""
         return Collected(len(self._containers), len(self._sandboxes))
 
     async def remove(self, attempt: StepAttempt, view: ObservedPod, chosen: Collection[str]) -> None:

@@ -42,10 +42,10 @@ class Ended(NamedTuple):
 
 
 class OrphanKiller:
-    """Ends orphans on one node, beside its steps."""
+    """Ends orphans on one node, in parallel with its steps."""
 
     def __init__(self, node: Node) -> None:
-        """Act with what the node's steps act with."""
+        """Use the same runtime, fences and reader as the node's steps."""
         self._node = node
 
     async def end_pod(

@@ -12,7 +12,7 @@ from syncpod.cri.errors import NotFound
 from syncpod.node.pod_threads import DiskWork
 from syncpod.node.start_marks import has_start_mark
 
-_FORGETFUL: Final = "containerd"
+_FORGETS_STARTS: Final = "containerd"
 """The runtime that may list a container as created after it has run. The others ask the process or its supervisor."""
 
 
@@ -27,7 +27,7 @@ async def may_have_begun(attempt: StepAttempt, container_id: str) -> bool:
     cri, context = attempt.node.cri, attempt.node.context
     if not await asyncio.to_thread(has_start_mark, context, attempt.ref.uid, container_id):
         return False
-    if (await cri.version()).name != _FORGETFUL:
+    if (await cri.version()).name != _FORGETS_STARTS:
         return False
     try:
         log = (await cri.container_status(container_id)).log_path

@@ -38,11 +38,10 @@ async def end_containers(attempt: StepAttempt, select: Callable[[ObservedPod], S
 
 
 async def _end_in_order(attempt: StepAttempt, view: ObservedPod, chosen: Selection) -> None:
-    """End all at once, but each only after those it has to follow, or when waiting for them has used up its grace.
+    """End the containers concurrently, but each only after those it has to follow, or when its grace is used up.
 
-    Each begins with its preStop hook; where it has no grace left for one, an event says so.
-
-    The rest of a grace is counted from when the step was scheduled, over all its tries, with the kubelet's floor of 2 s
+    Each end begins with the preStop hook. If there is no grace left for the hook, an event says so.
+    The grace runs from when the step was scheduled, over all its tries. Each container has at least the kubelet's 2 s
     (kuberuntime_container.go, v1.36, killContainer; kuberuntime_termination_order.go).
     """
     ended = {target.id: asyncio.Event() for _, target in chosen}

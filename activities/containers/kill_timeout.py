@@ -1,7 +1,7 @@
-"""How long a kill may take before the pod says that it takes too long.
+"""How long a kill may take before its step gives up.
 
-A runtime that hangs, or a process that no signal reaches, would otherwise block its step for ever, silently. The step
-gives up and says why. The stops that it sent go on, and the workflow kills again after a visible back-off.
+A runtime that hangs, or a process that no signal ends, would otherwise block the step for ever without a message. The
+step gives up and says why. The StopContainer calls that it sent go on, and the workflow kills again after a back-off.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ async def within_kill_timeout(
 ) -> StepResult:
     """Return the result of a kill, or raise PodFault once it has taken too long; the stops that it sent go on.
 
-    ExceededGracePeriod: something has not ended. FailedKillPod: the runtime refuses, or does not answer. A runtime that
-    is not there at all does not count: Temporal tries again. A try that begins late still has ten seconds.
+    The fault is ExceededGracePeriod if something has not ended, and FailedKillPod if the runtime refuses or does not
+    answer. If the runtime cannot be reached at all, Temporal tries again. Each try has at least ten seconds.
 
     Difference: the kubelet reports this only of a pod that it evicts or preempts, and kills again at each resync.
     """

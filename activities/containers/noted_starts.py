@@ -23,9 +23,9 @@ async def note_start(attempt: StepAttempt, request: StartContainer, container_id
 
 
 async def noted_start(attempt: StepAttempt, request: StartContainer) -> StartMark | None:
-    """Return the mark of the very instance that is asked for; None where it was never started.
+    """Return the start mark of the requested instance; None if it was never started.
 
-    The mark of an init container counts only in its own sandbox: in another one it runs anew. Raises OSError.
+    The mark of an init container counts only in its own sandbox: in another one it runs again. Raises OSError.
     """
     mark = await asyncio.to_thread(read_start_mark, attempt.node.context, request.ref.uid, request.container)
     if mark is None or (mark.restart, mark.incarnation) != (request.restart, request.ref.incarnation):

@@ -1,6 +1,6 @@
 """Removing what is not running: dead containers with their logs, containers that never ran, stopped sandboxes.
 
-Every removal is requested here, because a runtime may have lost track of what it is to remove (see `leftovers`).
+All removals go through this module, because a runtime may have lost track of what it is to remove (see `leftovers`).
 """
 
 from __future__ import annotations
@@ -41,14 +41,13 @@ async def remove_dead(attempt: StepAttempt, container: ObservedContainer, *, kee
 async def remove_unstarted(attempt: StepAttempt, container_id: str, *, exited: bool = False) -> bool:
     """Remove a container that does not run: created, or `exited` with a StartError. Say whether it is gone.
 
-    It is not gone when the runtime refuses because a start of it is under way, whose client has died or is about to
-    give up. Such a start ends as running or as a StartError, so the caller looks again. Until then nothing is removed:
-    a removal just after a start that succeeded would kill the container. The runtime is asked again only when a start
-    takes so long that the runtime may have been replaced meanwhile.
-
-    The container's start mark is withdrawn before the removal, because its number is free then, and put back where a
-    start turns out to be under way. Where the container may have run, the mark stays: the number is spent. Raises
-    CriError, OSError.
+    It is not gone if the runtime refuses because a start of it is under way, whose client has died or is about to give
+    up. Such a start ends as running or as a StartError, so the caller looks again. Until then nothing is removed: a
+    removal just after a successful start would kill the container. The runtime is asked again only if the start takes
+    so long that the runtime may have been replaced meanwhile.
+    The container's start mark is withdrawn before the removal, which frees the container's number. The mark is put back
+    if a start turns out to be under way. If the container may have run, the mark stays, and the number is used up.
+    Raises CriError, OSError.
     """
     found = attempt.starting.get(container_id)
     if not exited and found is not None and time.monotonic() - found < START_SECONDS:
@@ -116,8 +115,8 @@ def _remove_logs_of(log_dir: Path, container: ObservedContainer) -> None:
 def remove_logs(log_dir: Path, log: Path) -> None:
     """Remove a container's log and its rotated files: `<n>.log`, `<n>.log.<time>`, `<n>.log.<time>.gz`.
 
-    `log` comes from the runtime: a path other than `<log_dir>/<pod>/<container>/<n>.log` is not ours and stays. Where a
-    link is on that path, a pod has put it there, and what is behind it stays too.
+    `log` comes from the runtime: a path other than `<log_dir>/<pod>/<container>/<n>.log` is not ours and stays. If a
+    directory on that path is a link, a pod has put it there, and the target stays too.
     Mirrors kuberuntime_container.go, v1.36, removeContainerLog. Blocks; safe to repeat. Raises OSError.
     """
     parts = log.relative_to(log_dir).parts if log.is_relative_to(log_dir) else ()

@@ -32,17 +32,18 @@ from syncpod.volumes.subpath import SubPath, SubPathRefused, clear_sub_paths, pr
 from syncpod.volumes.visibility import is_the_machines
 
 _LARGEST_ENV_FILE = 1 << 20
-"""Bytes; as many as a ConfigMap may have. The kubelet reads a file of any size."""
+"""In bytes, like the limit of a ConfigMap. Difference: the kubelet reads a file of any size."""
 
 
 async def variables_of(
     attempt: StepAttempt, pod: Pod, container: Container, kind: ContainerKind, pod_ips: tuple[str, ...]
 ) -> dict[str, str]:
-    """Return a container's environment, with what the node has of ConfigMaps, Secrets and files now.
+    """Return a container's environment, from the ConfigMaps, Secrets and files that the node has now.
 
-    A required object that is missing is noted with the node first and then looked for once more: so either this look
-    finds it, or its writer finds the note. The runtime's client is given the values of Secrets, and redacts them in
-    everything that the runtime says. Raises :class:`~syncpod.translation.config_error.ContainerConfigError`, OSError.
+    If a required object is missing, the node first notes that this pod waits for it, and then it is looked up once
+    more. So either this lookup finds the object, or the object's writer finds the note. The runtime's client is given
+    the values of Secrets, and redacts them in all messages of the runtime. Raises
+    :class:`~syncpod.translation.config_error.ContainerConfigError`, OSError.
     """
     noted: set[ObjectRef] = set()
     while True:
@@ -148,6 +149,6 @@ def _prepare_one(node: NodeContext, plan: SubPath) -> Path:
 
 
 def _is_shared(node: NodeContext, place: Path) -> bool:
-    """Say whether worker and runtime see the same files at a volume's place; in the node's own directories they do."""
+    """Say whether worker and runtime see the same files at a volume's path. In the node's own directories they do."""
     own = (node.state_dir, node.memory_dir)
     return any(place.is_relative_to(directory) for directory in own) or is_the_machines(place)

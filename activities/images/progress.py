@@ -12,14 +12,14 @@ from syncpod.cri.errors import CriError
 from syncpod.cri.port import Ingest
 
 LOOK_SECONDS = 1.0
-"""How often the runtime is asked, so that a heartbeat tells what was true a moment ago."""
+"""How often the runtime is asked, so that a heartbeat is at most this much out of date."""
 
 _LAYER = "layer-"
 _MIB = 1 << 20
 
 
 class Downloads:
-    """The layers that were downloading since a pull began.
+    """The layers that have been downloading since a pull began.
 
     The runtime does not say to which pull a layer belongs, so these are of all pulls under way. A layer that an earlier
     pull left unfinished counts once it moves. A layer that is no longer listed is complete. One that has not begun is
@@ -53,8 +53,8 @@ class Downloads:
 async def watched(attempt: StepAttempt, image: str) -> AsyncIterator[None]:
     """Have the step report the progress of its pull while the block runs.
 
-    `pulls web:1: 12.3 of 40.1 MiB, 8 s`, without bytes where the runtime does not report them. Other pulls, whose bytes
-    are included, are named: `pulls web:1 beside 2 others: …`.
+    `pulls web:1: 12.3 of 40.1 MiB, 8 s`, without bytes if the runtime does not report them. The bytes include other
+    pulls, and then the text counts them: `pulls web:1 beside 2 others: …`.
     """
     attempt.doing = f"pulls {image}"
     watching = asyncio.create_task(_watch(attempt, image))

@@ -1,4 +1,4 @@
-"""The kubelet's words, where its events and messages contain values as Go prints them."""
+"""Values as Go prints them, for events and messages in the kubelet's words."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from syncpod.translation.sysctls import AllowedSysctls, allowed_sysctls
 
 
 def pods_at_once() -> int:
-    """How many pods a node begins, and how many it ends, at the same time: twice its cores.
+    """Return how many pods a node starts, and how many it ends, at the same time: twice its number of cores.
 
     More would only make each one slower.
     """
@@ -43,12 +43,12 @@ class Node:
     """The one place that reads a pod whole; shared with the agent, so that there is one sequence of listings."""
     context: NodeContext
     facts: Callable[[], NodeFacts] = NodeFacts
-    """The facts of the node that each result tells the workflow."""
+    """Returns the facts of the node that each result carries to the workflow."""
     returned: Callable[[ObservedPod], None] = lambda status: None
     """Called with each status that a step's result or fault carries to the workflow. So the agent knows what the
     workflow knows, and sends no signal for it."""
     lines: Mapping[Stage, Line] = field(default_factory=lambda: {stage: Line(pods_at_once()) for stage in Stage})
-    """Where pods wait that are to begin, and those that are to end."""
+    """The queues of pods that are to start, and of those that are to end."""
     pull_settings: PullSettings = field(default_factory=PullSettings)
     dead_kept: int = 1
     """How many dead instances of each container are kept when the next one starts."""
@@ -56,7 +56,7 @@ class Node:
     """Called when resources of the node are free again, with the pods that wait for room to be resized, in the order in
     which they are to be served."""
     pressure: Callable[[Pod], str] = lambda pod: ""
-    """Why a node under pressure does not admit a pod, in the kubelet's words; "" = it does."""
+    """Returns why a node under pressure does not admit a pod, in the kubelet's words; "" if it admits it."""
     fences: Fences = field(default_factory=Fences)
     views: LastViews = field(default_factory=LastViews)
     adopted: Callable[[PodRef], None] = lambda ref: None
@@ -67,9 +67,9 @@ class Node:
     """For each missing object, who waits for it: the workflow id, and the container or step. The agent tells them when
     the object appears."""
     unlimited: str = ""
-    """What the cgroup above all pods lacks, as last told; "" = nothing."""
+    """The limits that could not be set on the cgroup above all pods, as last logged; "" if all were set."""
     no_log_links: str = ""
-    """Why no links to containers' logs could be made, as last told; "" = none was refused."""
+    """Why links to containers' logs could not be made, as last logged; "" if they could."""
     objects: ObjectStore = field(init=False)
     """The node's ConfigMaps and Secrets; its methods block."""
     sysctls: AllowedSysctls = field(default_factory=lambda: allowed_sysctls(os.uname().release))

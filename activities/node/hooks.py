@@ -28,10 +28,10 @@ def hook_target(context: NodeContext, view: ObservedPod, container_id: str, port
 
 
 async def carry_out_hook(handler: LifecycleHandler, where: Target, cri: CriRuntime) -> str:
-    """Run a hook to its end; return what is to be reported of it, "" = nothing. Raises only HookFailed.
+    """Run a hook to its end; return a warning to report, "" if there is none. Raises only HookFailed.
 
-    An unexpected error is the hook's failure too, named by its type: it must not block the end of a container, nor make
-    the start of a running one be retried for ever. A cancelled hook stays cancelled.
+    An unexpected error counts as a failure of the hook, named by the error's type. Otherwise it could block the end of
+    a container, or have the start of a running one retried for ever. A cancelled hook stays cancelled.
     """
     try:
         return await run_hook(handler, where, cri)
@@ -52,9 +52,9 @@ class _Hook:
 class PreStops:
     """The preStop hooks that are running, one per container; they outlive the step that started them.
 
-    A second kill (one with a shorter grace) waits for the hook under way, and does not run it again. After a restart of
-    the worker it runs again, and so does one that lost the runtime: a hook runs at least once if its grace lasts, and
-    otherwise an event says that it did not.
+    A second kill (one with a shorter grace) waits for the hook under way, and does not run it again. A hook runs again
+    after a restart of the worker, and after it has lost its connection to the runtime. So a hook runs at least once if
+    the grace lasts long enough; otherwise an event says that it did not run.
     """
 
     def __init__(self, cri: CriRuntime, context: NodeContext) -> None:
@@ -71,10 +71,10 @@ class PreStops:
         """Wait for the container's hook as long as its grace lasts; return the event to report, if any.
 
         `waited_seconds` have passed since the kill was scheduled. The kill goes on whatever the hook does.
-        FailedPreStopHook reports a hook that failed, without any of its output, one that did not end in time, and one
-        that was not run at all, because the runtime or the worker was away for longer than the grace. Difference: the
-        kubelet reports only the first (kuberuntime_container.go, v1.36, executePreStopHook), and after such a time it
-        runs the hook with a new grace.
+        FailedPreStopHook reports a hook that failed (without its output), one that did not end in time, and one that
+        was not run at all, because the runtime or the worker was away for longer than the grace. Differences: the
+        kubelet reports only hooks that failed (kuberuntime_container.go, v1.36, executePreStopHook), and after such an
+        absence it runs the hook with a new grace.
         """
         if target.pre_stop is None:
             return None

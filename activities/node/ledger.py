@@ -1,4 +1,4 @@
-"""Which pods a node has admitted, and what they take of it: in memory, and after a restart from the pods' records."""
+"""Which pods a node has admitted, and which resources they take. After a restart it is read from the pods' records."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Admitted:
 
 
 Trigger = Literal["pod_updated", "pod_resized", "pod_terminated", "pods_removed", "periodic_retry"]
-"""Why a deferred resize is asked for again, in the kubelet's words (allocation_manager.go, v1.36)."""
+"""Why a deferred resize is tried again, in the kubelet's words (allocation_manager.go, v1.36)."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class PutOff:
     rank: tuple[int, bool]
     demand: Demand
     told_of: Trigger | None = None
-    """Why there may be room again, once the pod has been told so; None = it waits to be told."""
+    """Why there may be room again, once the pod has been told; None while it waits to be told."""
 
 
 class Ledger:
@@ -78,9 +78,9 @@ class Page:
         return self._is_of(ref)
 
     def refusal(self, ref: PodRef, pod: Pod, capacity: Capacity, *, matches: bool = True) -> Refusal | None:
-        """Return why the pod does not fit beside all others; an earlier life of it no longer counts.
+        """Return why the pod does not fit on the node together with all others; an earlier life of it does not count.
 
-        `matches` says whether the node is one that the pod asks for.
+        `matches`: the node has the labels that the pod requires.
         """
         self._strike(ref.uid)
         return self._taken.refusal(demand_of(pod), capacity, matches=matches)
@@ -98,9 +98,9 @@ class Page:
         )
 
     def refusal_of_resize(self, ref: PodRef, pod: Pod, capacity: Capacity) -> tuple[Refusal, bool] | None:
-        """Return why the pod, with what it now asks for, does not fit beside all others, and whether it never will.
+        """Return why the pod, with its new requests, does not fit together with all others, and whether it never will.
 
-        The pod still counts as before, and waits for room unless there never will be any.
+        The pod counts as before. It waits for room, unless the node is too small for it.
         """
         own = self._pods.get(ref.uid)
         if own is not None:
@@ -130,8 +130,8 @@ class Page:
     def take_waiting(self, trigger: Trigger) -> tuple[PodRef, ...]:
         """Return the pods that wait for room to be resized, by rank, then by how long they have waited.
 
-        The caller tells them. They no longer wait: a pod that asks again and still finds no room waits again. So a pod
-        that no longer wants the resize is told once too often, and not with each pod that ends. `trigger` is why there
+        The caller tells them. They then wait no longer; a pod that asks again and still finds no room waits again. So a
+        pod that no longer wants the resize is told once in vain, and not each time a pod ends. `trigger` is why there
         may be room.
         """
         waiting = [each for each in self._put_off.values() if each.told_of is None]
@@ -147,9 +147,9 @@ class Page:
         return counted
 
     def keep(self, uids: Collection[str]) -> bool:
-        """Count only the pods of these UIDs: all others were removed behind the node's back.
+        """Stop counting all pods but these: the others were removed without the node being told.
 
-        Say whether there were any.
+        Return whether there were others.
         """
         gone = self._pods.keys() - set(uids)
         for uid in gone:

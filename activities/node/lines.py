@@ -1,6 +1,6 @@
-"""Lines: a limited number of pods start, or end, at the same time on a node; the others wait in order.
+"""Lines (queues): a limited number of pods start, or end, at the same time on a node; the others wait in order.
 
-If a crowd of pods started at once, none would make progress for minutes, and their timeouts would pass meanwhile.
+If many pods started at once, each would make so little progress that their timeouts would pass.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from contextlib import asynccontextmanager
 from activities.node.fences import Holder
 
 HELD_SECONDS = 5.0
-"""How long a step keeps its place. One that takes longer waits for something, or hangs, and uses none of what the
-places share: another pod gets its place while it goes on."""
+"""How long a step keeps its place. A step that takes longer is waiting for something and uses little CPU, so another
+
+pod gets its place while it goes on."""
 REMEMBERED_SECONDS = 60.0
 """How long a pod that has left the line keeps its rank before those that came later, for its next step."""
 
@@ -42,7 +43,7 @@ class Line:
         return number
 
     def ahead_of(self, number: int) -> int:
-        """Return how many that wait come before the pod of this number."""
+        """Return how many waiting pods come before the pod with this number."""
         return sum(1 for other, _, turn in self._waiting if other < number and not turn.done())
 
     async def enter(self, number: int) -> None:
@@ -77,18 +78,18 @@ class Place:
     """One step's place in a line."""
 
     def __init__(self, line: Line, holder: Holder, uid: str) -> None:
-        """Wait as `holder`, which may be asked to let go, for the pod `uid`."""
+        """Wait for the pod `uid`. `holder` ends the wait if it is asked to let go."""
         self._line = line
         self._holder = holder
         self._number = line.came(uid)
         self._since = 0.0
-        """Since when it waits, by the monotonic clock; 0 = it does not."""
+        """Since when the step waits, by the monotonic clock; 0 if it does not wait."""
         self._waited = 0.0
         self._given_up: asyncio.TimerHandle | None = None
 
     @property
     def ahead(self) -> int | None:
-        """How many other pods come first; None = the step does not wait."""
+        """How many other pods come first; None if the step does not wait."""
         return self._line.ahead_of(self._number) if self._since else None
 
     @property

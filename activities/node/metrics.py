@@ -74,14 +74,14 @@ def count_failed_sandbox() -> None:
 
 
 def count_rejection(reason: str) -> None:
-    """Count a pod that is turned away."""
+    """Count a pod that is rejected."""
     _REJECTIONS.add(1, {"reason": reason})
 
 
 def count_infeasible_resize(detail: Literal["insufficient_node_allocatable", "limits_unenforced"]) -> None:
     """Count a resize that can never be allocated: the node is too small, or its runtime cannot enforce the limit.
 
-    The first reason has the kubelet's name (v1.35); no kubelet has the second.
+    `insufficient_node_allocatable` is the kubelet's name (v1.35); `limits_unenforced` is ours.
     """
     _INFEASIBLE_RESIZES.add(1, {"reason_detail": detail})
 

@@ -12,14 +12,14 @@ from syncpod.cri.errors import CriError, NotFound
 logger = logging.getLogger(__name__)
 
 HUNG_SECONDS = 10.0
-"""How long after its SIGKILL a call may take to return; after that another one is sent beside it."""
+"""How long after its SIGKILL a call may take to return; after that, another call is sent without waiting for it."""
 
 
 class Stops:
     """Sends StopContainer and keeps each call until it returns, even if the step that sent it has ended.
 
-    A StopContainer that is cancelled within its grace never sends SIGKILL, so no call is ever cancelled. A second one
-    with a shorter grace runs beside the first; both return when the shorter grace is over.
+    A StopContainer that is cancelled within its grace never sends SIGKILL, so no call is ever cancelled. A second call
+    with a shorter grace runs concurrently with the first; both return when the shorter grace is over.
     """
 
     def __init__(self, cri: CriRuntime) -> None:

@@ -1,7 +1,7 @@
-"""Which pod a UID belongs to on this node: everything of a pod, its volumes and containers too, is found by its UID.
+"""Which pod a UID belongs to on this node. A pod's volumes, containers and records are found by its UID.
 
-The kubelet is given UIDs by an API server that makes them. Here a manifest may name one, so two pods could name the
-same: then each would read the other's volumes, and the end of one would end the other.
+The kubelet gets UIDs from an API server, which makes them unique. Here a manifest may contain a UID, so two pods could
+have the same: then each would read the other's volumes, and the end of one would end the other.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ UID_IN_USE: Final = "UIDInUse"
 
 
 class UidOwners:
-    """Binds UIDs to the namespaces and names of the pods that had them first, for as long as they have a record."""
+    """Binds each UID to the namespace and name of the pod that had it first, as long as that pod has a record."""
 
     def __init__(self, node: NodeContext) -> None:
-        """Go by the records of this node, which outlive the worker."""
+        """Use the records of this node, which outlive the worker."""
         self._node = node
         self._bound: dict[str, tuple[str, str]] = {}
 
     async def bind(self, ref: PodRef) -> str:
-        """Bind a pod's UID to it, unless it is another's; return why it cannot have it, "" = it has. Raises OSError."""
+        """Bind a UID to its pod; return why another pod has it, "" if the pod now has it. Raises OSError."""
         known = await self._owner(ref.uid)
-        # Nothing is awaited from here on: of two pods that come at once, one is first.
+        # Hazard: nothing may be awaited from here on, so that of two concurrent pods only one gets the UID.
         return _refusal(ref, self._bound.setdefault(ref.uid, known or (ref.namespace, ref.name)))
 
     async def refusal(self, ref: PodRef) -> str:
-        """Return why a pod could not have its UID now; "" = it could. Binds nothing. Raises OSError."""
+        """Return why a pod could not have its UID now; "" if it could. Binds nothing. Raises OSError."""
         known = await self._owner(ref.uid)
         return _refusal(ref, known) if known is not None else ""
 
     async def _owner(self, uid: str) -> tuple[str, str] | None:
-        """Return the namespace and name of the pod that a UID belongs to; None = it is free."""
+        """Return the namespace and name of the pod that a UID belongs to; None if it is free."""
         if (bound := self._bound.get(uid)) is not None:
             return bound
         try:

@@ -1,4 +1,4 @@
-"""The listing that the last step of each pod has returned: the next step may begin with it."""
+"""The listing that the last step of each pod returned, with which the next step may begin."""
 
 from __future__ import annotations
 

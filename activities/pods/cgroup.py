@@ -35,7 +35,7 @@ async def prepare_cgroup(attempt: StepAttempt, pod: Pod) -> None:
 
 
 async def limit_pods(node: Node) -> None:
-    """Limit all pods together to what the node has for them, and log once which limits the worker may not set."""
+    """Limit all pods together to the node's allocatable resources; log once which limits the worker may not set."""
     lacks = await asyncio.to_thread(limit_all_pods, node.context)
     if lacks and lacks != node.unlimited:
         logger.info("the node's pods are not limited as a whole: %s", lacks)

@@ -23,16 +23,14 @@ async def end_earlier_lives(attempt: StepAttempt, *, grace_seconds: int) -> str:
     """Kill and remove every pod of this namespace and name, node and Temporal cluster that has another UID.
 
     A name has one workflow at a time, and this step runs for it. So any other pod of that name has no workflow any
-    more, and would run beside its successor for ever. A pod of another cluster is left alone, since its workflow may
-    still exist. So is a sandbox that has the name but no pod's UID. Each container has `grace_seconds`, counted from
-    when the step was scheduled.
-
-    Returns the UID of a pod that was left alone and still has a ready sandbox: no first sandbox may be made beside it.
-    Returns "" if there is none. For an incarnation that already has a sandbox on the node, it returns "".
-
+    more, and would run for ever. A pod of another cluster is left alone, since its workflow may still exist. So is a
+    sandbox that has the name but no pod's UID. Each container has `grace_seconds`, counted from when the step was
+    scheduled.
+    Returns the UID of a pod that was left alone and still has a ready sandbox: while it runs, no first sandbox may be
+    made. Returns "" if there is none, and for an incarnation that already has a sandbox on the node.
     Mirrors pod_workers.go, v1.36, allowPodStart (a static pod starts when the last one of its full name has ended) and
-    HandlePodCleanups (what runs and is nobody's is killed). Raises CriError, Interrupted, and what `remove_remains`
-    raises.
+    HandlePodCleanups (running pods that no source has are killed). Raises CriError, Interrupted, and what
+    `remove_remains` raises.
     """
     node, ref = attempt.node, attempt.ref
     listed = await node.cri.list_pod_sandboxes(
@@ -44,7 +42,7 @@ async def end_earlier_lives(attempt: StepAttempt, *, grace_seconds: int) -> str:
         attempt.doing = f"ends the pod {uid}, an earlier life of this name without a workflow"
         elder = PodRef(namespace=ref.namespace, name=ref.name, uid=uid)
         why = f"an earlier life of {ref.namespace}/{ref.name}, whose workflow is gone"
-        attempt.ref = elder  # the same attempt, so that a request to let go reaches it
+        attempt.ref = elder  # the same StepAttempt is used, so that a request to let go reaches it
         try:
             await stop_pod(attempt, KillPod(ref=elder, grace_seconds=grace_seconds, message=why))
             removed = await remove_remains(attempt, RemovePod(ref=elder))

@@ -41,8 +41,8 @@ async def remove_remains(attempt: StepAttempt, request: RemovePod) -> StepResult
     (kuberuntime_gc.go: containers, sandboxes, log directories). Raises CriError, CgroupBusy, StillMounted, NotYet;
     Interrupted where nothing has been removed, or while a disk hangs.
 
-    A `forced` removal waits only a while for a disk that hangs, and raises DiskSilent: the pod's record, which goes
-    last, tells the node whose the rest is.
+    A `forced` removal waits at most `FORCED_SECONDS` for a disk that hangs, and then raises DiskSilent. The pod's
+    record is removed last, so the node still knows whose the rest is.
     """
     view = await attempt.read()
     attempt.checkpoint()

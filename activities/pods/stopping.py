@@ -24,11 +24,11 @@ async def stop_pod(attempt: StepAttempt, request: KillPod) -> StepResult:
     track of are killed. What is not ours is not touched. Dead containers and sandboxes stay for `remove_remains`.
 
     A cancelled step ends at once with outcome STOPPING, while the stops that it sent go on. The next kill, with a
-    shorter grace, sends its own beside them.
+    shorter grace, sends new ones in addition.
 
     Mirrors kuberuntime_manager.go, v1.36, killPodWithSyncResult. Difference: there the sandboxes are stopped even when
-    a container could not be. Where the pod ends for good, its node has room again. Raises CriError, OSError: killing is
-    retried without end; PodFault where it takes too long (see `kill_timeout`).
+    a container could not be. If the pod ends for good, its resources on the node are free again. Raises CriError and
+    OSError, after which Temporal tries again without end; PodFault if it takes too long (see `kill_timeout`).
     """
     return await within_kill_timeout(attempt, request.grace_seconds, _stop(attempt, request))
 

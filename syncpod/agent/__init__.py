@@ -1,6 +1,6 @@
-"""The node agent: runs beside the worker on a node and tells the pods' workflows what happens there.
+"""The node agent: runs in the worker's process and tells the pods' workflows what happens on the node.
 
-Read in this order: :mod:`.takeover.lock` (one worker per node), :mod:`.takeover.rival` (and per node name),
+Read in this order: :mod:`.takeover.lock` (one worker per state directory), :mod:`.takeover.rival` (per node name),
 :mod:`.takeover.boot` (what a new worker does first), :mod:`.pleg` (what changed in the runtime), :mod:`.pidfds` and
 :mod:`.exits` (exits, at once), :mod:`.backoff_queue`, :mod:`.runtime_readiness`, and :mod:`.agent`, which connects
 them. Then :mod:`.probing`, :mod:`.eviction`, :mod:`.storage`, :mod:`.housekeeping`, and :mod:`.node_workflow`.

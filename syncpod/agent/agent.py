@@ -1,4 +1,4 @@
-"""The node agent: connects PLEG, exits, probes, back-off queue, readiness and takeover beside one worker.
+"""The node agent: connects PLEG, exits, probes, back-off queue, readiness and takeover for one worker.
 
 ::
 
@@ -93,7 +93,7 @@ class Agent:
         self.prober = Prober(cri, context, self.signals.probe, host_ip=lambda: next(iter(facts().host_ips), ""))
         self.readiness = RuntimeReadiness(cri.status, self.pleg.wake)
         self.waiting_for: dict[ObjectRef, set[tuple[str, str]]] = {}
-        """Who failed because an object was missing. Steps add themselves; the volume refresh signals them."""
+        """Who waits for a missing object. Steps add themselves; the volume refresh signals and removes them."""
         store = ObjectStore(context.state_dir, context.memory_dir)
         self._volumes = VolumeRefresh(
             context,
@@ -123,7 +123,7 @@ class Agent:
         self._telling: set[asyncio.Task[None]] = set()
 
     def add_background_task(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
-        """Have `run` run as long as the agent does. A failure of it is logged, and it is started again."""
+        """Run `run` as long as the agent runs. If it fails, that is logged, and it is started again."""
         self._background[name] = run
 
     def add_listing_watcher(self, watcher: Callable[[ObservedPod], None]) -> None:
@@ -173,7 +173,7 @@ class Agent:
     def pod_was_deleted(self, ref: PodRef) -> None:
         """Have the workflow end of a pod that was deleted, and that a restored database has brought back.
 
-        If it cannot be told now, the next worker tells it: the pod stays Failed, with the reason.
+        If the workflow cannot be reached now, the next worker ends it. Until then the pod is Failed, with the reason.
         """
         self._tell(self._delete(ref), f"delete {ref.namespace}/{ref.name}")
 
@@ -191,7 +191,7 @@ class Agent:
         self.prober.tell_again(ref.uid)
 
     def published(self, workflow_id: str, run_id: str, published: Published | None) -> None:
-        """Take what a workflow's task has left behind. Called from threads of workflow tasks."""
+        """Take the state that a workflow's task has published. Called from threads of workflow tasks."""
         self._loop.call_soon_threadsafe(self._take_published, workflow_id, run_id, published)
 
     def task_failed(self, workflow_id: str, run_id: str, why: str) -> None:
@@ -261,7 +261,7 @@ class Agent:
             await cancel_all(tasks)
 
     async def close(self) -> None:
-        """Abandon what is under way; the workflows' own timers and the next worker's takeover make up for it."""
+        """Cancel what is under way; the workflows' own timers and the next worker's takeover complete it."""
         self.pidfds.close()
         await self._exits.close()
         await cancel_all([*self._booting, *self._telling])
@@ -281,7 +281,7 @@ class Agent:
                 log.warning("not all observed exits are on disk: they cannot be written in time")
 
     async def _boot_until_told(self, pod: OpenPod, taken: Awaitable[bool], listed: Relist) -> None:
-        """Boot a pod; nobody awaits this, so a defect is logged, and it is tried again."""
+        """Boot a pod. Nothing awaits this task, so an unexpected error is logged, and the boot is tried again."""
         await keep_running(f"the boot of {pod.workflow_id}", partial(self._boot_pod, pod, taken, listed))
 
     async def _boot_pod(self, pod: OpenPod, taken: Awaitable[bool], listed: Relist) -> None:

@@ -1,8 +1,8 @@
-"""Names a stalled event loop: a thread notices that the loop has not run for some seconds, and says where it stands.
+"""Reports a stalled event loop: a thread notices that the loop has not run for some seconds, and logs its stack.
 
-While the loop stands still, the worker starts and ends nothing, answers nobody, and looks dead from outside. A busy
-machine looks much the same, so the time that the kernel let the loop's thread wait for a CPU does not count, nor does
-the time by which this thread itself woke late.
+While the loop is stalled, the worker starts and ends nothing, answers no request, and looks dead from outside. On a
+busy machine it looks much the same, so two times do not count: the time that the loop's thread waited for a CPU, and
+the time by which the watching thread itself woke late.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ log = logging.getLogger(__name__)
 BEAT_SECONDS: Final = 1.0
 """Between two beats of the loop, and between two looks of the thread."""
 STALLED_SECONDS: Final = 10.0
-"""How long the loop must have been able to run, and have not, until it is called stalled."""
+"""How long the loop must have been able to run without running before it counts as stalled."""
 _FRAMES: Final = 12
-"""Most frames that are told, the innermost ones."""
+"""How many frames of the stack are reported: the innermost ones."""
 
 
 @dataclass(frozen=True)
 class ThreadTimes:
-    """What the kernel has counted of a thread, in seconds since it began."""
+    """The kernel's accounting of a thread, in seconds since it began."""
 
     ran: float = 0.0
     """On a CPU."""
@@ -42,7 +42,7 @@ class ThreadTimes:
 
 
 def held_up_seconds(silent: float, queued: float, late: float) -> float:
-    """Return how long the loop has stood still for reasons of its own.
+    """Return how long the loop has been stalled, without the time for which the machine was too busy, in seconds.
 
     `silent` is the time since its last beat was due, `queued` how long its thread waited for a CPU in that time, and
     `late` by how much the looking thread itself was late. Pure.
@@ -51,7 +51,7 @@ def held_up_seconds(silent: float, queued: float, late: float) -> float:
 
 
 def doing(held_up: float, ran: float) -> Literal["computes", "waits"]:
-    """Say what a loop's thread does that has used `ran` seconds of a CPU while it was held up. Pure."""
+    """Say whether a stalled loop's thread computes or waits: it has used `ran` seconds of CPU meanwhile. Pure."""
     return "computes" if ran > held_up / 2 else "waits"
 
 
@@ -108,7 +108,7 @@ class LoopWatchdog(AbstractContextManager["LoopWatchdog"]):
                 told = self._tell(held_up, times.ran - since.ran)
 
     def _tell(self, held_up: float, ran: float) -> LoopStall:
-        """Say in the log and on disk that the loop stands still, and where."""
+        """Report the stall and the stack, in the log and on disk."""
         stall = LoopStall(
             since=datetime.now(UTC) - timedelta(seconds=held_up),
             seconds=round(held_up, 1),

@@ -87,7 +87,7 @@ orphaned_pods = _meter.create_counter(
 
 _collected = _meter.create_counter(
     "garbage_collected_total",
-    description="Dead containers, spent sandboxes, remains of gone pods, orphans and duplicates removed, by kind.",
+    description="Dead containers and sandboxes, remains of gone pods, orphans and duplicates removed, by kind.",
 )
 
 

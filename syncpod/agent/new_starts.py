@@ -1,4 +1,4 @@
-"""How a stuck workflow is begun anew, by its kind: that of a pod, or the node's own."""
+"""How a stuck workflow is started again: a pod's, or the node's own."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from syncpod.translation.context import NodeContext
 
 @dataclass
 class Start:
-    """How a run is to be begun."""
+    """How to start a run."""
 
     input: dict[str, Any]
     since: str
-    """From what it goes on, in words."""
+    """A phrase that says from which state the run goes on."""
     arguments: dict[str, Any]
-    """The arguments of the start, but for the input and the conflict policy."""
+    """The arguments of the start, except the input and the conflict policy."""
     ref: PodRef | None = None
     """Its pod; None = it is the node's."""
     signals: list[tuple[str, list[Any]]] = field(default_factory=list)
@@ -40,19 +40,19 @@ class Kind(Protocol):
 
     workflow_type: str
     repeated: frozenset[str]
-    """Signals that the agent sends the new run afresh, or that are about one run only."""
+    """Signals that the new run does not need: the agent sends them again, or they concern one run only."""
     as_signal: Mapping[str, str]
-    """The signals that say the same as an update, by its name."""
+    """For each update, by name, the signal that has the same effect."""
 
     def going_on(self, snapshot: WorkflowSnapshot) -> Start:
-        """Return the start that goes on from a state. Raises ValueError if it makes no sense."""
+        """Return the start that goes on from the state in `snapshot`. Raises ValueError if the snapshot is invalid."""
 
     async def afresh(self, workflow_id: str, described: DescribeWorkflowExecutionResponse) -> Start | None:
-        """Return the start without any state; None if nothing is known to begin from. Raises OSError."""
+        """Return the start without a snapshot; None if the node knows nothing to start from. Raises OSError."""
 
 
 class PodStarts(Kind):
-    """Pods: afresh from the node's record."""
+    """Starts of pods' workflows; without a snapshot, from the node's record of the pod."""
 
     workflow_type: str = POD_WORKFLOW
     repeated = frozenset(("pleg", "probe", "renew"))
@@ -69,7 +69,7 @@ class PodStarts(Kind):
         self._has_attributes = has_attributes
 
     def going_on(self, snapshot: WorkflowSnapshot) -> Start:
-        """Return the start that goes on from a state. Raises ValueError if it has no pod."""
+        """Return the start that goes on from the state in `snapshot`. Raises ValueError if it has no pod."""
         pod = Pod.model_validate(snapshot.next_input.get("snapshot", {}).get("pod", {}))
         return self._start(pod, snapshot.next_input, _named(snapshot))
 
@@ -87,9 +87,9 @@ class PodStarts(Kind):
 
 
 class NodeStarts(Kind):
-    """The node: afresh with its name, and whether it is cordoned.
+    """Starts of the node's workflow; without a snapshot, from its name and whether it is cordoned.
 
-    The agent tells it the rest again: the status, the manifests, and the pods that lists have made.
+    The agent then sends it the rest again: the status, the manifests, and the pods that were made for lists.
     """
 
     workflow_type: str = NODE_WORKFLOW
@@ -101,11 +101,11 @@ class NodeStarts(Kind):
         self._node = node
 
     def going_on(self, snapshot: WorkflowSnapshot) -> Start:
-        """Return the start that goes on from a state."""
+        """Return the start that goes on from the state in `snapshot`."""
         return self._start(snapshot.next_input, _named(snapshot))
 
     async def afresh(self, workflow_id: str, described: DescribeWorkflowExecutionResponse) -> Start:
-        """Return the start of a node that knows nothing but what its memo says of it."""
+        """Return the start without a snapshot: from the name of the node, and what its memo says."""
         memo: Final = described.workflow_execution_info.memo.fields
         said = (await self._client.data_converter.decode([memo[NODE_MEMO]]))[0] if NODE_MEMO in memo else {}
         given = {"node": self._node.name, "unschedulable": NodeSummary.model_validate(said).unschedulable}
@@ -120,7 +120,7 @@ def _named(snapshot: WorkflowSnapshot) -> str:
 
 
 def _record_of(workflow_id: str, records: tuple[PodRecord, ...]) -> PodRecord | None:
-    """Return the record of the pod that a workflow is of; the newest, if earlier pods of that name left one."""
+    """Return the record of a workflow's pod; the newest one, if earlier pods of that name have left records."""
     ours = [
         record
         for record in records

@@ -25,11 +25,11 @@ _Untold = Mapping[str, Sequence[UntoldFailures]]
 """By workflow id."""
 
 _AT_ONCE: Final = 50
-"""Answers computed in one go, in a thread."""
+"""How many answers are computed in one call of a thread."""
 
 
 class NodeSocket:
-    """The answering end of one node's socket."""
+    """The server of one node's socket."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class NodeSocket:
         return listener
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one connection; one that says nonsense, or nothing, is closed."""
+        """Answer one connection; close it if it sends something invalid, or nothing."""
         try:
             line = await asyncio.wait_for(reader.readline(), PATIENCE_SECONDS)
             asked = json.loads(line)
@@ -100,6 +100,6 @@ def _answer(
     try:
         answer = run.published.answer(query, *args)
         said["answer"] = with_untold(answer, untold) if query == "events" else answer
-    except Exception as error:  # noqa: BLE001  # as with a query, any defect is the asker's to hear of
+    except Exception as error:  # noqa: BLE001  # as with a query, the client gets any error
         said["error"] = f"{type(error).__name__}: {error}"
     return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"

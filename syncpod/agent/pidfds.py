@@ -2,10 +2,10 @@
 
 It holds a pidfd of each running container's first process and of each pause process. A pidfd becomes readable when its
 process exits, whoever the parent is, even while the runtime is down. An exit only triggers a read: the pod is then
-listed until the runtime reports the exit too, and the relist finds what was missed. The kernel also says how a
-container has ended (:mod:`syncpod.kernel.pidfd_info`); that is written down in case the runtime never learns it. No
-workflow is told before the runtime answers again: without the runtime nothing can be done about an exit, and it must be
-asked what else has happened.
+listed until the runtime reports the exit too, and the relist finds exits that were missed. The kernel also reports the
+exit code (:mod:`syncpod.kernel.pidfd_info`), which is written to disk in case the runtime never learns it. While the
+runtime does not answer, no workflow is told: without the runtime nothing can be done about an exit, and other things
+may have happened too.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class PidfdWatcher:
     def watch(self, listing: ObservedPod) -> None:
         """Watch what runs in the pod, and stop watching what does not. Returns at once.
 
-        Of a container whose end the runtime does not know, the process may still run, or wait to be reaped: it is
-        watched on, as long as the container is listed. The runtime is asked for a container's pid only if the listing
+        If the runtime does not know how a container has ended, its process may still run, or wait to be reaped. So it
+        is watched as long as the container is listed. The runtime is asked for a container's pid only if the listing
         does not have it.
         """
         containers = {container.id: container.pid for container in listing.containers if container.state == "running"}
@@ -179,7 +179,7 @@ class _Listener:
             return
         self._pidfd = pidfd
         if self._exits is not None:
-            # From now on: a runtime whose shim was killed says 255 before it kills what the shim has left.
+            # Expect the exit from now on: a runtime whose shim was killed lists 255 before it kills the processes left.
             self._exits.expect(self._id)
         asyncio.get_running_loop().add_reader(pidfd, self._heard)
 

@@ -40,13 +40,13 @@ RELIST_SECONDS = 1.0
 RELIST_THRESHOLD_SECONDS = 180.0
 """genericPlegRelistThreshold: after so long without a relist, PLEG is not healthy."""
 STEP_PATIENCE = 2.0
-"""How long the result of a running step is awaited before its intermediate states are signalled."""
+"""How long to wait for the result of a running step before its intermediate states are signalled."""
 NO_WORKFLOW_SECONDS = 60.0
 """How long after a pod was found to have no workflow it is signalled again."""
 RETRY_SECONDS = (0.1, 5.0)
 """First and longest pause before a signal that the server did not accept is sent again."""
 _EVENTS_MAX = 50
-"""Most events in one signal; the newest are kept. Events inform people, `status` informs the workflow."""
+"""How many events a signal has at most: the newest ones. Events are for people; the workflow reads `status`."""
 
 
 class Reader(Protocol):
@@ -80,7 +80,7 @@ class _Pod:
     step_began: float = 0.0
     """When the first of them began, monotonic."""
     no_workflow_until: float = 0.0
-    """Monotonic time before which nothing is sent, since the pod had no workflow. 0 = it has one."""
+    """Monotonic time before which nothing is sent, because the pod had no workflow; 0 if it has one."""
 
 
 class Pleg:
@@ -169,7 +169,7 @@ class Pleg:
             pod.step_began = time.monotonic()
 
     def step_ended(self, uid: str) -> None:
-        """Signal what the step did not return, if anything."""
+        """Signal changes that the step did not return, if there are any."""
         pod = self._pods.get(uid)
         if pod is not None:
             pod.steps -= 1
@@ -255,7 +255,7 @@ class Pleg:
             pod.known = listing
 
     def _has_no_workflow(self, uid: str, pod: _Pod, events: int) -> None:
-        """Leave alone a pod that has no workflow: an empty or foreign database is no evidence against the pod."""
+        """Leave alone a pod that has no workflow: an empty database, or another cluster's, proves nothing about it."""
         metrics.discarded_events.add(events)
         if _empty(pod.newest) and not pod.steps:
             del self._pods[uid]

@@ -19,7 +19,7 @@ _RPC = timedelta(seconds=5)
 
 
 class PodSignals:
-    """Sends signals. Each method returns whether the workflow is open, and raises RPCError if that is unknown."""
+    """Sends signals. Each method returns whether the workflow is open, and raises RPCError if that is not known."""
 
     def __init__(self, client: Client, facts: Callable[[], NodeFacts]) -> None:
         """Send with `client`; signals carry `facts` about the node."""

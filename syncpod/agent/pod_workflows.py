@@ -1,6 +1,6 @@
 """What Temporal knows of the pods on this node: the evidence for what may be cleaned up.
 
-An empty or foreign database is no evidence: a missing workflow alone proves nothing.
+A missing workflow alone proves nothing: the database may be empty, or another cluster's.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class PodWorkflows:
             raise
 
     async def _ask_which(self, workflow_id: str) -> str:
-        """Return the UID of the pod that a workflow is or was of, as it answers itself; "" = it does not answer."""
+        """Ask a workflow for the UID of its pod, and return it; "" if the workflow does not answer."""
         handle = self._client.get_workflow_handle(workflow_id)
         try:
             pod: dict[str, Any] = await handle.query("pod", result_type=dict, rpc_timeout=_RPC)

@@ -39,7 +39,7 @@ class PublishedPods:
         self._is_failing = False
 
     def __len__(self) -> int:
-        """Return of how many workflows a state is known."""
+        """Return the number of workflows whose state is known."""
         return len(self._runs)
 
     def take(self, workflow_id: str, run_id: str, published: Published | None) -> None:
@@ -57,7 +57,7 @@ class PublishedPods:
         return self._runs.get(workflow_id)
 
     async def snapshot(self, workflow_id: str) -> WorkflowSnapshot | None:
-        """Return from what a workflow may go on: its newest state, else what is on disk of it. Raises OSError."""
+        """Return the newest state of a workflow, else its snapshot on disk, else None. Raises OSError."""
         newest = self._runs.get(workflow_id)
         if newest is not None:
             return await asyncio.to_thread(_as_snapshot, workflow_id, newest)

@@ -1,4 +1,4 @@
-"""Follows the runtime's version, which changes when the runtime is upgraded under a worker that goes on serving."""
+"""Follows the runtime's version, which changes when the runtime is upgraded while the worker runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOOK_SECONDS: Final = 10.0
 
 
 class FollowedVersion:
-    """The version of one runtime, as it says now."""
+    """The present name and version of one runtime."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""What the log says while the Temporal server is away: a line when it goes, a few meanwhile, and one when it is back.
+"""Limits the log while the Temporal server is away: a line when it goes, a few in between, and one when it is back.
 
-Every poller, signal and heartbeat would otherwise report each of its tries: four a second on a node with four pods.
+Otherwise every poller, signal and heartbeat would log each of its tries: four a second on a node with four pods.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 log = logging.getLogger(__name__)
 
 FIRST_SECONDS: Final = 30.0
-"""From the server's going to the second line; each further interval is twice as long."""
+"""The time from the first line to the second; each further interval is twice as long."""
 LONGEST_SECONDS: Final = 600.0
 _SIGNS: Final = ("tcp connect error", "transport error", "error trying to connect")
 """What the SDK says of a server that nothing listens for, in its own log and in the errors that ours quotes."""
@@ -30,13 +30,13 @@ class ServerOutage(logging.Filter):
         self._pause = FIRST_SECONDS
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Say whether a record is written; one that is due says how long the server has been away."""
+        """Say whether to write a record; one that is due is replaced by how long the server has been away."""
         if record.name == __name__ or not any(sign in record.getMessage() for sign in _SIGNS):
             return True
         now = self._clock()
         if self._since is None:
             self._since, self._next, self._pause = now, now + FIRST_SECONDS, FIRST_SECONDS
-            said = "the Temporal server does not answer; the pods run on, and what it is to be told waits"
+            said = "the Temporal server does not answer; pods keep running, and messages to the server wait"
         elif now < self._next:
             return False
         else:
@@ -48,7 +48,7 @@ class ServerOutage(logging.Filter):
         return True
 
     def over(self) -> None:
-        """Note that the server answers; logs that it has been away, if it has."""
+        """Note that the server answers; if it has been away, log for how long."""
         if self._since is not None:
             log.info("the Temporal server answers again, after %.0f s", self._clock() - self._since)
         self._since = None

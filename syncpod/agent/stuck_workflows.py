@@ -1,17 +1,15 @@
 """Replaces the run of a workflow whose tasks fail again and again.
 
-Temporal retries a failed workflow task for ever, which heals what a deploy can mend. But until then nothing manages the
-pod, and a history that cannot be replayed never heals. The pod's state is more than its history: the node has the last
-state that the workflow has published, and the runtime has the containers. So the run is terminated, and another one
-started from that state, in one step: no container is touched, and the pod is never without a workflow. The node's own
-workflow is healed likewise.
-
-What is tried, one after the other, while the new run completes no task:
-
-1. the last published state, and the signals that came after it;
-2. the same state without these signals: one of them may be what no task survives;
-3. the node's record of the pod, as ``syncpod adopt --force`` does: back-offs, events and history start afresh. A
-   node's workflow starts with its name, and is told the rest again.
+Temporal retries a failed workflow task for ever, until new code is deployed. But until then nothing manages the pod,
+and no deployment helps if a history cannot be replayed. The node still has the last state that the workflow published,
+and the runtime has the containers. So the run is terminated and another one is started from that state, in one call to
+the server: no container is touched, and the pod always has a workflow. The node's own workflow is replaced in the same
+way.
+These starts are tried in turn, as long as the new run completes no task:
+1. from the last published state, with the signals that came after it;
+2. from the same state without these signals, one of which may make each task fail;
+3. from the node's record of the pod, as ``syncpod adopt --force`` does: back-offs, events and history are empty then. A
+   node's workflow starts with its name only, and the agent sends it the rest.
 """
 
 from __future__ import annotations
@@ -48,11 +46,11 @@ log = logging.getLogger(__name__)
 FAILURES: Final = 3
 """After so many failures of the same task, one after the other, a run counts as stuck."""
 PAUSES: Final = (10.0, 300.0)
-"""Seconds between the second restart of a pod's workflow and the one before; doubled with each, up to the longest."""
+"""Seconds between the first and the second restart of a workflow; doubled with each restart, up to the second value."""
 FORGET_SECONDS: Final = 600.0
 """How long a workflow must go on before its earlier restarts no longer count."""
 SIGNALS_BYTES: Final = 512 * 1024
-"""How much of signals a start takes along; a server takes 2 MiB in one payload, and the state has its own part."""
+"""How many bytes of signals a start has at most; a server takes 2 MiB in one payload, and the state needs its part."""
 _RPC: Final = timedelta(seconds=5)
 _RETRY_SECONDS: Final = 1.0
 
@@ -69,14 +67,14 @@ class _Failing:
     barren: int = 0
     """Restarts whose run has completed no task."""
     left: int = 0
-    """Signals that were taken along into, or have come to, runs that have completed no task."""
+    """Signals that were given to, or sent to, runs that have completed no task."""
     restarted_at: float = 0.0
     """When it was restarted last, by the loop's clock."""
     task: asyncio.Task[None] | None = None
 
 
 class StuckWorkflows:
-    """Heals the stuck workflows of one node. All methods belong to the agent's event loop."""
+    """Replaces the stuck workflows of one node. All methods belong to the agent's event loop."""
 
     def __init__(
         self,
@@ -151,7 +149,7 @@ class StuckWorkflows:
                 return
 
     def _pause(self, known: _Failing) -> float:
-        """Return for how long the next restart has to wait."""
+        """Return how many seconds the next restart has to wait."""
         if not known.restarts:
             return 0.0
         first, longest = PAUSES
@@ -228,10 +226,10 @@ class StuckWorkflows:
     async def _signals(
         self, workflow_id: str, run_id: str, snapshot: WorkflowSnapshot | None
     ) -> list[tuple[str, list[Any]]]:
-        """Return the signals to the run that are no part of the snapshot, oldest first, without those repeated anyway.
+        """Return the signals to the run that are not in the snapshot, oldest first, without those that are sent again.
 
-        Accepted updates are among them. What cannot be decoded is left out, as the SDK does. So is what is not signed,
-        where it must be; what is counts as accepted in the snapshot from here on.
+        Accepted updates are among them. Signals that cannot be decoded are left out, as the SDK does. So are those that
+        are not signed, where they must be; the others count as accepted in the snapshot from here on.
         """
         found: list[tuple[str, list[Any]]] = []
         kind = self._kind(workflow_id)
@@ -280,7 +278,7 @@ def _is_idle(known: _Failing) -> bool:
 def _is_stuck(described: DescribeWorkflowExecutionResponse, failures: int) -> bool:
     """Say whether a run's task has failed too often, by what this worker has seen and by the server's count.
 
-    The server also counts tasks that timed out, as on a busy machine: they alone are no failure.
+    The server also counts tasks that timed out, as on a busy machine. Timeouts alone do not make a run stuck.
     """
     if not described.HasField("pending_workflow_task"):
         return False
@@ -289,7 +287,7 @@ def _is_stuck(described: DescribeWorkflowExecutionResponse, failures: int) -> bo
 
 
 def _is_in(event: HistoryEvent, run_id: str, snapshot: WorkflowSnapshot | None) -> bool:
-    """Say whether a snapshot has a signal already."""
+    """Say whether the snapshot already includes the signal in an event."""
     if snapshot is None:
         return False
     if snapshot.run_id == run_id:

@@ -31,7 +31,7 @@ GAP: Final = "   "
 
 
 def say(text: str = "") -> None:
-    """Write lines of the result, with what a terminal would obey escaped, as kubectl's tables are."""
+    """Write lines of the result, with control characters for terminals escaped, as in kubectl's tables."""
     sys.stdout.write(f"{harmless(text, sys.stdout)}\n")
     sys.stdout.flush()
 

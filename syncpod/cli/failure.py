@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 FAILED: Final = 1
-"""What was asked for failed, or does not exist."""
+"""The command failed, or something does not exist."""
 BAD_INPUT: Final = 2
 """The input or the environment is wrong: a flag, a manifest, no server, no runtime."""
 INTERRUPTED: Final = 130

@@ -75,13 +75,13 @@ class FetchedNode:
 
     name: str
     view: NodeView
-    """What its workflow answered; while the node is away, what the workflow's memo has."""
+    """The answer of its workflow; while the node is away, the content of the workflow's memo."""
     current: bool
     """Whether the workflow answered."""
     heard: datetime | None
-    """When its worker last gave a sign of life; None = never, or it has shut down."""
+    """When the server last heard from its worker; None if never, or if the worker has shut down."""
     lives: bool
-    """Whether that is recent enough to take the worker for alive. It may be too busy to answer."""
+    """Whether that is recent enough for the worker to count as alive. It may be too busy to answer."""
 
     @property
     def conditions(self) -> tuple[NodeCondition, ...]:

@@ -36,6 +36,7 @@ from syncpod.cli.commands import (
     exec,
     get,
     history,
+    key,
     label,
     load,
     logs,
@@ -159,6 +160,7 @@ for _panel, _commands in _PANELS.items():
         )(_interruptible(_command))
 
 app.add_typer(create.app, name="create", rich_help_panel="Pods")
+app.add_typer(key.app, name="key", rich_help_panel="This machine")
 app.add_typer(top.app, name="top", rich_help_panel="Pods")
 
 

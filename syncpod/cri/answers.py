@@ -1,7 +1,7 @@
-"""What a runtime, or a container, may answer: its bytes, its ids, its texts, its paths, its numbers.
+"""Checks of what a runtime, or a container, answers: bytes, ids, texts, paths, numbers.
 
-A runtime is trusted to run what it is told to, and not to answer well: it may be half upgraded, or broken. Whatever it
-says becomes a file's name, a line of a log, or a part of a pod's history only once it has passed here.
+A runtime is trusted to run containers, but not to give valid answers: it may be half upgraded, or broken. An answer
+must pass these checks before it becomes a file name, a line of a log, or a part of a pod's history.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _Answer = TypeVar("_Answer")
 
 
 def readable(parse: Callable[[bytes], _Answer]) -> Callable[[bytes], _Answer | None]:
-    """Return a parser that returns None for bytes that are no such message.
+    """Return a parser that returns None for bytes that it cannot parse.
 
     gRPC returns None for them too, but logs each with a traceback.
     """
@@ -41,7 +41,7 @@ def readable(parse: Callable[[bytes], _Answer]) -> Callable[[bytes], _Answer | N
 
 
 class ReadableAnswers:
-    """A channel for generated stubs, whose calls return None for an answer that is no message of its type."""
+    """A channel for generated stubs, whose calls return None for an answer that cannot be parsed."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._channel = channel
@@ -51,7 +51,7 @@ class ReadableAnswers:
         return self._channel.unary_unary(method, response_deserializer=readable(response_deserializer), **options)
 
     def __getattr__(self, name: str) -> Any:
-        """Return the channel's own: calls that stream, which nobody makes."""
+        """Return the channel's own attribute: streaming calls, which the client does not make."""
         return getattr(self._channel, name)
 
 
@@ -72,12 +72,12 @@ def message(text: str) -> str:
 
 
 def path(text: str) -> str:
-    """Return a path, "" in place of one that no system call takes."""
+    """Return the path, or "" if it has a NUL byte, which no system call takes."""
     return "" if "\0" in text else text
 
 
 def address(text: str) -> str:
-    """Return an IP address, "" in place of what is none (the kubelet passes over it too, determinePodSandboxIPs)."""
+    """Return the text, or "" if it is not an IP address (the kubelet ignores it too, determinePodSandboxIPs)."""
     try:
         ip_address(text)
     except ValueError:
@@ -86,5 +86,5 @@ def address(text: str) -> str:
 
 
 def process_id(number: object) -> int:
-    """Return the id of a process, 0 in place of what is none."""
+    """Return the id of a process, or 0 if the number cannot be one."""
     return number if type(number) is int and 0 < number <= _LARGEST_PID else 0

@@ -85,9 +85,9 @@ class CriClient(CriRuntime):
     """A CRI v1 client. Make it inside a running event loop, and close it there.
 
     `endpoint` is `unix:///path` or a path. It connects with the first call, and later calls restore a lost connection.
-    Timeouts are those of the kubelet (cri-client/pkg/remote_runtime.go, v1.36), in terms of `timeout_seconds`:
-    RunPodSandbox has twice that; StopContainer that plus the grace; ExecSync that plus the command's own timeout, or
-    none if that is 0; PullImage none; all others that. No timeout is longer than 68 years.
+    Timeouts are those of the kubelet (cri-client/pkg/remote_runtime.go, v1.36): `timeout_seconds` for most calls, twice
+    that for RunPodSandbox, that plus the grace for StopContainer, that plus the command's own timeout for ExecSync
+    (none if the latter is 0), and none for PullImage. No timeout is longer than 68 years.
     """
 
     def __init__(self, endpoint: str, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> None:
@@ -412,14 +412,14 @@ class CriClient(CriRuntime):
                 details = self._redactor.redact(error.details() or "")
                 raise classify(operation, error.code(), details) from None
             if answer is None:
-                raise Unreadable(operation, "INTERNAL", "the runtime's answer is no message of the CRI")
+                raise Unreadable(operation, "INTERNAL", "the runtime's answer is not a CRI message")
             return answer
 
 
 def _id(operation: str, text: str) -> str:
     """Return the id of what was made. Raises Unreadable."""
     if not is_id(text):
-        raise Unreadable(operation, "INTERNAL", f"the runtime answered with {text[:100]!r}, which is no id")
+        raise Unreadable(operation, "INTERNAL", f"the runtime answered with {text[:100]!r}, which is not an id")
     return text
 
 

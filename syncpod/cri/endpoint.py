@@ -52,8 +52,8 @@ _BUSY = "accepts no connections"
 def candidates(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Paths of the sockets to try, in order.
 
-    If the variable names one, only that: whoever names a runtime does not want pods on another. Otherwise the
-    well-known ones. Raises ValueError for an endpoint that is not a unix socket.
+    If the variable names a socket, only that one: a user who names a runtime does not want pods on another. Otherwise
+    the well-known ones. Raises ValueError for an endpoint that is not a unix socket.
     """
     named = environ.get(VARIABLE, "")
     return (socket_path(named),) if named else WELL_KNOWN
@@ -109,7 +109,7 @@ def _obstacle(path: str) -> str | None:
 def listener_pid(endpoint: str) -> int:
     """Return the pid of the process that listens at an endpoint; 0 if it is in another pid namespace.
 
-    Blocks. Raises OSError where nothing listens.
+    Blocks. Raises OSError if nothing listens.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(_PATIENCE_SECONDS)

@@ -8,15 +8,15 @@ and 2.4 as measured, CRI-O by its sources).
     ├── TransportFault          nobody knows what happened: read the state back, then try again
     │   ├── Unavailable         no connection, or it broke, or the runtime is going down
     │   ├── DeadlineExceeded    no answer in time
-    │   └── Unreadable          an answer that is no message, or speaks of something else
+    │   └── Unreadable          an invalid answer, or one about something else
     ├── NotFound                no such sandbox, container or image
     │   └── ImageAbsent         CreateContainer: its image is not on the node
     ├── NameReserved            the sandbox or container exists, or is being made
-    ├── AlreadyStarted          StartContainer of what is no longer merely created
+    ├── AlreadyStarted          StartContainer: the container is no longer in the created state
     ├── CommandTimedOut         ExecSync: the command took longer than it was given
     ├── Unimplemented           this runtime, or this version of it, does not know the call
     └── RuntimeFailure          the runtime tried and failed: a fault of the pod, as a rule
-        ├── TaskLeft            RemoveContainer, RemovePodSandbox: containerd has a task that its CRI has lost sight of
+        ├── TaskLeft            RemoveContainer, RemovePodSandbox: containerd has a task that its CRI has lost track of
         └── InvalidImageName, RegistryUnavailable, SignatureValidationFailed    PullImage
 
 """
@@ -59,14 +59,14 @@ class DeadlineExceeded(TransportFault):
 
 
 class Unreadable(TransportFault):
-    """The runtime answered with what is no message of the CRI, no id, or not about what it was asked about.
+    """The runtime's answer is not a CRI message, has an invalid id, or is about something else than was asked for.
 
-    The kubelet's gRPC reports the first as `Internal`, and believes the others.
+    The kubelet's gRPC reports an invalid message as `Internal`; the kubelet accepts the other two.
     """
 
 
 class NotFound(CriError):
-    """The sandbox, container or image named in the call does not exist. Success on a stop or remove, and only there."""
+    """The sandbox, container or image named in the call does not exist. For a stop or a removal this is a success."""
 
 
 class ImageAbsent(NotFound):
@@ -76,12 +76,12 @@ class ImageAbsent(NotFound):
 class NameReserved(CriError):
     """RunPodSandbox or CreateContainer: pod and attempt, or container and restart count, are taken.
 
-    The owner may still be in the making, and then appears in no list yet.
+    The one that holds the name may still be in creation. Then no list has it yet.
     """
 
     @property
     def holder_id(self) -> str:
-        """Id of the sandbox or container that holds the name; "" where the runtime does not tell (CRI-O)."""
+        """Id of the sandbox or container that holds the name; "" if the runtime does not say (CRI-O)."""
         named = _HOLDER.search(self.message)
         return named.group(1) if named else ""
 
@@ -114,7 +114,7 @@ class Unimplemented(CriError):
 
 
 class RuntimeFailure(CriError):
-    """The runtime could not do what was asked, for any reason that is none of the others."""
+    """The runtime could not carry out the call, for a reason that none of the other classes covers."""
 
 
 class TaskLeft(RuntimeFailure):
@@ -140,7 +140,7 @@ class SignatureValidationFailed(RuntimeFailure):
 
 _HOLDER = re.compile(r'(?:is reserved for|already reserved for (?:pod|container)) "([^"]+)"')
 _RESERVED = re.compile(r'name "[^"]*" is reserved for |name is reserved$|name "[^"]*" already reserved')
-# "in removing state" is none of these: it is not started and never will be, so it stays a RuntimeFailure.
+# "in removing state" is not among these: such a container will never start, so the error is a RuntimeFailure.
 _STARTED = re.compile(r"is already in starting state|is in CONTAINER_\w+ state|is not in created state")
 _TASK_LEFT = re.compile(r"cannot delete running task ")
 _BAD_REFERENCE = re.compile(r"failed to parse image reference|invalid reference format|invalid image name")
@@ -167,7 +167,7 @@ def go_status(code: str, message: str) -> str:
 
 def _kind(operation: str, code: grpc.StatusCode, message: str) -> type[CriError]:
     match code:
-        # Our own cancellation raises CancelledError and never gets here. One by the runtime means that it shuts down.
+        # Our own cancellation raises CancelledError and never gets here. The runtime cancels calls when it shuts down.
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED:
             return Unavailable
         case grpc.StatusCode.DEADLINE_EXCEEDED if operation == "exec_sync" and message != _CLIENT_DEADLINE:

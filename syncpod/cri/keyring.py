@@ -1,4 +1,4 @@
-"""Which credentials are tried for an image: docker's configuration of registries, and how image names match it.
+"""Which credentials to try for an image: docker's configuration of registries, and how image names match it.
 
 Mirrors credentialprovider/keyring.go, config.go and secrets/secrets.go, v1.36. Pure. No error's text and no record's
 `repr` shows a password.
@@ -223,7 +223,7 @@ def _fits(pattern: str, label: str) -> bool:
 
 
 def _address(text: str) -> SplitResult | None:
-    """Split an address; None where Go's net/url would refuse it."""
+    """Split an address; None if Go's net/url would refuse it."""
     try:
         address = urlsplit(text)
         address.port  # noqa: B018  # raises where there is something else than a number

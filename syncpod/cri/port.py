@@ -157,7 +157,7 @@ class RuntimeContainerStatus:
     stop_signal: str = ""
     """Its stop signal, as core/v1 names it (`SIGTERM`); "" if the runtime does not support a choice."""
     user: ContainerUser | None = None
-    """Whom its first process started as; None if the runtime does not say."""
+    """The user of its first process; None if the runtime does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,7 @@ class ContainerStats:
     working_set_bytes: int | None = None
     """The working set, which cannot be reclaimed without harm; None as for `cpu`."""
     memory_usage_bytes: int | None = None
-    """All of it, page cache included; None where the runtime does not say."""
+    """All memory that it uses, page cache included; None if the runtime does not say."""
 
 
 class CriRuntime(Protocol):
@@ -279,7 +279,7 @@ class CriRuntime(Protocol):
         ...
 
     async def run_pod_sandbox(self, config: SandboxConfig, *, runtime_handler: str = "") -> str:
-        """Make and start a sandbox; return its id once it is READY. Raises NameReserved for its like."""
+        """Make and start a sandbox; return its id once it is READY. Raises NameReserved if its name is taken."""
         ...
 
     async def stop_pod_sandbox(self, sandbox_id: str) -> None:
@@ -379,12 +379,12 @@ class CriRuntime(Protocol):
     ) -> None:
         """Announce a sandbox's new resources and its overhead before they are applied to its cgroup.
 
-        What is 0 or empty stays as it is. Raises Unimplemented from most runtimes.
+        Values that are 0 or empty are left unchanged. Most runtimes raise Unimplemented.
         """
         ...
 
     async def update_container_resources(self, container_id: str, resources: LinuxResources) -> None:
-        """Change cgroup limits in place; what is 0 or empty stays as it is."""
+        """Change cgroup limits in place; values that are 0 or empty are left unchanged."""
         ...
 
     async def image_status(self, image: str) -> ImageStatus | None:
@@ -416,5 +416,5 @@ class CriRuntime(Protocol):
         ...
 
     async def image_fs_info(self) -> ImageFsInfo:
-        """Return how much disk images and containers use."""
+        """Return how much of their disks the images and the containers use."""
         ...

@@ -1,7 +1,7 @@
 """From CRI messages to the port's records.
 
 Values are copied unchanged, except times (nanoseconds since the epoch become UTC datetimes, 0 becomes None), enums
-(an unknown value of a later CRI becomes the most cautious one), and what `answers` does not let through.
+(an unknown value of a later CRI becomes the most cautious one), and values that fail the checks in `answers`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _STOP_SIGNAL: Final = "org.opencontainers.image.stopSignal"
 _FILES: Final = "syncpod.dev/files"
-"""The embedded runtime's annotation of an image: whose files its containers have."""
+"""The embedded runtime's annotation of an image: whether its containers have the image's files or the machine's."""
 _STOP_SIGNALS: Final = frozenset(stop_signal_name(number) for number in api_pb2.Signal.values())
 
 _CONTAINER_STATES: Final[Mapping[int, ContainerRuntimeState]] = {
@@ -64,7 +64,7 @@ def sandbox_state(state: int) -> SandboxState:
 
 
 def pid(info: Mapping[str, str]) -> int:
-    """Return the process id in a verbose answer (containerd, CRI-O: JSON under `info`, key `pid`); 0 if not there."""
+    """Return the process id in a verbose answer (containerd, CRI-O: JSON under `info`, key `pid`); 0 if it has none."""
     return answers.process_id(_details(info).get("pid"))
 
 
@@ -100,7 +100,7 @@ def _json_object(info: Mapping[str, str], name: str) -> dict[str, Any]:
 def cgroup_driver(info: Mapping[str, str]) -> CgroupDriver | None:
     """Return the cgroup driver from containerd's configuration in a verbose Status; None if it is not there.
 
-    `SystemdCgroup` of the default handler's options decides; the older `systemdCgroup` stands beside the handlers.
+    `SystemdCgroup` in the default handler's options decides, else the older `systemdCgroup` next to the handlers.
     """
     try:
         config = _config(info)
@@ -124,7 +124,7 @@ def sandbox_image(info: Mapping[str, str]) -> str:
 def unenforced_limits(info: Mapping[str, str]) -> Mapping[str, str]:
     """Return why the runtime cannot enforce limits, by resource, from the embedded runtime's verbose Status.
 
-    Empty from a runtime that can, or does not say.
+    Empty for a runtime that enforces all limits, or does not say.
     """
     found = _config(info).get("limitsUnenforced")
     return {name: why for name, why in found.items() if isinstance(why, str)} if isinstance(found, dict) else {}
@@ -269,7 +269,7 @@ def container_status(answer: api_pb2.ContainerStatusResponse) -> RuntimeContaine
 
 
 def _user(status: api_pb2.ContainerStatus) -> ContainerUser | None:
-    """Return whom a container's first process started as, None if it is not said (toKubeContainerUser)."""
+    """Return the user of a container's first process; None if the runtime does not say (toKubeContainerUser)."""
     if not status.HasField("user"):
         return None
     if not status.user.HasField("linux"):
@@ -280,7 +280,7 @@ def _user(status: api_pb2.ContainerStatus) -> ContainerUser | None:
 
 
 def container_stats(stats: api_pb2.ContainerStats) -> ContainerStats:
-    """Read what a container uses."""
+    """Read a container's usage of resources."""
     return ContainerStats(
         id=stats.attributes.id,
         name=stats.attributes.metadata.name,

@@ -1,4 +1,4 @@
-"""Redaction of the values of Secrets in everything that a runtime says.
+"""Redaction of the values of Secrets in all messages of a runtime.
 
 A runtime quotes requests in its errors: a missing command with a Secret's value expanded into it, or a path that cannot
 be mounted. Such texts become events and statuses, and would stay in the pod's history.
@@ -12,7 +12,7 @@ from syncpod.pod.go_text import go_quote
 
 _MOST_WORDS = 4096
 _SHORT = 4
-"""Shorter values are hidden only as whole words, or every text would be full of gaps."""
+"""Shorter values are hidden only as whole words; otherwise parts of many other words would be hidden."""
 _SHORTEST = 3
 """Shorter values are never hidden: they can be guessed, and exit codes are as short."""
 _MASK = "***"

@@ -40,7 +40,7 @@ _SANDBOX_ERRORS = _METER.create_counter(
 
 @contextmanager
 def operation(name: str, *, rpc: str, attributes: Mapping[str, str | int]) -> Iterator[None]:
-    """Make one call: a span `cri.<name>`, its count, its duration, and whether it failed (being cancelled included).
+    """Record one call: a span `cri.<name>`, its count, its duration, and whether it failed or was cancelled.
 
     `name` is the kubelet's operation_type, `rpc` the full method name. The span shows `attributes` only: names and ids,
     never configurations, because environments hold secrets.
@@ -66,7 +66,7 @@ def operation(name: str, *, rpc: str, attributes: Mapping[str, str | int]) -> It
 
 @contextmanager
 def sandbox_run(runtime_handler: str) -> Iterator[None]:
-    """Make one RunPodSandbox: its duration, and whether it failed, by runtime handler."""
+    """Record one RunPodSandbox: its duration, and whether it failed, by runtime handler."""
     labels = {"runtime_handler": runtime_handler}
     started = time.monotonic()
     try:

@@ -23,9 +23,9 @@ _OPTIONS = (
     ("grpc.enable_retries", 0),
     ("grpc.primary_user_agent", "kube-probe/1.36"),
 )
-"""Shares nothing, looks nothing up, repeats no call, and uses no proxy between a node and its own pods."""
+"""No shared connections, no service configuration lookups, no retries, and no proxy between a node and its pods."""
 _UNREADABLE = "grpc: failed to unmarshal the received message: proto: cannot parse invalid wire-format data"
-"""Go's words for an answer that is no message."""
+"""Go's words for an answer that is not a valid message."""
 
 
 async def grpc_health(action: GRPCAction, target: Target, timeout_seconds: float) -> Answer:

@@ -28,7 +28,7 @@ class HookFailed(Exception):
 def failure_message(handler: LifecycleHandler, container: str, pod: str, failed: HookFailed) -> str:
     """Return the waiting message of a container whose postStart hook has failed (lifecycle/handlers.go, v1.36, Run).
 
-    `pod` is ``name_namespace(uid)``. It quotes the hook's output, so it belongs in the status and in no event.
+    `pod` is ``name_namespace(uid)``. The message quotes the hook's output, so put it in the status and not in an event.
     """
     about = f"for Container {go_quote(container)} in Pod {go_quote(pod)} failed - error: {failed}"
     if handler.exec is not None:
@@ -42,7 +42,7 @@ def failure_message(handler: LifecycleHandler, container: str, pod: str, failed:
 
 
 async def run_hook(handler: LifecycleHandler, target: Target, cri: CriRuntime) -> str:
-    """Run a hook to its end, however long that takes; return a remark for the log, "" = none.
+    """Run a hook to its end, however long that takes; return a warning to report, "" if there is none.
 
     An HTTPS request to a server without TLS is repeated without TLS. Raises :class:`HookFailed`.
     """

@@ -18,9 +18,9 @@ from syncpod.handlers.dialing import dial, host_and_port
 
 _BLOCK: Final = 16 * 1024
 _HEAD_LIMIT: Final = 1024 * 1024
-"""Most bytes of a status line with its headers, those of all informational responses before it included."""
+"""The largest size of a status line with its headers, including all informational responses before it, in bytes."""
 _CHUNK_OVERHEAD: Final = 16 * 1024
-"""Most bytes of chunk headers beyond what chunks of their size need (net/http/internal, chunkedReader)."""
+"""How many bytes chunk headers may have beyond what their chunks need (net/http/internal, chunkedReader)."""
 _INFORMATIONAL: Final = range(100, 200)
 _WITHOUT_BODY: Final = (204, 304)
 _LENGTH_DIGITS: Final = 19
@@ -108,7 +108,7 @@ def _abort(writer: asyncio.StreamWriter) -> None:
 
 @lru_cache(maxsize=1)
 def _unchecked() -> ssl.SSLContext:
-    """Return a TLS context that accepts any certificate: a probe asks whether a server answers, not who it is."""
+    """Return a TLS context that accepts any certificate: a probe checks whether a server answers, not its identity."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -116,10 +116,10 @@ def _unchecked() -> ssl.SSLContext:
 
 
 def _fairly(read: _Read) -> _Read:
-    """Let everybody else in the event loop go first before each read but the first.
+    """Let the event loop run other tasks before each read except the first.
 
-    A read of what has arrived by now does not wait, so a server that never pauses would keep the loop for itself, and
-    not even a timeout would be noticed.
+    A read of bytes that have already arrived does not wait. So a server that never pauses would block the loop, and not
+    even a timeout would be noticed.
     """
     began = False
 

@@ -18,7 +18,7 @@ from syncpod.pod import HTTPGetAction
 PROBE_AGENT: Final = "kube-probe/1.36"
 HOOK_AGENT: Final = "kube-lifecycle/1.36"
 _REQUESTS: Final = 10
-"""Most requests made for one probe: the first one, and its redirects."""
+"""How many requests one probe makes at most: the first one, and its redirects."""
 _SHOWN: Final = 256
 """Characters of an invalid redirect that are reported: it may be as long as all headers together."""
 _MOVED: Final = (301, 302, 303, 307, 308)
@@ -79,7 +79,7 @@ async def http_tell(action: HTTPGetAction, target: Target) -> str:
 
 
 class _Request:
-    """A request to the named server, and then to where it redirects."""
+    """A request to the named server, and then to the targets of its redirects."""
 
     def __init__(self, action: HTTPGetAction, target: Target, user_agent: str) -> None:
         """Prepare the request of a probe or hook. Raises :class:`NoAnswer` if it cannot be made."""
@@ -119,7 +119,7 @@ class _Request:
 
 
 def _why(error: Exception, in_time: str) -> str:
-    """Return why there is no response, or no more of it."""
+    """Return why there is no response, or why it is cut off."""
     if isinstance(error, TimeoutError) and not error.args:
         return f"context deadline exceeded ({in_time})"
     return str(error) or type(error).__name__

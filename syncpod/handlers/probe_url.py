@@ -19,7 +19,7 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _WRONG_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _PLAIN: Final = "$&+,/:;=@~-._"
-"""What Go does not escape in a path. It leaves more characters alone if they are already there."""
+"""Characters that Go does not escape in a path."""
 _AS_WRITTEN: Final = re.compile(r"[A-Za-z0-9/%\[\]!$&'()*+,;=:@~._-]*")
 _KEPT_IN_QUERIES: Final = "/%?:@!$&'()*+,;=~-._[]"
 _IN_HOST: Final = r"[]A-Za-z0-9!$&'()*+,;=<>\"~._-]|[^\x00-\x7f]"

@@ -1,1 +1,1 @@
-"""What the Linux kernel offers and Python does not: system calls, mounts, cgroups, atomic file replacement."""
+"""Linux features that Python lacks: system calls, mounts, cgroups, atomic file replacement."""

@@ -1,4 +1,4 @@
-"""Opening files in a directory that others write to, without ever being led out of it.
+"""Opens files in a directory that others write to, without ever leaving that directory.
 
 A container may replace a directory by a symlink at any moment. So no path is checked first and opened later: every step
 goes from an open directory to an open entry of it.

@@ -59,7 +59,7 @@ def whole_hierarchies(mounts: Iterable[Mount]) -> tuple[Hierarchy, ...]:
 
 
 def read(file: Path) -> str | None:
-    """Return a file's text without its last newline; None where the cgroup, or this file of it, is not there.
+    """Return a file's text without its last newline; None if the cgroup, or this file of it, does not exist.
 
     Raises OSError.
     """
@@ -75,7 +75,7 @@ def read(file: Path) -> str | None:
 
 
 def write(file: Path, value: str) -> None:
-    """Write one value into a file of a cgroup; a file that is not there is never made. Raises OSError."""
+    """Write one value into a file of a cgroup; a file that does not exist is never created. Raises OSError."""
     descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, value.encode())

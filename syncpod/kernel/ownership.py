@@ -1,7 +1,7 @@
-"""Whether a directory is this user's alone: what is read there then says what this user, or root, has written.
+"""Checks that only this user, and root, can write to a directory.
 
-A process that is recorded in a directory is signalled, a log in it is appended to, a lock in it is made. Where another
-account can write to the directory, or put another in its place, that account chooses the process and the file.
+We signal processes that are recorded in our directories, append to logs in them, and create locks in them. If another
+account can write to such a directory, or replace it, that account chooses the process and the files.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from typing import Final
 _LINKS: Final = 40
 """The kernel's own limit of symlinks on one path."""
 _UNMAPPED: Final = 65534
-"""Whom a user namespace shows as the owner of what belongs to nobody in it: the machine's root too."""
+"""The owner that a user namespace shows for files of users that it does not map, such as the machine's root."""
 
 
 class NotOurs(Exception):
-    """The directory is not this user's alone; the text says why, beginning with the path that is at fault."""
+    """Another account can write to the directory; the text says why, beginning with the path that is at fault."""
 
 
 def require_ours(directory: Path) -> None:
     """Raise NotOurs if another account could have written to the directory, or can put something in its place.
 
     The directory must belong to this user or to root, and be writable by nobody else. So must each directory on the way
-    to it; there the sticky bit is enough, as in /tmp. Symlinks on the way are followed one by one, and judged as what
-    they lie in. This user's own primary group may write: distributions give it no other members. What does not exist
-    yet is nobody's. Blocks. Raises OSError for what cannot be looked at.
+    to it; there the sticky bit is enough, as in /tmp. Symlinks on the way are followed one by one, and the directories
+    that contain them are checked too. This user's own primary group may write: distributions give it no other members.
+    A directory that does not exist yet passes. Blocks. Raises OSError if one cannot be examined.
     """
     pending = deque(Path(os.path.abspath(directory)).parts[1:])  # noqa: PTH100  # a link must not be resolved yet
     place, links = Path("/"), 0
@@ -56,7 +56,7 @@ def require_ours(directory: Path) -> None:
         pending.extendleft(reversed([part for part in target.parts if part != "/"]))
     found = place.stat()
     if not stat.S_ISDIR(found.st_mode):
-        raise NotOurs(f"{place} is no directory")
+        raise NotOurs(f"{place} is not a directory")
     _require_owner(place, found)
     if _others_write(found):
         raise NotOurs(f"{place} is writable by others (mode {stat.S_IMODE(found.st_mode):04o})")
@@ -81,7 +81,7 @@ def _others_write(found: os.stat_result) -> bool:
 
 
 def _trusted() -> frozenset[int]:
-    """Return whose files this process takes for its own: its user's, root's, and in a user namespace unmapped ones."""
+    """Return the users whose files this process trusts: its own, root, and in a user namespace the unmapped user."""
     ours = {os.geteuid(), 0}
     return frozenset(ours if _is_initial_user_namespace() else {*ours, _UNMAPPED})
 

@@ -15,7 +15,7 @@ _INFO = struct.Struct("=QQ11Ii")
 _GET_INFO = (3 << 30) | (_INFO.size << 16) | (0xFF << 8) | 11
 """`_IOWR(0xFF, 11, struct pidfd_info)` of linux/pidfd.h."""
 _EXIT = 1 << 3
-"""PIDFD_INFO_EXIT: in the request, asks for the wait status; in the answer, says that it is there."""
+"""PIDFD_INFO_EXIT: in the request it asks for the wait status; in the answer it says that the status is included."""
 _SIGNALLED = 128
 """Runtimes report 128 plus the signal's number as the exit code of a process that a signal ended."""
 
@@ -41,7 +41,7 @@ def tells_exits() -> bool:
 def exit_code(pidfd: int) -> int | None:
     """Return a process's exit code as runtimes report it (128 + n for signal n); None if it is not reaped yet.
 
-    Raises OSError where the kernel cannot tell.
+    Raises OSError if the kernel does not report exits.
     """
     mask, status = _ask(pidfd)
     if not mask & _EXIT:

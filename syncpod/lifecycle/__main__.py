@@ -20,7 +20,7 @@ EXIT_BAD_INPUT: Final = 2
 
 
 def main() -> int:
-    """Run the command line; return the exit code."""
+    """Run the command; return its exit code: 0, 1 if stdout was closed, 2 for bad input, 130 for Ctrl-C."""
     parser = argparse.ArgumentParser(
         prog="python -m syncpod.lifecycle",
         description="Answer decisions, one JSON case a line on stdin, one line of JSON each on stdout.",
@@ -39,7 +39,7 @@ def main() -> int:
 
 
 def answer(reader: Callable[[Mapping[str, Any]], Any], lines: Iterable[bytes], out: BinaryIO) -> int:
-    """Answer cases line by line; return the exit code."""
+    """Answer cases line by line; return 0, or 2 if any line could not be read."""
     code = 0
     for number, line in enumerate(lines, start=1):
         if not line.strip():

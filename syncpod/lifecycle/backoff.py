@@ -1,16 +1,16 @@
 """Back-off as a value: how long to wait before the next try, remembered between tries.
 
-A `BackoffStore` maps a key to the delay in force and the time it was last set. It is frozen and JSON-able, so the
-workflow's snapshot holds it as it is. Every function takes the store and the time, and returns an answer and the next
-store. Nothing here reads a clock or adds jitter.
+A `BackoffStore` maps a key to the delay in force and the time it was last set. It is frozen and can be written as JSON,
+so the workflow's snapshot contains it. A function that changes something returns a new store. Nothing here reads a
+clock or adds jitter.
 
-Three users share one mechanism and one set of numbers (10 s, doubling, 300 s at most, forgotten after 600 s); only for
-crash loops a pod may set its own:
+Three kinds of failure share one mechanism and one set of numbers (10 s, doubling, 300 s at most, forgotten after
+600 s). A pod may set other numbers for its crash loops only:
 
 * **crash loop** (`start_decision`): measured from the moment the last instance *finished*; the delay grows with each
   start that is allowed, whether or not that start succeeds.
-* **image pull** (`record_failure`, `held_until`): measured from the last *failure*; expires by itself. `forget`-ed on
-  success, so that a registry that has just answered begins again at 10 s; the kubelet's stays until it expires
+* **image pull** (`record_failure`, `held_until`): measured from the last *failure*; expires by itself. A successful
+  pull forgets it (`forget`), so the next failure waits 10 s again. In the kubelet it stays until it expires
   (image_manager.go, v1.36, pullImage).
 * **failed step**, such as CreateContainerError (`record_failure`, `held_until`): as for images.
 
@@ -127,8 +127,8 @@ def restart_all_decision(
 ) -> tuple[StartDecision, BackoffStore]:
     """Decide whether a restart of all containers may begin now, and remember it if it may.
 
-    `finished_at` is when the container that asked for it ended, `cause` how. The kubelet has no such back-off: it
-    computes its own from the containers that exist, and these have been removed.
+    `finished_at` is when the container that asked for it ended; `cause` says how it ended. The kubelet has no such
+    back-off: it computes back-offs from the containers that exist, and these have been removed.
     """
     what = f"restarting all containers of pod={pod.name}_{pod.namespace}({pod.uid}): {cause}"
     return _decide(store, step_key(RESTART_ALL), what, settings, finished_at=finished_at, now=now)
@@ -161,7 +161,10 @@ def restarts_before(
 
 
 def with_restarts(store: BackoffStore, key: str, restarts: int, ended: str) -> BackoffStore:
-    """Return a store in which the crash loop under `key` has seen so many restarts, the last one after exit `ended`."""
+    """Return a store in which the crash loop under `key` has seen `restarts` restarts, the last one after `ended`.
+
+    `ended` is the id of that exit. Raises KeyError if the store has no such crash loop.
+    """
     return store.with_entry(key, store.entries[key].model_copy(update={"restarts": restarts, "counted": ended}))
 
 
@@ -174,7 +177,7 @@ def uncounted(store: BackoffStore, key: str) -> BackoffStore:
 
 
 def begun_anew(store: BackoffStore, key: str, *, now: datetime) -> BackoffStore:
-    """Return a store in which a crash loop begins with a start at `now`, by an operator: that one does not count."""
+    """Return a store in which an operator starts a container at `now`. That start does not count as a restart."""
     return store.with_entry(key, BackoffEntry(delay=store.delay(key) or FIRST_DELAY, last_update=now))
 
 
@@ -211,8 +214,8 @@ def collect_garbage(
     """Return a store without the entries that were last touched more than ten minutes ago.
 
     Mirrors flowcontrol's GC, which the kubelet's housekeeping calls: for a container that ran for nearly ten minutes it
-    forgets the crash loop in the middle of a wait. Where a pod has settings of its own, a crash loop stays as long as
-    it can still hold a start back, and one that has reached the pod's limit stays while its key is among `current`.
+    forgets the crash loop in the middle of a wait. If the pod has its own settings, a crash loop is kept as long as it
+    can still delay a start. One that has reached the pod's limit of restarts is kept while `current` has its key.
     """
     kept = {
         key: entry
@@ -230,10 +233,10 @@ def _memory(key: str, settings: RestartSettings) -> timedelta:
 
 
 def crash_loop_key(pod: ObjectMeta, container: Container | EphemeralContainer) -> str:
-    """Return the key of a container's crash loop: another pod, name, image or resources have another key.
+    """Return the key of a container's crash loop. It depends on the pod and on the name, image and resources.
 
     Mirrors helpers.go, v1.36, GetBackoffKey: resources count as written, so `1` and `1000m` are two keys. The digest is
-    our own (the kubelet's is of a struct as Go prints it); the name in front is for people who read a snapshot.
+    our own (the kubelet hashes a struct as Go prints it). The name in front is for people who read a snapshot.
     """
     written = container.resources.model_dump(mode="json")
     identity = [pod.name, pod.namespace, pod.uid, container.name, container.image, written]

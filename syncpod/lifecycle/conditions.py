@@ -46,7 +46,7 @@ OWNED: Final = (
 """The condition types that only this engine writes."""
 
 MOST_FOREIGN: Final = 64
-"""How many conditions others may give a pod."""
+"""How many conditions of other owners a pod may have."""
 
 
 def find(conditions: Iterable[PodCondition], type_: str) -> PodCondition | None:
@@ -55,7 +55,7 @@ def find(conditions: Iterable[PodCondition], type_: str) -> PodCondition | None:
 
 
 def foreign_problem(condition: PodCondition, conditions: Sequence[PodCondition]) -> str:
-    """Return why others may not set this condition on a pod that has `conditions`; "" = they may.
+    """Return why another owner may not set this condition on a pod that has `conditions`; "" if it may.
 
     Difference: the API server takes any. Here the node's own conditions are refused, and any that would make the pod's
     state too large.
@@ -74,7 +74,7 @@ def foreign_problem(condition: PodCondition, conditions: Sequence[PodCondition])
 
 
 def with_condition(conditions: Sequence[PodCondition], condition: PodCondition) -> tuple[PodCondition, ...]:
-    """Return the conditions with this one in place of the one of its type, or in front."""
+    """Return the conditions with this one in place of the one of its type; if there is none, it goes to the front."""
     if find(conditions, condition.type) is None:
         return (condition, *conditions)
     return tuple(condition if known.type == condition.type else known for known in conditions)
@@ -145,8 +145,7 @@ def ready_condition(
 ) -> PodCondition:
     """Say whether the pod can serve: its containers are ready, and every readiness gate is True.
 
-    `conditions` is where the gates' own conditions are looked up, others' and the node's. Mirrors
-    GeneratePodReadyCondition.
+    The conditions that the gates name are looked up in `conditions`. Mirrors GeneratePodReadyCondition.
     """
     containers = containers_ready_condition(pod, statuses, phase)
     if containers.status != "True":
@@ -185,7 +184,7 @@ def ready_to_start_containers_condition(pod: Pod, observed: ObservedPod) -> PodC
 
 
 def all_containers_could_restart(pod: Pod) -> bool:
-    """Say whether some rule of the pod can restart all its containers; only then it has the condition."""
+    """Say whether a restart rule of the pod can restart all its containers. Only such a pod has the condition."""
     return any(
         rule.action == "RestartAllContainers"
         for container in (*pod.spec.init_containers, *pod.spec.containers)
@@ -204,8 +203,8 @@ def all_containers_restarting_condition(
     """Say whether the pod is in the middle of a restart of all containers.
 
     The restart is over when no init or main container is left in the runtime: then the pod begins anew, in its sandbox.
-    Differences: where a back-off holds that (`begins_later`), which the kubelet has none for, it is not over yet; and
-    it is stamped with a generation like all the others, where the kubelet leaves this one without.
+    Differences: a back-off may delay that new beginning (`begins_later`), and the restart is not over until then; the
+    kubelet has no such back-off. This condition gets an observedGeneration like all others; in the kubelet it has none.
     Mirrors GenerateAllContainersRestartingCondition.
     """
     if phase in TERMINAL_PHASES:

@@ -7,9 +7,9 @@ Mirrors kuberuntime/kuberuntime_gc.go and pod_container_deletor.go, v1.36. Diffe
 
 - The newest instance of a name is never removed from a pod that goes on, not even for the limit of the whole node: the
   pod's next decision depends on it.
-- An instance that was created and never started does not count as the newest dead one: it has no log, and would take
-  the place of one that has. It goes once nobody can be about to start it, which the caller says.
-- An instance whose state the runtime has lost may run. It is left to the pod's own steps, which stop it first.
+- An instance that was created and never started does not count as the newest dead one: it has no log, and would
+  displace one that has. It is removed once the caller says that no step is about to start it.
+- An instance whose state the runtime has lost may be running. The pod's own steps stop it and then remove it.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def superfluous_containers(
     over: Collection[str] = (),
     never_started: Collection[str] = (),
 ) -> dict[str, tuple[str, ...]]:
-    """Return the ids of the containers that are to go, oldest first, by the UIDs of their pods.
+    """Return the ids of the containers to remove, oldest first, by the UID of their pod.
 
-    `over` are UIDs of pods that need none of their dead containers any more; `never_started` are ids of created
-    containers that nobody can be about to start. `now` is from the clock that stamps the containers.
+    `over` has the UIDs of pods that no longer need any of their dead containers. `never_started` has the ids of created
+    containers that no step is about to start. `now` is read from the clock that dates the containers.
 
     Mirrors evictableContainers, enforceMaxContainersPerEvictUnit and evictContainers.
     """
@@ -81,9 +81,9 @@ def superfluous_containers(
 
 
 def superfluous_sandboxes(listing: ObservedPod) -> tuple[str, ...]:
-    """Return the ids of the sandboxes that are to go, oldest first: not ready, empty, and not the newest.
+    """Return the ids of the sandboxes to remove, oldest first: not ready, empty, and not the newest.
 
-    The newest stays because it holds the last number that is spent. Mirrors evictSandboxes.
+    The newest stays because its number is the highest that has been used. Mirrors evictSandboxes.
     """
     homes = {container.sandbox_id for container in listing.containers}
     older = order_sandboxes(listing.sandboxes)[1:]

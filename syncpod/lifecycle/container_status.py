@@ -55,7 +55,7 @@ _INIT_FORGOTTEN: Final = (
 
 
 class WaitingReason(Model):
-    """Why a container that should run does not: the kubelet's code (`CrashLoopBackOff`, ...) and the error's words."""
+    """Why a container that should run does not: the kubelet's reason (`CrashLoopBackOff`, ...), and a message."""
 
     reason: str = ""
     message: str = ""
@@ -83,11 +83,11 @@ class ContainerContext:
     """By container name: the newest exit that was recorded of each."""
     probes: ProbeResults = field(default_factory=ProbeResults)
     restarting_all: bool = False
-    """A restart of all containers has been called for and may have removed some already."""
+    """A restart of all containers has begun, and may have removed some already."""
     recursive_read_only: bool = False
     """The runtime handler that the pod runs with can mount read-only recursively."""
     actuated: Mapping[str, ResourceRequirements] = field(default_factory=dict)
-    """By container name: what running instances were last given, where that is not what the pod has for them."""
+    """By container name: the resources its running instance was last given, if the pod now has others for it."""
     followed: Collection[str] = ()
     """Names of main containers that have ended only so that another instance follows, whatever their policy."""
 
@@ -131,7 +131,7 @@ def _present(
 def _resources(context: ContainerContext, container: Container, newest: ObservedContainer) -> ResourceRequirements:
     """Return an instance's resources: those it was given, or if it does not run, those the next one will be given.
 
-    Difference: of a running one the kubelet shows what the runtime reports, which is rounded.
+    Difference: for a running instance the kubelet shows what the runtime reports, which is rounded.
     """
     given = context.actuated.get(container.name) if newest.state == "running" else None
     return given or container.resources
@@ -161,7 +161,7 @@ def _last_state(
     """Return how the instance before `newest` ended."""
     before = old.last_state.terminated if old else None
     if old and before and before.reason == RESTARTING_ALL_CONTAINERS and old.restart_count >= newest.restart_count:
-        return old.last_state  # the instance before was removed to begin anew, which says more than its exit code
+        return old.last_state  # the instance before was removed by a restart of all: that says more than its exit code
     candidates = [exit_ for instance in second if (exit_ := instance.exit) is not None]
     recorded = context.exits.get(newest.name)
     if recorded and recorded.id != newest.id and recorded.restart < newest.restart_count:
@@ -257,7 +257,7 @@ def _held_back(
     newest: ObservedContainer | None,
     status: ContainerStatus,
 ) -> ContainerStatus:
-    """Show a container that should run and cannot as waiting, with the reason; without a reason its state stays."""
+    """Show a container that should run but cannot as waiting, if the reason is known; otherwise keep its state."""
     why = context.waiting.get(container.name)
     followed = container.name in context.followed
     if why is None or not (followed or _is_to_run(context.pod, container, kind, newest, status)):
@@ -294,7 +294,7 @@ def _probed(
     started = bool(status.state.running) and _is_started(container, context.probes.startup.get(raw_id), before)
     if kind == "init" and not is_sidecar(container):
         ended = status.state.terminated
-        # One that had completed stays ready while it is removed to run again.
+        # A completed init container stays ready while it is removed to run again.
         ready = status.ready or (ended is not None and ended.exit_code == 0)
     else:
         ready = started and _is_ready(container, context.probes.readiness.get(raw_id), before)
@@ -336,7 +336,7 @@ def _lost(reason: str, message: str) -> ContainerState:
 
 
 def _volume_mounts(context: ContainerContext, container: Container) -> tuple[VolumeMountStatus, ...]:
-    """Return how each volume is mounted; of a read-only mount also whether what is mounted below it is read-only.
+    """Return how each volume is mounted; for a read-only mount, also whether the mounts below it are read-only.
 
     Mirrors kubelet_pods.go, v1.36, convertToAPIContainerStatuses with resolveRecursiveReadOnly.
     """

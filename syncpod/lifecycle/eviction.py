@@ -79,13 +79,13 @@ class Threshold:
     signal: Signal
     value: Amount
     grace_seconds: float = 0.0
-    """How long it has to be met before action; 0 = a hard threshold."""
+    """How long it must have been met before pods are evicted; 0 means a hard threshold."""
     min_reclaim: Amount = Amount()
     """How much more has to be available before it no longer counts as met."""
 
     @property
     def hard(self) -> bool:
-        """Whether pods are evicted at once, with almost no grace."""
+        """Whether pods are evicted at once, with a grace of 1 s."""
         return not self.grace_seconds
 
 
@@ -113,7 +113,7 @@ Observations = Mapping[Signal, Observation]
 
 @dataclass(frozen=True)
 class PressureState:
-    """What one look passes on to the next."""
+    """What `look` must remember until its next call. All times are seconds."""
 
     first_met: Mapping[Threshold, float] = field(default_factory=dict)
     """For each threshold that is met, since when."""
@@ -125,7 +125,7 @@ class PressureState:
 
 @dataclass(frozen=True)
 class Pressure:
-    """The result of a look."""
+    """The node's pressure, as `look` returns it."""
 
     conditions: tuple[NodeCondition, ...] = ()
     """The node's conditions, in the order of their names."""
@@ -139,7 +139,11 @@ NO_PRESSURE: Final = Pressure()
 def look(
     policy: EvictionPolicy, state: PressureState, seen: Observations, now: float
 ) -> tuple[PressureState, Pressure]:
-    """Compare the measurements with the thresholds; return what to remember, and what to do."""
+    """Compare the measurements with the thresholds; return the state for the next call, and the node's pressure.
+
+    Mirrors eviction_manager.go, v1.36, synchronize, up to the choice of a pod. `now` is in seconds, from a clock that
+    only goes forward.
+    """
     met = thresholds_met(policy.thresholds, seen)
     met += tuple(each for each in thresholds_met(state.acted, seen, with_reclaim=True) if each not in met)
     first_met = {threshold: state.first_met.get(threshold, now) for threshold in met}
@@ -154,7 +158,10 @@ def look(
 def thresholds_met(
     thresholds: Iterable[Threshold], seen: Observations, *, with_reclaim: bool = False
 ) -> tuple[Threshold, ...]:
-    """Return the thresholds that are met, or not exceeded by their minimum reclaim yet (thresholdsMet)."""
+    """Return the thresholds that are met (thresholdsMet).
+
+    `with_reclaim`: a threshold is met until its minimum reclaim is available in addition.
+    """
     met = []
     for threshold in thresholds:
         observed = seen.get(threshold.signal)
@@ -169,12 +176,12 @@ def thresholds_met(
 
 
 def is_critical(pod: Pod) -> bool:
-    """Say whether a pod is never evicted, and admitted under any pressure (types/pod_update.go, IsCriticalPod)."""
+    """Say whether a pod is critical: never evicted, and admitted under any pressure (pod_update.go, IsCriticalPod)."""
     return is_static_pod(pod) or (pod.spec.priority or 0) >= SYSTEM_CRITICAL_PRIORITY
 
 
 def admission_refusal(pod: Pod, conditions: tuple[NodeCondition, ...]) -> str:
-    """Return why a node under pressure does not admit a pod, in the kubelet's words; "" = it does (Admit).
+    """Return why a node under pressure does not admit a pod, in the kubelet's words; "" if it admits it (Admit).
 
     Under memory pressure alone it rejects only best-effort pods, except those that tolerate its taint.
     """

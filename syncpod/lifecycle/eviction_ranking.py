@@ -78,7 +78,7 @@ class Candidate:
 
 
 def ranked(signal: Signal, candidates: Iterable[Candidate], *, dedicated_images: bool = False) -> tuple[Candidate, ...]:
-    """Return the pods that may be evicted for that signal, in the order of their eviction, without critical ones.
+    """Return the pods that may be evicted for `signal`, in the order of their eviction. Critical pods are left out.
 
     `dedicated_images`: images and writable layers are on a disk of their own. Then only logs and volumes count when the
     node's disk is short, and only writable layers when the images' disk is; otherwise everything counts for both.
@@ -94,7 +94,7 @@ def ranked(signal: Signal, candidates: Iterable[Candidate], *, dedicated_images:
         if usage is None:
             return (-1, priority, 0, uid)
         used = _used(signal, usage, dedicated_images)
-        # A pod requests no inodes; what it has of them is still weighed against its request of storage.
+        # A pod cannot request inodes, so the kubelet compares its inodes with its request of storage.
         request = _requested(pod, "ephemeral-storage" if resource == "inodes" else resource)
         return (int(used <= _requested(pod, resource)), priority, request - used, uid)
 
@@ -111,7 +111,7 @@ def eviction_message(
 ) -> str:
     """Return why a pod is evicted, in the kubelet's words, trailing space included.
 
-    `thresholds` are all that call for action: the figures are those of the first one of that resource.
+    `thresholds` are all thresholds that call for action. The message shows the first of them that is about `resource`.
     """
     message = f"The node was low on resource: {resource}. "
     for threshold in thresholds:
@@ -126,9 +126,9 @@ def eviction_message(
 
 
 def _blame(pod: Pod, usage: PodUsage, resource: Resource) -> Iterable[str]:
-    """Yield a sentence for a pod that requests memory as a whole, and one for each container above its request.
+    """Yield a sentence for a pod with a pod-level memory request, and one for each container above its request.
 
-    Mirrors eviction/helpers.go, v1.36, evictionMessage, which says so of the whole pod whatever it uses.
+    Mirrors eviction/helpers.go, v1.36, evictionMessage: it has that sentence about the pod however little the pod uses.
     """
     whole = pod.spec.resources.requests.get(resource) if resource == "memory" and pod.spec.resources else None
     if whole is not None:

@@ -1,9 +1,9 @@
 """How one instance of a container ended: a single record, from the node that sees the end to the pod's status.
 
 A node reads it from the runtime (`syncpod.node.reader`), or hears of it from the kernel (`syncpod.node.seen_exits`). A
-view carries it as `ObservedContainer.exit`. The pod's workflow adds when and why (`RecordedExit`) and
-keeps it for good, so that a dead container may be removed at once. From there it goes into the status and into the
-decision whether the container is started again.
+view carries it as `ObservedContainer.exit`. The pod's workflow adds when and why (`RecordedExit`). It keeps the newest
+exit of each container as long as the pod lives, so that a dead container may be removed at once. The status and the
+decision whether the container is started again are made from it.
 
 The kubelet has no such record: it keeps dead containers, and infers the past from them.
 """
@@ -46,7 +46,7 @@ class Exit(Model):
     message: str = ""
     started_at: Time | None = None
     finished_at: Time | None = None
-    """Both by the node's clock, as the runtime says; None = not known."""
+    """`started_at` and `finished_at` are by the node's clock, as the runtime reports them; None if not known."""
 
     @property
     def is_unknown_to_runtime(self) -> bool:
@@ -73,7 +73,7 @@ class RecordedExit(Exit):
     """An exit as the pod's workflow keeps it: with what only the workflow knows."""
 
     at: Time
-    """When it ended, by the workflow's clock: when it was seen, less its age on the node. Back-offs run from then."""
+    """When it ended, by the workflow's clock: when it was seen, minus its age then. Back-offs run from this time."""
     cause: str = ""
     """Why we ended the container; "" = it exited by itself."""
 

@@ -30,7 +30,7 @@ class ImageGcPolicy:
 
     @property
     def ever_removes(self) -> bool:
-        """Whether there is anything to do at all."""
+        """Whether this policy ever removes an image."""
         return self.high_threshold_percent < 100 or self.max_age > timedelta(0)
 
 
@@ -43,7 +43,7 @@ class DiskSpace:
 
     @property
     def used_percent(self) -> int:
-        """How full it is, rounded up. Raises ZeroDivisionError where there is no capacity."""
+        """How full it is, rounded up. Raises ZeroDivisionError if the capacity is 0."""
         return 100 - min(self.available, self.capacity) * 100 // self.capacity
 
 
@@ -84,12 +84,15 @@ def removable(images: Iterable[UnusedImage], policy: ImageGcPolicy, now: datetim
 
 
 def in_order(images: Iterable[UnusedImage]) -> tuple[UnusedImage, ...]:
-    """Return images the longest unused first, of equal ones the earlier pulled (imagesInEvictionOrder)."""
+    """Return the images sorted by last use, then by time of pull, oldest first (imagesInEvictionOrder)."""
     return tuple(sorted(images, key=lambda image: (image.last_used, image.pulled, image.id)))
 
 
 def still_too_full(space: DiskSpace, freed: int, kept: int) -> str:
-    """Return the message that not enough could be freed, in the kubelet's words, with how many images are not ours."""
+    """Return the kubelet's message for a disk that stays too full, with the number of images that this node must keep.
+
+    `freed` is in bytes. `kept` counts the unused images that this node did not pull.
+    """
     others = f" Images that this node did not pull are never removed: {kept}." if kept else ""
     return (
         f"Insufficient free disk space on the node's image filesystem ({space.used_percent}% of "

@@ -21,10 +21,10 @@ _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def matches_node(pod: Pod, name: str, labels: Mapping[str, str]) -> bool:
-    """Say whether a node of that name and those labels is one that the pod asks for.
+    """Say whether a pod may run on the node with this name and these labels.
 
-    All labels of the nodeSelector must be there, and one term of the required affinity must hold. A term without any
-    requirement holds for no node. What is only preferred is for a scheduler.
+    The node must have all labels of the nodeSelector, and match one term of the required affinity. An empty term
+    matches no node. Preferred terms are ignored: only a scheduler uses them.
     """
     if any(labels.get(key) != value for key, value in pod.spec.node_selector.items()):
         return False
@@ -60,7 +60,7 @@ def _meets(requirement: NodeSelectorRequirement, found: Mapping[str, str]) -> bo
 
 
 def _compares(requirement: NodeSelectorRequirement, value: str | None) -> bool:
-    """Say whether a label is a whole number above, or below, the one that is asked for."""
+    """Say whether a label is a whole number above (Gt) or below (Lt) the number in the requirement."""
     number, bound = _number(value), _number(requirement.values[0] if len(requirement.values) == 1 else None)
     if number is None or bound is None:
         return False
@@ -68,7 +68,7 @@ def _compares(requirement: NodeSelectorRequirement, value: str | None) -> bool:
 
 
 def _number(text: str | None) -> int | None:
-    """Return a whole number of 64 bits, None where the text is none (strconv.ParseInt)."""
+    """Return the text as a signed 64-bit number, or None if it is not one (strconv.ParseInt)."""
     if text is None or not _WHOLE.fullmatch(text):
         return None
     number = int(text)

@@ -1,8 +1,8 @@
 """What the container runtime reports of one pod, as plain values: the view that every decision is made from.
 
-An `ObservedPod` is one complete listing of a pod: its sandboxes and containers, newest first, stamped with the sequence
-number that the node took when the listing *began*. Listings travel in several ways (results of steps, PLEG signals) and
-may overtake one another. `merge` folds each into the view, so that nothing observed is lost and no state goes back.
+An `ObservedPod` is one complete listing of a pod: its sandboxes and containers, newest first, with the sequence number
+that the node took when the listing *began*. Listings arrive in results of steps and in PLEG signals, not always in
+order. `merge` folds each into the view, so that nothing observed is lost and no state goes back.
 
 The records mirror those parts of the kubelet's `container.PodStatus` that decisions read (container/runtime.go, v1.36).
 They cross Temporal in camelCase; unknown fields are ignored and every field has a default.
@@ -78,7 +78,7 @@ class ObservedContainer(Model):
     sandbox_id: str = ""
     state: ContainerRuntimeState = "unknown"
     exit_code: ExitCode = 0
-    """Meaningful when exited, else 0."""
+    """0 unless it has exited."""
     reason: str = ""
     """`Completed`, `Error`, `OOMKilled`, `StartError`, ... as the runtime words it. Can be set before the exit."""
     message: str = ""
@@ -111,7 +111,7 @@ class ObservedContainer(Model):
 
     @property
     def was_refused(self) -> bool:
-        """Whether this instance is a start that the runtime would not carry out: nothing of it ever ran."""
+        """Whether the runtime refused to start this instance: no process of it ever ran."""
         return self.state == "exited" and self._failed_start == "refused"
 
     @property
@@ -195,7 +195,7 @@ class ObservedPod(Model):
 def order_sandboxes(sandboxes: Iterable[ObservedSandbox]) -> tuple[ObservedSandbox, ...]:
     """Order sandboxes newest first: higher attempt, then later creation, then id.
 
-    Mirrors kuberuntime/helpers.go, v1.36, podSandboxByCreated.
+    Mirrors kuberuntime/helpers.go, v1.36, podSandboxByCreated. Difference: the kubelet compares creation times only.
     """
     by_id = sorted(sandboxes, key=lambda sandbox: sandbox.id)
     return tuple(sorted(by_id, key=lambda s: (s.attempt, s.created_at or _LONG_AGO), reverse=True))
@@ -204,19 +204,19 @@ def order_sandboxes(sandboxes: Iterable[ObservedSandbox]) -> tuple[ObservedSandb
 def order_containers(containers: Iterable[ObservedContainer]) -> tuple[ObservedContainer, ...]:
     """Order containers newest first: later creation, then higher restart count, then id.
 
-    Mirrors kuberuntime/helpers.go, v1.36, containerStatusByCreated; the last two keys are ours, so that two instances
-    made in the same instant have one order everywhere.
+    Mirrors kuberuntime/helpers.go, v1.36, containerStatusByCreated. Difference: the last two keys are ours, so that
+    containers created at the same time always have the same order.
     """
     by_id = sorted(containers, key=lambda container: container.id)
     return tuple(sorted(by_id, key=lambda c: (c.created_at or _LONG_AGO, c.restart_count), reverse=True))
 
 
 def order_restarts(containers: Iterable[ObservedContainer]) -> tuple[ObservedContainer, ...]:
-    """Order the instances of each container by number, newest first; the places of the containers stay as they are.
+    """Order the instances of each container by number, newest first; each container keeps its places in the list.
 
-    The workflow numbers an instance, but the node's clock dates it, and that clock may have been set back since the
+    The workflow numbers the instances, but the node's clock dates them, and that clock may have been set back since the
     previous instance. Difference: the kubelet orders by date (kuberuntime/helpers.go, v1.36, containerStatusByCreated).
-    After such a change it takes the older instance for the newest, and starts another beside the one that runs.
+    After such a change it takes an older instance for the newest, and starts another one while the newest runs.
     """
     listed = tuple(containers)
     by_name: dict[str, list[ObservedContainer]] = {}
@@ -267,13 +267,13 @@ def _merge_container(newer: ObservedContainer, older: ObservedContainer | None) 
     if older is None or _progress(older) <= _progress(newer):
         return newer
     if newer.state == "unknown" and older.state != "exited":
-        # The runtime has lost sight of it since. Keep the fact that it once ran, which distinguishes it from a new one.
+        # The runtime has lost its state since. Keep the fact that it once ran: a new instance has not.
         return newer if newer.started_at else newer.model_copy(update={"started_at": older.started_at})
     return older
 
 
 def _progress(container: ObservedContainer) -> int:
-    """Return how far along its life a container is known to be; in state unknown, whether it ever started."""
+    """Return how far along its life a container is; in state unknown, it depends on whether it ever started."""
     if container.state == "unknown":
         return _RANK["running"] if container.started_at else _RANK["created"]
     return _RANK[container.state]

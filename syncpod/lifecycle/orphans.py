@@ -1,8 +1,8 @@
-"""Whether a pod that runs on a node without a workflow may be killed: judging the evidence.
+"""Whether a pod that runs on a node without a workflow may be killed.
 
-An empty or foreign database is no evidence. Something is killed only where the server's own records say that it should
-not exist: its workflow has ended, or the node's history covers the time at which it was made and does not have it.
-Everything else is reported, and left to an operator (``syncpod adopt``, ``syncpod prune``).
+An empty database, or another cluster's, proves nothing. A pod is killed only if the server's own records say that it
+should not exist: its workflow has ended, or the node's history covers the time at which it was made and does not have
+it. Everything else is reported, and left to an operator (``syncpod adopt``, ``syncpod prune``).
 
 Mirrors kubelet_pods.go, v1.36, HandlePodCleanups, which kills the runtime's pods that are in no source once all sources
 have been seen. Difference: the kubelet trusts its sources.
@@ -21,7 +21,7 @@ ORPHAN_GRACE_SECONDS: Final = 1
 """Grace of an orphan (pod_workers.go, v1.36: HandlePodCleanups asks for 1 s; the runtime is given 2 s at the least)."""
 
 CLOCK_MARGIN: Final = timedelta(hours=24)
-"""How long after the beginning of the node's history something must have been made to be covered by it.
+"""How long after the beginning of the node's history a pod must have been made to be covered by it.
 
 The node's clock says when it was made, and the server's clock when the history began. Synchronized clocks differ by
 less than a second. A clock that has not been set since the machine started may still show a local time, which is at
@@ -30,8 +30,10 @@ the server has forgotten, is never killed automatically.
 """
 
 Standing = Literal["open", "closed", "another", "unknown"]
-"""The workflow of a pod's name: it is this pod's, or may be; this pod's has ended; it is open, but another pod's of
-that name; the server knows of none that is or was this pod's."""
+"""What the server knows of the workflow of a pod's name. `open`: it runs, and may be this pod's. `closed`: this pod's
+
+workflow has ended. `another`: it runs, but for another pod of that name. `unknown`: the server has no workflow that is
+or was this pod's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +43,9 @@ class Coverage:
     sources_ready: bool = False
     """Every source of pods that is configured has reported in this life of the agent."""
     since: datetime | None = None
-    """Since when it has recorded the pods that the node is to have, by the server's clock; None = not said."""
+    """Since when it has recorded the node's desired pods, by the server's clock; None if it does not say."""
     desired: frozenset[str] = field(default_factory=frozenset)
-    """UIDs of the pods that the node is to have, whether or not their workflows are there."""
+    """UIDs of the node's desired pods, whether or not their workflows exist."""
     needs_tombstone: bool = False
     """Commands to the node are signed. Then the server's word that a workflow has ended proves nothing: whoever reaches
     the server can terminate workflows, and so can what listens in its place."""
@@ -66,22 +68,22 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict on it."""
+    """What is to be done about something that was found."""
 
     orphan: bool
     """No workflow and no source wants it."""
     kill: bool = False
     why: str = ""
-    """Why it is an orphan, as the end of a sentence that begins with its name."""
+    """Why it is an orphan, in words that follow its name in a sentence."""
     but: str = ""
-    """Why it is left alone nevertheless; "" if it is killed."""
+    """Why it is not killed although it is an orphan; "" if it is killed."""
 
 
 _ASKED_FOR: Final = Verdict(orphan=False)
 
 
 def judge(found: Found, coverage: Coverage, *, cluster: str) -> Verdict:
-    """Judge something that runs on the node of this Temporal `cluster`.
+    """Decide whether what was found on a node of this Temporal `cluster` is an orphan, and whether to kill it.
 
     It is killed only if it belongs to this cluster, every source has reported, and either its workflow has ended or the
     node's history covers it; where commands are signed, only if the node has noted the pod's end besides.
@@ -117,7 +119,7 @@ _WHY: Final[dict[Standing, tuple[str, bool]]] = {
 
 
 def is_covered(made_at: datetime | None, since: datetime | None) -> bool:
-    """Say whether a history that goes back to `since` must have what was made at `made_at`, even if clocks differ."""
+    """Say whether a history that begins at `since` must contain a pod made at `made_at`, even if the clocks differ."""
     return made_at is not None and since is not None and made_at - since > CLOCK_MARGIN
 
 
@@ -133,14 +135,12 @@ def made_at(times: Iterable[datetime | None]) -> datetime | None:
 
 
 def duplicates(listing: ObservedPod) -> tuple[ObservedContainer, ...]:
-    """Return the live containers that have to go because another live instance of the same name stays.
+    """Return the running containers to kill because another running instance of the same name stays.
 
-    For each name the one in the newest ready sandbox stays, and among those the newest. A container that was only
-    created is not alive: its start may be about to follow, or has failed. Two ready sandboxes are for the pod's own
-    decision (`pod_sandbox_changed`), which ends everything in them; then nothing is selected here.
-
-    The kubelet does nothing like it: it looks only at the newest instance of each name (container/runtime.go, v1.36,
-    FindContainerStatusByName), so an older one that lives beside it lives on.
+    For each name, the newest instance in the ready sandbox stays. A container that was only created does not count as
+    running. If two sandboxes are ready, nothing is returned: the pod's own decision (`pod_sandbox_changed`) then ends
+    everything in both. The kubelet has nothing like this: it looks only at the newest instance of each name
+    (container/runtime.go, v1.36, FindContainerStatusByName), so an older one keeps running.
     """
     ready = [sandbox.id for sandbox in listing.ordered().sandboxes if sandbox.ready]
     if len(ready) != 1:

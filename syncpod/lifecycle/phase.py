@@ -1,6 +1,6 @@
 """The pod's phase: one word for the whole pod, computed from the statuses of its containers.
 
-`pod_phase` computes it from the statuses alone. `syncpod.lifecycle.status` sees to it that a pod never leaves Succeeded
+`pod_phase` computes it from the statuses alone. `syncpod.lifecycle.status` makes sure that a pod never leaves Succeeded
 or Failed, and that neither is shown while something can still run.
 """
 
@@ -26,7 +26,7 @@ RESTARTING_ALL_CONTAINERS: Final = "RestartingAllContainers"
 
 
 def is_static_pod(pod: Pod) -> bool:
-    """Say whether the pod came from a file or a URL of the node's own. Mirrors types/pod_update.go, v1.36."""
+    """Say whether the pod came from a list of pods, such as a directory (pod_update.go, v1.36, IsStaticPod)."""
     return pod.metadata.annotations.get(CONFIG_SOURCE, "api") != "api"
 
 
@@ -52,7 +52,7 @@ def pod_phase(
     pod_has_initialized: bool,
     followed: Collection[str] = (),
 ) -> Phase:
-    """Return the phase that the containers' statuses amount to.
+    """Return the phase that follows from the containers' statuses.
 
     `pod_is_terminal`: every container has been stopped for good, so nothing restarts whatever the policy says.
     `pod_has_initialized`: see the function of that name; sidecars that restart then no longer make the pod Pending.
@@ -97,7 +97,7 @@ def _standings(spec: PodSpec, by_name: Mapping[str, ContainerStatus], followed: 
 def _init_container_standing(
     container: Container, spec: PodSpec, status: ContainerStatus | None
 ) -> Literal["pending", "failed", "done"]:
-    """Say where a plain init container stands; one that has failed and restarts is `done` with for the phase."""
+    """Say where a plain init container stands. For the phase, one that has failed and restarts counts as `done`."""
     if status is None or status.state.running:
         return "pending"
     ended = _last_end(status)
@@ -135,7 +135,7 @@ def _main_container_standing(container: Container, spec: PodSpec, status: Contai
 
 
 def _last_end(status: ContainerStatus) -> ContainerStateTerminated | None:
-    """Return how a container that is not running ended: now, or the last time if it waits to run again."""
+    """Return how a container that is not running ended; if it waits to run again, how it ended the last time."""
     if status.state.terminated:
         return status.state.terminated
     return status.last_state.terminated if status.state.waiting else None

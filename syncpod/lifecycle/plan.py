@@ -41,7 +41,7 @@ class PlannedStep:
     update: ContainersToUpdate = field(default_factory=ContainersToUpdate)
     """Containers to resize in place (resize_pod only)."""
     sidecar: bool = False
-    """Whether an init container to start is a sidecar: if its start fails, the next one is still tried."""
+    """Whether the init container to start is a sidecar: if its start fails, the next step is still tried."""
 
 
 def plan_steps(
@@ -56,8 +56,8 @@ def plan_steps(
 
     `stopped_sandboxes` are ids of sandboxes that a kill has already stopped: a pod with nothing left to stop has no
     kill step. A pod that is killed for good starts nothing, not even the ephemeral containers that
-    `compute_pod_actions` leaves in its answer. `cgroup_behind`: the pod's cgroup has still to follow resources that
-    were allocated, whether or not a running container has to.
+    `compute_pod_actions` leaves in its answer. `cgroup_behind`: the pod's cgroup does not have the allocated resources
+    yet, whether or not a running container has them.
 
     Mirrors kuberuntime_manager.go, v1.36, SyncPod. Differences: dead instances of one name are removed by the start
     that replaces them, not by a step of their own. And a pod is resized before anything is started in it, so that no
@@ -93,7 +93,7 @@ def plan_steps(
 
 
 def something_to_stop(observed: ObservedPod, stopped_sandboxes: tuple[str, ...] = ()) -> bool:
-    """Say whether a kill of the pod has anything to do: a container has not exited, or a sandbox is not stopped."""
+    """Say whether a kill of the pod would stop anything: a container that has not exited, or a sandbox."""
     if any(container.state != "exited" for container in observed.containers):
         return True
     return any(sandbox.ready or sandbox.id not in stopped_sandboxes for sandbox in observed.sandboxes)

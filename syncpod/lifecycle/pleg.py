@@ -33,10 +33,11 @@ def pod_lifecycle_events(old: ObservedPod | None, new: ObservedPod | None) -> tu
     went between the listings is not seen here. Events are in the order of the listing, oldest first; removals come
     first.
 
-    Mirrors pleg/generic.go, v1.36, generateEvents and computeEvents. Differences: the kubelet sends `PodSync` for a pod
-    that it had failed to inspect, where here such a pod's old listing is kept and so the difference itself is found;
-    it takes `created` and `unknown` for one state, where here going from one to the other is a `ContainerChanged`; and
-    it does not send `ContainerChanged` at all, which here is left to the caller.
+    Mirrors pleg/generic.go, v1.36, generateEvents and computeEvents. Differences:
+    - For a pod that it has failed to inspect, the kubelet sends `PodSync`. Here the caller keeps such a pod's old
+      listing, so the next comparison finds the difference.
+    - To the kubelet, `created` and `unknown` are one state. Here a change between them is a `ContainerChanged`.
+    - The kubelet never sends `ContainerChanged`. Here the caller decides whether to send it.
     """
     before, after = _states(old), _states(new)
     events: list[PodLifecycleEvent] = []

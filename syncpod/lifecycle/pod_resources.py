@@ -1,7 +1,7 @@
 """The CPU and memory of a pod as desired, as allocated, or as last applied, apart from the rest of the pod.
 
-A resize changes the three one after the other: a person changes what is desired, the node allocates it if it has the
-room, and the runtime then applies it. The rest of a pod never differs between the three.
+A resize changes the three in turn: a user changes the desired resources, the node allocates them if it has room, and
+the runtime then applies them. The rest of a pod is the same in all three.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class PodResources(Model):
     """The limits and requests of each container, and of the pod as a whole."""
 
     containers: dict[str, ResourceRequirements] = Field(default_factory=dict)
-    """By container name, init containers included. A missing one counts as all zeros."""
+    """By container name, init containers included. A container that is missing here has no requests and no limits."""
     pod: ResourceRequirements | None = None
     """The pod-level resources."""
 
@@ -36,7 +36,7 @@ def resources_of(pod: Pod) -> PodResources:
 
 
 def with_resources(pod: Pod, resources: PodResources) -> Pod:
-    """Return a pod with other resources, those of containers that are not named left as they are.
+    """Return the pod with other resources. Containers that `resources` does not name keep theirs.
 
     Mirrors allocation_manager.go, v1.36, updatePodFromAllocation.
     """
@@ -56,16 +56,16 @@ def with_resources(pod: Pod, resources: PodResources) -> Pod:
 
 
 def same_resources(one: PodResources, other: PodResources) -> bool:
-    """Say whether two are the same amounts, in whatever notation."""
+    """Say whether both have the same amounts, however they are written."""
     if one.containers.keys() != other.containers.keys() or not same_amounts(one.pod, other.pod):
         return False
     return all(same_amounts(resources, other.containers[name]) for name, resources in one.containers.items())
 
 
 def same_amounts(one: ResourceRequirements | None, other: ResourceRequirements | None) -> bool:
-    """Say whether two requirements have the same CPU and memory, in whatever notation; None has neither.
+    """Say whether two requirements have the same CPU and memory, however they are written; None means neither.
 
-    A resize can neither change nor apply any other resource.
+    Other resources do not count, because a resize can neither change nor apply them.
     """
     mine, theirs = one or ResourceRequirements(), other or ResourceRequirements()
     return all(_amounts(getattr(mine, kind)) == _amounts(getattr(theirs, kind)) for kind in ("limits", "requests"))
@@ -76,7 +76,7 @@ def _amounts(written: Mapping[str, str]) -> dict[str, Quantity]:
 
 
 def requested_changes(before: PodResources, after: PodResources) -> tuple[tuple[str, str, str], ...]:
-    """Return the changes of each container: resource, requirement and operation.
+    """Return the changes of each container as tuples such as `("cpu", "limits", "increase")`.
 
     Pod-level resources are not included. Mirrors kubelet.go, v1.36, recordContainerResizeOperations.
     """
@@ -98,7 +98,7 @@ def _value(resources: ResourceRequirements, requirement: str, resource: str) -> 
 
 
 def _operation(old: Quantity, new: Quantity) -> str:
-    """Name a change; "" is none (resizeOperationForResources)."""
+    """Return `add`, `remove`, `increase` or `decrease`; "" if nothing changed (resizeOperationForResources)."""
     if old == new:
         return ""
     if not old.number or not new.number:
@@ -126,7 +126,7 @@ def resize_summary(pod: Pod, generation: int | None, error: str = "") -> str:
 
 
 def _summary(container: Container) -> dict[str, Any]:
-    """Return a container's part, its amounts in order of name, as Go prints a map."""
+    """Return the summary of one container, its amounts sorted by name, as Go prints a map."""
     wire = to_wire(container.resources)
     amounts = {kind: dict(sorted(wire[kind].items())) for kind in ("limits", "requests") if kind in wire}
     return {"name": container.name, "resources": wire | amounts}

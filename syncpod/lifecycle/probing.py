@@ -1,4 +1,4 @@
-"""The state of one probe of one container instance: when to ask, and the result of the answers.
+"""The state of one probe of one container instance: when to probe, and the result that the answers give.
 
 Pure: the caller measures times, in seconds. Mirrors prober/worker.go, v1.36, doProbe.
 """
@@ -32,34 +32,34 @@ class ProbeState:
     last: ProbeResult = "unknown"
     """The last single answer."""
     run: int = 0
-    """How many equal answers in a row there were, `last` included."""
+    """How many equal answers in a row there have been, `last` included."""
     on_hold: bool = False
-    """This instance is not asked any more: it is to be killed, or it has started."""
+    """This instance is not probed any more: it is to be killed, or it has started."""
     settled: bool = False
     """Whether `result` comes from answers of the instance, and is not the initial one."""
 
 
 @dataclass(frozen=True)
 class Failures:
-    """The failed answers of one probe of one instance, as they are told: the first, and then ever more at once.
+    """How many answers of one probe of one instance have failed, and how many of them the pod has been told of.
 
-    The kubelet emits an event for each, which the API server counts. Here the count is told with a change of the
-    result, when the instance ends, and at 1, 10, 100 and so on.
+    The kubelet emits an event for each failure, and the API server counts them. Here the pod's workflow is told the
+    count at 1, 10, 100 and so on, when the result changes, and when the instance ends.
     """
 
     total: int = 0
     told: int = 0
     text: str = ""
-    """What the last of them answered."""
+    """The answer of the last failure."""
 
     @property
     def untold(self) -> int:
-        """How many the pod has not been told of."""
+        """How many failures the pod has not been told of."""
         return self.total - self.told
 
     @property
     def is_due(self) -> bool:
-        """Whether they are to be told now, though the result has not changed."""
+        """Whether to tell the pod now, although the result has not changed."""
         return self.untold > 0 and self.total == 10 ** (len(str(self.total)) - 1)
 
     def one_more(self, text: str) -> Failures:
@@ -77,7 +77,7 @@ def failure_text(type_: ProbeType, answer: str) -> str:
 
 
 def first_failures(state: ProbeState) -> Failures:
-    """Return the count with which a probe begins: an earlier life of the agent has told that one has failed."""
+    """Return the count of a new probe. If its known result is a failure, an earlier agent has told the pod of one."""
     told = int(state.settled and state.result == "failure")
     return Failures(total=told, told=told)
 
@@ -103,7 +103,7 @@ def first_state(type_: ProbeType, known: ProbeResult | None = None) -> ProbeStat
 
 
 def waits_for_start(type_: ProbeType, *, started: bool) -> bool:
-    """Say whether a probe has to wait: startup probes are asked until the container has started, others from then."""
+    """Say whether to skip a probe: startup probes run until the container has started, the others only after that."""
     return started if type_ == "startup" else not started
 
 
@@ -119,9 +119,9 @@ def answered(state: ProbeState, probe: Probe, answer: ProbeResult) -> ProbeState
 
 
 def says_something(before: ProbeState, after: ProbeState) -> bool:
-    """Say whether to tell the pod: the result has changed, or a failure that was only assumed is confirmed.
+    """Say whether to tell the pod: the result has changed, or the first answers confirm the assumed failure.
 
-    So a container that never becomes ready says why at least once.
+    So the pod is told at least once why a container does not become ready.
     """
     return after.result != before.result or (after.result == "failure" and after.settled and not before.settled)
 
@@ -132,5 +132,5 @@ def period_seconds(probe: Probe) -> int:
 
 
 def timeout_seconds(probe: Probe) -> int:
-    """Return the seconds that an answer may take."""
+    """Return how many seconds an answer may take."""
     return probe.timeout_seconds or _TIMEOUT_SECONDS

@@ -1,4 +1,4 @@
-"""The quality-of-service class of a pod: which pods give way first when the node runs short."""
+"""The quality-of-service class of a pod, which decides its cgroup and its OOM scores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COMPUTE: Final = ("cpu", "memory")
 
 
 def pod_qos(pod: Pod) -> QOSClass:
-    """Return the pod's class: BestEffort asks for nothing, Guaranteed has equal requests and limits throughout.
+    """Return the pod's class: BestEffort requests nothing; Guaranteed has requests equal to limits in all containers.
 
     The pod-level resources decide if there are any, else those of all init and main containers; ephemeral containers do
     not count. Only cpu and memory count, and zero counts as not set.
@@ -39,7 +39,7 @@ def pod_qos(pod: Pod) -> QOSClass:
 
 
 def validate_same_qos(old: Pod, new: Pod) -> tuple[Problem, ...]:
-    """Return the problem if a resize would change the pod's class, which none may: the cgroup's place depends on it.
+    """Return a problem if a resize would change the pod's class: the place of the pod's cgroup depends on the class.
 
     Mirrors validation.go, v1.36, ValidatePodResize.
     """

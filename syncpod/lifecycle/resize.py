@@ -22,7 +22,7 @@ class Resize:
     """What one running container needs so that its resources are as its spec says."""
 
     restart: bool = False
-    """Its resize policy wants it restarted for that."""
+    """Its resize policy demands a restart for this change."""
     memory: ContainerToUpdate | None = None
     cpu: ContainerToUpdate | None = None
 
@@ -48,8 +48,8 @@ def container_resize(container: Container, spec: PodSpec, actuated: PodResources
 def order_updates(resizes: Iterable[Resize]) -> ContainersToUpdate:
     """Sort in-place updates, given in the order decided, into the order in which to apply them, for each resource.
 
-    Each decrease goes to the front and each increase to the end, so that room is made before it is taken. So decreases
-    come last decided first, as in the kubelet.
+    Each decrease goes to the front and each increase to the end, so that room is made before it is used. So the
+    decrease decided last comes first, as in the kubelet.
     """
     decided = tuple(resizes)
     memory = tuple(resize.memory for resize in decided if resize.memory)
@@ -66,7 +66,7 @@ def pod_level_resources_changed(spec: PodSpec, actuated: PodResources) -> bool:
 
 
 def _restarts_for(container: Container, resource: ResourceName) -> bool:
-    """Read the resize policy of one resource; the first entry for it counts, and none means NotRequired."""
+    """Say whether a change of this resource needs a restart: the first policy for it counts, else it does not."""
     for policy in container.resize_policy:
         if policy.resource_name == resource:
             return policy.restart_policy == "RestartContainer"
@@ -92,7 +92,7 @@ def _cpu_shrinks(update: ContainerToUpdate) -> bool:
 
 
 def _container_resources(own: ResourceRequirements | None, pod: ResourceRequirements | None) -> ContainerResources:
-    """Return a container's resources; the pod's limit stands in for a missing one. Requests are its own."""
+    """Return a container's resources. The pod's limit replaces a missing limit; a missing request is 0."""
     of_container, of_pod = _resources(own), _resources(pod)
     return ContainerResources(
         memory_limit=of_container.memory_limit or of_pod.memory_limit,

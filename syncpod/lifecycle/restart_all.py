@@ -28,7 +28,7 @@ def should_restart_all(spec: PodSpec, observed: ObservedPod, *, in_progress: boo
 def containers_to_reset(spec: PodSpec, observed: ObservedPod) -> tuple[ContainerToReset, ...]:
     """List every instance of main and init containers to remove from the runtime, killed first unless it has exited.
 
-    Those that triggered the restart go last: while one of them is there, a pass that broke off is found again.
+    Those that triggered the restart go last: while one of them exists, a pass that was interrupted is found again.
     Ephemeral containers stay, and so does whatever the spec does not name.
     Mirrors kuberuntime_manager.go, v1.36, computePodActions in its RestartAllContainers branch.
     """

@@ -1,7 +1,7 @@
 """When a container that is to restart may start: now, later, or only when an operator says so.
 
-The kubelet has one policy, its crash-loop back-off (`syncpod.lifecycle.backoff`), which goes on for ever. Here a pod
-may set the numbers of that back-off, name exit codes that are no crashes, and limit the restarts
+The kubelet has one policy, its crash-loop back-off (`syncpod.lifecycle.backoff`), which never gives up. Here a pod may
+set the numbers of that back-off, list exit codes that do not count as crashes, and limit the restarts
 (`syncpod.pod.restart_settings`). A pod without such settings is treated as by the kubelet.
 
 No setting makes a container restart in a hot loop: after an exempt exit it restarts at once five times, then once in
@@ -26,7 +26,7 @@ LIMIT_REACHED: Final = "RestartLimitReached"
 """Reason of a container that is held back, and of a pod that has failed, because the limit of restarts is reached."""
 
 EXEMPT_AT_ONCE: Final = 5
-"""How many restarts after exempt exits may follow each other at once, before they are spaced out."""
+"""How many restarts after exempt exits may follow each other without a delay."""
 
 
 @dataclass(frozen=True)
@@ -87,14 +87,14 @@ def restart_all(
 
 
 def restart_keys(pod: Pod) -> tuple[str, ...]:
-    """Return the keys of the crash loops that the pod, as it is now, can be in: these must not be forgotten."""
+    """Return the keys of all crash loops that the present pod can be in. Those back-offs must not be forgotten."""
     spec = pod.spec
     every = (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)
     return (*(backoff.crash_loop_key(pod.metadata, one) for one in every), backoff.step_key(backoff.RESTART_ALL))
 
 
 def _is_exempt(settings: RestartSettings, exit_: RecordedExit) -> bool:
-    # The code of a container that we ended, for a failed probe or another definition, says nothing.
+    # We ended a container with a cause (a failed probe, another definition), so its exit code means nothing.
     return exit_.exit_code in settings.exempt and not exit_.cause
 
 
@@ -116,8 +116,8 @@ def _paced(
 ) -> tuple[RestartPermission, BackoffStore]:
     """Decide on a restart after an exempt exit: at once, unless there were too many recently.
 
-    Each restart takes one of `EXEMPT_AT_ONCE` places, and one place becomes free after each `backoff-initial`. The
-    entry's `last_update` is when all places will be free.
+    This is a token bucket: each restart takes one of `EXEMPT_AT_ONCE` tokens, and one token comes back after each
+    `backoff-initial`. The entry's `last_update` is when the bucket will be full.
     """
     entry, every = store.entries.get(key), settings.initial
     all_free = max(now, entry.last_update) if entry is not None else now

@@ -15,7 +15,7 @@ class SandboxChange:
     """The verdict on a pod's newest sandbox."""
 
     changed: bool
-    """There is none that can be used: a new one would be needed."""
+    """The pod has no usable sandbox, so it needs a new one."""
     attempt: int
     """Its number, or the number a new one would have."""
     id: str
@@ -32,7 +32,7 @@ def pod_sandbox_changed(spec: PodSpec, observed: ObservedPod) -> SandboxChange:
         return SandboxChange(changed=True, attempt=newest.attempt + 1, id=newest.id)
     if newest.network_mode != ("NODE" if spec.host_network else "POD"):
         return SandboxChange(changed=True, attempt=newest.attempt + 1, id="")
-    # None: the runtime reported no network status, which is no evidence that the address is lost.
+    # None: the runtime reported no network status. That does not prove that the address is lost.
     if not spec.host_network and newest.ip == "":
         return SandboxChange(changed=True, attempt=newest.attempt + 1, id=newest.id)
     return SandboxChange(changed=False, attempt=newest.attempt, id=newest.id)
@@ -46,8 +46,8 @@ def containers_for_new_sandbox(
     A pod is done when its policy is `Never` and it has run before, or when every main container has succeeded for good.
     `statuses` is the newest instance by name, of any sandbox. `followed` are ids of instances that were ended only so
     that another follows: if the sandbox is lost before that, it follows in the next one.
-    Mirrors the first half of kuberuntime_manager.go, v1.36, computePodActions, where nothing can happen between the
-    kill of a container and its next start.
+    Mirrors the first half of kuberuntime_manager.go, v1.36, computePodActions. The kubelet needs no `followed`, because
+    it kills a container and starts the next one in the same sync.
     """
     follow = {name for name, status in statuses.items() if status.state == "exited" and status.id in followed}
     over = spec.restart_policy == "Never" and attempt != 0 and bool(statuses)

@@ -22,7 +22,9 @@ START_ERROR: Final = "StartError"
 """The reason that runtimes list for a start that they could not carry out."""
 
 FailedStart = Literal["refused", "cut off", "unknown"]
-"""What became of the process. Refused: it never began, nor would it. Cut off: it never began. Unknown: it may have."""
+"""What became of the process. Refused: it never began, and never will. Cut off: it never began. Unknown: it may have
+
+begun."""
 
 _BEGINNING: Final = ("failed to start containerd task", "failed to update container")
 """How containerd's error begins if it had already asked its shim to start the process."""
@@ -34,10 +36,10 @@ _REFUSED_BY_THE_OCI_RUNTIME: Final = "OCI runtime start failed"
 """What the shim says if the OCI runtime itself has refused: the process is then never released to run."""
 
 _CUT_OFF: Final = ("context canceled", "context deadline exceeded", "ttrpc: closed", "failed to start shim")
-"""What containerd's error says if nothing was wrong but that the caller went away, or the shim with its sandbox."""
+"""What containerd's error says if only the caller went away, or the shim with its sandbox."""
 
 _NOTHING_TO_START_IN: Final = ("sandbox container ", "the runtime was restarted while the container was being started")
-"""How the error begins if there was no sandbox any more (containerd), or the start was withdrawn (embedded)."""
+"""How the error begins if the sandbox had gone (containerd), or the runtime gave up the start (embedded)."""
 
 
 def failed_start(message: str) -> FailedStart:
@@ -51,9 +53,9 @@ def failed_start(message: str) -> FailedStart:
 
 
 def without_guess(exit_: Exit) -> Exit:
-    """Return an exit unchanged, unless its start failed when the process may have begun: then as an end nobody saw.
+    """Return an exit unchanged, unless its start failed when the process may have begun: then return an unknown exit.
 
-    The runtime lists such an instance as never started. To believe that would run the container a second time.
+    The runtime lists such an instance as never started. If that were believed, the container could run a second time.
     """
     if exit_.reason != START_ERROR or exit_.started_at is not None or failed_start(exit_.message) != "unknown":
         return exit_

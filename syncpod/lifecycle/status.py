@@ -51,7 +51,7 @@ from syncpod.pod import (
 from syncpod.pod.amounts import pod_text
 
 TERMINATION_MESSAGES_LIMIT: Final = 12 * 1024
-"""Bytes that the termination messages of all containers of a pod may have together; each has an equal share."""
+"""How many bytes the termination messages of a pod may have in all. Each container has an equal share."""
 
 
 class PodFailure(Model):
@@ -89,9 +89,9 @@ class StatusInputs:
     recursive_read_only: bool = False
     """The runtime handler that the pod runs with can mount read-only recursively."""
     actuated: PodResources | None = None
-    """What was last applied of the pod's resources, where that is not what the pod has; None = it is."""
+    """The resources last applied, if they differ from those in `pod`; None if they do not."""
     resize: tuple[PodCondition, ...] = ()
-    """The conditions that speak of a resize, with their times."""
+    """The conditions about a resize, with their times."""
     followed: Collection[str] = ()
     """Names of main containers that have ended only so that another instance follows, whatever their policy."""
     overdue: WaitingReason | None = None
@@ -258,7 +258,7 @@ def _conditions(
         condition.ready_to_start_containers_condition(pod, observed),
         condition.initialized_condition(pod, known, phase, old_conditions=old),
     ]
-    # As in the kubelet a gate sees only the conditions computed so far: not ContainersReady, nor those after it.
+    # As in the kubelet, a readiness gate sees only the conditions computed so far: not ContainersReady and later ones.
     asked = (*foreign, *inputs.resize, *own)
     own += [
         condition.ready_condition(pod, known, phase, conditions=asked),
@@ -302,7 +302,7 @@ def _conditions_at_end(status: PodStatus, phase: str | None, now: datetime) -> t
 
 
 def _was_initialized(pod: Pod, status: PodStatus) -> bool:
-    """Say whether there is evidence that main containers had their turn. Mirrors hasPodInitialized."""
+    """Say whether the statuses prove that main containers could start. Mirrors hasPodInitialized."""
     if not pod.spec.init_containers:
         return True
     if any(main.last_state.terminated or not main.state.waiting for main in status.container_statuses):

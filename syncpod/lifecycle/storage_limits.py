@@ -25,7 +25,7 @@ _NOTHING: Final = parse_quantity("0")
 
 @dataclass(frozen=True)
 class Limit:
-    """How much may be written."""
+    """A limit of what may be written."""
 
     bytes: int
     text: str
@@ -34,7 +34,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class StorageLimits:
-    """The limits of a pod's use of disks. A volume's or container's limit of 0 is none, as in the kubelet."""
+    """The limits of a pod's disk usage. A volume's or container's limit of 0 means no limit, as in the kubelet."""
 
     volumes: Mapping[str, Limit] = field(default_factory=dict)
     """emptyDirs with a sizeLimit, by name, in the pod's order."""
@@ -61,7 +61,7 @@ class StorageUsage:
     logs: Mapping[str, int] = field(default_factory=dict)
     """The logs of its containers, all instances and rotated ones included, by the containers' names."""
     others: int = 0
-    """Other files that count for the pod: its hosts file, and files beside the containers' log directories."""
+    """Other files that count for the pod: its hosts file, and files next to the containers' log directories."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Excess:
 
 
 def storage_limits(pod: Pod) -> StorageLimits:
-    """Return the limits of the pod's use of disks; a critical or static pod has none, since it is never evicted."""
+    """Return the limits of the pod's disk usage; a critical or static pod has none, since it is never evicted."""
     if is_static_pod(pod) or (pod.spec.priority or 0) >= SYSTEM_CRITICAL_PRIORITY:
         return StorageLimits()
     sizes = ((v.name, v.empty_dir.size_limit) for v in pod.spec.volumes if v.empty_dir is not None)

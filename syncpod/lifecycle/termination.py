@@ -24,7 +24,7 @@ MINIMUM_STOP_SECONDS: Final = 2
 """The least grace of a container, so that SIGKILL does not follow SIGTERM at once."""
 
 LONGEST_SECONDS: Final = 100 * 365 * 86_400
-"""A hundred years. More than that means for ever, and would lead beyond the dates that Python has."""
+"""A hundred years. A longer time counts as for ever, and would exceed the dates that Python has."""
 
 
 def moment_after(now: datetime, seconds: int) -> datetime:
@@ -39,8 +39,8 @@ def moment_after(now: datetime, seconds: int) -> datetime:
 def pod_grace_seconds(pod: Pod, *, requested: int | None = None, in_force: int | None = None) -> int:
     """Return the grace period of a terminating pod, at least 1 s.
 
-    It is the least of what the deletion says (`metadata.deletionGracePeriodSeconds`), what the caller requests
-    (`requested`) and what has been `in_force` since the pod began to terminate; without any of them, the spec's.
+    It is the least of the deletion's (`metadata.deletionGracePeriodSeconds`), the one that the caller requests
+    (`requested`), and the one `in_force` since the pod began to terminate; if none of them is set, it is the spec's.
 
     Mirrors pod_workers.go, v1.36, calculateEffectiveGracePeriod. Difference: the kubelet takes 0 for "not set", so a
     later deletion can extend one with 0 s; here 0 is a value like any other.
@@ -57,8 +57,8 @@ def kill_grace_seconds(
 ) -> int:
     """Return the grace period for the kill of one container, before hook and waiting are deducted; can be 0.
 
-    The first of these that is set: `override`; the deletion's; the failed probe's own, when that is the reason; the
-    pod's; 2 s. `container` is None when the spec does not name it (any more).
+    It is the first of these that is set: `override`; the deletion's; the probe's, if its failure is the reason; the
+    pod's; 2 s. `container` is None if the spec does not have it any more.
 
     Mirrors kuberuntime_container.go, v1.36, setTerminationGracePeriod and killContainer. Difference: in the kubelet a
     probe's own counts only if the pod has one too, which every pod with defaults has.
@@ -78,7 +78,7 @@ def kill_grace_seconds(
 
 
 def stop_timeout_seconds(grace: int, *, hook_seconds: float = 0.0, waited_seconds: float = 0.0) -> int:
-    """Return the timeout for StopContainer: `grace` less the time of hook and waiting, but at least 2 s.
+    """Return the timeout for StopContainer: `grace` minus the time of the hook and of waiting, but at least 2 s.
 
     Only whole seconds are deducted. The floor is applied last, so a container can take up to 2 s longer than its grace
     period. Mirrors kuberuntime_container.go, v1.36, killContainer.
@@ -89,15 +89,15 @@ def stop_timeout_seconds(grace: int, *, hook_seconds: float = 0.0, waited_second
 def termination_order(spec: PodSpec, running: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Say for each running container (by name) which others have to end before it is sent its signal.
 
-    Main containers, plain init containers and ephemeral containers wait for none. A sidecar waits for every main
-    container and for every sidecar listed after it, so that sidecars end in reverse order, each when no container is
-    left that may need it. Nothing waits for containers that do not run. Waiting is bounded by the grace period: a
-    container whose grace is used up is stopped even if it is not its turn.
+    Main containers, plain init containers and ephemeral containers wait for no others. A sidecar waits for every main
+    container and for every sidecar listed after it. So sidecars end in reverse order, and each ends after all
+    containers that may need it. Nothing waits for containers that do not run. A container waits at most for its grace
+    period; then it is stopped.
 
     Keys are in the order of `running`; values are in the order in which they are to end.
 
-    Mirrors kuberuntime_termination_order.go, v1.36. Difference: in the kubelet a sidecar waits only for the one listed
-    next, and so no longer for those after it once that one has ended by itself; here it waits for all of them.
+    Mirrors kuberuntime_termination_order.go, v1.36. Difference: in the kubelet a sidecar waits only for the next one in
+    the list. If that one has ended by itself, it waits for no others. Here it waits for all of them.
     """
     names = tuple(dict.fromkeys(running))
     before = [container.name for container in spec.containers if container.name in names]

@@ -1,4 +1,4 @@
-"""The version of the decisions: which ones this tree takes, and which ones took a given history.
+"""The version of the decisions: the one that this tree takes, and the one that a given history was made with.
 
 Everything that a workflow calls in :mod:`syncpod.pod` and :mod:`syncpod.lifecycle` decides its commands, so changing an
 answer there changes the workflow. Each such change raises :data:`DECISION_VERSION`. A run goes on with the decisions
@@ -31,7 +31,7 @@ def build_id(program: str, digest: str) -> str:
 
 
 def decisions_of(build_id: str) -> int:
-    """Return the version of the decisions that a worker of this build id takes; 0 where the id does not say."""
+    """Return the version of the decisions that a worker of this build id takes; 0 if the build id does not say."""
     mark = _MARK.search(build_id)
     return int(mark[1]) if mark else 0
 
@@ -42,7 +42,7 @@ def is_superseded(decisions: int) -> bool:
 
 
 def too_old(decisions: int) -> str:
-    """Return the sentence that refuses decisions older than :data:`BASELINE`; "" where they are not."""
+    """Return the sentence that refuses decisions older than :data:`BASELINE`; "" if they are not older."""
     if decisions >= BASELINE:
         return ""
     return f"decisions: are of version {decisions}, from before the first release; the oldest known are {BASELINE}"

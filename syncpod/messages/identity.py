@@ -41,7 +41,7 @@ class Message(BaseModel):
 
 
 def _bounded_id(prefix: str, readable: str) -> str:
-    """Return ``prefix + readable``; where that passes :data:`WORKFLOW_ID_LIMIT` bytes, its beginning and a hash."""
+    """Return ``prefix + readable``; if that exceeds :data:`WORKFLOW_ID_LIMIT` bytes, its beginning and a hash."""
     whole = f"{prefix}{readable}"
     if len(whole.encode()) <= WORKFLOW_ID_LIMIT:
         return whole
@@ -51,12 +51,12 @@ def _bounded_id(prefix: str, readable: str) -> str:
 
 
 def pod_workflow_id(namespace: str, name: str) -> str:
-    """Workflow id of the pod: ``pod/<namespace>/<name>``, at most 255 bytes (a longer one ends in a hash)."""
+    """Return the workflow id of a pod: ``pod/<namespace>/<name>``, at most 255 bytes (a longer one ends in a hash)."""
     return _bounded_id("pod/", f"{namespace}/{name}")
 
 
 def node_task_queue(node: str) -> str:
-    """Task queue of a node's worker, where its pods' workflows and activities both run: ``node/<name>``."""
+    """Return the task queue of a node's worker, for its pods' workflows and activities: ``node/<name>``."""
     return _bounded_id("node/", node)
 
 
@@ -71,7 +71,7 @@ class PodRef(Message):
 
 
 def _address(text: str) -> str:
-    """Return `text` as it is; raises ValueError where it is not an IP address."""
+    """Return `text` unchanged. Raises ValueError if it is not an IP address."""
     ip_address(text)
     return text
 
@@ -81,7 +81,7 @@ class NodeFacts(Message):
 
     name: str = Field(default="", max_length=NAME_LIMIT)
     runtime: str = Field(default="", max_length=NAME_LIMIT)
-    """Name of the CRI runtime, the scheme of ``containerID``; "" = not said."""
+    """Name of the CRI runtime, the scheme of ``containerID``; "" if not known."""
     host_ips: tuple[Annotated[str, AfterValidator(_address)], ...] = ()
     recursive_read_only_handlers: tuple[str, ...] = ()
     """The runtime's handlers that can mount read-only recursively, by name; "" = its default handler."""

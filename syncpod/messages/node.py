@@ -33,18 +33,23 @@ FILE_SOURCE: Final = "file"
 """The source that a manifest directory is, by the kubelet's name for it."""
 
 LIST_LIMIT: Final = 1_500_000
-"""Bytes of JSON that the pods of all lists may be together: a history of more than 50 MiB ends a node's workflow."""
+"""Bytes of JSON that the pods of all lists may have together: a history of more than 50 MiB ends a node's workflow."""
 KNOWN_LIMIT: Final = 1_900_000
-"""Bytes that they may be with :data:`KEPT_BYTES` for each: the server refuses a payload above 2 MiB, as which a node's
-workflow hands on what it knows."""
+"""Bytes that the pods of all lists may have together, with :data:`KEPT_BYTES` more for each: the snapshot of a node's
+
+workflow is one payload, and the server refuses payloads above 2 MiB."""
 
 KEPT_BYTES: Final = 300
-"""What a node's workflow keeps of a listed pod besides its document, which it drops once the pod's workflow has it."""
+"""Bytes that a node's workflow keeps of a listed pod besides its document, which it drops once the pod's workflow has
+
+it."""
 
 LISTED_LIMIT: Final = 4000
-"""Pods that one list may have, many times what a node can run: a workflow has to take the list within two seconds."""
+"""How many pods one list may have: many more than a node can run, but few enough for one task of a workflow, which must
+
+not compute for more than two seconds."""
 MADE_LIMIT: Final = 4000
-"""Pods that one ``recall_pods`` may name."""
+"""How many pods one ``recall_pods`` may name."""
 
 SOURCE_ANNOTATION: Final = "kubernetes.io/config.source"
 SEEN_ANNOTATION: Final = "kubernetes.io/config.seen"
@@ -52,7 +57,7 @@ SEEN_ANNOTATION: Final = "kubernetes.io/config.seen"
 
 
 def node_workflow_id(node: str) -> str:
-    """Workflow id of a node: ``node/<name>``, which is its task queue's name too."""
+    """Return the workflow id of a node: ``node/<name>``, which is also the name of its task queue."""
     return node_task_queue(node)
 
 
@@ -60,7 +65,7 @@ def node_workflow_id(node: str) -> str:
 
 
 class PodKey(Message):
-    """Which pod, by name."""
+    """Namespace and name of a pod."""
 
     namespace: str = "default"
     name: str = ""
@@ -72,29 +77,29 @@ class SyncPods(Message):
     source: str = ""
     """``file`` for the node's manifest directory; any other name but ``api`` for somebody else's list."""
     boot: int = 0
-    """Which life of the node's agent has read the list; 0 = somebody else has."""
+    """The life of the node's agent that has read the list; 0 if the list is somebody else's."""
     pods: tuple[Any, ...] = ()
-    """v1 Pods, with a name each and the same one every time."""
+    """v1 Pods; each needs a name that stays the same."""
     kept: tuple[PodKey, ...] = ()
     """Pods that the source can no longer read but has not been told to end: they stay as they are."""
     gone: tuple[PodKey, ...] = ()
     """Pods of the list whose workflow is gone: they are applied again."""
     problems: tuple[str, ...] = ()
-    """What the source cannot make a pod of, one sentence each; shown as events."""
+    """One sentence for each thing in the source that is not a valid pod; shown as events."""
 
 
 class MadePod(Message):
-    """A pod that a list has made, and that the node has a record of."""
+    """A pod that was made for a list, and that the node has a record of."""
 
     namespace: str = "default"
     name: str = ""
     uid: str = ""
     source: str = ""
-    """Which list: its annotation ``kubernetes.io/config.source``."""
+    """The list's name: the pod's annotation ``kubernetes.io/config.source``."""
 
 
 class RecallPods(Message):
-    """Signal ``recall_pods``: pods that lists have made and that a new run of the node's workflow does not know.
+    """Signal ``recall_pods``: pods that were made for lists and that a new run of the node's workflow does not know.
 
     Each ends once its source has reported and its list does not have it.
     """
@@ -141,7 +146,7 @@ class NodeInfo(Message):
     """What a node runs on, in the words of a v1 Node's ``nodeInfo``."""
 
     kubelet_version: str = ""
-    """Of this engine, which stands where a kubelet would."""
+    """The version of this engine, which takes the place of a kubelet."""
     container_runtime_version: str = ""
     """``containerd://1.6.20``."""
     kernel_version: str = ""
@@ -154,7 +159,7 @@ class NodeStatus(Message):
     """Signal ``node_status``: the node's agent reports its node; sent only when something has changed."""
 
     boot: int = 0
-    """Which life of the agent."""
+    """The number of the agent's life."""
     identity: str = ""
     """The worker's, as Temporal shows it."""
     conditions: tuple[NodeCondition, ...] = ()
@@ -179,13 +184,13 @@ class SourceView(Message):
 
     reported_at: datetime | None = None
     boot: int = 0
-    """Which life of the agent has reported it; 0 = it was not the agent."""
+    """The life of the agent that has reported it; 0 if it was not the agent."""
     pods: int = 0
-    """How many pods its list has, those that were rejected not counted."""
+    """How many pods its list has, without those that were rejected."""
 
 
 class DesiredPod(Message):
-    """One pod that the node is to have."""
+    """One desired pod of the node, or one that has not ended yet."""
 
     namespace: str = "default"
     name: str = ""
@@ -219,7 +224,7 @@ class NodeView(Message):
     since: datetime | None = None
     """When the first run of its chain began: the node's history covers what was made after that."""
     unschedulable: bool = False
-    """Cordoned: no new pod is taken but from lists."""
+    """Cordoned: new pods are taken only from lists."""
     sources: dict[str, SourceView] = Field(default_factory=dict)
     """By the source's name."""
     desired: tuple[DesiredPod, ...] = ()
@@ -228,11 +233,11 @@ class NodeView(Message):
     boot: int = 0
     """The life of the agent that spoke last."""
     sources_ready: bool = False
-    """Whether every source that this life of the agent reads has reported in it."""
+    """Whether every source that the agent reads has reported in the agent's present life."""
     identity: str = ""
     conditions: tuple[NodeCondition, ...] = ()
     labels: dict[str, str] = Field(default_factory=dict)
-    """What pods choose the node by."""
+    """The node's labels, for nodeSelector and node affinity."""
     capacity: dict[str, str] = Field(default_factory=dict)
     allocatable: dict[str, str] = Field(default_factory=dict)
     addresses: tuple[NodeAddress, ...] = ()
@@ -252,17 +257,17 @@ class NodeStepName(StrEnum):
 
 
 class ApplyPodWorkflow(Message):
-    """Hand a pod to its workflow, started with it where there is none."""
+    """Hand a pod to its workflow, which is started if it does not run."""
 
     node: str = ""
     pod: dict[str, Any] = Field(default_factory=dict)
     """A v1 Pod with all its defaults."""
     replaces: tuple[str, ...] = ()
-    """UIDs of pods of the same name that are to end first, where they exist."""
+    """UIDs of pods of the same name that must end first, if they exist."""
     existing_only: bool = False
     """The node is cordoned: only a pod that is there already is changed."""
     unless_there: bool = False
-    """Its workflow was told before, and is told again only if it has ended since, or is about to."""
+    """The workflow was told before. It is told again only if it has ended since, or is ending."""
 
 
 class DeletePodWorkflow(Message):
@@ -279,12 +284,12 @@ class PodWorkflowResult(Message):
     """The answer of a pod's workflow."""
 
     refused: str = ""
-    """Why the workflow refuses, in its own words; "" = it does not."""
+    """Why the workflow refuses, in its own words; "" if it does not."""
     uid: str = ""
     """The pod's UID."""
     absent: bool = False
-    """delete_pod: there is no such pod, or no longer."""
+    """delete_pod: the pod does not exist, or no longer exists."""
     there: bool = False
     """apply_pod with `unless_there`: it is there and stays, so it was not told."""
     cordoned: bool = False
-    """apply_pod: it is refused only while its node takes no new pods."""
+    """apply_pod: it is refused only because its node is cordoned."""

@@ -19,11 +19,11 @@ SEARCH_ATTRIBUTES: dict[str, str] = {
 """Search attributes of a pod's workflow and their types, registered by the worker before it polls."""
 
 POD_LABELS_LIMIT = 1536
-"""Bytes of ``k=v`` strings kept in PodLabels: the server terminates a workflow whose attribute passes 2,048."""
+"""How many bytes of ``k=v`` strings PodLabels has: the server terminates a workflow whose attribute exceeds 2,048."""
 
 
 def labels_attribute(labels: dict[str, str]) -> list[str]:
-    """``k=v`` for each label in order of key, as many as fit :data:`POD_LABELS_LIMIT` bytes."""
+    """Return ``k=v`` for each label in order of key, as many as fit into :data:`POD_LABELS_LIMIT` bytes."""
     kept: list[str] = []
     room = POD_LABELS_LIMIT
     for key in sorted(labels):
@@ -55,13 +55,13 @@ class HistoryRecord(Message):
     subject: str = ""
     """The step's or signal's name, or the container's."""
     container: str = ""
-    """Which container a step is about; "" where it is about the whole pod."""
+    """The container that a step is about; "" if it is about the whole pod."""
     reason: str = ""
     outcome: str = ""
     attempt: int = 0
-    """How many tries Temporal made of the step; 0 where there is nothing to try."""
+    """How many times Temporal tried the step; 0 if the line is not about a step."""
     took_ms: int = 0
-    """Milliseconds of workflow time from scheduling to result; 0 for what takes no time."""
+    """Milliseconds of workflow time from scheduling to result; 0 if the line is not about a step."""
 
 
 FORESEE_ADMISSION: Final = "foresee_admission"

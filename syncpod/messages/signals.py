@@ -25,7 +25,7 @@ class Pleg(Message):
     status: ObservedPod = Field(default_factory=ObservedPod)
     node: NodeFacts = NodeFacts()
     decision_version: int = 0
-    """The sending worker's version of decisions; 0 = not said. After boot it wakes runs that have an older one."""
+    """The sending worker's version of decisions, for people who read the history; 0 if not known. Nothing reads it."""
 
 
 class DeletePod(Message):
@@ -33,7 +33,7 @@ class DeletePod(Message):
 
     grace_period_seconds: int | None = None
     uid: str = ""
-    """When given, only the pod with this UID is meant (the API's precondition)."""
+    """If set, only the pod with this UID is deleted (the API's precondition)."""
 
 
 class BackoffExpired(Message):
@@ -46,7 +46,7 @@ class BackoffExpired(Message):
 
 
 class Restart(Message):
-    """Signal ``restart``: an operator has a container ended with its grace and started again without back-off."""
+    """Signal ``restart``: end a container with its grace, and start it again without back-off, for an operator."""
 
     container: str = ""
     """A main container or a sidecar; "" = every main container."""
@@ -78,13 +78,13 @@ class ProbeChanged(Message):
     """The instance, as the runtime names it."""
     probe: Literal["startup", "liveness", "readiness"] = "readiness"
     result: Literal["success", "failure", "unknown"] = "unknown"
-    """``unknown`` changes no result: the probe could not be run, or has failed less often than its threshold says."""
+    """``unknown`` changes no result: the probe could not be run, or has failed less often than its threshold."""
     message: str = ""
     """The last answer, in the kubelet's words."""
     failures: int = Field(default=0, ge=0, le=1_000_000_000)
-    """How many failed answers are told with this, which no signal has told before; a failure is at least one."""
+    """How many failed answers no earlier signal has reported; the result `failure` counts as at least one."""
     failure: str = ""
-    """What the last of them answered; "" = `message`."""
+    """The last failed answer; "" means that it is `message`."""
     warning: bool = False
     """A success with a warning: the probe was redirected to another host."""
 
@@ -98,4 +98,4 @@ class Evict(Message):
     message: str = ""
     grace_period_seconds: int = 1
     disruption: bool = False
-    """The node is short of something, rather than the pod at fault; the condition DisruptionTarget says so."""
+    """The node is short of a resource, and the pod is not at fault. The pod gets the condition DisruptionTarget."""

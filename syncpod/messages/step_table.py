@@ -1,12 +1,13 @@
 """The one table of a pod's steps: the input of each, how long it may take, and what its interruption means.
 
 Workflows schedule a step by its row, and a worker registers an activity for each (`activities.registry`). A new step
-is a member of `StepName`, its input in `syncpod.messages.steps`, a module of its name in `activities`, its row here,
-and its place in `syncpod.lifecycle.plan` or `workflows.pod.decide`.
+is a member of `syncpod.lifecycle.step_name.StepName`, its input in `syncpod.messages.steps`, a module of its name in
+`activities`, its row here, and its place in `syncpod.lifecycle.plan` or `workflows.pod.decide`; docs/code-map.md lists
+what else it touches.
 
-Timeouts are the kubelet's for the calls a step makes (cri-client, remote_runtime.go, v1.36), so no step is given up
-before the runtime would have been. A call whose duration depends on a pod or a registry has no short timeout: the next
-attempt would only start it again.
+Timeouts are the kubelet's for the calls of a step (cri-client, remote_runtime.go, v1.36), so no step is given up before
+its calls are. A call whose duration depends on a pod or a registry has no short timeout: the next attempt would only
+start it again.
 """
 
 from __future__ import annotations
@@ -49,14 +50,14 @@ class Urgency(IntEnum):
 
 
 class Stage(Enum):
-    """What a step does for its pod as a whole. A node begins, and ends, only so many pods at the same time."""
+    """Whether a step starts or ends its pod as a whole. A node limits how many pods start, or end, at the same time."""
 
     BEGINNING = "begin"
     ENDING = "end"
 
 
 class Interruption(Enum):
-    """What the interruption of a step means."""
+    """What happens to a step when its pod is to end."""
 
     GIVES_UP = "gives up"
     """The pod's end cancels it, and it lets go before it changes anything: its outcome is CANCELLED. A defect in it is
@@ -84,7 +85,7 @@ class StepSpec:
     module: str = ""
     """The module in `activities`, and the function in it, that carries the step out; "" = they have the step's name."""
     stage: Stage | None = None
-    """The line in which it waits if many pods start or end on its node; None = it never waits for other pods."""
+    """The queue in which it waits if many pods start or end on its node; None if it never waits for other pods."""
 
 
 _GIVES_UP, _GOES_ON = Interruption.GIVES_UP, Interruption.GOES_ON

@@ -29,12 +29,12 @@ class StepInput(Message):
 
     @property
     def lane(self) -> str:
-        """The lane in which the step runs beside its pod's other steps; "" = it takes turns with them."""
+        """The lane in which the step runs concurrently with its pod's other steps; "" if it takes turns with them."""
         return ""
 
 
 class CreateSandbox(StepInput):
-    """Make the pod's directories and its sandbox ``attempt``, or adopt the one that is there."""
+    """Make the pod's directories and its sandbox ``attempt``, or adopt the existing one."""
 
     pod: WirePod = Field(default_factory=Pod)
     attempt: int = 0
@@ -43,7 +43,7 @@ class CreateSandbox(StepInput):
 
 
 class PullImage(StepInput):
-    """Pull the image of one container."""
+    """Pull the images that one container needs: its own, and those of the image volumes that it mounts."""
 
     pod: WirePod = Field(default_factory=Pod)
     container: str = ""
@@ -52,7 +52,7 @@ class PullImage(StepInput):
     @property
     @override
     def lane(self) -> str:
-        """One lane for each container: a pull makes nothing in the pod."""
+        """The container's own lane: a pull makes nothing in the pod."""
         return f"pull {self.container}"
 
 
@@ -61,13 +61,13 @@ ContainerKind = Literal["container", "init_container", "ephemeral_container"]
 
 
 class SyncVolumes(StepInput):
-    """Update the files that show the pod's labels and annotations."""
+    """Update the files that show the pod's labels, annotations and resources."""
 
     pod: WirePod = Field(default_factory=Pod)
 
 
 class AllocateResources(StepInput):
-    """Give a pod on the node the resources that it now asks for, if the node has the room."""
+    """Allocate the resources that a pod on the node now requests, if the node has room."""
 
     pod: WirePod = Field(default_factory=Pod)
     """With the resources that are desired."""
@@ -104,7 +104,7 @@ class ResizePod(StepInput):
 
 
 class StartContainer(StepInput):
-    """Create and start one container as restart ``restart``, or adopt the one that is there."""
+    """Create and start one container as restart ``restart``, or adopt the existing instance."""
 
     pod: WirePod = Field(default_factory=Pod)
     container: str = ""
@@ -128,7 +128,7 @@ class KillTarget(Message):
     after: tuple[str, ...] = ()
     """Ids in the same step that must have ended first (sidecars stop after the main ones), bounded by the grace."""
     pre_stop: LifecycleHandler | None = None
-    """The hook that runs before the container is stopped, within its grace; None also where the grace is to be 0."""
+    """The hook that runs before the container is stopped, within its grace; None also if the grace is 0."""
     ports: dict[str, int] = Field(default_factory=dict)
     """The container's named ports, which the hook may name."""
 
@@ -150,10 +150,10 @@ class KillPod(StepInput):
 
     targets: tuple[KillTarget, ...] = ()
     grace_seconds: int = 30
-    """For a running container that is not among ``targets``, since it has only appeared later."""
+    """The grace of a running container that is not among ``targets``, because it has appeared later."""
     message: str = ""
     final: bool = False
-    """The pod ends for good: once stopped, it never runs again, and what it took of its node is free."""
+    """The pod ends for good: once stopped, it never runs again, and its resources on the node are free."""
     evicted: bool = False
     """The node evicts it: once it is stopped, none of its dead containers is kept."""
 
@@ -171,7 +171,7 @@ class RemovePod(StepInput):
     """Remove what is left of a stopped pod: containers, sandboxes, cgroups, directories, logs."""
 
     forced: bool = False
-    """The pod is deleted by force: its name becomes free although a disk that hangs still holds files of it."""
+    """The pod is deleted by force: its name becomes free even while a hanging disk still has files of it."""
 
 
 class Outcome(StrEnum):
@@ -233,7 +233,7 @@ class StepResult(Message):
     id: str = ""
     """The sandbox or container made or adopted."""
     attempt: int = 1
-    """Which try of Temporal's succeeded."""
+    """The number of Temporal's try that succeeded, from 1."""
 
 
 class Fault(StrEnum):
@@ -272,7 +272,7 @@ class Fault(StrEnum):
 
 
 NOT_READY_FAULTS = (Fault.NETWORK_NOT_READY, Fault.RUNTIME_NOT_READY)
-"""Faults that pass: the agent signals ``RuntimeReady`` when they have. They spend no attempt."""
+"""Temporary faults: the agent signals ``RuntimeReady`` when they are over. They use up no sandbox attempt."""
 
 NOT_PULLED = (Fault.INVALID_IMAGE_NAME, Fault.IMAGE_INSPECT_ERROR, Fault.ERR_IMAGE_NEVER_PULL)
 """Faults of an image that was not even pulled. They stay the waiting reason: only a pull that has failed becomes

@@ -1,4 +1,4 @@
-"""What a node has for its pods: read from the machine, unless its owner sets other amounts.
+"""The resources of a node: read from the machine, unless its owner sets other amounts.
 
 Mirrors nodestatus/setters.go, MachineInfo, and cm/node_container_manager_linux.go, v1.36. Differences: nothing is
 reserved for the system or for evictions unless the owner sets less, and the number of pods is unlimited unless the
@@ -26,7 +26,7 @@ class CapacityInvalid(ValueError):
 def read_capacity(
     host: Host, state_dir: Path, overrides: Mapping[str, int] | None = None, root: Path = Path("/")
 ) -> Capacity:
-    """Return what the machine has, with ``overrides`` in place of what was read. Blocks. Raises OSError.
+    """Return the machine's resources, with ``overrides`` in place of what was read. Blocks. Raises OSError.
 
     Ephemeral storage is the file system of ``state_dir``, which must exist. Memory reserved for huge pages is not
     counted as memory.

@@ -29,7 +29,7 @@ def populated(node: NodeContext, uid: str, ids: Collection[str], *, mountinfo: P
 def kill_pod_cgroup(node: NodeContext, uid: str, *, mountinfo: Path = MOUNTINFO) -> tuple[int, ...]:
     """SIGKILL whatever is in the pod's cgroup, and return which processes those were. Safe to repeat; blocks.
 
-    Only for a pod without containers and sandboxes, where any process is one that a runtime started and forgot. Mirrors
+    Only for a pod without containers and sandboxes: a process there was started and forgotten by the runtime. Mirrors
     cm/pod_container_manager_linux.go, v1.36, tryKillingCgroupProcesses. Difference: each process is held by a pidfd
     while the cgroup is read again, so a process that got the pid of one that has ended is never killed. Raises
     :class:`~syncpod.translation.paths.UnsafeName`, OSError.

@@ -1,7 +1,7 @@
-"""Which pods' lives have ended for good on this node, so that a Temporal server restored from a copy starts none again.
+"""The deletions of pods on this node, so that a Temporal server restored from a backup starts no deleted pod again.
 
-One empty file for each, named after UID and incarnation: a pod that is applied again under its UID is another life. The
-file's time is that of the deletion. What is too old or too much is tidied.
+Each deletion is an empty file, named after UID and incarnation: a pod that is applied again under its UID has another
+incarnation. The file's time is that of the deletion. Old files, and the oldest of too many, are removed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from syncpod.translation.paths import UnsafeName, safe_name
 
 _DIRECTORY: Final = "deleted"
 KEPT_SECONDS: Final = 30 * 86_400
-"""How long a deletion is remembered: longer than copies of a database are usually kept to be restored."""
+"""How long a deletion is remembered: longer than backups of a database are usually kept."""
 KEPT_PODS: Final = 20_000
 """How many are remembered; each takes an inode, and no space."""
 
@@ -31,7 +31,7 @@ def note_deleted(node: NodeContext, uid: str, incarnation: str) -> None:
 
 
 def deleted_at(node: NodeContext, uid: str, incarnation: str) -> datetime | None:
-    """Return when this life of a pod ended for good; None if it has not, or that is forgotten. Blocks."""
+    """Return when this life of a pod was deleted; None if it was not, or if that is forgotten. Blocks."""
     try:
         return datetime.fromtimestamp(_path(node, uid, incarnation).stat().st_mtime, UTC)
     except (OSError, UnsafeName):

@@ -1,7 +1,7 @@
-"""What a pod needs on disk before its sandbox and before each container: first planned as values, then made.
+"""The directories and files that a pod needs before its sandbox, and each container before its creation.
 
-Making and removing block (a hostPath may be on a network file system that hangs), so they belong on a thread.
-Everything is safe to repeat.
+They are first planned as values, and then made. Making and removing block (a hostPath may be on a network file system
+that hangs), so call them in a thread. Everything is safe to repeat.
 """
 
 import contextlib
@@ -162,7 +162,7 @@ def remove_pod_directories(node: NodeContext, *, namespace: str, name: str, uid:
     Blocks; safe to repeat.
 
     Only for a pod without containers. What was mounted for it is unmounted first; hostPaths are not touched. The pod's
-    record is removed last: after a crash halfway it tells whose the rest is. Raises
+    record is removed last: after a crash halfway it shows which pod the rest belongs to. Raises
     :class:`~syncpod.kernel.tree_removal.StillMounted` while something else is mounted in a volume, and OSError.
     """
     own, logs = pod_directory(node, uid), pod_log_directory(node, namespace, name, uid)

@@ -1,4 +1,4 @@
-"""Whether a node has room for one more pod: its requests and host ports against what other pods take.
+"""Whether a node has room for one more pod: its requests and host ports compared with those of the other pods.
 
 Mirrors pkg/scheduler/framework/plugins/noderesources/fit.go and nodeports/node_ports.go, v1.36, as the kubelet calls
 them (lifecycle/predicate.go). Differences: ``pods`` counts only if the node has a limit for it; taints are ignored,
@@ -70,8 +70,8 @@ class Taken:
     def refusal(self, demand: Demand, capacity: Capacity, *, matches: bool = True) -> Refusal | None:
         """Return the first reason, in the kubelet's order, why one more pod does not fit; None if it fits.
 
-        `matches` says whether the node is one that the pod asks for by labels or name. A resource that the pod does
-        not request is ignored, even if other pods take more of it than there is.
+        `matches`: the node has the labels and the name that the pod requires. A resource that the pod does not request
+        is ignored, even if other pods take more of it than the node has.
         """
         if PODS in capacity and self.pods + 1 > capacity[PODS]:
             return _out_of(PODS, 1, self.pods, capacity[PODS])
@@ -98,7 +98,7 @@ class Taken:
 
 
 def refusal_of_resize(demand: Demand, others: Taken, capacity: Capacity) -> tuple[Refusal, bool] | None:
-    """Return why a pod's new requests do not fit beside the others, and whether they never will; None if they fit.
+    """Return why a pod's new requests do not fit with those of the others, and if they never will; None if they fit.
 
     Mirrors allocation_manager.go, v1.36, canAdmitPod. Difference: more than the whole node has never fits, as in
     kubelets up to 1.35. In 1.36 an API server refuses such a resize (plugin/pkg/admission/podresize); without one the

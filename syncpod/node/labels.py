@@ -38,7 +38,7 @@ _ALLOWED: Final = (
 
 
 class NodeLabelsInvalid(ValueError):
-    """The labels of a node cannot be those; the text says which is wrong, and what a valid one looks like."""
+    """Labels of a node are invalid; the text says which one, and what a valid one looks like."""
 
 
 def architecture() -> str:
@@ -48,12 +48,12 @@ def architecture() -> str:
 
 
 def node_labels(name: str, added: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the labels of this machine's node; an added one takes the place of the kubelet's own."""
+    """Return the labels of this machine's node; an added label replaces a default one of the same key."""
     return {HOSTNAME: name, OS: os.uname().sysname.lower(), ARCH: architecture()} | dict(added)
 
 
 def is_asked_for(pod: Pod, node: NodeContext) -> bool:
-    """Say whether the node is one that the pod asks for, by its labels or its name."""
+    """Say whether the node has the labels and the name that the pod requires."""
     return matches_node(pod, node.name, node.labels)
 
 

@@ -56,7 +56,7 @@ class LogDirectory:
         return True
 
     def is_file(self, name: str) -> bool:
-        """Say whether this is a regular file, and no link to one."""
+        """Say whether this is a regular file, and not a link to one."""
         try:
             return stat.S_ISREG(self._stat(name).st_mode)
         except FileNotFoundError:
@@ -78,7 +78,7 @@ class LogDirectory:
         return open_without_links(self._directory, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
 
     def remove(self, name: str) -> None:
-        """Remove a name, whatever it is but a directory, which is left alone. Gone already is success."""
+        """Remove a file, a link or the like, but not a directory. A name that does not exist is a success."""
         with contextlib.suppress(FileNotFoundError, IsADirectoryError):
             os.unlink(name, dir_fd=self._directory)
 
@@ -95,7 +95,7 @@ class LogDirectory:
 
 
 def _check_file(name: str, found: os.stat_result) -> None:
-    """Raise OSError for what is no regular file, or one that has a second name elsewhere."""
+    """Raise OSError unless this is a regular file that has no second name elsewhere."""
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", name)
     if found.st_nlink > 1:
@@ -107,7 +107,7 @@ def log_directory(path: Path) -> Iterator[LogDirectory]:
     """Yield the open directory of the log at `path`; no link on its last two parts is followed. Raises OSError."""
     if not path.parents:
         raise OSError(errno.EINVAL, "not a regular file", str(path))
-    trusted = path.parents[min(_DEPTH, len(path.parents)) - 1]  # a runtime may report a shorter path: it is no log's
+    trusted = path.parents[min(_DEPTH, len(path.parents)) - 1]  # a runtime may report a shorter path, which has no log
     root = open_directory(trusted)
     try:
         relative = path.parent.relative_to(trusted)

@@ -1,6 +1,6 @@
 """Links to containers' logs, by which log agents find them: ``<pod>_<namespace>_<container>-<id>.log``.
 
-They lie in ``containers`` beside the directory of the pods' logs: in ``/var/log/containers`` for ``/var/log/pods``, as
+They lie in ``containers`` next to the directory of the pods' logs: in ``/var/log/containers`` for ``/var/log/pods``, as
 the kubelet has them. Another kubelet may use the same directory, so only links that lead into a pod's logs of this node
 are touched. Everything blocks.
 """
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 _SUFFIX: Final = ".log"
 _LONGEST: Final = 255 - len(_SUFFIX)
-"""The most bytes of a link's name without its suffix; the rest of the container's id is cut off."""
+"""The most bytes that a link's name has before its suffix; a longer name is cut, and so is the container's id."""
 
 
 def links_directory(log_dir: Path) -> Path:
@@ -25,8 +25,8 @@ def links_directory(log_dir: Path) -> Path:
 def make_log_link(log_dir: Path, log: Path, container: str, container_id: str) -> None:
     """Make the link to a container's log, if the log exists; safe to repeat.
 
-    `log` is ``<log_dir>/<namespace>_<pod>_<uid>/<container>/<n>.log``; for any other there is no link. A link of the
-    same name is replaced: an earlier instance's, where names are so long that the ids are cut off. Mirrors
+    `log` is ``<log_dir>/<namespace>_<pod>_<uid>/<container>/<n>.log``; no link is made for another path. A link of the
+    same name is replaced: it is an earlier instance's, if names are so long that the ids are cut off. Mirrors
     kuberuntime_container.go, v1.36, startContainer. Raises OSError.
     """
     link = _link(log_dir, log, container, container_id)
@@ -91,7 +91,7 @@ def _link(log_dir: Path, log: Path, container: str, container_id: str) -> Path |
 
 
 def _links(directory: Path, begins: str = "") -> Iterator[tuple[Path, Path]]:
-    """Yield each link in the directory whose name begins so, and where it leads."""
+    """Yield each link in the directory whose name starts with `begins`, and its target."""
     try:
         names = sorted(os.listdir(directory))  # noqa: PTH208
     except (FileNotFoundError, NotADirectoryError):
@@ -104,7 +104,7 @@ def _links(directory: Path, begins: str = "") -> Iterator[tuple[Path, Path]]:
 
 
 def _target(link: Path) -> Path | None:
-    """Return where a link leads, made simple; None if there is none of that name, or something else."""
+    """Return a link's target, normalized; None if nothing has that name, or if it is not a link."""
     try:
         return Path(os.path.normpath(link.readlink()))
     except OSError:

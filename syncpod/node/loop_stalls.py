@@ -1,4 +1,4 @@
-"""What a worker says on disk of its event loop when that stands still: the loop itself could tell nobody."""
+"""The worker's report of a stalled event loop. It is on disk, because a stalled loop cannot answer anybody."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class LoopStall(BaseModel):
     since: datetime
     """When the loop last ran."""
     seconds: float
-    """How long it has stood still, or had when it went on."""
+    """How long it has been stalled, or was stalled if it is `over`."""
     doing: Literal["computes", "waits"] = "waits"
-    """Whether the loop's thread uses a CPU, or is held up in a call."""
+    """Whether the loop's thread uses a CPU, or is blocked in a call."""
     stack: tuple[str, ...] = ()
     """Where the loop's thread was, outermost first: ``file:line function``. It names code, and no values."""
     over: bool = False
@@ -35,7 +35,7 @@ def write_loop_stall(state_dir: Path, stall: LoopStall) -> None:
 
 
 def read_loop_stall(state_dir: Path) -> LoopStall | None:
-    """Return the newest stall; None if there was none that can be read. Blocks."""
+    """Return the newest stall; None if no readable one is reported. Blocks."""
     try:
         return LoopStall.model_validate_json((state_dir / _NAME).read_bytes())
     except (OSError, ValidationError):

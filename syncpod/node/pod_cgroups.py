@@ -62,7 +62,7 @@ def make_pod_cgroup(node: NodeContext, pod: Pod, *, mountinfo: Path = MOUNTINFO)
 
 
 def limit_all_pods(node: NodeContext, *, mountinfo: Path = MOUNTINFO) -> str:
-    """Give the cgroup above all pods its weight and limits, and make it if need be; say what it lacks, "" = nothing.
+    """Give the cgroup above all pods its weight and limits; make it if needed. Return which limits it lacks, or "".
 
     A memory limit at or below what the pods use is not set: the kernel would kill some of them at once. Safe to repeat;
     blocks; never fails. Mirrors cm/node_container_manager_linux.go, v1.36, enforceNodeAllocatableCgroups. Difference:

@@ -1,4 +1,4 @@
-"""What a node knows of a pod's life so far: from its record, or where that was lost, from what the runtime has."""
+"""What a node knows of a pod's life so far: from its record, or if that was lost, from the runtime."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from syncpod.translation.paths import is_uid
 
 
 async def pod_life(node: NodeContext, cri: CriRuntime, pod: Pod) -> PodRecord | None:
-    """Return the node's record of a pod, else one of `pod` in the life that made its newest sandbox; None = neither.
+    """Return the node's record of a pod; without one, a record made from `pod` and its newest sandbox; else None.
 
-    A pod with the UID of what runs is the same pod: the UID of a static pod is a hash of its manifest. Raises CriError,
-    OSError.
+    A pod with the UID of a running pod is the same pod: the UID of a static pod is a hash of its manifest. Raises
+    CriError, OSError.
     """
     meta = pod.metadata
     if not is_uid(meta.uid):

@@ -1,7 +1,7 @@
-"""What a node knows of its pods by itself: the last synced Pod of each, stored beside its volumes.
+"""The node's own records of its pods: the last synced Pod of each, stored next to its volumes.
 
-The agent uses it to refresh volumes and to enforce limits, and admission to count what is taken. It has references to
-ConfigMaps and Secrets, never their content.
+The agent uses them to refresh volumes and to enforce limits, admission to count the resources that are taken. They have
+references to ConfigMaps and Secrets, never their content.
 """
 
 import errno
@@ -36,7 +36,7 @@ class PodRecord(BaseModel):
     evicted: bool = False
     """The node has evicted it: none of its dead containers is needed any more."""
     cluster: str = ""
-    """The Temporal cluster and namespace that have its workflow; "" = written by an earlier version."""
+    """The Temporal cluster and namespace that have its workflow; "" if not known."""
 
 
 def write_pod_record(node: NodeContext, record: PodRecord) -> None:
@@ -89,7 +89,7 @@ def cluster_of(record: PodRecord | None, incarnation: str, annotated: str) -> st
     """Return the Temporal cluster that a sandbox's pod belongs to: the record's, else the annotated one.
 
     `annotated` is the sandbox's annotation, which never changes; only the record shows that another cluster has adopted
-    the pod. A record of another incarnation, or of an earlier version, is ignored.
+    the pod. A record of another incarnation, or one that names no cluster, is ignored.
     """
     if record is not None and record.cluster and incarnation and record.incarnation == incarnation:
         return record.cluster

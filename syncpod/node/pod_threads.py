@@ -1,4 +1,4 @@
-"""Threads for what touches a pod's files: each pod has its own, so that a disk that hangs holds up its pods alone.
+"""Threads for work on a pod's files: each pod has its own threads, so a disk that hangs delays only the pods on it.
 
 A hostPath may lie on a network file system whose server is gone, or on a FUSE file system whose process has stopped. A
 call that touches it never returns, and nothing can interrupt its thread. In a pool that all pods share, a few such
@@ -20,10 +20,11 @@ from syncpod.node.daemon_thread import in_daemon_thread
 _T = TypeVar("_T")
 
 SILENT_SECONDS: Final = 5.0
-"""How long a thread may take before its disk is said not to answer."""
+"""How long a thread may take before its disk is reported as not answering."""
 MOST_THREADS: Final = 2_000
-"""How many threads all pods may have at the same time. Only calls that hang lead there, of pods that were deleted by
-force again and again."""
+"""How many threads all pods may have at the same time. Only hanging calls, of pods that were deleted by force again and
+
+again, reach this number."""
 
 
 class DiskWork(StrEnum):
@@ -42,7 +43,7 @@ class DiskSilent(OSError):
 
 
 class TooManySilent(OSError):
-    """So many calls to disks hang on this node that no more threads are made for them."""
+    """So many calls to disks hang on this node that it starts no more threads for them."""
 
 
 class PodThreads:

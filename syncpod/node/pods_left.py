@@ -1,4 +1,4 @@
-"""Whether a node still has pods: what its identity must not change under."""
+"""Whether a node still has pods. While it has, its name, runtime and cluster must not change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def has_records(state_dir: Path) -> bool:
 async def has_pods(state_dir: Path, node: str, endpoint: str) -> bool:
     """Say whether a node has pods: by its records on disk, or by the sandboxes in the runtime that it used.
 
-    A runtime that does not answer has none, as far as can be seen.
+    A runtime that does not answer counts as having no pods.
     """
     if await asyncio.to_thread(has_records, state_dir):
         return True

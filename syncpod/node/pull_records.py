@@ -28,7 +28,8 @@ from syncpod.node.verification import Verification, without_tag_and_digest
 log = logging.getLogger("syncpod.images")
 
 SECRETS_KEPT: Final = 100
-"""How many Secrets one image's record may hold before a mere check adds no more; namespaces come and go without end."""
+"""How many Secrets an image's record may hold before a check of access adds no more: over time, any number of Secrets
+may have access."""
 
 _PREFIX: Final = "sha256-"
 _DRAFT: Final = ".tmp"
@@ -58,7 +59,7 @@ class PullSecret(_Record):
 
 
 class PullCredentials(_Record):
-    """Who has proved to have access to an image."""
+    """Which Secrets, or pods, have been shown to have access to an image."""
 
     kubernetes_secrets: tuple[PullSecret, ...] = ()
     node_pods_accessible: bool = False

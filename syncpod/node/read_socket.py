@@ -1,8 +1,8 @@
-"""The socket on which a node's worker answers what is read of its pods: how both ends reach it, and the asking end.
+"""The socket on which a node's worker answers queries about its pods: its address, and the client.
 
-One line of JSON asks: ``{"query": "pod", "args": [], "workflows": ["pod/default/web"]}``. The answer is a line for each
-of these workflows that the worker knows: ``{"workflow": …, "run": …, "answer": …}``, or with an ``"error"``; then the
-end. The queries are those of the pod's workflow.
+A request is one line of JSON: ``{"query": "pod", "args": [], "workflows": ["pod/default/web"]}``. The answer is one
+line for each of these workflows that the worker knows: ``{"workflow": …, "run": …, "answer": …}``, or with an
+``"error"``. Then the worker closes the connection. The queries are those of the pod's workflow.
 
 Nobody but the node's user may connect: the socket has mode 0600, in a directory of mode 0700.
 """
@@ -29,7 +29,7 @@ PATIENCE_SECONDS: Final = 2.0
 
 @dataclass(frozen=True)
 class Told:
-    """What a node's worker has told of a workflow."""
+    """A worker's answer about one workflow."""
 
     run_id: str
     """The run that has published it."""
@@ -51,10 +51,10 @@ def socket_address(state_dir: Path) -> Iterator[str]:
 
 
 async def ask_node(state_dir: Path, query: str, args: list[Any], workflows: Collection[str]) -> dict[str, Told]:
-    """Return what the worker of the node with this state directory answers, by workflow id; {} if it does not.
+    """Return the answers of the worker of the node with this state directory, by workflow id.
 
-    That is so if no worker runs, if it is somebody else's, or if it is too busy. A workflow that it does not know, or
-    that has no answer to the query, is missing.
+    Returns {} if no worker runs, if it belongs to another user, or if it is too busy. A workflow is missing if the
+    worker does not know it, or if the workflow has no such query.
     """
     told: dict[str, Told] = {}
     try:

@@ -40,13 +40,13 @@ from syncpod.translation.paths import is_uid
 log = logging.getLogger(__name__)
 
 PID_NOT_SAID = -1
-"""Stands for the pid of a running process that the runtime does not report."""
+"""In place of a pid: the process runs, but the runtime does not report its pid."""
 
 _ATTEMPTS_AT_ONCE = 64
 """How many pods' statuses `read_all` asks for at the same time; thousands would delay one another."""
 
 _MESSAGE_SECONDS: Final = 10.0
-"""How long the disk may take on which a container's termination message lies."""
+"""How long to wait for the disk that has a container's termination message."""
 
 _LARGEST_NUMBER = 2**31 - 2
 """The largest attempt of a sandbox or restart of a container in a view; CRI's numbers can be larger."""
@@ -231,14 +231,14 @@ class PodReader:
         return dict(pods)
 
     def _pass_over(self, odd: Mapping[str, str], *, whole: bool) -> None:
-        """Warn once about each ignored thing; with the `whole` listing, forget those that are gone."""
+        """Warn once about each ignored sandbox or container; if the listing is `whole`, forget those that are gone."""
         for id_, why in odd.items():
             if id_ not in self._passed_over:
                 log.warning("passed over, although it has this node's label: %s", why)
         self._passed_over = dict(odd) if whole else {**self._passed_over, **odd}
 
     async def _complete(self, seq: Seq, observed_at: datetime, uid: str, listed: _Listed) -> ObservedPod:
-        """Add what only status calls tell."""
+        """Complete the listing of a pod with status calls. Raises CriError."""
         if (many := len(listed.sandboxes) + len(listed.containers)) > _MOST_OF_A_POD:
             text = (
                 f"the runtime lists {many} sandboxes and containers of pod {uid}, and at most {_MOST_OF_A_POD} are read"
@@ -431,7 +431,7 @@ def _identity(listed: _Listed) -> tuple[str, str]:
 
 @contextlib.contextmanager
 def _believing(operation: str) -> Iterator[None]:
-    """Turn what no pod can have, such as a number that is too large, into Unreadable."""
+    """Raise Unreadable for an answer that no pod can have, such as a number that is too large."""
     try:
         yield
     except ValidationError as error:

@@ -56,11 +56,11 @@ class Chore(_Said):
     done: int = 0
     """How many it has removed since the agent started."""
     what: str = ""
-    """Of what."""
+    """What it removes: containers, images, and so on."""
 
 
 class NodeReport(_Said):
-    """All of it."""
+    """The whole report."""
 
     at: datetime | None = None
     conditions: tuple[NodeCondition, ...] = ()

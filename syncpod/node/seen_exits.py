@@ -1,9 +1,9 @@
-"""How containers ended, as the node itself saw it: kept for exits that the runtime does not know.
+"""How containers ended, as the node itself saw it: used for exits that the runtime does not know.
 
 A runtime that was down when a container ended may not know how: containerd 2 lists it as EXITED 255 `Unknown`, finished
 when containerd came up again. The agent has seen the end, and the kernel has told it the exit code. That record is
 kept on disk, by container, as long as the runtime lists the container, since a later worker would again be told
-`Unknown`. What is heard too late for one listing counts in the next.
+`Unknown`. An exit that is recorded too late for one listing counts in the next.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from syncpod.lifecycle.exit import DOUBTFUL_EXIT_CODE, Exit, reason_of
 log = logging.getLogger(__name__)
 
 EXPECTED_SECONDS = 1.0
-"""How long to wait for the kernel's word on an exit that the runtime lists as 255. The kernel has it as soon as the
+"""How long to wait for the kernel to report an exit that the runtime lists as 255. The kernel reports it as soon as the
+
 process has ended and is reaped."""
 
 
@@ -37,7 +38,7 @@ class SeenExits:
     """
 
     def __init__(self, directory: Path) -> None:
-        """Keep them in `directory`, created (0700) with the first file. Files of earlier workers count.
+        """Keep the files in `directory`, created (0700) with the first file. Files of earlier workers are read.
 
         Blocks.
         """
@@ -80,11 +81,11 @@ class SeenExits:
             expected.set()
 
     async def complete(self, exit_: Exit) -> Exit:
-        """Return a container's exit, as the node itself saw it if the runtime's word on it is in doubt.
+        """Return a container's exit; if the runtime's exit code is doubtful, as the node itself saw it.
 
-        A runtime lists 255 for an end that it missed, and for a container whose shim was killed. The kernel's word on
-        the process counts over that. If the kernel is to tell it, this waits :data:`EXPECTED_SECONDS` at most: the
-        process may be about to be killed, or not yet reaped.
+        A runtime lists 255 for an end that it missed, and for a container whose shim was killed. The kernel's report
+        overrides that. If the kernel is expected to report, this waits :data:`EXPECTED_SECONDS` at most: the process
+        may be about to be killed, or not yet reaped.
         """
         if exit_.exit_code != DOUBTFUL_EXIT_CODE:
             return exit_
@@ -99,9 +100,9 @@ class SeenExits:
         return exit_.model_copy(update=how)
 
     def is_doubtful(self, exit_: Exit) -> bool:
-        """Say whether an exit code may be one that the runtime lists for want of a better one.
+        """Say whether the runtime may have listed 255 because it does not know the real exit code.
 
-        True only where the kernel tells exits: elsewhere nobody can confirm a 255, and the runtime's word stands.
+        True only on a kernel that reports exits: on others nothing can confirm a 255, and the runtime's code counts.
         """
         doubtful = exit_.exit_code == DOUBTFUL_EXIT_CODE and exit_.id not in self._seen
         return doubtful and not exit_.is_unknown and self._kernel_tells

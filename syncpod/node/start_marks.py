@@ -37,7 +37,7 @@ _SIZE = 512
 
 
 class StartMark(BaseModel):
-    """A container's instance that was told to start."""
+    """The note that an instance of a container was about to be started."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -55,15 +55,15 @@ class WithdrawnMark:
     """A mark set aside that can be restored; both are renames, which work on a full disk."""
 
     path: Path
-    """Where it counts."""
+    """The path at which the mark counts."""
     aside: Path
 
     def put_back(self) -> None:
-        """Restore it. Blocks. Raises OSError."""
+        """Restore the mark. Blocks. Raises OSError."""
         self.aside.replace(self.path)
 
     def drop(self) -> None:
-        """Delete it. Blocks; safe to repeat. Raises OSError."""
+        """Delete the mark. Blocks; safe to repeat. Raises OSError."""
         self.aside.unlink(missing_ok=True)
 
 

@@ -22,7 +22,7 @@ MESSAGE_LIMIT: Final = 4096
 """How many bytes of the file are read."""
 LOG_LIMIT: Final = 2048
 LOG_LINES: Final = 80
-"""How many bytes and lines of the log can be the message."""
+"""The message has at most this many bytes and lines of the log."""
 _TAIL: Final = 1 << 20
 """How many bytes from the end of the log are searched for its last lines."""
 _MODE: Final = 0o666
@@ -85,7 +85,7 @@ def _said(status: RuntimeContainerStatus) -> tuple[str, bool]:
 def _end_of_log(log: Path) -> str:
     """Return the container's last lines on both streams, without the runtime's prefixes.
 
-    No link is followed to the log: a pod that mounts the log directory could have another pod's read to it.
+    No link to the log is followed: a pod that mounts the log directory could otherwise read another pod's log.
     """
     try:
         data = _last_bytes(open_log_file(_askable(log)), _TAIL)
@@ -113,14 +113,14 @@ def _opened(path: Path) -> int:
 
 
 def _askable(path: Path) -> Path:
-    """Return a path that the kernel can be asked for. Raises OSError."""
+    """Return the path, if the kernel accepts it: it has no NUL byte. Raises OSError."""
     if "\0" in str(path):  # a container's creator may have named any file; the runtime failed on it too
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(path))
     return path
 
 
 def _last_bytes(descriptor: int, limit: int) -> bytes:
-    """Return the last bytes of an open file, and close it. Raises OSError, also for what is no regular file."""
+    """Return the last bytes of an open file, and close it. Raises OSError, also if it is not a regular file."""
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
         _check_regular(found)

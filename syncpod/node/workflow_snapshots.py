@@ -1,7 +1,7 @@
-"""What a node keeps of its pods' workflows and of its own: the last state of each. A pod's is beside its record.
+"""Snapshots: the last state of each pod's workflow and of the node's own. A pod's snapshot lies next to its record.
 
-A run whose history cannot be replayed is replaced by one that starts from it. It has references to ConfigMaps and
-Secrets, never their content.
+A run whose history cannot be replayed is replaced by one that starts from the snapshot. Snapshots have references to
+ConfigMaps and Secrets, never their content.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ class Reference:
 
     ref: ObjectRef
     optional: bool
-    """The pod can do without it: it is marked optional, or it is a pull secret, which the kubelet does without too."""
+    """The pod runs without the object too: it is marked optional, or it is a pull secret, as in the kubelet."""
     key: str | None
     """The one key that a variable takes; None if all keys, or a volume's items, are meant."""
     path: str

@@ -6,7 +6,7 @@ from typing import Final, Literal
 from syncpod.pod import ConfigMap, Secret
 
 Kind = Literal["ConfigMap", "Secret"]
-"""What a node keeps beside its pods."""
+"""The kinds of objects that a node keeps."""
 
 KINDS: Final[tuple[Kind, ...]] = ("ConfigMap", "Secret")
 

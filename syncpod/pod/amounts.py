@@ -49,7 +49,7 @@ def pod_amounts(pod: Pod, kind: Kind, *, overhead: bool = True) -> Amounts:
 
 
 def containers_amounts(spec: PodSpec, kind: Kind) -> Amounts:
-    """Return what the containers request together: the most that they need at any one time.
+    """Return the sum of the containers' requests or limits: the most that they need at any one time.
 
     Main containers and sidecars add up. An init container runs with the sidecars started before it, and counts only
     where it needs more than they all do later (AggregateContainerRequests, AggregateContainerLimits).

@@ -40,7 +40,7 @@ _LISTS = {"List": None, **{f"{kind}List": kind for kind in _PARSERS}}
 def load_documents(text: str | bytes, *, source: str = "-", left_out: list[str] | None = None) -> tuple[Manifest, ...]:
     """Read every object of a stream, in order; the items of lists are read, and empty documents are skipped.
 
-    With `left_out`, objects of other kinds are no errors: their kinds and names are added to it.
+    With `left_out`, objects of other kinds are not errors: their kinds and names are added to it.
 
     Objects are only parsed, strictly; `admit` defaults and validates them. Raises ManifestErrors with one sentence for
     each invalid object, which names the source, the document and the field.
@@ -108,7 +108,7 @@ def _decoded(text: str | bytes, source: str) -> str:
 
 
 def _holds_no_more_values(text: str, most: int) -> bool:
-    """Say whether JSON text certainly has no more values than that; its parser would build all of them first."""
+    """Say whether JSON text has at most this many values, without parsing it: the parser would build all of them."""
     return text.count(",") + text.count("{") + text.count("[") + text.count(":") <= most
 
 

@@ -189,7 +189,7 @@ def _message(
 
 
 def _suggestion(model: type[Model], location: tuple[int | str, ...]) -> str:
-    """Return what to say of an unknown field: that it is new, or the known one that it resembles, if any."""
+    """Return a hint about an unknown field: that it is newer than this version, or a known field that it resembles."""
     if len(str(location[-1])) > _LONGEST_SUGGESTED:
         return ""
     holder: Any = model

@@ -1,8 +1,8 @@
 r"""YAML as go-yaml reads it for Kubernetes: plain data from a stream, within limits.
 
 Scalars resolve as in `go.yaml.in/yaml/v2` behind `sigs.k8s.io/yaml`: YAML 1.1 words and octals, but no base-60
-numbers, and times stay text. `\'` inside double quotes is a quote. What could only be a mistake or an attack is
-refused: tags, duplicate keys, keys that are no scalars, depth, and aliases that multiply.
+numbers, and times stay text. `\'` inside double quotes is a quote. Mistakes and attacks are refused: tags, duplicate
+keys, keys that are not scalars, too much depth, and aliases that multiply.
 """
 
 import re
@@ -232,7 +232,7 @@ class _Composer:
 
 
 def _integer(matched: re.Match[str]) -> int | None:
-    """Parse a number; None if it is none."""
+    """Return the text as a number; None if it is not one."""
     sign, *digits = matched.groups()
     for base, found in zip(_BASES, digits, strict=True):
         if found is not None and (plain := found.replace("_", "")):

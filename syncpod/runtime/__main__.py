@@ -34,7 +34,7 @@ def settings(arguments: Sequence[str]) -> Settings:
 
 
 def main() -> int:
-    """Serve, and return the exit code: 2 for a wrong command line, 1 if another server has the same directory."""
+    """Serve until stopped; return the exit code: 2 for a wrong command line, 1 if another server uses the directory."""
     try:
         asyncio.run(serve(settings(sys.argv[1:]), os.environ))
     except CannotServe as problem:

@@ -3,9 +3,10 @@
     CREATED ──start──► RUNNING ──ends──► EXITED          a start that fails: CREATED ──► EXITED 128 StartError
 
 On disk a container exists from the creation to the removal of its `record`; `process/` means that a start began;
-`ended` is final (see `store`). So a server that is killed at any point leaves one of: nothing that counts, a created
-container, one whose start began (`Processes.find` tells what became of it), or one that has ended. Until that is known
-it is listed as UNKNOWN. Without an answer it counts as ended, 255 Unknown; it never becomes CREATED again.
+`ended` is final (see `store`). So a server that is killed at any point leaves one of these: nothing that counts, a
+created container, a container whose start began (`Processes.find` returns its state), or one that has ended. Until its
+state is known, a container is listed as UNKNOWN. If it cannot be found out, the container counts as ended, 255 Unknown;
+it never becomes CREATED again.
 """
 
 from __future__ import annotations
@@ -414,7 +415,7 @@ class Containers:
         return container.asking
 
     def _load_end(self, container: Container, directory: Path) -> None:
-        """Take over how a container ended, if it did. One whose start began never becomes CREATED again."""
+        """Load how a container ended, if it did. One whose start began never becomes CREATED again."""
         damage = ""
         try:
             container.ended = store.read_ended(directory)

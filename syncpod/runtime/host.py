@@ -1,4 +1,4 @@
-"""What this machine and this user provide for containers; read once, when the server starts."""
+"""The facts of this machine and this user that matter to containers; read once, when the server starts."""
 
 from __future__ import annotations
 

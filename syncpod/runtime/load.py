@@ -88,7 +88,7 @@ def _references(image: FoundImage, name: str, file: Path, *, alone: bool) -> lis
         raise CannotLoad(f"{file}: its image {image.id} has no name: give it one with --name")
     references = []
     for each in names:
-        if not name and not re.search(r"[:/]", each):  # What `skopeo copy … oci:DIR:TAG` leaves.
+        if not name and not re.search(r"[:/]", each):  # `skopeo copy … oci:DIR:TAG` makes such images.
             raise CannotLoad(f'{file}: its image is called by a tag alone, "{each}": name it with --name NAME:{each}')
         try:
             references.append(parse_reference(each))
@@ -98,7 +98,7 @@ def _references(image: FoundImage, name: str, file: Path, *, alone: bool) -> lis
 
 
 def _size(root: Path) -> int:
-    """Return how many bytes files take; hard links count once."""
+    """Return the size of all files below a directory, in bytes; hard links count once."""
     seen: dict[int, int] = {}
     for directory, _, files in os.walk(root):
         for file in files:

@@ -91,7 +91,7 @@ class Exited:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a process and its descendants use now."""
+    """The present usage of a process and its descendants."""
 
     cpu_nanoseconds: int
     memory_bytes: int
@@ -171,7 +171,7 @@ class Process(Protocol):
         """Attach to the process's own streams. Raises StartFailed if it has ended."""
 
     def usage(self) -> Usage | None:
-        """Return what it uses; None when it has ended."""
+        """Return its usage; None if it has ended."""
 
 
 class Processes(Protocol):
@@ -181,14 +181,14 @@ class Processes(Protocol):
         """Return, in a sentence, why this mount is impossible; None if it is possible now."""
 
     async def start(self, spec: ProcessSpec, directory: Path) -> Process:
-        """Start a process. What `find` needs is kept in `directory`, which must exist and be empty.
+        """Start a process, with its files in `directory`, which must exist and be empty; `find` reads them.
 
         Returns once it runs. Raises StartFailed; then nothing is left running. If the caller is cancelled or killed,
-        `find` tells whether it ran.
+        `find` returns whether it ran.
         """
 
     async def find(self, directory: Path) -> Process | Exited | None:
-        """Return what became of a process that an earlier server started there; None if it was never started."""
+        """Return the process that an earlier server started there, or its end; None if it was never started."""
 
     async def close(self) -> None:
         """Detach from all processes, which run on."""

@@ -1,4 +1,4 @@
-"""Finding out what became of a process, at a server's start or after a kill; the answer may be late or missing.
+"""Finds out whether a process runs or how it ended, at a server's start or after a kill. Answers may be late.
 
 Nothing here waits for ever, except for a process that is known to live.
 """
@@ -23,7 +23,7 @@ _END_SECONDS: Final = 10.0
 
 
 class FateUnknown(Exception):
-    """What became of a process cannot be found out; the text says why."""
+    """It cannot be found out whether a process runs, or how it ended; the text says why."""
 
 
 async def find_process(runtime: Runtime, directory: Path) -> Process | Exited | None:

@@ -39,7 +39,7 @@ def precondition(sentence: str) -> Refusal:
 
 
 def not_found(sentence: str) -> Refusal:
-    """Return a refusal: there is no such thing."""
+    """Return a refusal: the sandbox, container or image does not exist."""
     return Refusal(grpc.StatusCode.NOT_FOUND, sentence)
 
 

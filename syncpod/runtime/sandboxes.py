@@ -30,7 +30,7 @@ from syncpod.runtime.state import Caller, Runtime, Sandbox, exhausted, in_thread
 from syncpod.runtime.statuses import event, sandbox_record
 
 _BOOT_SECONDS: Final = 3.0
-"""How long a server looks for what an earlier one left before it starts to serve; the rest is found later."""
+"""How long a new server looks for an earlier one's processes before it starts to serve; it finds the rest later."""
 
 
 class _Abandoned(Exception):

@@ -226,7 +226,7 @@ def _listening(socket: Path, server: grpc.aio.Server) -> Iterator[None]:
     """Listen on a socket that only this user may use, and remove it afterwards. Raises CannotServe."""
     if os.path.lexists(socket):
         if not socket.is_socket():
-            raise CannotServe(f"--socket: {socket} is there and no socket: name another, or remove it", 2)
+            raise CannotServe(f"--socket: {socket} exists and is not a socket: name another, or remove it", 2)
         socket.unlink()
     before = os.umask(0o177)
     try:

@@ -82,7 +82,7 @@ class Sandbox:
 
     @property
     def metadata(self) -> api_pb2.PodSandboxMetadata:
-        """What it was named by."""
+        """The metadata that its name is made of."""
         return listing.read_sandbox(self.entry).metadata
 
 
@@ -119,11 +119,11 @@ class Container:
     closing: asyncio.Task[bool] | None = None
     """Done once its cgroup is gone, or, with False, cannot be removed."""
     asking: asyncio.Task[None] | None = None
-    """Set while it is found out what became of an earlier server's; ends once it is known, or has to count as ended."""
+    """Set while the state of an earlier server's container is being found out."""
 
     @property
     def state(self) -> api_pb2.ContainerState:
-        """CREATED, RUNNING or EXITED; UNKNOWN while it is being found out which of the last two, as in containerd."""
+        """CREATED, RUNNING or EXITED; UNKNOWN while it is not known which of the last two, as in containerd."""
         if self.ended is not None:
             return api_pb2.CONTAINER_EXITED
         if self.asking is not None:
@@ -132,7 +132,7 @@ class Container:
 
     @property
     def state_name(self) -> str:
-        """CONTAINER_RUNNING, say."""
+        """The state's name, such as CONTAINER_RUNNING."""
         return api_pb2.ContainerState.Name(self.state)
 
     def listed_anew(self) -> None:
@@ -157,11 +157,11 @@ class Runtime:
     """Held while it is asked what became of a process."""
 
     def sandbox_directory(self, id: str) -> Path:
-        """Where a sandbox is kept."""
+        """Return the directory of a sandbox's files."""
         return self.directory / "sandboxes" / id
 
     def container_directory(self, id: str) -> Path:
-        """Where a container is kept."""
+        """Return the directory of a container's files."""
         return self.directory / "containers" / id
 
     def own_image(self, image: Image) -> OwnImage | None:

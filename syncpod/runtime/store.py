@@ -1,9 +1,9 @@
-"""What the server keeps on disk of sandboxes and containers, written so that no crash leaves half of it.
+"""The server's files of sandboxes and containers, written so that no crash leaves one half-written.
 
 One directory for each thing, named by its id::
 
     sandboxes/<id>/record        the request that made it, and what the server added
-    sandboxes/<id>/pause/        the pause's; see `port.Processes`
+    sandboxes/<id>/pause/        the files of the pause's process; see `port.Processes`
     containers/<id>/record       the same for a container
     containers/<id>/process/     made when a start begins, so its presence says that there was one
     containers/<id>/ended        how it ended; final
@@ -70,7 +70,7 @@ def read_ended(directory: Path) -> Exited | None:
         return None
     kinds = {"exit_code": int, "reason": str, "message": str, "started_at": int, "finished_at": int}
     if not isinstance(found, dict) or {name: type(value) for name, value in found.items()} != kinds:
-        raise ValueError(f"{directory / _ENDED} does not tell how a container ended")
+        raise ValueError(f"{directory / _ENDED} does not say how a container ended")
     return Exited(**found)
 
 

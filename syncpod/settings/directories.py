@@ -49,8 +49,8 @@ def memory_directory(state_dir: Path, environ: Mapping[str, str]) -> Path:
 def require_own_directory(what: str, path: Path, variable: str) -> None:
     """Raise SettingsInvalid if another account could have written to this directory, or can replace it.
 
-    Everything here trusts what lies in it: which processes it signals, and which files it appends to. `what` names the
-    directory, and `variable` is where another one is named. Blocks.
+    The files in it are trusted: they decide which processes are signalled, and which files are appended to. `what`
+    names the directory in the error, and `variable` is the setting for another one. Blocks.
     """
     try:
         require_ours(path)

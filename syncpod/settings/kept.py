@@ -1,7 +1,7 @@
-"""What a node keeps of how it was started: the settings, the runtime and the Temporal cluster, in its state directory.
+"""The kept settings of a node: how it was started, its runtime and its Temporal cluster, in its state directory.
 
-The settings hold for the next worker and the next `up` that are not told otherwise. The file is removed when `down` has
-ended the node's pods: then the node may become another one.
+They hold for the next worker and the next `up`, unless these are given others. The file is removed when `down` has
+ended the node's pods: then the node may get another name, runtime or cluster.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def write_kept_settings(state_dir: Path, kept: KeptSettings) -> None:
 def read_kept_settings(state_dir: Path) -> KeptSettings:
     """Return what the node keeps; an empty one if there is no file, or this user may not read it.
 
-    Raises SettingsInvalid if the file has something else: the node would forget what it is.
+    Raises SettingsInvalid if the file is invalid: ignoring it would let the node change its name, runtime or cluster.
     """
     path = state_dir / FILE_NAME
     try:
@@ -118,7 +118,7 @@ def other_runtime(kept: KeptSettings, wanted: str) -> str:
 
 
 def kept_runtime_missing(kept: KeptSettings, reason: str) -> str:
-    """Return the sentence that the runtime which a node was started with does not answer; `reason` is a word on it."""
+    """Return the sentence that the runtime of a node does not answer; `reason` says why, in a few words."""
     return (
         f"the runtime that node {kept.node} was started with does not answer at {kept.endpoint} ({reason}): "
         "start it (`syncpod up` starts an embedded one)"

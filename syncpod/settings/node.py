@@ -1,4 +1,4 @@
-"""What a node's worker is told: its name, its directories, its limits, and which runtime it uses."""
+"""The settings of a node's worker: its name, its directories, its limits, and which runtime it uses."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class NodeSettings:
     cgroup_parent: str
     """The parent cgroup of all pods, its parts separated by slashes."""
     capacity: str
-    """What pods may request together, where it differs from the machine's: ``cpu=8,memory=32Gi,pods=110``."""
+    """What pods may request together, for resources that differ from the machine's: ``cpu=8,memory=32Gi,pods=110``."""
     node_labels: str
     """Labels of the node besides those that every node has: ``disk=ssd,example.com/rack=7``."""
     pod_cgroups: bool
@@ -97,7 +97,7 @@ class NodeSettings:
     adopt_cluster: bool = False
     """Serve on the Temporal cluster that is named, although another one has the node's pods; a flag only."""
     given: Mapping[str, str] = field(default_factory=dict)
-    """What is not left at its default, by the name of its variable: what the node keeps for its next start."""
+    """The settings that are not defaults, by the names of their variables: the node keeps them for its next start."""
 
 
 def node_settings(

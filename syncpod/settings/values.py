@@ -28,7 +28,7 @@ def comma_separated(text: str) -> tuple[str, ...]:
 
 
 def flag(name: str, text: str) -> bool:
-    """Return what a yes-or-no variable says."""
+    """Return the value of a yes-or-no variable."""
     if text.lower() in _TRUE:
         return True
     if text.lower() in _FALSE:

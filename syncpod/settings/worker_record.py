@@ -13,7 +13,7 @@ _FILE_NAME = "worker.json"
 
 @dataclass(frozen=True)
 class WorkerRecord:
-    """What a worker writes down while it serves."""
+    """A worker's record of itself while it serves."""
 
     pid: int
     identity: str
@@ -30,7 +30,7 @@ class WorkerRecord:
     boot: int
     """Number of the worker's life on this node; each is larger than the one before."""
     memory_dir: str = ""
-    """Where it reads Secrets; "" = written by an earlier version, which reads none."""
+    """The directory of Secrets that it reads; "" if the record does not say."""
     manifest_dir: str = ""
     """The manifest directory that it follows; "" = none."""
     labels: dict[str, str] = field(default_factory=dict)

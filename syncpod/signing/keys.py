@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from syncpod.kernel.atomic_file import replace_file
+from syncpod.kernel.atomic_file import replace_file, sync_directory
 from syncpod.messages.signature import key_id
 from syncpod.settings.errors import SettingsInvalid
 
@@ -72,12 +72,19 @@ class SigningKeys:
         return self._keys
 
     def find(self, named: str) -> bytes | None:
-        """Return the key of this id, None if there is none; a file that has come since is looked at."""
+        """Return the key of this id, None if there is none; a file that has come or gone since is looked at."""
+        with contextlib.suppress(OSError):
+            if named in self._keys and _changed(self.directory) != self._changed:
+                self._read_again()
         if named not in self._keys and _ID.fullmatch(named):
             with contextlib.suppress(OSError):  # whoever sends payloads chooses the id: no more than one look for each
                 (self.directory / f"{named}{_SUFFIX}").lstat()
                 self._read_again()
         return self._keys.get(named)
+
+    def made_at(self, named: str) -> float:
+        """Return when the key of this id was made, in seconds since 1970. Raises OSError."""
+        return (self.directory / f"{named}{_SUFFIX}").stat().st_mtime
 
     def number(self) -> int:
         """Return the next number of a command: higher than all before, whatever the clock says. Blocks briefly.
@@ -133,6 +140,12 @@ def add_signing_key(state_dir: Path) -> SigningKeys:
     found = read_signing_keys(state_dir)
     assert found is not None
     return found
+
+
+def remove_signing_key(state_dir: Path, named: str) -> None:
+    """Remove the key of this id: what it has signed is refused from now on. Raises OSError."""
+    (state_dir / DIRECTORY / f"{named}{_SUFFIX}").unlink()
+    sync_directory(state_dir / DIRECTORY)
 
 
 def read_signing_keys(state_dir: Path) -> SigningKeys | None:

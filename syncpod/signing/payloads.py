@@ -16,8 +16,7 @@ def signed_payload(keys: Keys, place: Place, payload: Payload, purpose: str) -> 
     """
     if is_encrypted(payload.metadata):
         return payload
-    metadata = signed_metadata(
-        keys.current, place, payload.metadata, payload.data, purpose=purpose, number=keys.number()
-    )
+    key = keys.current
+    metadata = signed_metadata(key, place, payload.metadata, payload.data, purpose=purpose, number=keys.number())
     signed = Payload(metadata=metadata, data=payload.data)
-    return encrypted(keys.current, place, signed) if keys.encrypts else signed
+    return encrypted(key, place, signed) if keys.encrypts else signed

@@ -1,4 +1,4 @@
-"""What tells one Temporal server and namespace from all others, whatever address they are reached at."""
+"""The identity of a Temporal server and namespace, which does not depend on their address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells the node's agent when steps begin and end, and when a back-off is to end."""
+"""Reports to the node's agent when steps begin and end, and has it signal the end of back-offs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class NodeInterceptor(Interceptor):
     def workflow_interceptor_class(
         self, input: WorkflowInterceptorClassInput
     ) -> type[WorkflowInboundInterceptor] | None:
-        """Give workflows the functions that arm the back-off queue and that publish what is to be known outside."""
+        """Give workflows the functions that arm the back-off queue and that publish their state."""
         if self._watched is not None:
             input.unsafe_extern_functions[PUBLISH] = self._watched.stage
         input.unsafe_extern_functions[ARM_BACKOFF] = self._hooks.arm_backoff if self._hooks else _arm_nothing

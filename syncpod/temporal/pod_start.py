@@ -32,8 +32,9 @@ ENDED: Final[frozenset[int]] = frozenset(
         WorkflowExecutionStatus.TIMED_OUT,
     )
 )
-"""The states, by the server's numbers, in which a pod has no workflow any more. In any other state the workflow owns
-the pod, including paused, for which the SDK has no name."""
+"""The numbers of the workflow statuses in which a pod no longer has a workflow. In any other status the workflow owns
+
+the pod, also while it is paused, a status that the SDK does not know."""
 
 _LOOK_SECONDS: Final = 0.2
 
@@ -77,7 +78,7 @@ def adoption(incarnation: str) -> dict[str, Any]:
 
 
 async def look_at(start: WithStartWorkflowOperation[Any, Any]) -> None:
-    """Retrieve the handle of the started workflow, which nobody needs.
+    """Retrieve the handle of the started workflow, although it is not needed.
 
     The SDK stores a failure or a cancellation there too, and Python logs an exception that was never retrieved.
     """

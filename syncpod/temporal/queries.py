@@ -8,10 +8,10 @@ from typing import Any, Final
 from temporalio.client import Interceptor, OutboundInterceptor, QueryWorkflowInput, WorkflowQueryFailedError
 
 AHEAD: Final = "the query met signals that no workflow task has taken yet; ask again"
-"""How a query fails whose replay would have run ahead of the history."""
+"""The message of a query that was refused because its replay would have run ahead of the history."""
 
 _PAUSES_SECONDS: Final = (0.0, 0.2, 0.5, 1.0, 2.0)
-"""Before each further try. The task that takes the signals is already under way, or waits for a worker."""
+"""Pauses before each further try. The task that takes the signals is already under way, or waits for a worker."""
 
 
 class AskAgain(Interceptor):

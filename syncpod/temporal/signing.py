@@ -155,11 +155,12 @@ class SigningCodec(PayloadCodec, WithSerializationContext):
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
         """Sign what is marked, and all that a worker's step gives back; then encrypt, if the keys do."""
-        signed = [self._signed(payload) for payload in payloads]
+        key = self._keys.current  # one for both, so that the id beside a ciphertext names each key that it needs
+        signed = [self._signed(payload, key) for payload in payloads]
         if not self._keys.encrypts:
             return signed
         place = self._place or Place("", "")  # what has no place is hidden too
-        return [encrypted(self._keys.current, place, payload) for payload in signed]
+        return [encrypted(key, place, payload) for payload in signed]
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
         """Give each payload its verdict, in a worker."""
@@ -169,7 +170,7 @@ class SigningCodec(PayloadCodec, WithSerializationContext):
         judge = _of_step if place.activity_type else _of_workflow
         return [judge(*self._judged(payload, place)) for payload in payloads]
 
-    def _signed(self, payload: Payload) -> Payload:
+    def _signed(self, payload: Payload, key: bytes) -> Payload:
         place, said = self._place, payload.metadata
         if place is None or SIGNATURE in said or is_encrypted(said):
             return payload
@@ -180,7 +181,7 @@ class SigningCodec(PayloadCodec, WithSerializationContext):
             purpose, number = RESULT, 0
         else:
             return payload
-        metadata = signed_metadata(self._keys.current, place, said, payload.data, purpose=purpose, number=number)
+        metadata = signed_metadata(key, place, said, payload.data, purpose=purpose, number=number)
         return Payload(metadata=metadata, data=payload.data)
 
     def _judged(self, payload: Payload, place: Place) -> tuple[Payload, Verdict]:

@@ -1,9 +1,9 @@
-"""Tells a running step of its cancellation within a second, although steps rarely heartbeat.
+"""Has a running step learn of its cancellation within a second, although steps rarely heartbeat.
 
-The server tells a step that it is cancelled in its answer to a heartbeat. The workflow that asks for the cancellation
-runs in the same worker as the step, so the worker knows that there is something to hear: from then on it heartbeats
-each second for the step, repeating what the step said last. A step that another worker has begun hears with its next
-own heartbeat.
+The server reports a cancellation in its answer to a heartbeat. The workflow that requests the cancellation runs in the
+same worker as the step. So the worker knows of the request, and from then on it heartbeats each second for the step,
+with the details of the step's last heartbeat. A step that another worker has begun learns of it with its own next
+heartbeat.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class StepCancellation(Interceptor):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
-        """Know each step while it runs."""
+        """Keep track of each step while it runs."""
         return _KnowsSteps(next, self)
 
     def workflow_interceptor_class(
@@ -86,7 +86,7 @@ class _Step:
             self._beating = asyncio.get_running_loop().create_task(self._beat(), context=self._context)
 
     def stop(self) -> None:
-        """Heartbeat no more."""
+        """Stop heartbeating."""
         if self._beating is not None:
             self._beating.cancel()
 

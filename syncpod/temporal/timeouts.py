@@ -1,8 +1,8 @@
-"""Time-outs of the server that a worker has to keep, also on a busy machine.
+"""Timeouts of the server that a worker has to meet, even on a busy machine.
 
-What a dead worker leaves behind is failed or handed back by the next one as it boots (`syncpod.agent.takeover.boot`),
-so none of them has to be short. One that is missed makes more work: the server gives the task out again, to a worker
-that then replays the workflow from its beginning.
+The next worker fails or hands back the tasks of a dead one when it boots (`syncpod.agent.takeover.boot`), so no timeout
+has to be short. A missed timeout causes more work: the server schedules the task again, for a worker that then replays
+the workflow from its beginning.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ WORKFLOW_TASK: Final = timedelta(seconds=10)
 """How long a workflow task may take: Temporal's own default."""
 
 STICKY_QUEUE: Final = timedelta(seconds=60)
-"""How long a task may lie in the queue of the worker that has its workflow in its cache: a crowd of pods waits there,
-since a worker takes only a few tasks at a time."""
+"""How long a task may lie in the queue of the worker that has its workflow in its cache. Tasks of many pods may wait
+
+there, since a worker takes only a few tasks at a time."""
 
 HEARTBEAT_THROTTLE: Final = timedelta(seconds=1)
 """The shortest time between two heartbeats of a step, and so the longest until it learns of its cancellation."""

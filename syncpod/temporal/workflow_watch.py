@@ -1,14 +1,14 @@
-"""Tells the node's agent how its workflows' tasks go: what each of them leaves behind, and which of them fail.
+"""Reports to the node's agent what each task of a workflow publishes, and which tasks fail.
 
 The SDK has no hook for a failed workflow task, so the runner is wrapped: it sees each activation and its outcome. A
 task's failure is followed by the eviction of its run, whatever was wrong: a history that cannot be replayed, an
 exception, or code that did not come back in time. So evictions are counted.
 
-It also keeps queries from spoiling a run. For a query of a run that is not cached the server sends the history as it is
-at that moment, perhaps with signals that no workflow task has taken yet. The SDK (1.35) gives these to the workflow at
-the time of the last completed task, not as a replay, and then keeps the instance for the next task: its commands become
-history, though a replay at the right time may come to others. Such an activation is refused here, so that the query
-fails and the instance is evicted (docs/stuck-workflows.md).
+It also keeps queries from spoiling a run. For a query of a run that is not cached, the server sends the history as it
+is, perhaps with signals that no workflow task has taken yet. The SDK (1.35) gives these signals to the workflow at the
+time of the last completed task, not as a replay, and then keeps the instance for the next task. So its commands become
+history, although a replay at the right time may produce other commands. Such an activation is refused here, so that the
+query fails and the instance is evicted (docs/stuck-workflows.md).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PUBLISH: Final = "syncpod_publish"
 """Extern function ``(run_id, published)``. A workflow, while not replaying, calls it with what is to be known of it
 outside: a :class:`Published`, or None once its pod is gone."""
 TOO_OLD: Final = "TooOld"
-"""The failure of a run that this worker refuses on purpose: another version of the program can go on with it."""
+"""The failure of a run that this worker refuses on purpose, because another version of the program can continue it."""
 CANNOT_NOTE: Final = "the node cannot note which run a start has begun"
 """How the failure of a task begins whose run is none to this node yet: its disk is full, say. It is tried again."""
 _FAILURES: Final = frozenset(
@@ -48,11 +48,11 @@ _FAILURES: Final = frozenset(
 
 
 class Published(Protocol):
-    """What a run has left behind at the end of one of its tasks. It never changes, and may be read in any thread."""
+    """The state of a run at the end of one of its tasks. It never changes, and may be read in any thread."""
 
     @property
     def uid(self) -> str:
-        """The pod's UID."""
+        """The pod's UID; "" for a node."""
 
     @property
     def at(self) -> datetime:
@@ -73,7 +73,7 @@ class WorkflowWatch(Protocol):
     """What the node's agent implements. Called from the threads of workflow tasks."""
 
     def published(self, workflow_id: str, run_id: str, published: Published | None) -> None:
-        """Take what a task has left behind that did not fail; None = its pod is gone."""
+        """Take the state that a successful task has published; None if its pod is gone."""
 
     def task_failed(self, workflow_id: str, run_id: str, why: str) -> None:
         """Note that a task of this run has failed here."""

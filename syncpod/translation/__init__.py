@@ -1,1 +1,1 @@
-"""From a Pod to what a runtime is asked for: pure functions of the pod and of what is known of the node."""
+"""Translates a Pod into the CRI configurations for a runtime: pure functions of the pod and of facts of the node."""

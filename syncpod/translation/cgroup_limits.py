@@ -16,7 +16,7 @@ from syncpod.translation.resources import MIN_SHARES, PERIOD_US, bytes_of, cpu_q
 
 @dataclass(frozen=True)
 class CgroupLimits:
-    """The settings to write into a cgroup; None is left unchanged, which means no limit in a new one."""
+    """The settings to write into a cgroup. None leaves a setting unchanged; in a new cgroup that means no limit."""
 
     cpu_shares: int | None = None
     cpu_quota: int | None = None
@@ -30,10 +30,10 @@ class CgroupLimits:
 
 
 def limits_of_all_pods(capacity: Mapping[str, int], host: Host) -> CgroupLimits:
-    """Return the settings of the cgroup above all pods: what the node has for pods, and all process ids of the machine.
+    """Return the settings of the cgroup above all pods: the node's capacity, and all process ids of the machine.
 
-    `capacity` is the node's, less what its owner keeps for others (the kubelet's allocatable, before evictions). CPU is
-    a weight: pods may use what nobody else does. What `capacity` does not have is not limited. Mirrors
+    `capacity` is the kubelet's allocatable, before evictions. CPU is a weight: pods may use CPU time that nothing else
+    uses. A resource that is not in `capacity` is not limited. Mirrors
     cm/node_container_manager_linux.go, v1.36, getCgroupConfigInternal, with enforceNodeAllocatable as it is by default.
     """
     pages = {name: parse_quantity(str(amount)) for name, amount in capacity.items() if name.startswith(HUGE_PAGES)}
@@ -64,14 +64,14 @@ def pod_limits(pod: Pod, host: Host) -> CgroupLimits:
 
 
 def asked_as_a_whole(pod: Pod) -> Mapping[str, str]:
-    """Return the controller that has to enforce each pod-level limit, by resource."""
+    """Return the pod-level limits that the pod sets: by resource, the controller that has to enforce the limit."""
     amounts = read_amounts(pod.spec.resources.limits) if pod.spec.resources is not None else {}
     controllers = {name: "hugetlb" if name.startswith(HUGE_PAGES) else name for name in amounts}
     return {name: controllers[name] for name, amount in amounts.items() if amount.number > 0}
 
 
 def burstable_limits(milli_cpu: int) -> CgroupLimits:
-    """Return the burstable tier's settings: it weighs what its pods request together."""
+    """Return the burstable tier's settings: its weight follows from the sum of its pods' CPU requests, `milli_cpu`."""
     return CgroupLimits(cpu_shares=cpu_shares(milli_cpu))
 
 

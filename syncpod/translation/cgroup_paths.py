@@ -13,7 +13,7 @@ TIERS: Mapping[QOSClass, str] = {"Guaranteed": "", "Burstable": "burstable", "Be
 
 
 def pod_cgroup(node: NodeContext, pod: Pod) -> PurePosixPath:
-    """Return the pod's cgroup as a path below each hierarchy's root; it is what ``cgroup_parent`` is given.
+    """Return the pod's cgroup as a path below each hierarchy's root; CRI calls it ``cgroup_parent``.
 
     With the cgroupfs driver this is ``/<parent>/<tier>/pod<uid>``; burstable and best-effort pods have a tier each,
     guaranteed pods are directly below the parent. With systemd the parts form the name of a slice, with dashes in them
@@ -33,7 +33,7 @@ def tier_cgroup(node: NodeContext, tier: str) -> PurePosixPath:
 def pod_cgroups(node: NodeContext, uid: str) -> tuple[PurePosixPath, ...]:
     """Return all paths that the cgroup of a pod with this UID may have: one in each tier.
 
-    Earlier versions had all pods where guaranteed ones are now. Raises :class:`~syncpod.translation.paths.UnsafeName`.
+    Raises :class:`~syncpod.translation.paths.UnsafeName`.
     """
     return tuple(_pod_cgroup(node, tier, uid) for tier in TIERS.values())
 

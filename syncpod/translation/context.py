@@ -1,4 +1,4 @@
-"""What the translation needs to know about the node, as values; :mod:`syncpod.node.host` reads the machine's."""
+"""The facts of the node that the translation needs, as values; :mod:`syncpod.node.host` reads those of the machine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -62,11 +62,11 @@ class NodeContext:
     cgroup_driver: CgroupDriver = "cgroupfs"
     """The runtime's answer to RuntimeConfig: whether it makes cgroups itself or has systemd make them."""
     capacity: Mapping[str, int] = field(default_factory=dict)
-    """What the node has for pods: cpu in millicores, everything else in its own unit; see :mod:`syncpod.node.fit`."""
+    """The node's resources for pods: cpu in millicores, all others in their own units; see :mod:`syncpod.node.fit`."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """The node's labels, which pods choose it by."""
+    """The node's labels, for nodeSelector and node affinity."""
     pod_cgroups: bool = True
-    """The node makes each pod's cgroup, with limits, where it may; False = the runtime makes it, without limits."""
+    """The node makes each pod's cgroup, with limits, if it can; False: the runtime makes it, without limits."""
     recursive_read_only_handlers: tuple[str, ...] = ()
     """Runtime handlers that announce recursive read-only mounts; ``""`` is the runtime's default handler."""
     applies_seccomp: bool = True

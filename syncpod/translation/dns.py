@@ -1,7 +1,9 @@
 """DNS settings of a pod: dnsPolicy, dnsConfig, and the limits of resolvers.
 
 Mirrors network/dns/dns.go, v1.36. There is no cluster DNS here, so ClusterFirst means what it means to a kubelet
-without one: the host's resolver, and an event.
+without one: the host's resolver. Difference: a kubelet says so (MissingClusterDNS) of its node and of each such pod,
+once for each sandbox. ClusterFirst is the default, so that would be of nearly every pod: the node's workflow says it
+once for each start of its worker, and a pod only if it asks for ClusterFirstWithHostNet, which is not the default.
 """
 
 from collections.abc import Iterable
@@ -55,7 +57,7 @@ def pod_dns(pod: Pod, host: Resolver) -> tuple[DNSConfig, tuple[DnsEvent, ...]]:
     """
     spec = pod.spec
     events: list[DnsEvent] = []
-    if spec.dns_policy == "ClusterFirstWithHostNet" or (spec.dns_policy == "ClusterFirst" and not spec.host_network):
+    if spec.dns_policy == "ClusterFirstWithHostNet":
         events.append(
             DnsEvent(
                 "MissingClusterDNS",

@@ -9,12 +9,12 @@ class EnvFileInvalid(ValueError):
 
 
 def env_file_value(content: bytes, key: str) -> bytes:
-    """Return the value of `key` in a file of lines ``NAME='value'``; empty where there is none.
+    """Return the value of `key` in a file of lines ``NAME='value'``; empty if the file does not have it.
 
-    A value stands in single quotes right after the equals sign, means what it says to the letter, and may go over
-    several lines; behind it there may be a comment. Blank lines, and those that begin with ``#``, mean nothing. A value
-    that begins with a blank is empty, whatever follows, as it is to a shell. The first line of the name counts, and
-    what follows it is not looked at (util/env/env_util.go, v1.36, ParseEnv). Raises :class:`EnvFileInvalid`.
+    A value is in single quotes right after the equals sign, is taken literally, and may span several lines; a comment
+    may follow it. Blank lines, and lines that begin with ``#``, are ignored. A value that begins with a blank is empty,
+    whatever follows, as in a shell. The first line with the name counts, and the lines after it are not checked
+    (util/env/env_util.go, v1.36, ParseEnv). Raises :class:`EnvFileInvalid`.
     """
     wanted = key.encode()
     lines = _Lines(content)

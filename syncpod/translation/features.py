@@ -1,6 +1,6 @@
-"""Refusing pods that need features which the runtime does not announce.
+"""Refuses pods that need features that the runtime does not announce.
 
-A runtime silently ignores what it does not know, so a feature that it does not announce is refused by name.
+A runtime silently ignores fields that it does not know, so a feature that it does not announce is refused by name.
 """
 
 import re
@@ -10,7 +10,9 @@ from syncpod.cri.port import RuntimeHandler, RuntimeStatus, RuntimeVersion
 from syncpod.pod import Pod, PodSecurityContext, SecurityContext
 
 _IMAGE_VOLUMES = {"containerd": (2, 1), "cri-o": (1, 33)}
-"""The first versions of runtimes that mount images. Nothing announces this, and older ones mount something else."""
+"""The first versions of runtimes that mount images. Runtimes do not announce this, and older ones mount something
+
+else."""
 
 _DEFAULT = "RuntimeDefault"
 
@@ -46,10 +48,10 @@ def refusals(pod: Pod, status: RuntimeStatus, version: RuntimeVersion | None = N
 
 
 def warnings(pod: Pod, *, applies_seccomp: bool) -> tuple[str, ...]:
-    """Return one sentence, with the field's path, for each field that this runtime accepts and does not apply.
+    """Return one sentence, with the field's path, for each field that this runtime accepts but does not apply.
 
-    Nothing of the pod's own function depends on these, so it runs. A seccomp profile of type Localhost is not among
-    them: the embedded runtime refuses it.
+    The pod works without these fields, so it runs. A seccomp profile of type Localhost is not among them: the embedded
+    runtime refuses it.
     """
     if applies_seccomp:
         return ()

@@ -97,7 +97,7 @@ def _place(pod: Pod, volume: Volume, node: NodeContext) -> Path | None:
 def _image_mount(pod: Pod, reference: str, image: str, mount: VolumeMount, part: str) -> Mount:
     """Return the read-only mount of an image, or of a directory in it; the runtime makes it.
 
-    As with each image that the kubelet asks for, the runtime is told the pod's annotations.
+    As in the kubelet, the image's specification includes the pod's annotations.
     """
     return Mount(
         container_path=container_place(mount.mount_path),

@@ -12,7 +12,7 @@ EMPTY_DIR = "kubernetes.io~empty-dir"
 PROJECTED = "kubernetes.io~projected"
 DOWNWARD_API = "kubernetes.io~downward-api"
 MOUNTED = (EMPTY_DIR, PROJECTED, DOWNWARD_API)
-"""The plugins at whose volumes the node mounts something."""
+"""The volume plugins for which the node mounts file systems."""
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -112,7 +112,7 @@ def container_log_file(container: str, restart_count: int) -> str:
 
 
 def message_file(node: NodeContext, uid: str, container: Container, restart_count: int) -> Path | None:
-    """Return the file that an instance sees at its terminationMessagePath; None where it has no such path.
+    """Return the file that an instance sees at its terminationMessagePath; None if it has no such path.
 
     Raises :class:`UnsafeName` (kuberuntime_container.go, v1.36, makeMounts). Difference: the file is named after the
     restart count, not at random, so that a repeated start finds it again.

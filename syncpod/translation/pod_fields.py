@@ -1,4 +1,4 @@
-"""Translates a runtime's messages about CRI's fields into the Pod's fields, which their reader wrote.
+"""Translates a runtime's messages about CRI's fields into messages about the Pod's fields, which the user wrote.
 
 A runtime that refuses a configuration may begin its sentence with the field's path in the request, as the embedded one
 does: ``config.mounts[0].propagation: ...``. The translation that made the configuration knows which field that was.
@@ -71,7 +71,7 @@ def said_of_container(message: str, container: Container, path: str) -> str:
             return _mount(found[0], int(index), below.removeprefix("."), container, path)
         if name not in _OF_CONTAINER or (name in _OF_POD and not _sets(container, _OF_CONTAINER[name])):
             return _of_pod(found)
-        # The environment has more variables than the container's own, so their numbers are not its fields'.
+        # The environment has more variables than the container's own, so their indices are not those of `env`.
         at = f"[{index}]" if index is not None and name != "envs" else ""
         return f"{path}.{_OF_CONTAINER[name]}{at}"
 
@@ -79,7 +79,7 @@ def said_of_container(message: str, container: Container, path: str) -> str:
 
 
 def _sets(container: Container, field: str) -> bool:
-    """Return whether a container itself sets a field of its security context, rather than have the pod's."""
+    """Say whether a container itself sets a field of its security context, rather than inherit the pod's."""
     security = container.security_context
     wire = security.model_dump(by_alias=True) if security is not None else {}
     return wire.get(field.rpartition(".")[2]) is not None

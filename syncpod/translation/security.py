@@ -51,10 +51,11 @@ _LARGEST_USER_ID = 2**31 - 1
 
 
 def namespace_options(pod: Pod, target_id: str = "") -> NamespaceOption:
-    """Return the pod's namespaces: the node's where the pod asks for them, else its own.
+    """Return the pod's namespaces: the node's if the pod asks for them, else its own.
 
-    Each container has its own pid namespace unless it is shared; with ``target_id`` it is that container's. Leaving it
-    unset would mean the sandbox's (NamespacesForPod; kuberuntime_container_linux.go, generateLinuxContainerConfig).
+    Each container has its own pid namespace, unless the pod shares one; with ``target_id`` it joins that container's.
+    If it were not set, it would be the sandbox's (NamespacesForPod; kuberuntime_container_linux.go,
+    generateLinuxContainerConfig).
     """
     spec = pod.spec
     pid: Literal["NODE", "POD", "CONTAINER", "TARGET"] = "CONTAINER"

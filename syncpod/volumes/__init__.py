@@ -1,1 +1,1 @@
-"""Volumes as files: what each kind contains, and how it is written so that nobody sees a part of it."""
+"""Volumes as files: what each kind contains, and how it is written so that no reader sees it half-written."""

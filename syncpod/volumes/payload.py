@@ -1,4 +1,4 @@
-"""What a volume of files shows, as values: its sources, and the bytes and mode of each file that they give.
+"""The content of a volume of files, as values: its sources, and the bytes and mode of each file.
 
 Pure: the caller passes in the content of ConfigMaps and Secrets, and the text of the pod's fields.
 """
@@ -14,7 +14,7 @@ from syncpod.pod.meta import KeyToPath
 from syncpod.pod.volumes import DownwardAPIVolumeFile, VolumeProjection
 
 DEFAULT_MODE: Final = 0o644
-"""Mode of files where neither the volume nor an item sets one."""
+"""Mode of files if neither the volume nor an item sets one."""
 
 _MISSING_KEY: Final[Mapping[Kind, str]] = {
     "ConfigMap": "configmap references non-existent config key: {}",

@@ -1,8 +1,8 @@
 """Parts of volumes (subPath) that are mounted into a container in place of the whole volume.
 
-A container that already has the volume can change what a path in it means between the node's check and the runtime's
-mount. So the node opens the part once, beneath the volume, and bind-mounts exactly that file or directory at a path of
-its own, which it gives to the runtime. Everything blocks, and is safe to repeat.
+A container that already has the volume can replace a path in it between the node's check and the runtime's mount. So
+the node opens the part once, beneath the volume, and bind-mounts exactly that file or directory at a path of its own,
+which it gives to the runtime. Everything blocks, and is safe to repeat.
 """
 
 import errno

@@ -16,7 +16,7 @@ from syncpod.kernel.mounting import effective_capabilities
 def shares_mounts(other: int) -> bool:
     """Say whether the process with this pid is in the same mount namespace as this one.
 
-    False where that cannot be told, because it is in another pid namespace or belongs to another user. Raises nothing.
+    False if that is not known, because it is in another pid namespace or belongs to another user. Raises nothing.
     """
     try:
         return os.path.samestat(Path("/proc/self/ns/mnt").stat(), Path(f"/proc/{other}/ns/mnt").stat())
@@ -41,8 +41,8 @@ def mounts_reach(other: int, place: Path) -> bool:
 def propagates(own: Iterable[Mount], theirs: Collection[Mount], place: Path) -> bool:
     """Say whether mounts below an absolute path propagate from the process that mounts to another, by their mounts.
 
-    They do where the mount that holds the path is shared and the other process has a peer or a slave of it. Where
-    nothing is known of the other's mounts, it is enough that ours is shared.
+    They do if the mount that holds the path is shared and the other process has a peer or a slave of it. If nothing is
+    known of the other's mounts, it is enough that ours is shared.
     """
     group = next((tag.removeprefix("shared:") for tag in _propagation(own, place) if tag.startswith("shared:")), None)
     if group is None:
@@ -54,8 +54,8 @@ def propagates(own: Iterable[Mount], theirs: Collection[Mount], place: Path) -> 
 def has_no_more_rights(other: int) -> bool:
     """Say whether the process with this pid has no more rights than this one: the same user, no more capabilities.
 
-    Capabilities in a user namespace of its own, as a rootless runtime has, do not count. False where that cannot be
-    told. Raises nothing.
+    Capabilities in a user namespace of its own, as a rootless runtime has, do not count. False if that is not known.
+    Raises nothing.
     """
     try:
         if Path(f"/proc/{other}").stat().st_uid != os.geteuid():
@@ -70,7 +70,7 @@ def has_no_more_rights(other: int) -> bool:
 def is_the_machines(path: Path, *, machine: Path = Path("/proc/1/root")) -> bool:
     """Say whether a path means the same file to this process as to the machine's first process. Blocks.
 
-    False where one of them has no such file, or the machine's files cannot be read. Raises nothing.
+    False if one of them has no such file, or if the machine's files cannot be read. Raises nothing.
     """
     try:
         return os.path.samestat(path.stat(), Path(f"{machine}{path}").stat())

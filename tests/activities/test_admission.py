@@ -48,13 +48,13 @@ async def rejection_of(pod: PodOnBench) -> tuple[str, str]:
     return detail.rejection.reason, detail.rejection.message
 
 
-async def finally_killed(pod: PodOnBench) -> StepResult:
+async def kill_finished_pod(pod: PodOnBench) -> StepResult:
     """Stop a pod that has come to its end."""
     request = KillPod(ref=pod.ref, fence=pod.next_fence(), grace_seconds=0, message="finished", final=True)
     return await pod.step(StepName.KILL_POD, request).result()
 
 
-async def test_a_pod_that_the_node_has_no_room_for_is_turned_away(two_cores: Bench) -> None:
+async def test_a_pod_is_rejected_if_the_node_has_no_room_for_it(two_cores: Bench) -> None:
     await asking(two_cores, "1500m").create_sandbox()
     late = asking(two_cores, "600m")
     assert await rejection_of(late) == (
@@ -64,7 +64,7 @@ async def test_a_pod_that_the_node_has_no_room_for_is_turned_away(two_cores: Ben
     await asking(two_cores, "500m").create_sandbox()  # being turned away takes nothing
 
 
-async def test_a_pod_that_asks_for_another_node_is_turned_away(two_cores: Bench) -> None:
+async def test_a_pod_is_rejected_if_its_node_affinity_does_not_match(two_cores: Bench) -> None:
     """Row 6: NodeAffinity, after what the node lacks and before host ports."""
     two_cores.node.context = replace(two_cores.node.context, labels={"disk": "hdd"})
     wrong = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
@@ -77,7 +77,7 @@ async def test_a_pod_that_asks_for_another_node_is_turned_away(two_cores: Bench)
     await asking(two_cores, "2", nodeSelector={"disk": "hdd"}).create_sandbox()
 
 
-async def test_admission_can_be_foreseen_without_reserving_anything(two_cores: Bench) -> None:
+async def test_an_admission_forecast_reserves_nothing(two_cores: Bench) -> None:
     await asking(two_cores, "1500m").create_sandbox()
     late = asking(two_cores, "600m")
     why = "OutOfcpu: Node didn't have enough resource: cpu, requested: 600, used: 1500, capacity: 2000"
@@ -89,7 +89,7 @@ async def test_admission_can_be_foreseen_without_reserving_anything(two_cores: B
     assert why.startswith("spec.runtimeClassName: the runtime has no handler 'kata'")
 
 
-async def test_who_was_let_in_once_is_let_in_again_whatever_the_node_has_become(two_cores: Bench) -> None:
+async def test_an_admitted_pod_stays_admitted_whatever_the_node_becomes(two_cores: Bench) -> None:
     pod = asking(two_cores, "1500m")
     await pod.create_sandbox()
     have(two_cores, cpu=1)
@@ -102,21 +102,21 @@ async def test_who_was_let_in_once_is_let_in_again_whatever_the_node_has_become(
     assert (await rejection_of(asking(two_cores, "1")))[1].endswith("requested: 1000, used: 1500, capacity: 1")
 
 
-async def test_a_pod_that_has_ended_for_good_takes_nothing_any_more(two_cores: Bench) -> None:
+async def test_a_finished_pod_takes_no_resources(two_cores: Bench) -> None:
     pod = asking(two_cores, "2")
     await pod.create_sandbox()
     await pod.kill(grace=0)  # to be made anew
     await rejection_of(asking(two_cores, "1"))
 
-    await finally_killed(pod)
-    await finally_killed(pod)
+    await kill_finished_pod(pod)
+    await kill_finished_pod(pod)
     record = read_pod_record(two_cores.node.context, pod.uid)
     assert record is not None and record.finished
     two_cores.node.ledger = Ledger(two_cores.node.context)
     await asking(two_cores, "2").create_sandbox()
 
 
-async def test_nor_does_one_that_is_gone(two_cores: Bench) -> None:
+async def test_a_removed_pod_takes_no_resources(two_cores: Bench) -> None:
     pod = asking(two_cores, "2")
     await pod.create_sandbox()
     await pod.kill(grace=0)
@@ -125,7 +125,7 @@ async def test_nor_does_one_that_is_gone(two_cores: Bench) -> None:
     await asking(two_cores, "2").create_sandbox()
 
 
-async def test_nor_does_one_that_was_removed_behind_the_nodes_back(two_cores: Bench) -> None:
+async def test_a_pod_removed_by_raw_calls_takes_no_resources(two_cores: Bench) -> None:
     """`syncpod prune` ends by bare calls a pod whose name is another's now, and its record goes with its files."""
     gone = asking(two_cores, "1500m")
     await gone.create_sandbox()
@@ -137,17 +137,17 @@ async def test_nor_does_one_that_was_removed_behind_the_nodes_back(two_cores: Be
     assert (await rejection_of(asking(two_cores, "1500m")))[1].endswith("requested: 1500, used: 600, capacity: 2000")
 
 
-async def test_an_earlier_life_of_a_pod_gives_its_place_to_the_next(two_cores: Bench) -> None:
+async def test_the_previous_incarnation_of_a_pod_gives_up_its_resources_to_the_next(two_cores: Bench) -> None:
     first = asking(two_cores, "2", name="static", uid="static-1", incarnation="life-1")
     await first.create_sandbox()
     second = asking(two_cores, "1", name="static", uid="static-1", incarnation="life-2")
     await second.create_sandbox(attempt=1)
-    await finally_killed(first)  # comes late, and frees nothing of its successor
+    await kill_finished_pod(first)  # comes late, and frees nothing of its successor
     assert (await rejection_of(asking(two_cores, "1500m")))[0] == "OutOfcpu"
     await asking(two_cores, "1").create_sandbox()
 
 
-async def test_a_pod_whose_workflow_is_gone_gives_its_place_to_the_next_of_its_name(two_cores: Bench) -> None:
+async def test_a_pod_without_a_workflow_gives_up_its_resources_to_the_next_of_its_name(two_cores: Bench) -> None:
     first, second = asking(two_cores, "2"), asking(two_cores, "2")
     await first.create_sandbox()
     metadata = second.pod.metadata.model_copy(update={"name": first.pod.metadata.name})
@@ -156,7 +156,7 @@ async def test_a_pod_whose_workflow_is_gone_gives_its_place_to_the_next_of_its_n
     assert (await first.view()).sandboxes == ()
 
 
-async def test_a_node_that_is_short_of_something_turns_pods_away_but_none_that_it_has_let_in(bench: Bench) -> None:
+async def test_a_node_under_pressure_rejects_new_pods_but_not_admitted_ones(bench: Bench) -> None:
     """Row 118: Admit comes first of all handlers, and asks once in a pod's life."""
     early, late = bench.pod(), bench.pod()
     await early.create_sandbox()
@@ -166,7 +166,7 @@ async def test_a_node_that_is_short_of_something_turns_pods_away_but_none_that_i
     await early.create_sandbox(attempt=1)
 
 
-async def test_a_port_of_the_node_is_one_pods_alone(bench: Bench) -> None:
+async def test_a_pod_is_rejected_if_its_host_port_is_taken(bench: Bench) -> None:
     ports = [{"containerPort": 18080}]
     first = bench.pod(container(ports=ports))
     await first.create_sandbox()
@@ -175,7 +175,7 @@ async def test_a_port_of_the_node_is_one_pods_alone(bench: Bench) -> None:
         "NodePorts",
         "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports",
     )
-    await finally_killed(first)
+    await kill_finished_pod(first)
     await bench.pod(container(ports=ports)).create_sandbox()
 
 
@@ -192,14 +192,14 @@ REJECTED: dict[str, tuple[dict[str, Any], tuple[str, str]]] = {
 
 
 @pytest.mark.parametrize(("spec", "expected"), REJECTED.values(), ids=REJECTED)
-async def test_a_pod_is_turned_away_that_asks_for(
+async def test_a_pod_with_unsupported_settings_is_rejected(
     bench: Bench, spec: dict[str, Any], expected: tuple[str, str]
 ) -> None:
     bench.node.context = replace(bench.node.context, host=replace(bench.node.context.host, apparmor=False))
     assert await rejection_of(bench.pod(**spec)) == expected
 
 
-async def test_an_unsafe_sysctl_that_is_allowed_is_set(bench: Bench) -> None:
+async def test_an_allowed_unsafe_sysctl_is_set(bench: Bench) -> None:
     bench.node.sysctls = allowed_sysctls("6.1", ["kernel.msg*"])
     sysctls = [{"name": "kernel.msgmax", "value": "4096"}]
     pod = bench.pod(container(), hostNetwork=False, securityContext={"sysctls": sysctls})
@@ -209,7 +209,7 @@ async def test_an_unsafe_sysctl_that_is_allowed_is_set(bench: Bench) -> None:
     assert said.stdout == b"4096\n"
 
 
-async def test_a_pod_for_another_system_is_turned_away(bench: Bench) -> None:
+async def test_a_pod_for_another_operating_system_is_rejected(bench: Bench) -> None:
     pod = bench.pod()
     labelled = pod.pod.metadata.model_copy(update={"labels": {"kubernetes.io/os": "windows"}})
     pod.pod = pod.pod.model_copy(update={"metadata": labelled})
@@ -219,7 +219,7 @@ async def test_a_pod_for_another_system_is_turned_away(bench: Bench) -> None:
     )
 
 
-async def test_the_policy_on_groups_that_a_runtime_has_not_got_is_said_as_the_kubelet_says_it(bench: Bench) -> None:
+async def test_an_unsupported_supplemental_groups_policy_is_rejected_with_the_kubelets_message(bench: Bench) -> None:
     pod = bench.pod(securityContext={"supplementalGroupsPolicy": "Strict"})
     if (await bench.cri.status()).supplemental_groups_policy:
         await pod.create_sandbox()
@@ -230,7 +230,7 @@ async def test_the_policy_on_groups_that_a_runtime_has_not_got_is_said_as_the_ku
     )
 
 
-async def test_many_at_once_get_what_there_is_and_no_more(bench: Bench) -> None:
+async def test_concurrent_admissions_never_exceed_the_capacity(bench: Bench) -> None:
     have(bench, pods=3)
     outcomes = await asyncio.gather(*(bench.pod().create_sandbox() for _ in range(8)), return_exceptions=True)
     assert sum(isinstance(each, StepResult) for each in outcomes) == 3

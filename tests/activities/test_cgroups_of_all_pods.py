@@ -35,7 +35,7 @@ async def test_all_pods_are_limited_before_the_first_one_runs(bench: Bench) -> N
     assert value("cpu.shares", "cpu.weight") <= {"2048", "79"}
 
 
-async def test_a_node_that_limits_nothing_says_so_once(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_node_that_cannot_limit_its_pods_says_so_once(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     bench.node.context = replace(bench.node.context, capacity=SIZE, pod_cgroups=False)
     with caplog.at_level(logging.INFO):
         for _ in range(2):

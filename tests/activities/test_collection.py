@@ -37,7 +37,7 @@ async def note(pod: PodOnBench, **changes: object) -> None:
     write_pod_record(context, record.model_copy(update=changes))
 
 
-async def test_what_has_ended_goes_with_its_logs_and_what_lives_stays_whatever_is_chosen(bench: Bench) -> None:
+async def test_only_dead_containers_are_collected_and_their_logs_with_them(bench: Bench) -> None:
     """Row 112: a container's logs go first, then it; row 107: what runs is never removed."""
     pod = bench.pod(container("main"), container("crashed", command=DONE_AND_GONE))
     await pod.create_sandbox()
@@ -55,7 +55,7 @@ async def test_what_has_ended_goes_with_its_logs_and_what_lives_stays_whatever_i
     assert created not in {each.id for each in view.containers}
 
 
-async def test_a_spent_sandbox_goes_once_it_is_empty(bench: Bench) -> None:
+async def test_a_dead_sandbox_is_removed_once_it_is_empty(bench: Bench) -> None:
     """Row 110: stopped, then removed; its network with it."""
     pod = bench.pod(container(command=DONE_AND_GONE))
     await exited(pod)
@@ -69,7 +69,7 @@ async def test_a_spent_sandbox_goes_once_it_is_empty(bench: Bench) -> None:
     assert [each.id for each in (await pod.view()).sandboxes] == [pod.sandbox_id]
 
 
-async def test_nothing_goes_while_a_step_has_the_pod_nor_of_another_cluster(
+async def test_nothing_is_collected_during_a_step_or_of_another_cluster(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Row 107: only what is ours, and only between steps."""
@@ -90,7 +90,7 @@ async def test_nothing_goes_while_a_step_has_the_pod_nor_of_another_cluster(
     assert [each.id for each in (await pod.view()).containers] == [dead]
 
 
-async def test_everything_of_a_gone_pod_is_removed_once_nothing_of_it_is_alive(bench: Bench) -> None:
+async def test_all_remains_of_a_gone_pod_are_removed_once_nothing_of_it_is_alive(bench: Bench) -> None:
     """Row 111: its logs, volumes and directory, with what is dead of it in the runtime."""
     scratch = [{"name": "scratch", "emptyDir": {}}]
     mounts = [{"name": "scratch", "mountPath": "/scratch"}]
@@ -128,7 +128,7 @@ async def test_everything_of_a_gone_pod_is_removed_once_nothing_of_it_is_alive(b
     assert not await collector.clear(pod.uid, standing), "there is nothing left that says whose it was"
 
 
-async def test_a_pod_that_was_put_out_gives_back_what_it_has_written(bench: Bench) -> None:
+async def test_volumes_of_an_evicted_pod_are_removed_and_its_record_kept(bench: Bench) -> None:
     """Row 118: its volumes go when it has ended, and its record stays."""
     scratch = [{"name": "scratch", "emptyDir": {}}]
     pod = bench.pod(volumes=scratch)

@@ -35,7 +35,7 @@ async def test_a_sandbox_is_made_with_its_directories_and_reported_ready(bench: 
     assert (result.attempt, result.node.name) == (1, "node-a")
 
 
-async def test_called_twice_it_adopts_what_it_made(bench: Bench) -> None:
+async def test_a_repeated_create_adopts_the_sandbox(bench: Bench) -> None:
     pod = bench.pod()
     first = await pod.create_sandbox()
     again = await pod.create_sandbox()
@@ -43,7 +43,7 @@ async def test_called_twice_it_adopts_what_it_made(bench: Bench) -> None:
     assert len(again.status.sandboxes) == 1
 
 
-async def test_a_retry_of_a_stalled_try_waits_for_its_elder_and_adopts_its_sandbox(bench: Bench) -> None:
+async def test_a_retry_waits_for_the_stalled_attempt_and_adopts_its_sandbox(bench: Bench) -> None:
     pod = bench.pod(hostNetwork=False)
     request = pod.sandbox_request()
     with bench.runtime.gates.hold("cni-add") as gate:
@@ -57,7 +57,7 @@ async def test_a_retry_of_a_stalled_try_waits_for_its_elder_and_adopts_its_sandb
     assert [sandbox.id for sandbox in adopted.status.sandboxes] == [made.id]
 
 
-async def test_a_sandbox_that_another_client_is_making_is_waited_for_and_adopted(bench: Bench) -> None:
+async def test_a_sandbox_being_created_by_another_client_is_awaited_and_adopted(bench: Bench) -> None:
     """A worker was replaced while its call still runs: the name is reserved, but nothing is listed."""
     pod = bench.pod(hostNetwork=False)
     config = sandbox_config(pod.pod, attempt=0, node=bench.node.context, incarnation=pod.incarnation)
@@ -72,7 +72,7 @@ async def test_a_sandbox_that_another_client_is_making_is_waited_for_and_adopted
     assert len(result.status.sandboxes) == 1
 
 
-async def test_a_sandbox_whose_client_has_died_is_waited_for_until_its_name_is_free_and_then_made(bench: Bench) -> None:
+async def test_a_sandbox_of_a_dead_client_is_created_again_once_its_name_is_free(bench: Bench) -> None:
     """The call runs to its end and is rolled back: what is listed then cannot be adopted."""
     pod = bench.pod(hostNetwork=False)
     config = sandbox_config(pod.pod, attempt=0, node=bench.node.context, incarnation=pod.incarnation)
@@ -89,7 +89,7 @@ async def test_a_sandbox_whose_client_has_died_is_waited_for_until_its_name_is_f
     assert [(each.id, each.ready) for each in result.status.sandboxes] == [(result.id, True)]
 
 
-async def test_it_heartbeats_what_it_waits_for(bench: Bench) -> None:
+async def test_create_sandbox_heartbeats_what_it_waits_for(bench: Bench) -> None:
     pod = bench.pod(hostNetwork=False)
     with bench.runtime.gates.hold("cni-add") as gate:
         step = pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())
@@ -103,7 +103,7 @@ async def test_it_heartbeats_what_it_waits_for(bench: Bench) -> None:
     assert set(step.heartbeats) == {"makes sandbox 0"}
 
 
-async def test_a_sandbox_found_dead_is_removed_and_its_attempt_is_spent(bench: Bench) -> None:
+async def test_a_dead_sandbox_is_removed_and_its_attempt_counts_as_used(bench: Bench) -> None:
     pod = bench.pod()
     dead = await pod.create_sandbox()
     await bench.cri.stop_pod_sandbox(dead.id)
@@ -123,7 +123,7 @@ async def test_a_sandbox_of_an_earlier_pod_with_the_same_uid_is_never_adopted(be
     assert (result.outcome, result.status.sandboxes) == (Outcome.SPENT, ())
 
 
-async def test_what_runs_in_an_earlier_pods_sandbox_is_given_its_grace_before_the_sandbox_goes(bench: Bench) -> None:
+async def test_containers_of_an_earlier_pods_sandbox_get_their_grace_before_its_removal(bench: Bench) -> None:
     polite = container(command=("sh", "-c", "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.05; done"))
     earlier = bench.pod(polite, incarnation="life-1")
     await earlier.create_sandbox()
@@ -135,7 +135,7 @@ async def test_what_runs_in_an_earlier_pods_sandbox_is_given_its_grace_before_th
     assert "bye" in (earlier.logs / "main" / "0.log").read_text()
 
 
-async def test_a_step_cancelled_while_the_runtime_is_away_is_cancelled_all_the_same(
+async def test_a_step_is_cancelled_even_while_the_runtime_is_down(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = bench.pod()
@@ -153,7 +153,7 @@ async def test_a_step_cancelled_while_the_runtime_is_away_is_cancelled_all_the_s
     monkeypatch.undo()
 
 
-async def test_a_sandbox_that_is_not_ours_keeps_its_name_and_its_life(bench: Bench) -> None:
+async def test_a_foreign_sandbox_keeps_its_name_and_keeps_running(bench: Bench) -> None:
     pod = bench.pod()
     config = sandbox_config(pod.pod, attempt=0, node=bench.node.context, incarnation=pod.incarnation)
     del config.labels["syncpod.dev/node"]
@@ -179,7 +179,7 @@ async def test_a_network_plugin_that_fails_is_a_fault_with_the_kubelets_event(be
     assert (await pod.create_sandbox(attempt=1)).outcome == Outcome.DONE
 
 
-async def test_a_sandbox_whose_network_can_be_neither_made_nor_unmade_does_not_block_the_pod(bench: Bench) -> None:
+async def test_a_sandbox_whose_network_setup_and_teardown_fail_does_not_block_the_pod(bench: Bench) -> None:
     """1.6 leaves it NOTREADY with its name reserved, 2.4 leaves nothing that is listed."""
     pod = bench.pod(hostNetwork=False)
     with bench.runtime.gates.refuse("cni-add"), bench.runtime.gates.refuse("cni-del"):
@@ -191,7 +191,9 @@ async def test_a_sandbox_whose_network_can_be_neither_made_nor_unmade_does_not_b
     assert [each.ready for each in second.status.sandboxes] == [True]
 
 
-async def test_a_runtime_killed_while_it_makes_the_network_leaves_no_twin(runtime: Containerd, tmp_path: Path) -> None:
+async def test_a_runtime_kill_during_network_setup_leaves_no_second_sandbox(
+    runtime: Containerd, tmp_path: Path
+) -> None:
     """After the restart the half-made sandbox is dead: its attempt is spent, although 2.4 has released its name."""
     async with bench_of(runtime, tmp_path) as bench:
         pod = bench.pod(hostNetwork=False)
@@ -210,7 +212,7 @@ async def test_a_runtime_killed_while_it_makes_the_network_leaves_no_twin(runtim
         assert [each.ready for each in retried.status.sandboxes] == [True]
 
 
-async def test_a_cancelled_step_returns_the_sandbox_that_was_already_asked_for(bench: Bench) -> None:
+async def test_a_cancelled_create_returns_the_sandbox_already_requested(bench: Bench) -> None:
     pod = bench.pod(hostNetwork=False)
     with bench.runtime.gates.hold("cni-add") as gate:
         step = pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())
@@ -222,7 +224,7 @@ async def test_a_cancelled_step_returns_the_sandbox_that_was_already_asked_for(b
     assert (result.outcome, result.id) == (Outcome.DONE, result.status.sandboxes[0].id)
 
 
-async def test_a_cancelled_step_that_only_waits_has_changed_nothing(bench: Bench) -> None:
+async def test_a_step_cancelled_while_waiting_has_changed_nothing(bench: Bench) -> None:
     pod = bench.pod()
     await fill(bench.node.lines[Stage.BEGINNING])
     step = pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())
@@ -232,7 +234,7 @@ async def test_a_cancelled_step_that_only_waits_has_changed_nothing(bench: Bench
     assert (result.outcome, result.status.sandboxes) == (Outcome.CANCELLED, ())
 
 
-async def test_a_worker_that_shuts_down_leaves_a_waiting_step_to_be_tried_again(bench: Bench) -> None:
+async def test_a_waiting_step_is_retried_after_a_worker_shutdown(bench: Bench) -> None:
     pod = bench.pod()
     await fill(bench.node.lines[Stage.BEGINNING])
     step = pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())
@@ -243,7 +245,7 @@ async def test_a_worker_that_shuts_down_leaves_a_waiting_step_to_be_tried_again(
     assert not let_go.value.non_retryable and let_go.value.category == ApplicationErrorCategory.BENIGN
 
 
-async def test_nothing_is_made_while_the_network_is_not_ready_but_for_pods_without_one(
+async def test_only_host_network_pods_get_a_sandbox_while_the_network_is_not_ready(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Row 15: NetworkNotReady, and not for pods on the node's own network."""
@@ -259,7 +261,9 @@ async def test_nothing_is_made_while_the_network_is_not_ready_but_for_pods_witho
     assert (await bench.pod(hostNetwork=True).create_sandbox()).outcome == Outcome.DONE
 
 
-async def test_nothing_is_made_while_the_runtime_is_not_ready(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_sandbox_is_created_while_the_runtime_is_not_ready(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Row 15: the runtime's own condition."""
     await without(bench, monkeypatch, runtime_ready=False, runtime_message="RuntimeNotReady: starting")
     fault, _, detail = await fault_of(bench.pod().create_sandbox())
@@ -278,7 +282,7 @@ async def without(bench: Bench, monkeypatch: pytest.MonkeyPatch, **changed: obje
     monkeypatch.setattr(bench.cri, "status", status)
 
 
-async def test_what_the_runtime_does_not_announce_is_refused_by_name(bench: Bench) -> None:
+async def test_features_that_the_runtime_does_not_announce_are_refused_by_name(bench: Bench) -> None:
     pod = bench.pod(runtimeClassName="kata")
     fault, error, detail = await fault_of(pod.create_sandbox())
     if bench.runtime.version.startswith("2."):
@@ -289,7 +293,7 @@ async def test_what_the_runtime_does_not_announce_is_refused_by_name(bench: Benc
     assert "kata" in error.message
 
 
-async def test_a_host_path_that_is_not_what_it_should_be_is_a_failed_mount(bench: Bench, tmp_path: Path) -> None:
+async def test_a_host_path_of_the_wrong_type_is_a_failed_mount(bench: Bench, tmp_path: Path) -> None:
     volume = {"name": "data", "hostPath": {"path": str(tmp_path / "absent"), "type": "Directory"}}
     mount = {"name": "data", "mountPath": "/data"}
     fault, error, detail = await fault_of(bench.pod(container(volumeMounts=[mount]), volumes=[volume]).create_sandbox())
@@ -298,14 +302,12 @@ async def test_a_host_path_that_is_not_what_it_should_be_is_a_failed_mount(bench
     assert "hostPath type check failed" in error.message
 
 
-async def test_it_tells_which_containers_images_are_missing(bench: Bench) -> None:
+async def test_create_sandbox_reports_containers_with_missing_images(bench: Bench) -> None:
     pod = bench.pod(container("there"), container("absent", image="localhost:1/absent:1"))
     assert (await pod.create_sandbox()).missing_images == ("absent",)
 
 
-async def test_a_runtime_that_is_away_is_a_fault_to_be_tried_again(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_unavailable_runtime_is_a_retryable_fault(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     async def away(*_: object, **__: object) -> None:
         raise Unavailable("list_podsandbox", "UNAVAILABLE", "connection refused")
 
@@ -316,7 +318,7 @@ async def test_a_runtime_that_is_away_is_a_fault_to_be_tried_again(
     assert (caught.value.type, caught.value.non_retryable) == ("Unavailable", False)
 
 
-async def test_what_an_earlier_life_of_the_name_left_running_is_ended_first(bench: Bench) -> None:
+async def test_containers_left_by_an_earlier_pod_of_the_name_are_ended_first(bench: Bench) -> None:
     """Its workflow was terminated, and the pod applied again, with another UID."""
     earlier, later = bench.pod(), bench.pod()
     later.pod = later.pod.model_copy(
@@ -337,7 +339,7 @@ async def test_what_an_earlier_life_of_the_name_left_running_is_ended_first(benc
 
 
 @pytest.mark.parametrize("labelled", [True, False])
-async def test_a_sandbox_with_the_name_but_no_pod_uid_is_left_alone(bench: Bench, labelled: bool) -> None:
+async def test_a_sandbox_with_the_pods_name_but_without_a_uid_is_left_alone(bench: Bench, labelled: bool) -> None:
     """Somebody has made it by raw calls, with the node's label; the node's housekeeping judges it."""
     pod, node = bench.pod(), bench.node.context
     uid = {names.POD_UID_LABEL: "../x"} if labelled else {}
@@ -365,7 +367,7 @@ async def test_a_sandbox_with_the_name_but_no_pod_uid_is_left_alone(bench: Bench
         await bench.cri.remove_pod_sandbox(stranger)
 
 
-async def test_beside_a_pod_of_its_name_that_another_cluster_answers_for_nothing_is_made(bench: Bench) -> None:
+async def test_no_sandbox_is_created_beside_a_pod_of_its_name_from_another_cluster(bench: Bench) -> None:
     """The database was lost and the pod applied again: the running one stays, and stays the only one."""
     other, ours = bench.pod(), bench.pod()
     ours.pod = ours.pod.model_copy(
@@ -392,7 +394,7 @@ async def test_beside_a_pod_of_its_name_that_another_cluster_answers_for_nothing
     assert [each.id for each in (await other.view()).sandboxes] == [made.id]
 
 
-async def test_one_that_runs_already_beside_a_pod_of_its_name_goes_on_and_can_be_adopted(bench: Bench) -> None:
+async def test_a_pod_already_running_beside_another_of_its_name_continues_and_can_be_adopted(bench: Bench) -> None:
     """An older worker has admitted both: neither a repeated step nor an adoption is refused."""
     other, ours = bench.pod(), bench.pod()
     ours.pod = ours.pod.model_copy(

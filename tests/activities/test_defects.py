@@ -23,7 +23,7 @@ def failing(defect: Exception) -> Callable[..., Any]:
     return call
 
 
-async def test_a_step_that_cannot_work_is_a_fault_that_the_pod_shows(
+async def test_a_defect_in_a_step_is_a_fault_shown_by_the_pod(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     pod = bench.pod()
@@ -42,9 +42,7 @@ async def test_a_step_that_cannot_work_is_a_fault_that_the_pod_shows(
     assert (await pod.create_sandbox()).id, "it stands in nobody's way"
 
 
-async def test_a_kill_that_cannot_work_is_one_that_takes_too_long(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_defect_in_a_kill_is_reported_as_an_overdue_kill(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pod shows it, and its deletion does not wait for the back-off."""
     pod = bench.pod()
     [main] = await started(pod)
@@ -56,7 +54,7 @@ async def test_a_kill_that_cannot_work_is_one_that_takes_too_long(
     assert fault == Fault.FAILED_KILL_POD
 
 
-async def test_a_removal_that_cannot_work_stands_in_the_way_of_the_pods_end_too(
+async def test_a_defect_in_a_removal_is_shown_and_blocks_the_pods_end(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pod shows what is in its way, and a second deletion does not wait for the back-off."""
@@ -68,7 +66,7 @@ async def test_a_removal_that_cannot_work_stands_in_the_way_of_the_pods_end_too(
     assert (fault, error.message) == (Fault.FAILED_KILL_POD, "TypeError: no such thing")
 
 
-async def test_a_pod_that_cannot_be_read_either_fails_with_what_came_first(
+async def test_a_failed_step_reports_its_own_error_even_if_the_pod_cannot_be_read(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = bench.pod()
@@ -78,7 +76,7 @@ async def test_a_pod_that_cannot_be_read_either_fails_with_what_came_first(
     assert detail.status.seq.counter == 0
 
 
-async def test_a_step_that_is_to_let_go_leaves_a_defect_to_whoever_comes_next(
+async def test_a_defect_during_cancellation_is_left_to_the_next_attempt(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker that stops takes away what its steps need: the next one tries again."""

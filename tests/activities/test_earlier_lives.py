@@ -21,7 +21,7 @@ from syncpod.translation.names import POD_UID_LABEL
 OURS = PodRef(namespace="default", name="web", uid="heir")
 
 
-async def test_it_stops_nothing_of_the_elder_once_a_newer_step_of_its_own_pod_has_come(tmp_path: Path) -> None:
+async def test_ending_an_earlier_pod_stops_once_a_newer_step_has_arrived(tmp_path: Path) -> None:
     """It arrives while the earlier pod is listed: it finds its own work as it was."""
     stopped: list[str] = []
 

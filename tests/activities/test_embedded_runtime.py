@@ -34,7 +34,7 @@ async def bench(runtime: Embedded, tmp_path: Path) -> AsyncIterator[Bench]:
         yield bench
 
 
-async def test_a_pull_says_that_nothing_was_pulled_and_how_to_have_the_image(bench: Bench) -> None:
+async def test_a_pull_on_the_embedded_runtime_says_that_nothing_was_pulled_and_what_to_do(bench: Bench) -> None:
     image = "registry.example.com/team/app:1"
     pod = bench.pod(container(image=image))
     await pod.create_sandbox()
@@ -44,7 +44,7 @@ async def test_a_pull_says_that_nothing_was_pulled_and_how_to_have_the_image(ben
         assert said == f'Nothing was pulled for image "{image}": {MACHINES}'
 
 
-async def test_a_seccomp_profile_that_is_not_applied_is_told_once_by_its_field(bench: Bench) -> None:
+async def test_an_unapplied_seccomp_profile_is_reported_once_by_field(bench: Bench) -> None:
     default = {"seccompProfile": {"type": "RuntimeDefault"}}
     context = bench.node.context
     context.state_dir.mkdir(exist_ok=True)

@@ -47,7 +47,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_newer_step_asks_the_elder_to_let_go_and_waits_until_it_has() -> None:
+async def test_a_newer_step_supersedes_the_older_one_and_waits_until_it_has_ended() -> None:
     fences = Fences()
     elder, newer = Actor(fences, 1), Actor(fences, 2)
     tasks = [asyncio.create_task(elder.act()), asyncio.create_task(newer.act())]
@@ -69,7 +69,7 @@ async def test_an_older_step_is_refused_at_once() -> None:
         await Actor(fences, 4).act()
 
 
-async def test_an_older_try_of_the_same_step_is_refused() -> None:
+async def test_an_older_attempt_of_the_same_step_is_refused() -> None:
     fences = Fences()
     retry = Actor(fences, 5, attempt=2)
     retry.may_end.set()
@@ -78,7 +78,7 @@ async def test_an_older_try_of_the_same_step_is_refused() -> None:
         await Actor(fences, 5, attempt=1).act()
 
 
-async def test_a_step_that_waited_is_refused_if_a_newer_one_has_come_meanwhile() -> None:
+async def test_a_waiting_step_is_refused_if_a_newer_one_has_arrived() -> None:
     fences = Fences()
     holder, waiting, newest = (Actor(fences, fence) for fence in (1, 2, 3))
     tasks = [asyncio.create_task(actor.act()) for actor in (holder, waiting, newest)]
@@ -92,7 +92,7 @@ async def test_a_step_that_waited_is_refused_if_a_newer_one_has_come_meanwhile()
     await tasks[2]
 
 
-async def test_a_workflow_that_was_reset_begins_with_lower_fences_and_may_act() -> None:
+async def test_a_reset_workflow_may_act_with_lower_fences() -> None:
     seen = Claim(fence=9, attempt=1, scheduled=EARLY)
     assert Claim(fence=4, attempt=1, scheduled=EARLY).is_older_than(seen)
     assert not Claim(fence=4, attempt=1, scheduled=LATE).is_older_than(seen)
@@ -100,7 +100,7 @@ async def test_a_workflow_that_was_reset_begins_with_lower_fences_and_may_act() 
     assert not seen.is_older_than(seen)
 
 
-async def test_the_next_life_of_a_pod_begins_its_fences_anew_but_never_acts_beside_the_last() -> None:
+async def test_the_next_incarnation_restarts_its_fences_but_waits_for_the_previous_one() -> None:
     fences = Fences()
     last = Actor(fences, 90)
     next_life = Actor(fences, 1, ref=WEB.model_copy(update={"incarnation": "life-2"}))
@@ -125,7 +125,7 @@ async def test_pods_do_not_wait_for_one_another() -> None:
     await asyncio.gather(*tasks)
 
 
-async def test_a_lane_neither_waits_for_the_pods_turn_nor_is_held_against_it() -> None:
+async def test_a_step_in_a_lane_does_not_wait_for_or_block_the_pods_steps() -> None:
     fences = Fences()
     pull, start, other_pull = Actor(fences, 5, lane="pull web"), Actor(fences, 4), Actor(fences, 3, lane="pull log")
     tasks = [asyncio.create_task(actor.act()) for actor in (pull, start, other_pull)]
@@ -136,7 +136,7 @@ async def test_a_lane_neither_waits_for_the_pods_turn_nor_is_held_against_it() -
     await asyncio.gather(*tasks)
 
 
-async def test_within_a_lane_a_newer_step_supersedes_its_elder_and_an_older_one_is_refused() -> None:
+async def test_in_a_lane_a_newer_step_supersedes_the_older_and_an_older_one_is_refused() -> None:
     fences = Fences()
     elder, newer = Actor(fences, 5, lane="pull web"), Actor(fences, 7, lane="pull web")
     tasks = [asyncio.create_task(actor.act()) for actor in (elder, newer)]
@@ -149,7 +149,7 @@ async def test_within_a_lane_a_newer_step_supersedes_its_elder_and_an_older_one_
         await Actor(fences, 6, lane="pull web").act()
 
 
-async def test_a_step_that_gives_up_waiting_leaves_the_pod_to_others() -> None:
+async def test_a_step_cancelled_while_waiting_does_not_hold_the_pod() -> None:
     class Hasty(Actor):
         async def interruptible(self, work: Coroutine[Any, Any, T]) -> T:
             work.close()
@@ -169,7 +169,7 @@ async def test_a_step_that_gives_up_waiting_leaves_the_pod_to_others() -> None:
     assert third.acts
 
 
-async def test_work_that_ends_although_it_was_to_be_given_up_counts_as_done(bench: Bench) -> None:
+async def test_work_that_completes_despite_cancellation_counts_as_done(bench: Bench) -> None:
     attempt = StepAttempt(bench.node, StepInput(), number=1)
 
     async def stubborn() -> str:
@@ -187,7 +187,7 @@ async def test_work_that_ends_although_it_was_to_be_given_up_counts_as_done(benc
         await attempt.pause(10)
 
 
-async def test_nothing_is_begun_that_nobody_wants_any_more_but_by_a_kill_whose_time_is_over(bench: Bench) -> None:
+async def test_a_cancelled_step_begins_no_call_except_an_overdue_kill(bench: Bench) -> None:
     """A kill sends its stop even if listing takes longer than the whole kill may."""
     begun: list[str] = []
 
@@ -208,7 +208,7 @@ async def test_nothing_is_begun_that_nobody_wants_any_more_but_by_a_kill_whose_t
     assert begun == ["late"]
 
 
-async def test_a_step_with_an_old_fence_does_nothing(bench: Bench) -> None:
+async def test_a_step_with_an_old_fence_makes_no_calls(bench: Bench) -> None:
     pod = bench.pod()
     stale, scheduled = pod.sandbox_request(), datetime.now(UTC) - timedelta(seconds=1)
     assert (await pod.kill()).outcome == Outcome.DONE
@@ -220,7 +220,7 @@ async def test_a_step_with_an_old_fence_does_nothing(bench: Bench) -> None:
     assert await bench.cri.list_pod_sandboxes(labels={"io.kubernetes.pod.uid": pod.uid}) == ()
 
 
-async def test_a_stalled_create_is_waited_for_by_the_kill_that_follows_it(bench: Bench) -> None:
+async def test_a_kill_waits_for_the_stalled_create_before_it(bench: Bench) -> None:
     pod = bench.pod(hostNetwork=False)
     request: CreateSandbox = pod.sandbox_request()
     with bench.runtime.gates.hold("cni-add") as gate:
@@ -237,7 +237,7 @@ async def test_a_stalled_create_is_waited_for_by_the_kill_that_follows_it(bench:
 # --- between the steps ------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_tidied_up_between_steps_begins_only_where_no_step_has_or_wants_the_pod() -> None:
+async def test_garbage_collection_begins_only_without_a_running_or_waiting_step() -> None:
     """Row 107: garbage collection never races with a step."""
     fences = Fences()
     step, tidying = Actor(fences, 1), Actor(fences, 0)
@@ -253,7 +253,7 @@ async def test_what_is_tidied_up_between_steps_begins_only_where_no_step_has_or_
     await acting
 
 
-async def test_a_step_that_comes_meanwhile_asks_it_to_let_go_and_is_refused_by_no_claim_of_its() -> None:
+async def test_a_step_interrupts_garbage_collection_and_is_not_fenced_by_it() -> None:
     """Row 107: a step waits for what is being removed, and then acts, whatever its fence."""
     fences = Fences()
     step, tidying = Actor(fences, 1), Actor(fences, 0)

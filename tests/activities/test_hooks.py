@@ -38,7 +38,7 @@ def raising(error: BaseException) -> CriRuntime:
     return cri  # type: ignore[no-any-return]  # an autospec is Any
 
 
-async def test_a_pre_stop_hook_that_breaks_in_a_way_of_its_own_has_failed_and_stops_no_kill(
+async def test_an_unexpected_error_in_a_pre_stop_hook_fails_the_hook_but_not_the_kill(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     context = NodeContext("vm", tmp_path / "state", tmp_path / "memory", tmp_path / "log", "cluster")
@@ -113,14 +113,14 @@ async def lose_the_runtime(hooked: Hooked, *, seconds: float) -> None:
     await hooked.bench.restart_runtime(down_seconds=seconds)
 
 
-async def test_a_hook_runs_within_what_a_runtime_that_was_down_left_of_the_grace(hooked: Hooked) -> None:
+async def test_a_hook_has_the_grace_that_remains_after_a_runtime_outage(hooked: Hooked) -> None:
     """Row 77: the time without a runtime counts."""
     await hooked.start(grace=600)
     await lose_the_runtime(hooked, seconds=0)
     assert (await hooked.kill(2), hooked.begun) == ([], 1)
 
 
-async def test_a_hook_whose_grace_passed_while_the_runtime_was_down_is_said_not_to_have_run(hooked: Hooked) -> None:
+async def test_a_hook_whose_grace_passed_during_a_runtime_outage_is_reported_as_skipped(hooked: Hooked) -> None:
     """Row 78: never without a word."""
     await hooked.start(grace=1)
     await lose_the_runtime(hooked, seconds=1.0)
@@ -128,7 +128,7 @@ async def test_a_hook_whose_grace_passed_while_the_runtime_was_down_is_said_not_
     assert (await hooked.kill(2), hooked.begun) == ([f"FailedPreStopHook: PreStopHook was not run: {over}"], 0)
 
 
-async def test_a_hook_that_an_earlier_worker_may_have_run_is_said_so(hooked: Hooked) -> None:
+async def test_a_hook_that_an_earlier_worker_may_have_run_is_reported(hooked: Hooked) -> None:
     await hooked.start(grace=1)
     over = "its grace period was over before the container could be reached"
     told = await hooked.kill(2, waited=3600.0)
@@ -136,7 +136,9 @@ async def test_a_hook_that_an_earlier_worker_may_have_run_is_said_so(hooked: Hoo
 
 
 @pytest.mark.parametrize("grace", [600, 1])
-async def test_a_hook_that_lost_the_runtime_runs_again_or_is_said_to_be_unknown(hooked: Hooked, grace: int) -> None:
+async def test_a_hook_interrupted_by_a_runtime_outage_runs_again_or_is_reported_as_unknown(
+    hooked: Hooked, grace: int
+) -> None:
     await hooked.start(grace=grace)
     hooked.losses = 2  # the hook's call, and the stop's
     with pytest.raises(ApplicationError):
@@ -152,7 +154,7 @@ async def test_a_hook_that_lost_the_runtime_runs_again_or_is_said_to_be_unknown(
         assert (hooked.begun, told) == (2, [])
 
 
-async def test_a_hook_that_ended_before_the_runtime_went_is_not_said_to_have_been_left_out(hooked: Hooked) -> None:
+async def test_a_hook_that_ended_before_a_runtime_outage_is_not_reported_as_skipped(hooked: Hooked) -> None:
     await hooked.start(grace=1)
     gone = Unavailable("StopContainer", "UNAVAILABLE", "the runtime has gone")
     with pytest.MonkeyPatch.context() as stopping:
@@ -162,17 +164,17 @@ async def test_a_hook_that_ended_before_the_runtime_went_is_not_said_to_have_bee
     assert (await hooked.kill(2, waited=3600.0), hooked.begun) == ([], 1)
 
 
-async def test_a_hook_that_is_cancelled_has_not_failed() -> None:
+async def test_a_cancelled_hook_is_not_reported_as_failed() -> None:
     with pytest.raises(asyncio.CancelledError):
         await carry_out_hook(SAYS_BYE, Target("c1", "", {}), raising(asyncio.CancelledError()))
 
 
-async def test_a_hook_that_has_failed_says_so_in_its_own_words() -> None:
+async def test_a_failed_hook_is_reported_with_its_own_message() -> None:
     with pytest.raises(HookFailed, match=r"^it rained$"):
         await carry_out_hook(SAYS_BYE, Target("c1", "", {}), raising(HookFailed("it rained")))
 
 
-async def test_a_post_start_hook_that_breaks_in_a_way_of_its_own_fails_the_start(
+async def test_an_unexpected_error_in_a_post_start_hook_fails_the_start(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = bench.pod(container(lifecycle=LIFECYCLE))

@@ -33,7 +33,7 @@ def remove(pod: PodOnBench, *, forced: bool = False) -> Running:
 
 
 @needs_root
-async def test_twenty_pods_on_a_disk_that_hangs_delay_no_other_pod(bench: Bench, tmp_path: Path) -> None:
+async def test_twenty_pods_on_a_hung_disk_delay_no_other_pod(bench: Bench, tmp_path: Path) -> None:
     """The next pod starts, and another is removed, as if they were alone; the hung ones let go when they are asked to.
 
     Today's measure is being stuck: with a pool that all pods share, nothing here ever ends.
@@ -64,7 +64,7 @@ async def _told(running: list[Running], what: str) -> bool:
 
 
 @needs_root
-async def test_a_removal_that_hangs_says_so_and_by_force_the_name_is_free(
+async def test_a_hung_removal_is_reported_and_a_forced_deletion_frees_the_name(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(removal, "FORCED_SECONDS", 0.1)

@@ -29,7 +29,7 @@ DIGEST = "sha256:" + "a" * 64
         ("app:V_1.0-rc", "app:V_1.0-rc"),
     ],
 )
-def test_a_name_is_given_a_tag_only_where_it_has_neither_tag_nor_digest(image: str, completed: str) -> None:
+def test_a_tag_is_added_only_to_a_name_without_tag_and_digest(image: str, completed: str) -> None:
     assert with_default_tag(image) == completed
 
 
@@ -59,7 +59,7 @@ def test_a_name_is_given_a_tag_only_where_it_has_neither_tag_nor_digest(image: s
         ("example.com/" + "a/" * 130 + "b", "repository name must not be more than 255 characters"),
     ],
 )
-def test_an_invalid_name_is_refused_in_the_words_of_the_reference_package(image: str, why: str) -> None:
+def test_an_invalid_image_name_is_refused_with_the_message_of_gos_reference_package(image: str, why: str) -> None:
     with pytest.raises(InvalidImage) as caught:
         with_default_tag(image)
     assert str(caught.value) == why
@@ -74,12 +74,12 @@ def test_an_invalid_name_is_refused_in_the_words_of_the_reference_package(image:
         ("localhost:5000/app", "localhost:5000/app"),
     ],
 )
-def test_a_repository_is_a_name_in_full_without_tag_and_digest(image: str, repository: str) -> None:
+def test_a_repository_is_the_full_name_without_tag_and_digest(image: str, repository: str) -> None:
     assert repository_of(image) == repository
 
 
 @given(st.text(max_size=40))
-def test_an_accepted_name_is_accepted_again_unchanged(image: str) -> None:
+def test_normalising_an_image_name_is_idempotent(image: str) -> None:
     try:
         completed = with_default_tag(image)
     except InvalidImage:

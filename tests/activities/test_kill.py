@@ -72,7 +72,7 @@ def killing(pod: PodOnBench, container_id: str, grace: int) -> KillContainer:
 # --- kill_container ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_container_is_given_its_signal_and_is_reported_as_exited(bench: Bench) -> None:
+async def test_a_killed_container_gets_its_stop_signal_and_is_reported_as_exited(bench: Bench) -> None:
     pod = bench.pod()
     [main] = await started(pod)
     result = await pod.kill_container(main)
@@ -82,7 +82,7 @@ async def test_a_container_is_given_its_signal_and_is_reported_as_exited(bench: 
     assert [each.ready for each in result.status.sandboxes] == [True]
 
 
-async def test_called_twice_a_kill_finds_its_work_done(bench: Bench, calls: Calls) -> None:
+async def test_a_repeated_kill_succeeds(bench: Bench, calls: Calls) -> None:
     pod = bench.pod()
     [main] = await started(pod)
     await pod.kill_container(main)
@@ -90,14 +90,14 @@ async def test_called_twice_a_kill_finds_its_work_done(bench: Bench, calls: Call
     assert (again.outcome, calls.count("stop_container sent")) == (Outcome.DONE, 1)
 
 
-async def test_a_container_that_is_gone_has_been_killed(bench: Bench) -> None:
+async def test_killing_a_missing_container_succeeds(bench: Bench) -> None:
     """Row 82: NotFound is success."""
     pod = bench.pod()
     await pod.create_sandbox()
     assert (await pod.kill_container("0" * 64)).outcome == Outcome.DONE
 
 
-async def test_a_container_that_does_not_heed_its_signal_is_killed_when_its_grace_is_over(bench: Bench) -> None:
+async def test_a_container_that_ignores_its_signal_is_killed_after_its_grace(bench: Bench) -> None:
     pod = bench.pod(container(command=DEAF))
     [main] = await started(pod)
     result = await pod.kill_container(main, grace=2)
@@ -105,7 +105,7 @@ async def test_a_container_that_does_not_heed_its_signal_is_killed_when_its_grac
 
 
 @pytest.mark.parametrize(("grace", "waited", "left"), [(30, 0.0, 30), (30, 25.0, 5), (30, 300.0, 2), (0, 0.0, 2)])
-async def test_what_is_left_of_the_grace_counts_over_tries_with_a_floor_of_two_seconds(
+async def test_a_retried_kill_gets_the_rest_of_the_grace_and_at_least_two_seconds(
     bench: Bench, calls: Calls, grace: int, waited: float, left: int
 ) -> None:
     """Row 77, row 79: what is left of the grace, two seconds at the least."""
@@ -115,7 +115,7 @@ async def test_what_is_left_of_the_grace_counts_over_tries_with_a_floor_of_two_s
     assert calls.graces == [left]
 
 
-async def test_a_cancelled_kill_ends_at_once_while_its_stop_goes_on_to_the_end(bench: Bench) -> None:
+async def test_a_cancelled_kill_ends_at_once_while_its_stop_call_completes(bench: Bench) -> None:
     """A StopContainer that is cut off in its grace would never send SIGKILL."""
     pod = bench.pod(container(command=DEAF))
     [main] = await started(pod)
@@ -133,7 +133,7 @@ async def is_stopping(bench: Bench, container_id: str, calls: int = 1) -> bool:
     return [task.get_name() for task in asyncio.all_tasks()].count(f"StopContainer {container_id[:12]}") == calls
 
 
-async def test_a_shorter_grace_is_a_second_stop_beside_the_first(bench: Bench, calls: Calls) -> None:
+async def test_a_shorter_grace_sends_a_second_stop_beside_the_first(bench: Bench, calls: Calls) -> None:
     pod = bench.pod(container(command=DEAF))
     [main] = await started(pod)
     long = pod.step(StepName.KILL_CONTAINER, killing(pod, main, 600))
@@ -146,7 +146,7 @@ async def test_a_shorter_grace_is_a_second_stop_beside_the_first(bench: Bench, c
     await bench.node.stops.drain()
 
 
-async def test_a_retry_of_a_stalled_kill_joins_the_stop_that_is_under_way(bench: Bench, calls: Calls) -> None:
+async def test_a_retried_kill_joins_the_running_stop_call(bench: Bench, calls: Calls) -> None:
     pod = bench.pod(container(command=DEAF))
     [main] = await started(pod)
     request = killing(pod, main, 3)
@@ -163,7 +163,7 @@ async def test_a_retry_of_a_stalled_kill_joins_the_stop_that_is_under_way(bench:
     ("cause", "said"),
     [("timed_out", "the server had no heartbeat of it in time"), ("not_found", "the server no longer waits for it")],
 )
-async def test_a_step_that_the_server_has_given_up_is_one_sentence(
+async def test_a_step_abandoned_by_the_server_is_logged_in_one_sentence(
     bench: Bench, caplog: pytest.LogCaptureFixture, cause: str, said: str
 ) -> None:
     """A busy node has many of them; a traceback for each would bury what matters."""
@@ -179,7 +179,7 @@ async def test_a_step_that_the_server_has_given_up_is_one_sentence(
     assert (await pod.kill_container(main, grace=2)).outcome == Outcome.DONE
 
 
-async def test_a_worker_that_shuts_down_leaves_the_kill_to_be_tried_again(bench: Bench) -> None:
+async def test_a_kill_is_retried_after_a_worker_shutdown(bench: Bench) -> None:
     pod = bench.pod(container(command=DEAF))
     [main] = await started(pod)
     step = pod.step(StepName.KILL_CONTAINER, killing(pod, main, 2))
@@ -206,20 +206,20 @@ async def test_a_pod_is_killed_containers_first_and_then_its_sandbox(bench: Benc
     assert all(calls.place("stop_container answered", each) < stopped for each in ids)
 
 
-async def test_called_twice_a_killed_pod_stays_killed(bench: Bench) -> None:
+async def test_a_repeated_pod_kill_succeeds(bench: Bench) -> None:
     pod = bench.pod()
     await started(pod)
     await pod.kill()
     assert (await pod.kill()).outcome == Outcome.DONE
 
 
-async def test_a_pod_without_anything_is_killed(bench: Bench) -> None:
+async def test_killing_a_pod_without_sandbox_succeeds(bench: Bench) -> None:
     pod = bench.pod()
     result = await pod.kill()
     assert (result.outcome, result.status.sandboxes, result.status.containers) == (Outcome.DONE, (), ())
 
 
-async def test_a_container_that_nobody_named_is_given_the_pods_grace(bench: Bench, calls: Calls) -> None:
+async def test_a_container_missing_in_the_request_gets_the_pods_grace(bench: Bench, calls: Calls) -> None:
     pod = bench.pod()
     await started(pod)
     await pod.kill(grace=7)
@@ -249,7 +249,7 @@ async def test_a_sidecar_waits_no_longer_than_its_grace(bench: Bench, calls: Cal
     assert calls.graces == [4, 2]
 
 
-async def test_created_containers_are_removed_since_a_stop_does_nothing_to_them(bench: Bench) -> None:
+async def test_created_containers_are_removed_because_a_stop_does_not_affect_them(bench: Bench) -> None:
     pod = bench.pod()
     await pod.create_sandbox()
     await created_by_another(pod)
@@ -257,7 +257,7 @@ async def test_created_containers_are_removed_since_a_stop_does_nothing_to_them(
     assert (result.outcome, result.status.containers) == (Outcome.DONE, ())
 
 
-async def test_a_container_that_cannot_be_removed_keeps_no_other_from_being_stopped(
+async def test_a_failed_removal_does_not_keep_other_containers_from_being_stopped(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = bench.pod(container("main"), container("other"))
@@ -276,7 +276,7 @@ async def test_a_container_that_cannot_be_removed_keeps_no_other_from_being_stop
     assert (await pod.listed(other)).state == "exited"
 
 
-async def test_a_start_under_way_is_waited_for_and_what_it_started_is_stopped_with_grace(
+async def test_a_pod_kill_waits_for_a_running_start_and_stops_its_container_with_grace(
     bench: Bench, calls: Calls
 ) -> None:
     pod = bench.pod()
@@ -295,7 +295,7 @@ async def test_a_start_under_way_is_waited_for_and_what_it_started_is_stopped_wi
     assert calls.place("stop_container answered", starting) < calls.place("stop_pod_sandbox sent", pod.sandbox_id)
 
 
-async def test_a_container_that_runs_in_a_stopped_sandbox_is_found_and_stopped(bench: Bench, calls: Calls) -> None:
+async def test_a_container_running_in_a_stopped_sandbox_is_stopped(bench: Bench, calls: Calls) -> None:
     """1.6 lets a start end well in a sandbox that was stopped meanwhile; in 2.4 such a start fails."""
     pod = bench.pod()
     await pod.create_sandbox()
@@ -342,7 +342,7 @@ async def test_a_sandbox_is_killed_only_when_it_is_listed_as_stopped(
     assert [each.ready for each in result.status.sandboxes] == [False]
 
 
-async def test_a_network_that_cannot_be_unmade_is_tried_again_and_named(bench: Bench) -> None:
+async def test_a_failed_network_teardown_is_retried_and_reported(bench: Bench) -> None:
     pod = bench.pod(hostNetwork=False)
     await started(pod)
     with bench.runtime.gates.refuse("cni-del"), pytest.raises(ApplicationError) as caught:
@@ -352,7 +352,7 @@ async def test_a_network_that_cannot_be_unmade_is_tried_again_and_named(bench: B
     assert (await pod.kill()).outcome == Outcome.DONE
 
 
-async def test_a_shorter_grace_for_the_whole_pod_ends_it_sooner(bench: Bench, calls: Calls) -> None:
+async def test_a_shorter_grace_for_a_pod_kill_ends_the_pod_sooner(bench: Bench, calls: Calls) -> None:
     pod = bench.pod(container("a", command=DEAF), container("b"))
     a, b = await started(pod, "a", "b")
     long = pod.step(StepName.KILL_POD, pod.kill_request(KillTarget(id=a, name="a", grace_seconds=600), grace=600))
@@ -365,7 +365,7 @@ async def test_a_shorter_grace_for_the_whole_pod_ends_it_sooner(bench: Bench, ca
     await bench.node.stops.drain()
 
 
-async def test_a_hung_shim_holds_up_its_own_pod_alone_and_the_kill_says_so(bench: Bench) -> None:
+async def test_a_hung_shim_delays_only_its_own_pod_and_the_kill_reports_it(bench: Bench) -> None:
     hung, well = bench.pod(), bench.pod()
     before = {each.pid for each in bench.runtime.shims}
     await started(hung)
@@ -389,7 +389,7 @@ async def test_a_hung_shim_holds_up_its_own_pod_alone_and_the_kill_says_so(bench
         assert (await step.result()).outcome == Outcome.DONE
 
 
-async def test_a_foreign_container_is_not_killed_even_if_it_is_named(bench: Bench) -> None:
+async def test_a_foreign_container_is_not_killed_even_if_requested_by_id(bench: Bench) -> None:
     pod, other = bench.pod(), bench.pod(container("theirs", command=POLITE))
     await started(pod)
     context = bench.node.context
@@ -423,9 +423,7 @@ async def test_a_foreign_container_is_not_killed_even_if_it_is_named(bench: Benc
 # --- what takes too long ----------------------------------------------------------------------------------------------
 
 
-async def test_a_stop_that_hangs_is_given_up_in_words_and_sent_again(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_hung_stop_is_reported_as_overdue_and_sent_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Row 18: ExceededGracePeriod, for any kill."""
     monkeypatch.setattr("activities.containers.kill_timeout.LEAST_SECONDS", 0.5)
     monkeypatch.setattr("activities.node.stops.HUNG_SECONDS", 0.0)
@@ -459,7 +457,7 @@ async def test_a_stop_that_hangs_is_given_up_in_words_and_sent_again(
     await bench.node.stops.drain()
 
 
-async def test_a_runtime_that_refuses_to_stop_is_named_once_patience_is_over(
+async def test_a_refused_stop_is_reported_once_the_kill_is_overdue(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = bench.pod(container("web"))

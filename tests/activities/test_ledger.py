@@ -42,7 +42,7 @@ def full(page: Page) -> None:
         page.enter(ref(name), asking("500m"))
 
 
-async def test_who_does_not_ask_again_is_told_once(ledger: Ledger) -> None:
+async def test_a_waiting_pod_that_does_not_ask_again_is_notified_once(ledger: Ledger) -> None:
     """Row 115: a resize that was taken back leaves nothing that the end of each other pod would signal."""
     async with ledger.open() as page:
         full(page)
@@ -55,7 +55,7 @@ async def test_who_does_not_ask_again_is_told_once(ledger: Ledger) -> None:
             assert page.take_waiting("pod_terminated") == ()
 
 
-async def test_who_still_finds_no_room_waits_again_by_rank(ledger: Ledger) -> None:
+async def test_a_pod_refused_again_waits_again_by_rank(ledger: Ledger) -> None:
     """Row 115: each that asks and is refused is told of the next room."""
     async with ledger.open() as page:
         full(page)
@@ -69,7 +69,7 @@ async def test_who_still_finds_no_room_waits_again_by_rank(ledger: Ledger) -> No
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["it has ended", "others were removed"])
-async def test_who_waits_is_told_also_where_the_cgroups_cannot_be_weighed(
+async def test_waiting_pods_are_notified_even_if_cgroup_weights_cannot_be_set(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
 ) -> None:
     """The step is tried again, and by then finds no pod gone."""

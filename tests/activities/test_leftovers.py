@@ -90,7 +90,7 @@ def killed(result: StepResult) -> list[str]:
 
 
 @pytest.mark.parametrize("state", ["CREATED", "RUNNING"])
-async def test_a_start_ends_what_was_left_of_one_that_was_refused(bench: Bench, state: TaskState) -> None:
+async def test_a_start_kills_leftovers_of_a_refused_start(bench: Bench, state: TaskState) -> None:
     pod = bench.pod()
     left = await never_started(pod)
     await lose(bench, left, state)
@@ -104,7 +104,7 @@ async def test_a_start_ends_what_was_left_of_one_that_was_refused(bench: Bench, 
     ]
 
 
-async def test_a_start_cut_off_before_its_process_was_asked_for_is_made_again(bench: Bench) -> None:
+async def test_a_start_interrupted_before_its_process_was_requested_is_repeated(bench: Bench) -> None:
     """containerd 1.6: a shim that makes one container answers nothing about the others of its pod."""
     pod = bench.pod(container(), container("other", SLEEP))
     await pod.create_sandbox()
@@ -131,7 +131,7 @@ async def test_a_start_cut_off_before_its_process_was_asked_for_is_made_again(be
     assert len(killed(result)) == (1 if bench.runtime.series == "1.6" else 0)
 
 
-async def test_what_runs_after_its_start_was_given_up_is_killed_and_never_started_again(bench: Bench) -> None:
+async def test_a_process_running_after_its_start_was_abandoned_is_killed_and_not_started_again(bench: Bench) -> None:
     """The runtime's own attempt to end it has failed: 1.6 lists it as exited then, 2.4 as unknown. It has run."""
     pod = bench.pod()
     await pod.create_sandbox()
@@ -172,7 +172,7 @@ async def cut_off(call: asyncio.Future[object] | asyncio.Task[None]) -> None:
 # --- the other steps --------------------------------------------------------------------------------------------------
 
 
-async def test_a_pod_is_killed_only_when_nothing_of_it_runs_that_is_listed_as_exited(bench: Bench) -> None:
+async def test_a_pod_kill_also_ends_processes_of_containers_listed_as_exited(bench: Bench) -> None:
     pod = bench.pod()
     left = await never_started(pod)
     await lose(bench, left, "RUNNING")
@@ -183,7 +183,7 @@ async def test_a_pod_is_killed_only_when_nothing_of_it_runs_that_is_listed_as_ex
 
 
 @pytest.mark.parametrize("state", ["CREATED", "RUNNING", "STOPPED"])
-async def test_a_removed_container_leaves_nothing_behind(bench: Bench, state: TaskState) -> None:
+async def test_removing_a_container_kills_its_leftover_processes(bench: Bench, state: TaskState) -> None:
     pod = bench.pod()
     left = await never_started(pod)
     await lose(bench, left, state)
@@ -192,7 +192,7 @@ async def test_a_removed_container_leaves_nothing_behind(bench: Bench, state: Ta
     await assert_gone(pod, left)
 
 
-async def test_a_removed_pod_leaves_nothing_behind(bench: Bench) -> None:
+async def test_removing_a_pod_kills_its_leftover_processes(bench: Bench) -> None:
     pod = bench.pod()
     left = await never_started(pod)
     await lose(bench, left, "CREATED")
@@ -206,7 +206,7 @@ async def test_a_removed_pod_leaves_nothing_behind(bench: Bench) -> None:
     assert pod.cgroups() == []
 
 
-async def test_a_dead_sandbox_is_cleared_away_with_all_that_is_left_in_it(bench: Bench) -> None:
+async def test_a_dead_sandbox_is_removed_with_its_leftover_processes(bench: Bench) -> None:
     pod = bench.pod()
     left = await never_started(pod)
     await lose(bench, left, "RUNNING")
@@ -222,7 +222,7 @@ async def test_a_dead_sandbox_is_cleared_away_with_all_that_is_left_in_it(bench:
     assert (await pod.create_sandbox(attempt=1)).outcome == Outcome.DONE
 
 
-async def test_a_sandbox_whose_start_could_not_be_taken_back_is_cleared_away(bench: Bench) -> None:
+async def test_a_sandbox_whose_start_could_not_be_rolled_back_is_removed(bench: Bench) -> None:
     pod = bench.pod(container(command=SLEEP))
     await pod.create_sandbox(attempt=1)
     _, config = await configs(pod)
@@ -237,7 +237,7 @@ async def test_a_sandbox_whose_start_could_not_be_taken_back_is_cleared_away(ben
     await assert_gone(pod, dead)
 
 
-async def test_where_the_runtime_knows_no_such_call_the_step_says_what_it_refused(
+async def test_a_runtime_without_the_task_api_is_reported_with_the_refused_removal(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = bench.pod()
@@ -267,7 +267,7 @@ def forgotten() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-async def test_a_removed_pod_takes_with_it_what_was_forgotten_in_its_cgroup(
+async def test_removing_a_pod_kills_forgotten_processes_in_its_cgroup(
     bench: Bench, forgotten: subprocess.Popen[bytes]
 ) -> None:
     """containerd 2.4 forgets a container's process that is made after it has given up the start."""
@@ -282,7 +282,7 @@ async def test_a_removed_pod_takes_with_it_what_was_forgotten_in_its_cgroup(
     assert pod.cgroups() == []
 
 
-async def test_nobody_is_killed_in_the_cgroup_of_a_pod_while_another_node_has_one_of_that_uid(
+async def test_no_process_is_killed_in_a_pod_cgroup_that_another_node_shares_by_uid(
     bench: Bench, forgotten: subprocess.Popen[bytes]
 ) -> None:
     pod = bench.pod()

@@ -62,7 +62,7 @@ class Step:
         self.works = False
 
 
-async def test_as_many_as_there_are_places_work_and_the_others_follow_in_order() -> None:
+async def test_only_as_many_steps_as_places_work_and_the_others_follow_in_order() -> None:
     line = Line(2)
     steps = [Step(line, name) for name in "abcd"]
     await settle()
@@ -76,7 +76,7 @@ async def test_as_many_as_there_are_places_work_and_the_others_follow_in_order()
     await asyncio.gather(*(step.task for step in steps))
 
 
-async def test_a_pod_that_has_begun_comes_before_one_that_has_not() -> None:
+async def test_a_started_pod_precedes_one_that_has_not_started() -> None:
     line = Line(1)
     first = Step(line, "a")
     waiting = Step(line, "b")
@@ -90,7 +90,7 @@ async def test_a_pod_that_has_begun_comes_before_one_that_has_not() -> None:
         await step.task
 
 
-async def test_a_pod_that_was_here_long_ago_stands_behind_those_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pod_that_returns_after_long_queues_behind_waiting_pods(monkeypatch: pytest.MonkeyPatch) -> None:
     line = Line(1)
     first = Step(line, "a")
     waiting = Step(line, "b")
@@ -106,7 +106,7 @@ async def test_a_pod_that_was_here_long_ago_stands_behind_those_that_wait(monkey
         await step.task
 
 
-async def test_who_only_waits_for_something_leaves_the_place_and_comes_back_first() -> None:
+async def test_a_step_that_waits_gives_up_its_place_and_returns_first() -> None:
     line = Line(1)
     elder, second, third = (Step(line, name) for name in "abc")
     await settle()
@@ -125,7 +125,7 @@ async def test_who_only_waits_for_something_leaves_the_place_and_comes_back_firs
     assert elder.place.waited_seconds > 0
 
 
-async def test_a_step_that_hangs_keeps_its_place_only_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hung_step_keeps_its_place_only_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "HELD_SECONDS", 0.01)
     line = Line(1)
     hangs, other = Step(line, "a"), Step(line, "b")
@@ -140,7 +140,7 @@ async def test_a_step_that_hangs_keeps_its_place_only_for_a_while(monkeypatch: p
 
 
 @pytest.mark.parametrize("called", [False, True], ids=["while it waits", "as it is called"])
-async def test_a_step_that_lets_go_in_the_line_takes_no_place_with_it(*, called: bool) -> None:
+async def test_a_step_cancelled_in_the_queue_takes_no_place(*, called: bool) -> None:
     line = Line(1)
     first, gone, last = (Step(line, name) for name in "abc")
     await settle()
@@ -157,7 +157,7 @@ async def test_a_step_that_lets_go_in_the_line_takes_no_place_with_it(*, called:
     await asyncio.gather(first.task, gone.task, last.task, return_exceptions=True)
 
 
-async def test_a_step_in_the_line_says_so_and_loses_none_of_its_time(bench: Bench) -> None:
+async def test_a_queued_step_says_so_and_keeps_its_full_time(bench: Bench) -> None:
     pod = bench.pod()
     line = bench.node.lines[Stage.ENDING]
     await fill(line)
@@ -178,7 +178,7 @@ async def test_a_step_in_the_line_says_so_and_loses_none_of_its_time(bench: Benc
         await waiting
 
 
-async def test_pods_begin_in_order_and_one_that_is_deleted_in_the_line_has_changed_nothing(bench: Bench) -> None:
+async def test_pods_start_in_order_and_one_deleted_in_the_queue_has_changed_nothing(bench: Bench) -> None:
     line = bench.node.lines[Stage.BEGINNING]
     await fill(line)
     pods = [bench.pod() for _ in range(3)]

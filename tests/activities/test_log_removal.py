@@ -7,7 +7,7 @@ from pathlib import Path
 from activities.containers.removal import remove_logs
 
 
-def test_the_logs_of_another_pod_stay_where_a_link_leads_to_them(tmp_path: Path) -> None:
+def test_log_removal_does_not_follow_a_link_to_another_pods_logs(tmp_path: Path) -> None:
     (theirs := tmp_path / "default_db_1" / "main").mkdir(parents=True)
     (own := tmp_path / "default_web_2").mkdir()
     for name in ("0.log", "0.log.20261121-000000", "0.log.20261121-000001.gz", "1.log"):

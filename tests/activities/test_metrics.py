@@ -58,7 +58,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
     return read
 
 
-async def test_a_start_is_counted_once_and_its_adoption_not_at_all(bench: Bench, counted: Counted) -> None:
+async def test_a_start_is_counted_once_and_its_adoption_is_not_counted(bench: Bench, counted: Counted) -> None:
     pod = bench.pod()
     for _ in range(2):
         await pod.create_sandbox()
@@ -66,7 +66,7 @@ async def test_a_start_is_counted_once_and_its_adoption_not_at_all(bench: Bench,
     assert counted() == {("started_pods_total", "", ""): 1, ("started_containers_total", "container", ""): 1}
 
 
-async def test_failures_are_counted_by_the_reason_that_the_container_waits_with(bench: Bench, counted: Counted) -> None:
+async def test_failed_starts_are_counted_by_waiting_reason(bench: Bench, counted: Counted) -> None:
     pod = bench.pod(container(command=("/no/such/program",)), container("absent", image="localhost:1/absent:1"))
     with bench.runtime.gates.refuse("runc-create"):
         await fault_of(pod.create_sandbox())
@@ -82,13 +82,13 @@ async def test_failures_are_counted_by_the_reason_that_the_container_waits_with(
     }
 
 
-async def test_a_pod_that_is_turned_away_is_counted_by_the_reason(bench: Bench, counted: Counted) -> None:
+async def test_rejected_pods_are_counted_by_reason(bench: Bench, counted: Counted) -> None:
     bench.node.context = replace(bench.node.context, capacity={"pods": 0})
     await fault_of(bench.pod().create_sandbox())
     assert counted() == {("admission_rejections_total", "", "OutOfpods"): 1}
 
 
-async def test_a_resize_that_was_put_off_is_counted_by_what_brought_it_about(bench: Bench, counted: Counted) -> None:
+async def test_an_accepted_deferred_resize_is_counted_by_its_trigger(bench: Bench, counted: Counted) -> None:
     bench.node.context = replace(bench.node.context, capacity={"cpu": 2000})
     one, other, gone = (bench.pod(container(resources={"requests": {"cpu": "500m"}})) for _ in range(3))
     for pod in (one, other, gone):

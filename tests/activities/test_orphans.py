@@ -14,7 +14,7 @@ async def yes() -> bool:
     return True
 
 
-async def test_a_pod_that_is_wanted_again_while_it_is_looked_at_runs_on(bench: Bench) -> None:
+async def test_a_pod_that_is_desired_again_while_it_is_judged_keeps_running(bench: Bench) -> None:
     pod = bench.pod(container())
     await pod.create_sandbox()
     running = (await pod.start()).id

@@ -71,7 +71,7 @@ def everything_said(bench: Bench, *results: StepResult) -> str:
     return "".join([*(result.model_dump_json() for result in results), *files])
 
 
-async def test_a_pod_pulls_as_whom_its_secret_says_and_the_password_is_said_nowhere_else(
+async def test_a_pod_pulls_with_the_credentials_of_its_secret_and_the_password_appears_nowhere_else(
     bench: Bench, shelf: Registry, caplog: pytest.LogCaptureFixture
 ) -> None:
     put_secret(bench, "pull", shelf.address)
@@ -85,7 +85,7 @@ async def test_a_pod_pulls_as_whom_its_secret_says_and_the_password_is_said_nowh
     assert PASSWORD not in everything_said(bench, result) + caplog.text
 
 
-async def test_a_wrong_password_is_a_fault_that_does_not_show_it(
+async def test_a_wrong_password_is_a_fault_that_does_not_contain_it(
     bench: Bench, shelf: Registry, caplog: pytest.LogCaptureFixture
 ) -> None:
     put_secret(bench, "pull", shelf.address, password="hunter2-is-wrong")
@@ -98,9 +98,7 @@ async def test_a_wrong_password_is_a_fault_that_does_not_show_it(
     assert not list((bench.node.context.state_dir / "image_manager" / "pulling").iterdir())
 
 
-async def test_a_fault_is_noted_for_a_change_of_the_secret_and_a_success_takes_that_back(
-    bench: Bench, shelf: Registry
-) -> None:
+async def test_a_failed_pull_watches_the_secret_for_changes_until_it_succeeds(bench: Bench, shelf: Registry) -> None:
     put_secret(bench, "pull", shelf.address, password="wrong")
     pod = pod_of(bench, f"{shelf.address}/app:1", "pull")
     await fault_of(pod.pull())
@@ -111,7 +109,9 @@ async def test_a_fault_is_noted_for_a_change_of_the_secret_and_a_success_takes_t
     assert bench.node.waiting_for == {}
 
 
-async def test_each_credential_that_matches_is_tried_and_only_none_is_anonymous(bench: Bench, shelf: Registry) -> None:
+async def test_each_matching_credential_is_tried_and_only_without_any_the_pull_is_anonymous(
+    bench: Bench, shelf: Registry
+) -> None:
     put_secret(bench, "elsewhere", "registry.example.com", user="never")
     put_secret(bench, "general", shelf.address, user="al", password="first")
     put_secret(bench, "special", f"{shelf.address}/team", user="bo", password="second")
@@ -126,7 +126,7 @@ async def test_each_credential_that_matches_is_tried_and_only_none_is_anonymous(
     assert set(shelf.seen) == {""}
 
 
-async def test_secrets_that_are_no_help_are_named_and_done_without(bench: Bench, shelf: Registry) -> None:
+async def test_unusable_pull_secrets_are_named_and_skipped(bench: Bench, shelf: Registry) -> None:
     shelf.accounts = {}
     put(bench, "opaque", "Opaque", {"password": "x"})
     put(bench, "torn", "kubernetes.io/dockerconfigjson", {".dockerconfigjson": "hunter2"})
@@ -142,7 +142,7 @@ async def test_secrets_that_are_no_help_are_named_and_done_without(bench: Bench,
     assert [event.reason for event in rest] == ["Pulling", "Pulled"]
 
 
-async def test_the_nodes_own_credentials_come_last_and_open_an_image_to_all(
+async def test_node_credentials_are_tried_last_and_make_an_image_available_to_all_pods(
     bench: Bench, shelf: Registry, tmp_path: Path
 ) -> None:
     auth = tmp_path / "config.json"
@@ -159,7 +159,7 @@ async def test_the_nodes_own_credentials_come_last_and_open_an_image_to_all(
     await fault_of(pod_of(bench, f"{shelf.address}/app:2").pull())
 
 
-async def test_what_was_pulled_with_a_secret_is_verified_for_a_pod_without_it(bench: Bench, shelf: Registry) -> None:
+async def test_an_image_pulled_with_a_secret_is_verified_for_a_pod_without_it(bench: Bench, shelf: Registry) -> None:
     put_secret(bench, "pull", shelf.address)
     put_secret(bench, "copy", shelf.address)
     image = f"{shelf.address}/app:1"
@@ -191,7 +191,7 @@ async def test_what_was_pulled_with_a_secret_is_verified_for_a_pod_without_it(be
     assert reasons(await pod_of(bench, image).pull()) == ["Pulled"]
 
 
-async def test_a_node_that_never_verifies_lets_every_pod_start_what_is_there(
+async def test_with_policy_never_verify_every_pod_may_use_present_images(
     bench: Bench, shelf: Registry, tmp_path: Path
 ) -> None:
     bench.node.pulls = Pulls(tmp_path / "state", PullSettings(verification=Verification("NeverVerify")))
@@ -201,7 +201,7 @@ async def test_a_node_that_never_verifies_lets_every_pod_start_what_is_there(
     assert reasons(await pod_of(bench, image).pull()) == ["Pulled"]
 
 
-async def test_a_node_that_always_verifies_pulls_what_it_had_before(
+async def test_with_policy_always_verify_preloaded_images_are_pulled(
     bench: Bench, shelf: Registry, tmp_path: Path
 ) -> None:
     shelf.accounts = {}
@@ -228,9 +228,7 @@ async def test_an_image_is_pulled_by_its_digest(bench: Bench, shelf: Registry, t
     assert running.image_ref
 
 
-async def test_an_image_volume_is_pulled_for_those_who_mount_it_and_fails_nobody_else(
-    bench: Bench, shelf: Registry
-) -> None:
+async def test_a_failed_image_volume_pull_affects_only_containers_that_mount_it(bench: Bench, shelf: Registry) -> None:
     put_secret(bench, "pull", shelf.address)
     mounts = [{"name": "data", "mountPath": "/data"}]
     reader = container("reader", volumeMounts=mounts)
@@ -263,7 +261,7 @@ async def test_an_image_volume_is_pulled_for_those_who_mount_it_and_fails_nobody
 # --- turns ------------------------------------------------------------------------------------------------------------
 
 
-async def test_as_many_are_pulled_at_once_as_the_node_is_told_and_one_image_once(
+async def test_parallel_pulls_are_limited_and_each_image_is_pulled_once(
     bench: Bench, shelf: Registry, tmp_path: Path
 ) -> None:
     shelf.accounts = {}
@@ -285,7 +283,7 @@ async def test_as_many_are_pulled_at_once_as_the_node_is_told_and_one_image_once
     assert [path.split("/")[2] for path in shelf.requests if "/manifests/1" in path].count("a") == 1
 
 
-async def test_a_node_that_pulls_too_often_is_told_so_in_the_kubelets_words(bench: Bench, shelf: Registry) -> None:
+async def test_a_pull_over_the_rate_limit_fails_with_the_kubelets_message(bench: Bench, shelf: Registry) -> None:
     bench.node.pulls.rate = RateLimit(0.0, 0)
     image = f"{shelf.address}/app:1"
     fault, error, detail = await fault_of(pod_of(bench, image).pull())
@@ -294,7 +292,7 @@ async def test_a_node_that_pulls_too_often_is_told_so_in_the_kubelets_words(benc
     assert shelf.seen == []
 
 
-def test_ten_pulls_may_follow_one_another_and_then_five_a_second() -> None:
+def test_the_pull_rate_limit_is_a_burst_of_ten_and_five_per_second() -> None:
     rate = RateLimit(5.0, 10)
     rate._filled = 100.0
     assert [rate.accept(100.0) for _ in range(11)] == [True] * 10 + [False]
@@ -305,7 +303,7 @@ def test_ten_pulls_may_follow_one_another_and_then_five_a_second() -> None:
 # --- progress ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_long_pull_says_how_far_it_is(bench: Bench) -> None:
+async def test_a_long_pull_reports_its_progress(bench: Bench) -> None:
     with registry(noise=8 << 20) as shelf:
         shelf.announce_to(bench.runtime)
         shelf.bytes_per_second = 1_000_000
@@ -326,7 +324,7 @@ async def test_a_long_pull_says_how_far_it_is(bench: Bench) -> None:
     assert (0 < done < total, round(total, 1)) == (True, 8.0)
 
 
-def test_progress_counts_what_moves_and_keeps_what_is_done() -> None:
+def test_progress_counts_running_downloads_and_keeps_finished_ones() -> None:
     mib = 1 << 20
     downloads = Downloads([Ingest("layer-left", 3 * mib, 9 * mib), Ingest("layer-resumed", mib, 4 * mib)])
     assert str(downloads) == ""

@@ -72,7 +72,7 @@ async def test_an_absent_image_is_pulled_and_can_be_started(bench: Bench, shelf:
     assert [event.reason for event in started.events] == ["Created", "Started"]
 
 
-async def test_called_twice_a_pull_finds_the_image(bench: Bench, shelf: Registry) -> None:
+async def test_a_repeated_pull_finds_the_image(bench: Bench, shelf: Registry) -> None:
     image = f"{shelf.address}/app:1"
     pod = pod_of(bench, image)
     await pod.pull()
@@ -91,13 +91,13 @@ async def test_policy_always_asks_the_registry_each_time(bench: Bench, shelf: Re
     assert len(shelf.requests) > asked
 
 
-async def test_an_image_without_a_tag_is_the_latest(bench: Bench, shelf: Registry) -> None:
+async def test_an_image_without_a_tag_is_pulled_as_latest(bench: Bench, shelf: Registry) -> None:
     pod = pod_of(bench, f"{shelf.address}/app")
     assert (await pod.pull()).missing_images == ()
     assert shelf.requests[0] == "/v2/app/manifests/latest"
 
 
-async def test_a_tag_that_is_not_there_is_a_fault_with_the_runtimes_words(bench: Bench, shelf: Registry) -> None:
+async def test_a_missing_tag_is_a_fault_with_the_runtimes_message(bench: Bench, shelf: Registry) -> None:
     image = f"{shelf.address}/app:{ABSENT_TAG}"
     fault, error, detail = await fault_of(pod_of(bench, image).pull())
     assert (fault, f"{image}: not found" in error.message) == (Fault.ERR_IMAGE_PULL, True)
@@ -109,7 +109,7 @@ async def test_a_tag_that_is_not_there_is_a_fault_with_the_runtimes_words(bench:
 
 
 @pytest.mark.parametrize("status", [401, 500, 503])
-async def test_a_registry_that_answers_badly_is_the_images_fault_not_the_runtimes(
+async def test_a_broken_registry_is_a_fault_of_the_image_and_not_of_the_runtime(
     bench: Bench, shelf: Registry, status: int
 ) -> None:
     shelf.status = status
@@ -117,12 +117,12 @@ async def test_a_registry_that_answers_badly_is_the_images_fault_not_the_runtime
     assert fault == Fault.ERR_IMAGE_PULL
 
 
-async def test_a_registry_that_is_not_there_is_the_images_fault(bench: Bench) -> None:
+async def test_an_unreachable_registry_is_a_fault_of_the_image(bench: Bench) -> None:
     fault, error, _ = await fault_of(pod_of(bench, "localhost:1/app:1").pull())
     assert (fault, "connection refused" in error.message) == (Fault.ERR_IMAGE_PULL, True)
 
 
-async def test_a_name_that_is_none_is_found_before_the_runtime_is_asked(bench: Bench) -> None:
+async def test_an_invalid_image_name_is_refused_before_the_runtime_is_asked(bench: Bench) -> None:
     fault, error, detail = await fault_of(pod_of(bench, "example.com/Web:1").pull())
     said = (
         'Failed to apply default image tag "example.com/Web:1": couldn\'t parse image name "example.com/Web:1": '
@@ -132,7 +132,7 @@ async def test_a_name_that_is_none_is_found_before_the_runtime_is_asked(bench: B
     assert messages(detail) == [("InspectFailed", said), ("Failed", "Error: InvalidImageName")]
 
 
-async def test_an_image_that_is_never_pulled_is_a_fault(bench: Bench, shelf: Registry) -> None:
+async def test_a_missing_image_with_policy_never_is_a_fault(bench: Bench, shelf: Registry) -> None:
     fault, _, _ = await fault_of(pod_of(bench, f"{shelf.address}/app:1", policy="Never").pull())
     assert (fault, shelf.requests) == (Fault.ERR_IMAGE_NEVER_PULL, [])
 
@@ -155,7 +155,7 @@ async def test_an_image_that_is_never_pulled_is_a_fault(bench: Bench, shelf: Reg
         (RuntimeFailure, "denied", Fault.ERR_IMAGE_PULL, "denied"),
     ],
 )
-async def test_what_runtimes_say_of_failed_pulls_is_worded_as_the_kubelet_words_it(
+async def test_failed_pulls_have_the_kubelets_reason_and_message(
     bench: Bench,
     shelf: Registry,
     monkeypatch: pytest.MonkeyPatch,
@@ -177,7 +177,7 @@ async def test_what_runtimes_say_of_failed_pulls_is_worded_as_the_kubelet_words_
     ]
 
 
-async def test_a_cancelled_pull_ends_at_once_and_leaves_its_turn_to_the_next(bench: Bench, shelf: Registry) -> None:
+async def test_a_cancelled_pull_ends_at_once_and_the_next_one_begins(bench: Bench, shelf: Registry) -> None:
     pod = pod_of(bench, f"{shelf.address}/app:1")
     shelf.open.clear()
     step = pod.step(StepName.PULL_IMAGE, request_of(pod))
@@ -189,7 +189,7 @@ async def test_a_cancelled_pull_ends_at_once_and_leaves_its_turn_to_the_next(ben
     assert (await pod.pull()).missing_images == ()
 
 
-async def test_pulls_take_turns_and_one_that_waits_can_be_cancelled(bench: Bench, shelf: Registry) -> None:
+async def test_pulls_run_in_turn_and_a_waiting_one_can_be_cancelled(bench: Bench, shelf: Registry) -> None:
     first, second, third = (pod_of(bench, f"{shelf.address}/app-{number}:1") for number in range(3))
     shelf.open.clear()
     pulling = first.step(StepName.PULL_IMAGE, request_of(first))
@@ -204,7 +204,9 @@ async def test_pulls_take_turns_and_one_that_waits_can_be_cancelled(bench: Bench
     assert [(await step.result()).missing_images for step in (pulling, patient)] == [(), ()]
 
 
-async def test_a_pull_that_waited_for_another_of_the_same_image_finds_it(bench: Bench, shelf: Registry) -> None:
+async def test_a_pull_that_waited_for_another_of_the_same_image_does_not_pull_again(
+    bench: Bench, shelf: Registry
+) -> None:
     first, second = (pod_of(bench, f"{shelf.address}/app:1") for _ in range(2))
     shelf.open.clear()
     pulling = first.step(StepName.PULL_IMAGE, request_of(first))
@@ -218,7 +220,7 @@ async def test_a_pull_that_waited_for_another_of_the_same_image_finds_it(bench: 
     assert len(shelf.requests) == asked
 
 
-async def test_a_pull_runs_beside_the_pods_other_steps_and_tells_nothing_of_what_they_make(
+async def test_a_pull_runs_beside_other_steps_and_does_not_report_their_containers(
     bench: Bench, shelf: Registry
 ) -> None:
     image = f"{shelf.address}/app:1"
@@ -238,7 +240,7 @@ async def test_a_pull_runs_beside_the_pods_other_steps_and_tells_nothing_of_what
     assert len(bench.returned) - listed_at == 2
 
 
-async def test_a_newer_pull_for_the_same_container_ends_one_that_stalled(bench: Bench, shelf: Registry) -> None:
+async def test_a_newer_pull_for_the_same_container_ends_a_stalled_one(bench: Bench, shelf: Registry) -> None:
     pod = pod_of(bench, f"{shelf.address}/app:1")
     shelf.open.clear()
     stalled = pod.step(StepName.PULL_IMAGE, request_of(pod))
@@ -254,7 +256,7 @@ async def test_a_newer_pull_for_the_same_container_ends_one_that_stalled(bench: 
     assert fault == Fault.STALE_FENCE
 
 
-async def test_a_runtime_that_dies_in_a_pull_is_no_fault_of_the_image(
+async def test_a_runtime_crash_during_a_pull_is_not_a_fault_of_the_image(
     runtime: Containerd, tmp_path: Path, shelf: Registry
 ) -> None:
     async with bench_of(runtime, tmp_path) as bench:

@@ -26,7 +26,7 @@ async def exited(pod: PodOnBench, name: str = "main", restart: int = 0) -> str:
 # --- remove_container -------------------------------------------------------------------------------------------------
 
 
-async def test_a_dead_container_goes_and_its_logs_with_it(bench: Bench) -> None:
+async def test_a_dead_container_is_removed_with_its_logs(bench: Bench) -> None:
     """Row 112: logs go first, the rotated ones too."""
     pod = bench.pod(container(command=DONE_AND_GONE))
     first, second = await exited(pod), await exited(pod, restart=1)
@@ -41,7 +41,7 @@ async def test_a_dead_container_goes_and_its_logs_with_it(bench: Bench) -> None:
     assert list(links.iterdir()) == []
 
 
-async def test_called_twice_a_removal_finds_its_work_done(bench: Bench) -> None:
+async def test_a_repeated_container_removal_succeeds(bench: Bench) -> None:
     pod = bench.pod(container(command=DONE_AND_GONE))
     dead = await exited(pod)
     await pod.remove_containers(dead)
@@ -49,14 +49,14 @@ async def test_called_twice_a_removal_finds_its_work_done(bench: Bench) -> None:
     assert (again.outcome, again.status.containers) == (Outcome.DONE, ())
 
 
-async def test_logs_stay_where_they_are_to_be_kept(bench: Bench) -> None:
+async def test_logs_are_kept_if_the_request_says_so(bench: Bench) -> None:
     """Row 112: a restart of all containers keeps them."""
     pod = bench.pod(container(command=DONE_AND_GONE))
     await pod.remove_containers(await exited(pod), keep_logs=True)
     assert (pod.logs / "main" / "0.log").exists()
 
 
-async def test_what_is_to_be_killed_is_stopped_first(bench: Bench) -> None:
+async def test_a_container_to_be_killed_is_stopped_before_its_removal(bench: Bench) -> None:
     pod = bench.pod(container("a"), container("b", command=DEAF))
     await pod.create_sandbox()
     ids = tuple([(await pod.start(name)).id for name in "ab"])
@@ -67,7 +67,7 @@ async def test_what_is_to_be_killed_is_stopped_first(bench: Bench) -> None:
     assert sorted(each.message for each in result.events) == ["Stopping container a", "Stopping container b"]
 
 
-async def test_what_runs_and_is_not_to_be_killed_stays(bench: Bench) -> None:
+async def test_a_running_container_is_not_removed_without_a_kill(bench: Bench) -> None:
     pod = bench.pod()
     await pod.create_sandbox()
     running = (await pod.start()).id
@@ -75,7 +75,7 @@ async def test_what_runs_and_is_not_to_be_killed_stays(bench: Bench) -> None:
     assert [(each.id, each.state) for each in result.status.containers] == [(running, "running")]
 
 
-async def test_what_was_created_and_never_started_goes(bench: Bench) -> None:
+async def test_a_container_that_was_never_started_is_removed(bench: Bench) -> None:
     pod = bench.pod()
     await pod.create_sandbox()
     assert (await pod.remove_containers(await created_by_another(pod))).status.containers == ()
@@ -103,7 +103,7 @@ async def test_a_log_path_outside_the_logs_of_the_node_is_left_alone(
 # --- remove_pod -------------------------------------------------------------------------------------------------------
 
 
-async def test_nothing_of_a_deleted_pod_is_left(bench: Bench) -> None:
+async def test_nothing_of_a_removed_pod_is_left(bench: Bench) -> None:
     """Row 22: volumes, directories, cgroups, logs."""
     volumes: dict[str, Any] = {"volumes": [{"name": "scratch", "emptyDir": {}}], "hostNetwork": False}
     mounts = [{"name": "scratch", "mountPath": "/scratch"}]
@@ -127,7 +127,7 @@ async def test_nothing_of_a_deleted_pod_is_left(bench: Bench) -> None:
     assert pod.cgroups() == []
 
 
-async def test_called_twice_a_removed_pod_stays_removed(bench: Bench) -> None:
+async def test_a_repeated_pod_removal_succeeds(bench: Bench) -> None:
     pod = bench.pod()
     await pod.create_sandbox()
     await pod.kill()
@@ -136,11 +136,11 @@ async def test_called_twice_a_removed_pod_stays_removed(bench: Bench) -> None:
     assert not pod.directory.exists()
 
 
-async def test_a_pod_that_was_never_there_is_removed(bench: Bench) -> None:
+async def test_removing_an_unknown_pod_succeeds(bench: Bench) -> None:
     assert (await bench.pod().remove()).outcome == Outcome.DONE
 
 
-async def test_a_pod_is_not_removed_while_something_of_it_might_run(
+async def test_a_pod_with_a_container_in_unknown_state_is_not_removed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = bench.pod()
@@ -160,7 +160,7 @@ async def test_a_pod_is_not_removed_while_something_of_it_might_run(
     assert (await pod.listed(running)).state == "running"
 
 
-async def test_a_pod_is_not_removed_while_something_of_it_runs(bench: Bench) -> None:
+async def test_a_pod_with_a_running_container_is_not_removed(bench: Bench) -> None:
     pod = bench.pod()
     await pod.create_sandbox()
     running = (await pod.start()).id
@@ -171,7 +171,7 @@ async def test_a_pod_is_not_removed_while_something_of_it_runs(bench: Bench) -> 
     assert pod.directory.is_dir()
 
 
-async def test_what_is_left_in_a_dead_sandbox_and_in_a_ready_one_goes_alike(bench: Bench) -> None:
+async def test_removal_of_a_pod_covers_dead_and_ready_sandboxes(bench: Bench) -> None:
     """Rows 110 and 111: with the pod go its sandboxes."""
     pod = bench.pod()
     await bench.cri.stop_pod_sandbox((await pod.create_sandbox()).id)

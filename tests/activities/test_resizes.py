@@ -66,7 +66,7 @@ def cpu_of(pod: PodOnBench, cpu: str) -> Pod:
     return resized(pod.pod, {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]})
 
 
-async def test_what_is_allocated_counts_and_counts_on_after_a_restart_of_the_worker(bench: Bench) -> None:
+async def test_allocated_resources_survive_a_worker_restart(bench: Bench) -> None:
     """Row 115: the node remembers what it has allocated; asked again, it gives the same answer."""
     with_cores(bench, 2000)
     one, other = (bench.pod(container(resources={"requests": {"cpu": "500m"}})) for _ in range(2))
@@ -87,7 +87,7 @@ async def test_what_is_allocated_counts_and_counts_on_after_a_restart_of_the_wor
     assert (fault, "used: 2000" in error.message) == (Fault.POD_REJECTED, True), "who is put off is counted as it was"
 
 
-async def test_a_pod_that_was_not_let_in_yet_is_not_let_in_by_a_resize(bench: Bench) -> None:
+async def test_a_resize_does_not_admit_a_pod(bench: Bench) -> None:
     with_cores(bench, 2000)
     pod = bench.pod(container(resources={"requests": {"cpu": "500m"}}))
     wanted = cpu_of(pod, "3")
@@ -97,7 +97,7 @@ async def test_a_pod_that_was_not_let_in_yet_is_not_let_in_by_a_resize(bench: Be
     assert (fault, "requested: 3000, used: 0" in error.message) == (Fault.POD_REJECTED, True)
 
 
-async def test_who_waits_for_room_is_told_of_it_by_rank(bench: Bench) -> None:
+async def test_pods_that_wait_for_room_are_notified_by_rank(bench: Bench) -> None:
     """Row 115: when a pod shrinks, and when one goes; not when nothing is left that was not before."""
     with_cores(bench, 2000)
     told: list[list[PodRef]] = []
@@ -119,7 +119,7 @@ async def test_who_waits_for_room_is_told_of_it_by_rank(bench: Bench) -> None:
     assert told[1:] == [[first.ref]]
 
 
-async def test_no_resize_waits_for_room_that_a_pod_took_which_was_removed_behind_the_nodes_back(bench: Bench) -> None:
+async def test_a_resize_gets_the_room_of_a_pod_removed_by_raw_calls(bench: Bench) -> None:
     """Row 115 (ours): `syncpod prune` removes pods by bare calls; the next step that asks for room finds out."""
     with_cores(bench, 2000)
     told: list[list[PodRef]] = []
@@ -211,7 +211,7 @@ async def test_a_pod_grows_before_its_containers_and_shrinks_after_them(
 
 
 @by_cgroups_of_version_1
-async def test_what_was_applied_before_a_failure_is_told_with_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_resize_reports_what_was_applied_before(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Row 116: the order is kept, so what comes after a failure is not tried; a transport's failure says nothing."""
     pod, ids = await two_small_ones(bench)
     recorded = Recorded(bench, pod, monkeypatch)
@@ -235,7 +235,7 @@ async def test_what_was_applied_before_a_failure_is_told_with_it(bench: Bench, m
 
 
 @by_cgroups_of_version_1
-async def test_a_container_that_has_gone_is_left_out(bench: Bench) -> None:
+async def test_a_resize_skips_a_missing_container(bench: Bench) -> None:
     pod, ids = await two_small_ones(bench)
     await pod.kill_container(ids["one"], grace=0, name="one")
     await pod.remove_containers(ids["one"])

@@ -57,7 +57,7 @@ def mounts_below(directory: Path) -> bool:
     return str(directory) in Path("/proc/self/mountinfo").read_text()
 
 
-async def test_a_container_sees_what_the_node_has_of_config_maps_secrets_and_files(bench: Bench) -> None:
+async def test_a_container_gets_variables_from_config_maps_secrets_and_files(bench: Bench) -> None:
     bench.node.objects.put(config_map("settings", color="blue"))
     bench.node.objects.put(secret("keys", token="s3cret"))
     pod = bench.pod(
@@ -78,7 +78,7 @@ async def test_a_container_sees_what_the_node_has_of_config_maps_secrets_and_fil
     assert await said(pod) == ["blue s3cret 8080 blue-8080"]
 
 
-async def test_what_is_missing_is_named_and_noted_before_anything_is_made_and_then_the_start_goes_well(
+async def test_missing_sources_are_reported_and_watched_before_the_start_which_then_succeeds(
     bench: Bench,
 ) -> None:
     pod = bench.pod(
@@ -109,7 +109,7 @@ async def test_what_is_missing_is_named_and_noted_before_anything_is_made_and_th
     assert (await pod.start()).status.containers[0].state == "running"
 
 
-async def test_a_file_of_variables_that_leads_out_of_its_volume_is_not_read(bench: Bench, tmp_path: Path) -> None:
+async def test_an_env_file_outside_its_volume_is_not_read(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "outside.env").write_text("PORT='8080'\n")
     source = {"fileKeyRef": {"volumeName": "v", "path": "app.env", "key": "PORT"}}
     pod = bench.pod(container(env=[{"name": "PORT", "valueFrom": source}]), volumes=[{"name": "v", "emptyDir": {}}])
@@ -121,7 +121,7 @@ async def test_a_file_of_variables_that_leads_out_of_its_volume_is_not_read(benc
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["there before", "comes after the sandbox"])
-async def test_a_secret_that_a_runtime_quotes_is_told_to_nobody(bench: Bench, is_there: bool) -> None:
+async def test_a_secret_quoted_by_the_runtime_is_redacted(bench: Bench, is_there: bool) -> None:
     value = f"no-such-program-{secrets.token_hex(8)}"
     if is_there:
         bench.node.objects.put(secret("keys", command=value))
@@ -141,9 +141,7 @@ async def test_a_secret_that_a_runtime_quotes_is_told_to_nobody(bench: Bench, is
         assert form not in told
 
 
-async def test_a_secret_that_names_a_part_of_a_volume_is_told_to_nobody(
-    mounting: Bench, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_secret_used_in_a_sub_path_is_redacted(mounting: Bench, caplog: pytest.LogCaptureFixture) -> None:
     value = f"part-{secrets.token_hex(8)}"
     mounting.node.objects.put(secret("keys", where=value))
     env = [{"name": "WHERE", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "where"}}}]
@@ -160,13 +158,13 @@ async def test_a_secret_that_names_a_part_of_a_volume_is_told_to_nobody(
         assert value not in told
 
 
-async def test_a_worker_that_begins_knows_what_its_elder_gave_to_containers(bench: Bench) -> None:
+async def test_a_new_worker_redacts_secrets_that_the_previous_one_used(bench: Bench) -> None:
     bench.node.objects.put(secret("keys", token="s3cret", empty=""))
     bench.node.objects.put(config_map("settings", color="blue"))
     assert known_secret_values(bench.node.objects) == {"s3cret"}
 
 
-async def test_a_part_of_a_volume_is_bound_for_each_instance_and_gone_with_the_pod(mounting: Bench) -> None:
+async def test_a_sub_path_is_bound_for_each_instance_and_unmounted_with_the_pod(mounting: Bench) -> None:
     pod = mounting.pod(
         container(
             command=["sh", "-c", "ls /site /data; echo >> /data/$HOSTNAME; cat /one"],
@@ -211,7 +209,7 @@ REFUSED_PARTS = {
 """By the container's name: the mount and the message, which never shows the value of an expression."""
 
 
-async def test_what_leads_out_of_a_volume_ends_the_start_with_the_kubelets_words(mounting: Bench) -> None:
+async def test_a_sub_path_out_of_its_volume_fails_the_start_with_the_kubelets_message(mounting: Bench) -> None:
     env = [{"name": "EMPTY", "value": ""}, {"name": "ROOT", "value": "/etc"}, {"name": "UP", "value": "../.."}]
     pod = mounting.pod(
         *(
@@ -232,7 +230,7 @@ async def test_what_leads_out_of_a_volume_ends_the_start_with_the_kubelets_words
         assert detail.status.containers == ()
 
 
-async def test_a_part_of_a_volume_is_refused_where_its_path_could_lead_the_runtime_to_more_than_the_worker_may_see(
+async def test_a_sub_path_is_refused_if_the_runtime_could_reach_more_than_the_worker(
     bench: Bench,
 ) -> None:
     bench.node.context = dataclasses.replace(bench.node.context, may_mount=False, hands_over_paths=False)
@@ -247,9 +245,7 @@ async def test_a_part_of_a_volume_is_refused_where_its_path_could_lead_the_runti
     assert (await pod.start()).status.containers[0].state == "running"
 
 
-async def test_a_part_of_a_path_of_the_machine_is_refused_to_a_worker_that_has_other_files_there(
-    mounting: Bench, tmp_path: Path
-) -> None:
+async def test_a_host_sub_path_is_refused_if_the_worker_sees_other_files_there(mounting: Bench, tmp_path: Path) -> None:
     mounting.node.context = dataclasses.replace(mounting.node.context, has_own_files=True)
     pod = mounting.pod(
         container("theirs", volumeMounts=[{"name": "h", "mountPath": "/x", "subPath": "a"}]),

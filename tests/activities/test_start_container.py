@@ -81,7 +81,7 @@ async def test_a_container_is_created_and_started_with_the_kubelets_events(bench
     assert bench.returned[-1] == result.status
 
 
-async def test_called_twice_it_adopts_what_it_started(bench: Bench) -> None:
+async def test_a_repeated_start_adopts_the_container(bench: Bench) -> None:
     pod = bench.pod()
     await pod.create_sandbox()
     first, again = await pod.start(), await pod.start()
@@ -89,7 +89,7 @@ async def test_called_twice_it_adopts_what_it_started(bench: Bench) -> None:
     assert (len(again.status.containers), reasons(again)) == (1, ["Created", "Started"])
 
 
-async def test_a_log_agent_finds_the_log_by_its_link_also_of_what_is_adopted(bench: Bench) -> None:
+async def test_started_and_adopted_containers_have_a_log_link(bench: Bench) -> None:
     """Row 41: `/var/log/containers`."""
     pod = bench.pod()
     await pod.create_sandbox()
@@ -103,7 +103,9 @@ async def test_a_log_agent_finds_the_log_by_its_link_also_of_what_is_adopted(ben
     assert list(links.iterdir()) == [link]
 
 
-async def test_a_container_runs_though_nobody_may_make_its_link(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_container_starts_even_if_its_log_link_cannot_be_made(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
     links = links_directory(bench.node.context.log_dir)
     links.touch()
     pod = bench.pod(container("a"), container("b"))
@@ -115,7 +117,7 @@ async def test_a_container_runs_though_nobody_may_make_its_link(bench: Bench, ca
 
 
 @pytest.mark.parametrize("name", [StepName.START_INIT_CONTAINER, StepName.START_EPHEMERAL_CONTAINER])
-async def test_init_and_ephemeral_containers_are_adopted_the_second_time_too(bench: Bench, name: StepName) -> None:
+async def test_repeated_starts_of_init_and_ephemeral_containers_adopt_them(bench: Bench, name: StepName) -> None:
     """Row 55: never two of one."""
     pod = bench.pod(initContainers=[container("setup")])
     debugger = admit_ephemeral_container(pod.pod, container("debug"))
@@ -127,7 +129,7 @@ async def test_init_and_ephemeral_containers_are_adopted_the_second_time_too(ben
     assert [each.name for each in results[1].status.containers] == [which[0]]
 
 
-async def test_a_container_that_has_ended_meanwhile_is_returned_as_exited_and_not_started_again(bench: Bench) -> None:
+async def test_a_repeated_start_of_an_exited_container_returns_its_exit(bench: Bench) -> None:
     pod = bench.pod(container(command=DONE_AND_GONE))
     await pod.create_sandbox()
     first = await pod.start()
@@ -149,7 +151,7 @@ async def test_an_init_container_that_ends_at_once_is_returned_with_its_exit(
     assert [(each.state, each.exit_code) for each in result.status.containers] == [("exited", 7)]
 
 
-async def test_one_that_goes_on_is_returned_as_running_and_a_sidecar_is_not_waited_for(
+async def test_a_long_running_init_container_is_returned_as_running_and_a_sidecar_is_not_awaited(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sidecar = container("proxy", restartPolicy="Always")
@@ -172,7 +174,7 @@ async def test_a_restart_is_a_new_instance_with_its_own_number_and_log(bench: Be
     assert (pod.logs / "main" / "1.log").exists()
 
 
-async def test_a_retry_of_a_stalled_try_waits_for_its_elder_and_adopts_its_container(bench: Bench) -> None:
+async def test_a_retry_waits_for_the_stalled_attempt_and_adopts_its_container(bench: Bench) -> None:
     pod = bench.pod()
     await pod.create_sandbox()
     request = pod.start_request()
@@ -186,7 +188,7 @@ async def test_a_retry_of_a_stalled_try_waits_for_its_elder_and_adopts_its_conta
     assert (made.outcome, adopted.outcome, adopted.id) == (Outcome.DONE, Outcome.ADOPTED, made.id)
 
 
-async def test_a_container_created_by_a_try_that_died_is_made_again_with_the_same_number(bench: Bench) -> None:
+async def test_a_container_created_by_a_crashed_attempt_is_recreated_with_the_same_number(bench: Bench) -> None:
     pod = bench.pod()
     await pod.create_sandbox()
     left = await created_by_another(pod)
@@ -198,7 +200,7 @@ async def test_a_container_created_by_a_try_that_died_is_made_again_with_the_sam
     ]
 
 
-async def test_a_start_that_another_client_has_under_way_is_waited_for_and_adopted(bench: Bench) -> None:
+async def test_a_start_by_another_client_is_awaited_and_adopted(bench: Bench) -> None:
     pod = bench.pod()
     await pod.create_sandbox()
     created = await created_by_another(pod)
@@ -214,7 +216,7 @@ async def test_a_start_that_another_client_has_under_way_is_waited_for_and_adopt
     assert [each.state for each in result.status.containers] == ["running"]
 
 
-async def test_a_start_whose_client_has_died_is_waited_for_and_is_an_exit_that_nobody_saw(bench: Bench) -> None:
+async def test_a_start_by_a_dead_client_is_awaited_and_becomes_an_unknown_exit(bench: Bench) -> None:
     """The runtime gives up such a start: CREATED for a while, then EXITED with a StartError. It may have run."""
     pod = bench.pod()
     await pod.create_sandbox()
@@ -236,7 +238,7 @@ async def test_a_start_whose_client_has_died_is_waited_for_and_is_an_exit_that_n
     assert [each.state for each in (await pod.start(restart=1)).status.containers] == ["running", "exited"]
 
 
-async def test_a_create_that_ran_into_its_deadline_is_made_all_the_same_and_then_started(
+async def test_a_container_whose_create_call_timed_out_is_adopted_and_started(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = bench.pod()
@@ -257,7 +259,7 @@ async def test_a_create_that_ran_into_its_deadline_is_made_all_the_same_and_then
     await asyncio.gather(*calls, return_exceptions=True)
 
 
-async def test_a_runtime_killed_between_create_and_start_costs_no_restart_and_leaves_one_container(
+async def test_a_runtime_kill_between_create_and_start_counts_no_restart_and_leaves_one_container(
     runtime: Containerd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with bench_of(runtime, tmp_path) as bench:
@@ -281,7 +283,7 @@ async def test_a_runtime_killed_between_create_and_start_costs_no_restart_and_le
 
 
 @pytest.mark.every_runtime("what a runtime that died in a start knows of it is its own")
-async def test_what_has_run_is_not_started_again_though_the_runtime_died_in_its_start(
+async def test_a_container_that_ran_is_not_started_again_after_a_runtime_kill_in_its_start(
     containerd: Containerd, tmp_path: Path
 ) -> None:
     """It kills what it then finds, and lists it as created: as if it had never begun."""
@@ -321,7 +323,7 @@ async def test_a_container_that_ended_while_the_runtime_was_down_is_not_started_
         assert (ended.state, ended.exit_code) == ("exited", 255 if runtime.version.startswith("2.") else 7)
 
 
-async def test_one_that_has_run_and_was_removed_before_its_step_was_tried_again_is_not_made_again(bench: Bench) -> None:
+async def test_a_container_that_ran_and_was_removed_before_the_retry_is_not_recreated(bench: Bench) -> None:
     """Its end is reported as unknown: nobody saw it."""
     pod = bench.pod(container(command=DONE_AND_GONE))
     await pod.create_sandbox()
@@ -346,7 +348,7 @@ async def test_one_that_has_run_and_was_removed_before_its_step_was_tried_again_
     assert (await pod.start(restart=2)).outcome == Outcome.DONE
 
 
-async def test_one_whose_answer_was_lost_and_that_was_removed_is_not_made_again(
+async def test_a_removed_container_whose_start_answer_was_lost_is_not_recreated(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = bench.pod(container(command=DONE_AND_GONE))
@@ -367,7 +369,7 @@ async def test_one_whose_answer_was_lost_and_that_was_removed_is_not_made_again(
     assert (again.outcome, again.id, len(started)) == (Outcome.ADOPTED, started[0], 1)
 
 
-async def test_a_removed_container_is_reported_with_its_noted_exit(bench: Bench, tmp_path: Path) -> None:
+async def test_a_removed_container_is_reported_with_its_recorded_exit(bench: Bench, tmp_path: Path) -> None:
     bench.node.reader.exits = exits = SeenExits(tmp_path / "exits")
     pod = bench.pod(container(command=DONE_AND_GONE))
     await pod.create_sandbox()
@@ -381,7 +383,7 @@ async def test_a_removed_container_is_reported_with_its_noted_exit(bench: Bench,
     await exits.settled()
 
 
-async def test_an_init_container_that_was_removed_runs_again_in_another_sandbox_alone(bench: Bench) -> None:
+async def test_a_removed_init_container_runs_again_only_in_another_sandbox(bench: Bench) -> None:
     pod = bench.pod(initContainers=[container("setup", command=DONE_AND_GONE)])
     outcomes = []
     for attempt in range(2):
@@ -397,7 +399,7 @@ async def test_an_init_container_that_was_removed_runs_again_in_another_sandbox_
     assert outcomes == [Outcome.DONE, Outcome.ADOPTED] * 2
 
 
-async def test_one_that_was_told_to_start_and_never_ran_is_made_again_with_the_same_number(
+async def test_a_container_whose_start_never_reached_the_runtime_is_recreated_with_the_same_number(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = bench.pod()
@@ -418,7 +420,7 @@ async def test_one_that_was_told_to_start_and_never_ran_is_made_again_with_the_s
     ]
 
 
-async def test_one_that_never_ran_and_stays_listed_may_be_made_again_once_it_is_removed(bench: Bench) -> None:
+async def test_a_container_that_never_ran_may_be_recreated_once_it_is_removed(bench: Bench) -> None:
     pod = bench.pod(container(command=("/no/such/program",)))
     await pod.create_sandbox()
     for _ in range(2):
@@ -428,7 +430,7 @@ async def test_one_that_never_ran_and_stays_listed_may_be_made_again_once_it_is_
         await bench.cri.remove_container(failed.id)
 
 
-async def test_a_start_that_is_found_under_way_is_remembered_also_when_it_cannot_be_cleared_away(
+async def test_a_start_found_in_progress_is_recorded_even_if_it_cannot_be_removed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = bench.pod(container(command=DONE_AND_GONE))
@@ -461,7 +463,7 @@ async def refused(step: Running) -> bool:
     return any("under way" in said for said in step.heartbeats)
 
 
-async def test_what_cannot_be_noted_is_not_started_and_tried_again(
+async def test_a_container_is_not_started_if_its_start_mark_cannot_be_written(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = bench.pod()
@@ -479,7 +481,7 @@ async def test_what_cannot_be_noted_is_not_started_and_tried_again(
     assert (await pod.start()).outcome == Outcome.DONE
 
 
-async def test_what_an_earlier_pod_with_the_same_uid_has_run_says_nothing(bench: Bench) -> None:
+async def test_start_marks_of_an_earlier_pod_with_the_same_uid_are_ignored(bench: Bench) -> None:
     earlier = bench.pod(container(command=DONE_AND_GONE), incarnation="life-1")
     await earlier.create_sandbox()
     theirs = await earlier.start()
@@ -490,14 +492,14 @@ async def test_what_an_earlier_pod_with_the_same_uid_has_run_says_nothing(bench:
     assert (await later.start()).outcome == Outcome.DONE
 
 
-async def test_an_image_that_is_absent_is_to_be_pulled_first(bench: Bench) -> None:
+async def test_a_start_with_an_absent_image_asks_for_a_pull(bench: Bench) -> None:
     pod = bench.pod(container(image="localhost:1/absent"))
     await pod.create_sandbox()
     result = await pod.start()
     assert (result.outcome, result.status.containers, result.events) == (Outcome.IMAGE_ABSENT, (), ())
 
 
-async def test_an_image_that_is_absent_and_never_pulled_is_a_fault(bench: Bench) -> None:
+async def test_a_start_with_an_absent_image_and_policy_never_is_a_fault(bench: Bench) -> None:
     pod = bench.pod(container(image="localhost:1/absent:1", imagePullPolicy="Never"))
     await pod.create_sandbox()
     fault, error, detail = await fault_of(pod.start())
@@ -509,7 +511,7 @@ async def test_an_image_that_is_absent_and_never_pulled_is_a_fault(bench: Bench)
     ]
 
 
-async def test_a_configuration_that_cannot_be_is_a_fault_before_anything_is_made(bench: Bench) -> None:
+async def test_an_invalid_container_config_is_a_fault_before_anything_is_created(bench: Bench) -> None:
     pod = bench.pod(container(image=NOBODY, securityContext={"runAsNonRoot": True}))
     await pod.create_sandbox()
     fault, error, detail = await fault_of(pod.start())
@@ -520,7 +522,7 @@ async def test_a_configuration_that_cannot_be_is_a_fault_before_anything_is_made
     assert detail.status.containers == ()
 
 
-async def test_an_ephemeral_container_whose_target_is_not_there_cannot_be_configured(bench: Bench) -> None:
+async def test_an_ephemeral_container_with_a_missing_target_is_a_config_error(bench: Bench) -> None:
     """Row 55: CreateContainerConfigError until the target exists."""
     pod = bench.pod()
     debugger = admit_ephemeral_container(pod.pod, container("debug", targetContainerName="main"))
@@ -537,7 +539,7 @@ async def test_an_ephemeral_container_whose_target_is_not_there_cannot_be_config
     assert (await pod.step(StepName.START_EPHEMERAL_CONTAINER, request).result()).outcome == Outcome.DONE
 
 
-async def test_a_container_that_the_runtime_will_not_create_is_a_fault(bench: Bench) -> None:
+async def test_a_refused_create_is_a_fault(bench: Bench) -> None:
     pod = bench.pod()
     await pod.create_sandbox()
     await bench.cri.stop_pod_sandbox(pod.sandbox_id)
@@ -549,7 +551,7 @@ async def test_a_container_that_the_runtime_will_not_create_is_a_fault(bench: Be
     assert [each.ready for each in detail.status.sandboxes] == [False]
 
 
-async def test_a_container_that_cannot_be_started_is_a_fault_and_an_exit(bench: Bench) -> None:
+async def test_a_failed_start_is_a_fault_and_an_exit(bench: Bench) -> None:
     """As for a kubelet: the dead instance stays, each try says so, and the next instance has another number."""
     pod = bench.pod(container(command=("/no/such/program",)))
     await pod.create_sandbox()
@@ -567,7 +569,7 @@ async def test_a_container_that_cannot_be_started_is_a_fault_and_an_exit(bench: 
     assert (await pod.start(restart=1)).outcome == Outcome.DONE
 
 
-async def test_a_cancelled_step_returns_the_start_that_was_already_asked_for(bench: Bench) -> None:
+async def test_a_cancelled_start_returns_the_container_already_requested(bench: Bench) -> None:
     pod = bench.pod()
     await pod.create_sandbox()
     with bench.runtime.gates.hold("runc-start") as gate:
@@ -627,7 +629,7 @@ async def test_a_container_of_an_earlier_pod_with_the_same_uid_is_neither_adopte
     assert (await later.listed(theirs.id)).state == "running"
 
 
-async def test_a_container_that_is_not_ours_is_neither_adopted_nor_touched(bench: Bench) -> None:
+async def test_a_foreign_container_is_neither_adopted_nor_touched(bench: Bench) -> None:
     pod = bench.pod()
     await pod.create_sandbox()
     config, sandbox = await configs(pod)
@@ -641,7 +643,7 @@ async def test_a_container_that_is_not_ours_is_neither_adopted_nor_touched(bench
     assert (await bench.cri.container_status(stranger)).state == "running"
 
 
-async def test_older_dead_instances_go_when_a_new_one_starts_and_their_logs_with_them(bench: Bench) -> None:
+async def test_a_start_removes_older_dead_instances_and_their_logs(bench: Bench) -> None:
     """Row 108: of the dead instances of a container the newest stays."""
     pod = bench.pod(container(command=DONE_AND_GONE), container("other"))
     await pod.create_sandbox()

@@ -30,7 +30,7 @@ def node(tmp_path: object) -> NodeContext:
     return replace(NODE, state_dir=directory / "state", memory_dir=directory / "memory", log_dir=directory / "logs")
 
 
-async def test_the_first_pod_has_the_uid_until_its_record_has_gone(node: NodeContext) -> None:
+async def test_the_first_pod_owns_a_uid_until_its_record_is_removed(node: NodeContext) -> None:
     owners = UidOwners(node)
     assert await owners.refusal(SECOND) == ""
     assert [await owners.bind(ref) for ref in (FIRST, SECOND, FIRST)] == ["", TAKEN, ""]
@@ -41,7 +41,7 @@ async def test_the_first_pod_has_the_uid_until_its_record_has_gone(node: NodeCon
     assert "b/web" in await owners.bind(FIRST)
 
 
-async def test_another_worker_goes_by_the_record(node: NodeContext) -> None:
+async def test_a_new_worker_finds_the_owner_of_a_uid_in_the_record(node: NodeContext) -> None:
     pod = make_pod({}, uid="u1", name="web")
     make_directories(own_directories("u1", node))
     write_pod_record(node, PodRecord(pod=pod))
@@ -49,7 +49,7 @@ async def test_another_worker_goes_by_the_record(node: NodeContext) -> None:
     assert f"belongs to pod {pod.metadata.namespace}/web on this node" in await UidOwners(node).bind(theirs)
 
 
-async def test_a_pod_with_the_uid_of_another_neither_starts_nor_ends_anything(bench: Bench) -> None:
+async def test_a_pod_with_another_pods_uid_neither_starts_nor_ends_containers(bench: Bench) -> None:
     """As tried: two pods of two namespaces shared an emptyDir, and each showed the other's data."""
     first = bench.pod()
     await first.create_sandbox()

@@ -10,13 +10,13 @@ REF = PodRef(namespace="default", name="web", uid="u1", incarnation="life-1")
 VIEW = ObservedPod(uid="u1", sandboxes=(ObservedSandbox(id="s1", state="SANDBOX_READY"),))
 
 
-def test_the_next_step_knows_what_the_last_has_returned() -> None:
+def test_a_step_reuses_the_view_returned_by_the_previous_step() -> None:
     views = LastViews()
     views.keep(REF, 3, VIEW)
     assert views.before(REF, 4, 1) == VIEW
 
 
-def test_a_further_try_a_gap_or_a_reset_workflow_has_to_look() -> None:
+def test_a_retry_a_gap_or_a_reset_workflow_requires_a_new_view() -> None:
     views = LastViews()
     views.keep(REF, 3, VIEW)
     assert views.before(REF, 4, 2) is None
@@ -25,7 +25,7 @@ def test_a_further_try_a_gap_or_a_reset_workflow_has_to_look() -> None:
     assert views.before(REF, 1, 1) is None
 
 
-def test_before_the_first_step_of_an_incarnation_nothing_was_made() -> None:
+def test_the_first_step_of_an_incarnation_begins_with_an_empty_view() -> None:
     views = LastViews()
     views.keep(REF, 3, VIEW)
     reborn = REF.model_copy(update={"incarnation": "life-2"})
@@ -33,6 +33,6 @@ def test_before_the_first_step_of_an_incarnation_nothing_was_made() -> None:
     assert views.before(reborn, 1, 2) is None
 
 
-def test_a_node_that_has_just_started_has_to_look_but_for_a_first_step() -> None:
+def test_a_restarted_node_requires_a_new_view_except_for_a_first_step() -> None:
     assert LastViews().before(REF, 4, 1) is None
     assert LastViews().before(REF, 1, 1) == ObservedPod(uid="u1")

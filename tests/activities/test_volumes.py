@@ -37,7 +37,7 @@ def record(bench: Bench, pod: PodOnBench) -> PodRecord:
     return found
 
 
-async def test_volumes_and_the_pods_record_are_there_before_the_sandbox(bench: Bench) -> None:
+async def test_volumes_and_the_pod_record_are_written_before_the_sandbox_is_created(bench: Bench) -> None:
     put(bench, colour="red")
     pod = bench.pod(volumes=VOLUMES)
     assert (await pod.create_sandbox()).outcome == Outcome.DONE
@@ -45,7 +45,7 @@ async def test_volumes_and_the_pods_record_are_there_before_the_sandbox(bench: B
     assert (record(bench, pod).pod, record(bench, pod).incarnation) == (pod.pod, pod.incarnation)
 
 
-async def test_what_a_volume_lacks_is_a_failed_mount_and_who_lacks_it_is_noted(bench: Bench) -> None:
+async def test_a_missing_volume_source_is_a_failed_mount_and_the_pod_is_registered_to_wait(bench: Bench) -> None:
     pod = bench.pod(volumes=[*VOLUMES, {"name": "again", "configMap": {"name": "settings"}}])
     fault, error, detail = await fault_of(pod.create_sandbox())
     setup = 'MountVolume.SetUp failed for volume "{}" : configmap "settings" not found'
@@ -62,7 +62,7 @@ async def test_what_a_volume_lacks_is_a_failed_mount_and_who_lacks_it_is_noted(b
     assert (await pod.create_sandbox()).outcome == Outcome.DONE
 
 
-async def test_an_object_that_comes_while_the_step_notes_itself_is_taken(bench: Bench) -> None:
+async def test_an_object_created_while_the_step_registers_to_wait_is_used(bench: Bench) -> None:
     class Appearing(dict[ObjectRef, set[tuple[str, str]]]):
         """Somebody applies the ConfigMap just before the step is found waiting for it."""
 
@@ -76,7 +76,7 @@ async def test_an_object_that_comes_while_the_step_notes_itself_is_taken(bench: 
     assert shown(bench, pod, "kubernetes.io~configmap/map/colour") == "red"
 
 
-async def test_new_labels_arrive_in_the_files_that_show_them_and_in_the_record(bench: Bench) -> None:
+async def test_changed_labels_are_written_to_downward_files_and_the_record(bench: Bench) -> None:
     put(bench, colour="red")
     pod = bench.pod(volumes=VOLUMES)
     await pod.create_sandbox()
@@ -90,7 +90,7 @@ async def test_new_labels_arrive_in_the_files_that_show_them_and_in_the_record(b
     assert record(bench, pod).admitted
 
 
-async def test_labels_that_changed_before_a_sandbox_is_adopted_arrive_too(bench: Bench) -> None:
+async def test_labels_changed_before_an_adoption_are_written(bench: Bench) -> None:
     put(bench, colour="red")
     pod = bench.pod(volumes=VOLUMES)
     await pod.create_sandbox()
@@ -100,7 +100,7 @@ async def test_labels_that_changed_before_a_sandbox_is_adopted_arrive_too(bench:
     assert shown(bench, pod, "kubernetes.io~downward-api/me/labels") == 'a="b"'
 
 
-async def test_a_volume_that_cannot_follow_is_said_and_stays(bench: Bench) -> None:
+async def test_a_volume_that_cannot_be_updated_is_reported_and_kept(bench: Bench) -> None:
     put(bench, colour="red")
     pod = bench.pod(volumes=VOLUMES)
     await pod.create_sandbox()
@@ -111,7 +111,7 @@ async def test_a_volume_that_cannot_follow_is_said_and_stays(bench: Bench) -> No
     assert shown(bench, pod, "kubernetes.io~configmap/map/colour") == "red"
 
 
-async def test_nothing_of_a_pods_volumes_is_left_when_it_is_removed(bench: Bench) -> None:
+async def test_removing_a_pod_removes_all_its_volumes(bench: Bench) -> None:
     put(bench, colour="red")
     memory = {"name": "memory", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}
     pod = bench.pod(volumes=[*VOLUMES, memory])

@@ -58,7 +58,7 @@ async def workflows(bench: Bench, temporal_server: DevServer) -> AsyncIterator[W
         yield Workflows(client, task_queue)
 
 
-async def test_a_result_comes_back_whole(bench: Bench, workflows: Workflows) -> None:
+async def test_a_step_result_survives_temporal_unchanged(bench: Bench, workflows: Workflows) -> None:
     pod = bench.pod()
     outcome, result = await (await workflows.begin(StepName.CREATE_SANDBOX, pod.sandbox_request())).result()
     assert outcome == Outcome.DONE
@@ -66,7 +66,7 @@ async def test_a_result_comes_back_whole(bench: Bench, workflows: Workflows) -> 
     assert (result.status, result.node.name) == (bench.returned[-1], "node-a")
 
 
-async def test_a_pod_level_fault_is_not_retried_and_brings_the_status_back(bench: Bench, workflows: Workflows) -> None:
+async def test_a_pod_level_fault_is_not_retried_and_carries_the_status(bench: Bench, workflows: Workflows) -> None:
     pod = bench.pod(container(command=("/no/such/program",)))
     await pod.create_sandbox()
     fault, detail = await (await workflows.begin(StepName.START_CONTAINER, pod.start_request())).result()
@@ -76,7 +76,7 @@ async def test_a_pod_level_fault_is_not_retried_and_brings_the_status_back(bench
     assert [sandbox.id for sandbox in detail.status.sandboxes] == [pod.sandbox_id]
 
 
-async def test_a_runtime_that_is_away_is_waited_for_by_temporal(bench: Bench, workflows: Workflows) -> None:
+async def test_a_step_is_retried_by_temporal_while_the_runtime_is_down(bench: Bench, workflows: Workflows) -> None:
     pod = bench.pod()
     bench.runtime.kill()
     try:
@@ -95,7 +95,7 @@ async def test_a_runtime_that_is_away_is_waited_for_by_temporal(bench: Bench, wo
     assert result.attempt > 1
 
 
-async def test_a_cancelled_pull_comes_back_as_cancelled(bench: Bench, workflows: Workflows) -> None:
+async def test_a_cancelled_pull_returns_cancelled(bench: Bench, workflows: Workflows) -> None:
     with registry() as shelf:
         shelf.announce_to(bench.runtime)
         pod = bench.pod(container(image=f"{shelf.address}/app:1"))
@@ -112,9 +112,7 @@ async def test_a_cancelled_pull_comes_back_as_cancelled(bench: Bench, workflows:
         assert (result.status.seq.counter, result.missing_images, result.node.name) == (0, None, "node-a")
 
 
-async def test_a_cancelled_start_comes_back_with_the_container_that_it_started(
-    bench: Bench, workflows: Workflows
-) -> None:
+async def test_a_cancelled_start_returns_the_container_that_it_started(bench: Bench, workflows: Workflows) -> None:
     pod = bench.pod()
     await pod.create_sandbox()
     with bench.runtime.gates.hold("runc-start") as gate:
@@ -128,7 +126,7 @@ async def test_a_cancelled_start_comes_back_with_the_container_that_it_started(
     assert [each.state for each in result.status.containers] == ["running"]
 
 
-async def test_a_cancelled_kill_comes_back_as_stopping(bench: Bench, workflows: Workflows) -> None:
+async def test_a_cancelled_kill_returns_stopping(bench: Bench, workflows: Workflows) -> None:
     pod = bench.pod(container(command=DEAF))
     [main] = await started(pod)
     handle = await workflows.begin(StepName.KILL_CONTAINER, killing(pod, main, 600))

@@ -24,7 +24,7 @@ from syncpod.cri.errors import CriError, go_error
         (90061.001, "25h1m1.001s"),
     ],
 )
-def test_a_duration_is_cut_to_milliseconds_and_printed_as_go_prints_it(seconds: float, text: str) -> None:
+def test_a_duration_is_truncated_to_milliseconds_and_formatted_as_by_go(seconds: float, text: str) -> None:
     assert go_duration(seconds) == text
 
 
@@ -32,5 +32,5 @@ def test_a_duration_is_cut_to_milliseconds_and_printed_as_go_prints_it(seconds: 
     ("code", "name"),
     [("UNKNOWN", "Unknown"), ("FAILED_PRECONDITION", "FailedPrecondition"), ("NOT_FOUND", "NotFound")],
 )
-def test_an_error_is_printed_with_its_code_as_go_names_it(code: str, name: str) -> None:
+def test_a_grpc_error_is_formatted_with_its_code_as_by_go(code: str, name: str) -> None:
     assert go_error(CriError("run_podsandbox", code, "no room")) == f"rpc error: code = {name} desc = no room"

@@ -30,7 +30,7 @@ from syncpod.node.reader import PodReader
 from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.temporal.queries import AskAgain
 from syncpod.translation.context import NodeContext
-from tests.agent.probe import Recorder
+from tests.agent.stub_workflows import Recorder
 from tests.agent.waiting import until, until_asked
 from tests.node.owned_pods import OwnedPod, owned_pod
 from tests.runtimes.containerd import Containerd
@@ -92,7 +92,7 @@ async def scene(runtime: Containerd, temporal_server: DevServer, tmp_path: Path)
             await recorder.terminate()
 
 
-async def test_a_killed_container_is_signalled_without_a_relist(scene: Scene) -> None:
+async def test_a_killed_container_is_signalled_before_the_next_relist(scene: Scene) -> None:
     sandbox = await scene.pod.run()
     container = await scene.pod.start()
     await scene.agent.pleg.relist()
@@ -107,7 +107,7 @@ async def test_a_killed_container_is_signalled_without_a_relist(scene: Scene) ->
     assert scene.agent.pidfds.listening() == {sandbox}
 
 
-async def test_a_killed_pause_process_is_signalled_without_a_relist(scene: Scene) -> None:
+async def test_a_killed_pause_process_is_signalled_before_the_next_relist(scene: Scene) -> None:
     sandbox = await scene.pod.run()
     await scene.agent.pleg.relist()
     await until(lambda: scene.agent.pidfds.listening() == {sandbox})
@@ -119,9 +119,7 @@ async def test_a_killed_pause_process_is_signalled_without_a_relist(scene: Scene
     assert died["status"]["sandboxes"][0]["state"] == "SANDBOX_NOTREADY"
 
 
-async def test_a_container_that_exits_while_the_daemon_is_down_is_signalled_when_it_is_back(
-    scene: Scene, runtime: Containerd
-) -> None:
+async def test_an_exit_during_a_runtime_outage_is_signalled_afterwards(scene: Scene, runtime: Containerd) -> None:
     await scene.pod.run()
     container = await scene.pod.start()
     await scene.agent.pleg.relist()
@@ -146,7 +144,7 @@ async def _relisted(scene: Scene) -> bool:
     return True
 
 
-async def test_an_agents_boot_tells_each_pod_what_the_runtime_has_and_what_the_worker_decides(scene: Scene) -> None:
+async def test_a_booting_agent_sends_each_pod_its_listing_and_the_workers_decision_version(scene: Scene) -> None:
     await scene.pod.run()
     container = await scene.pod.start()
     await scene.agent.boot()
@@ -158,7 +156,7 @@ async def test_an_agents_boot_tells_each_pod_what_the_runtime_has_and_what_the_w
     assert boot["status"]["containers"][0]["id"] == container
 
 
-async def test_a_pod_that_was_refused_is_told_when_the_runtime_is_ready(scene: Scene) -> None:
+async def test_a_refused_pod_is_signalled_when_the_runtime_is_ready(scene: Scene) -> None:
     uid = scene.pod.uid
     ref = PodRef(namespace="default", name=scene.pod.sandbox.metadata.name, uid=uid)
     scene.agent.step_began(ref)
@@ -169,7 +167,7 @@ async def test_a_pod_that_was_refused_is_told_when_the_runtime_is_ready(scene: S
     assert ready["events"] == [{"type": "RuntimeReady", "id": uid}]
 
 
-async def test_an_agent_ends_though_the_disk_for_seen_exits_hangs(
+async def test_an_agent_ends_even_if_the_disk_for_observed_exits_hangs(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     answers = threading.Event()

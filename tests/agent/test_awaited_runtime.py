@@ -23,7 +23,7 @@ def away_for(times: int) -> Callable[[], Awaitable[str]]:
     return ask
 
 
-async def test_it_is_asked_until_it_answers_and_that_is_said_once(
+async def test_the_runtime_is_asked_until_it_answers_and_the_wait_is_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(awaited_runtime, "_ASK_EVERY", 0)
@@ -35,6 +35,6 @@ async def test_it_is_asked_until_it_answers_and_that_is_said_once(
     ]
 
 
-async def test_when_the_time_is_over_it_is_given_up_with_what_it_said_last() -> None:
+async def test_the_wait_for_the_runtime_times_out_with_its_last_error() -> None:
     with pytest.raises(RuntimeAway, match="away, 2 times more"):
         await AwaitedRuntime(0).answer(away_for(2))

@@ -16,15 +16,15 @@ async def raises() -> None:
     raise ValueError("a defect")
 
 
-async def waits_for_what_was_given_up() -> None:
+async def awaits_a_cancelled_task() -> None:
     """A cancellation that nobody requested of the waiter: it would silently end the agent, and the worker."""
     given_up = asyncio.create_task(asyncio.sleep(3600))
     given_up.cancel()
     await given_up
 
 
-@pytest.mark.parametrize("fails", [raises, waits_for_what_was_given_up])
-async def test_its_failure_is_logged_and_it_begins_again(
+@pytest.mark.parametrize("fails", [raises, awaits_a_cancelled_task])
+async def test_a_failed_background_task_is_logged_and_restarted(
     fails: Callable[[], Awaitable[None]], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "RESTART_SECONDS", 0.001)
@@ -46,6 +46,6 @@ async def test_its_failure_is_logged_and_it_begins_again(
     assert running.cancelled()
 
 
-async def test_a_task_with_nothing_to_do_ends(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_background_task_without_work_ends(caplog: pytest.LogCaptureFixture) -> None:
     await asyncio.wait_for(keep_running("housekeeping", lambda: asyncio.sleep(0)), 10)
     assert caplog.text == ""

@@ -38,7 +38,7 @@ async def queue(bell: Bell) -> AsyncIterator[BackoffQueue]:
     await made.close()
 
 
-async def test_alarms_ring_in_the_order_of_their_times_not_of_their_arming(queue: BackoffQueue, bell: Bell) -> None:
+async def test_alarms_fire_in_order_of_their_times(queue: BackoffQueue, bell: Bell) -> None:
     queue.arm("pod/default/a", "web", 1, 0.06)
     queue.arm("pod/default/b", "web", 4, 0.03)
     queue.arm("pod/default/a", "log", 2, 0.0)
@@ -48,7 +48,7 @@ async def test_alarms_ring_in_the_order_of_their_times_not_of_their_arming(queue
     await until(lambda: len(queue) == 0)
 
 
-async def test_an_alarm_never_rings_before_its_time(queue: BackoffQueue, bell: Bell) -> None:
+async def test_an_alarm_never_fires_early(queue: BackoffQueue, bell: Bell) -> None:
     clock = asyncio.get_running_loop().time
     begun = clock()
     queue.arm("pod/default/a", "web", 1, 0.05)
@@ -56,7 +56,7 @@ async def test_an_alarm_never_rings_before_its_time(queue: BackoffQueue, bell: B
     assert clock() - begun >= 0.05
 
 
-async def test_arming_again_replaces_and_rings_once(queue: BackoffQueue, bell: Bell) -> None:
+async def test_arming_again_replaces_the_alarm_which_fires_once(queue: BackoffQueue, bell: Bell) -> None:
     queue.arm("pod/default/a", "web", 1, 0.0)
     queue.arm("pod/default/a", "web", 1, 0.02)
     queue.arm("pod/default/a", "web", 2, 0.01)
@@ -65,14 +65,14 @@ async def test_arming_again_replaces_and_rings_once(queue: BackoffQueue, bell: B
     assert bell.rung == [("pod/default/a", "web", 2)]
 
 
-async def test_an_older_restart_does_not_disturb_a_newer_ones_alarm(queue: BackoffQueue, bell: Bell) -> None:
+async def test_an_older_restart_does_not_replace_a_newer_ones_alarm(queue: BackoffQueue, bell: Bell) -> None:
     queue.arm("pod/default/a", "web", 7, 0.01)
     queue.arm("pod/default/a", "web", 6, 0.0)
     await until(lambda: len(queue) == 0)
     assert bell.rung == [("pod/default/a", "web", 7)]
 
 
-async def test_while_the_server_is_away_an_alarm_goes_on_ringing(
+async def test_an_alarm_is_retried_during_a_server_outage(
     queue: BackoffQueue, bell: Bell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_RETRY_SECONDS", (0.001, 0.001))
@@ -82,7 +82,7 @@ async def test_while_the_server_is_away_an_alarm_goes_on_ringing(
     assert bell.out_of_reach == 0
 
 
-async def test_a_server_that_stays_away_is_given_up_for_the_workflows_own_timer(
+async def test_an_alarm_is_given_up_after_a_long_outage_in_favour_of_the_workflows_timer(
     queue: BackoffQueue, bell: Bell, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "_RETRY_SECONDS", (0.001, 0.001))
@@ -93,7 +93,7 @@ async def test_a_server_that_stays_away_is_given_up_for_the_workflows_own_timer(
     assert "back-off of web in pod/default/a is over, but its workflow cannot be signalled" in caplog.text
 
 
-async def test_a_closed_queue_rings_no_more(bell: Bell) -> None:
+async def test_a_closed_queue_fires_no_alarms(bell: Bell) -> None:
     queue = BackoffQueue(bell.ring)
     queue.arm("pod/default/a", "web", 1, 0.0)
     queue.arm("pod/default/b", "web", 1, 0.01)
@@ -102,7 +102,7 @@ async def test_a_closed_queue_rings_no_more(bell: Bell) -> None:
     assert bell.rung == []
 
 
-async def test_a_backoff_that_was_ended_early_does_not_ring_and_later_ones_still_do(
+async def test_an_alarm_of_a_back_off_ended_early_does_not_fire_and_later_ones_do(
     queue: BackoffQueue, bell: Bell
 ) -> None:
     queue.arm("pod/default/a", "web", 1, 0.02)

@@ -26,7 +26,7 @@ from syncpod.lifecycle.observed import ObservedPod, Seq
 from syncpod.messages.identity import NodeFacts, PodRef, pod_workflow_id
 from syncpod.node.reader import Relist
 from syncpod.translation.context import NodeContext
-from tests.agent.probe import InAStep, Recorder, Silent, answers, hangs
+from tests.agent.stub_workflows import InAStep, Recorder, Silent, answers, hangs
 from tests.agent.waiting import until, until_asked
 from tests.runtimes.temporal import DevServer
 
@@ -47,7 +47,7 @@ def task_queue() -> str:
 async def left_behind(client: Client, temporal_server: DevServer, task_queue: str) -> AsyncIterator[str]:
     """The id of a workflow whose worker was killed in the middle of a step."""
     program = (
-        "import asyncio; from tests.agent.probe import serve_until_killed; "
+        "import asyncio; from tests.agent.stub_workflows import serve_until_killed; "
         f"asyncio.run(serve_until_killed({temporal_server.address!r}, {task_queue!r}, {DEAD!r}))"
     )
     worker = subprocess.Popen([sys.executable, "-c", program])  # noqa: ASYNC220  # killed below, never waited for long
@@ -68,7 +68,7 @@ async def _in_a_step(client: Client, workflow_id: str) -> bool:
     return states == [PendingActivityState.PENDING_ACTIVITY_STATE_STARTED]
 
 
-async def test_a_dead_workers_step_is_tried_again_at_once_by_the_next(
+async def test_a_dead_workers_step_is_retried_at_once_by_the_next_worker(
     client: Client, task_queue: str, left_behind: str
 ) -> None:
     assert await Takeover(client, task_queue, NEW).take(left_behind)
@@ -83,7 +83,7 @@ async def test_a_task_in_a_dead_workers_sticky_queue_is_given_to_the_next_worker
     client: Client, temporal_server: DevServer, task_queue: str
 ) -> None:
     program = (
-        "import asyncio; from tests.agent.probe import serve_recorder_until_killed; "
+        "import asyncio; from tests.agent.stub_workflows import serve_recorder_until_killed; "
         f"asyncio.run(serve_recorder_until_killed({temporal_server.address!r}, {task_queue!r}, {DEAD!r}))"
     )
     worker = subprocess.Popen([sys.executable, "-c", program])  # noqa: ASYNC220  # killed below, never waited for long
@@ -118,18 +118,18 @@ async def test_a_task_in_a_dead_workers_sticky_queue_is_given_to_the_next_worker
             await asyncio.wait_for(handle.result(), 60)
 
 
-async def test_a_step_of_this_very_life_is_left_alone(client: Client, task_queue: str, left_behind: str) -> None:
+async def test_a_step_of_the_current_worker_is_left_alone(client: Client, task_queue: str, left_behind: str) -> None:
     assert await Takeover(client, task_queue, DEAD).take(left_behind)
     assert await _in_a_step(client, left_behind)
 
 
-async def test_taking_over_twice_is_taking_over_once(client: Client, task_queue: str, left_behind: str) -> None:
+async def test_a_takeover_is_idempotent(client: Client, task_queue: str, left_behind: str) -> None:
     takeover = Takeover(client, task_queue, NEW)
     assert await takeover.take(left_behind)
     assert await takeover.take(left_behind)
 
 
-async def test_what_is_closed_missing_or_another_nodes_is_not_taken(client: Client, task_queue: str) -> None:
+async def test_closed_missing_and_foreign_workflows_are_not_taken_over(client: Client, task_queue: str) -> None:
     takeover = Takeover(client, task_queue, NEW)
     closed = await client.start_workflow("PodWorkflow", id=f"pod/{uuid.uuid4()}/web", task_queue=task_queue)
     await closed.terminate()
@@ -141,9 +141,7 @@ async def test_what_is_closed_missing_or_another_nodes_is_not_taken(client: Clie
     await other.terminate()
 
 
-async def test_open_pods_are_those_that_the_server_lists_and_those_that_the_runtime_has(
-    client: Client, task_queue: str
-) -> None:
+async def test_open_pods_are_found_on_the_server_and_in_the_runtime(client: Client, task_queue: str) -> None:
     namespace = str(uuid.uuid4())
     takeover = Takeover(client, task_queue, NEW)
     handle = await client.start_workflow("PodWorkflow", id=pod_workflow_id(namespace, "a"), task_queue=task_queue)
@@ -161,7 +159,7 @@ async def test_open_pods_are_those_that_the_server_lists_and_those_that_the_runt
     await handle.terminate()
 
 
-async def test_where_the_runtime_has_another_pod_of_a_workflows_name_it_is_asked_which_it_is(
+async def test_a_workflow_is_asked_for_its_pod_if_the_runtime_has_another_of_its_name(
     client: Client, task_queue: str
 ) -> None:
     """A run that follows a deleted pod starts with that pod's search attributes."""
@@ -188,7 +186,7 @@ async def test_where_the_runtime_has_another_pod_of_a_workflows_name_it_is_asked
     await handle.terminate()
 
 
-async def test_a_pod_that_nothing_names_says_itself_which_it_is(client: Client, task_queue: str) -> None:
+async def test_a_workflow_without_search_attributes_is_asked_for_its_pod(client: Client, task_queue: str) -> None:
     takeover = Takeover(client, task_queue, NEW)
     handle = await client.start_workflow("PodWorkflow", id=f"pod/{uuid.uuid4()}/web", task_queue=task_queue)
     async with Worker(client, task_queue=task_queue, workflows=[Recorder], activities=[hangs]):
@@ -197,7 +195,7 @@ async def test_a_pod_that_nothing_names_says_itself_which_it_is(client: Client, 
     await handle.terminate()
 
 
-async def test_a_pod_that_cannot_say_yet_which_it_is_is_asked_until_it_does(
+async def test_a_workflow_that_cannot_name_its_pod_yet_is_asked_again(
     client: Client, task_queue: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "_RETRY_SECONDS", 0.1)
@@ -211,7 +209,7 @@ async def test_a_pod_that_cannot_say_yet_which_it_is_is_asked_until_it_does(
     await handle.terminate()
 
 
-async def test_a_server_that_does_not_answer_which_pod_it_is_is_told_of_once(
+async def test_unanswered_questions_for_the_pod_are_logged_once(
     task_queue: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "_RETRY_SECONDS", 0)
@@ -223,7 +221,7 @@ async def test_a_server_that_does_not_answer_which_pod_it_is_is_told_of_once(
     assert said == ["workflow pod/default/web does not answer yet which pod it is: Timeout expired"]
 
 
-async def test_a_defect_in_a_pods_boot_is_logged_and_the_boot_is_tried_again(
+async def test_a_defect_in_a_pods_takeover_is_logged_and_the_takeover_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(background, "RESTART_SECONDS", 0)

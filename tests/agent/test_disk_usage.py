@@ -33,7 +33,7 @@ def tree(tmp_path: Path) -> Path:
     return tree
 
 
-def test_it_is_what_du_says(tree: Path) -> None:
+def test_disk_usage_equals_that_of_du(tree: Path) -> None:
     usage = disk_usage(tree, seconds=PATIENT)
     assert usage == DiskUsage(du(tree), du(tree, "--inodes"))
     assert 3_500_000 <= usage.bytes < 4_100_000
@@ -45,17 +45,17 @@ def test_a_missing_directory_uses_no_disk(tmp_path: Path) -> None:
     assert disk_usage(tmp_path / "file/below", seconds=PATIENT) == DiskUsage(0)
 
 
-def test_it_takes_no_longer_than_it_is_given_and_says_so(tree: Path) -> None:
+def test_a_measurement_that_times_out_is_reported_as_incomplete(tree: Path) -> None:
     assert not disk_usage(tree, seconds=-1.0).whole
 
 
-def test_a_link_in_the_directorys_place_is_not_followed(tree: Path) -> None:
+def test_a_symlink_in_place_of_the_directory_is_not_followed(tree: Path) -> None:
     (tree.parent / "link").symlink_to(tree)
     assert disk_usage(tree.parent / "link", seconds=PATIENT).bytes < 10_000
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
-def test_another_file_system_is_not_entered_and_one_of_its_own_may_be_left_to_the_kernel(tmp_path: Path) -> None:
+def test_other_file_systems_are_not_entered_and_dedicated_mounts_may_be_excluded(tmp_path: Path) -> None:
     mount = tmp_path / "volume/mount"
     mount.mkdir(parents=True)
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(mount)], capture_output=True)

@@ -136,14 +136,14 @@ class Usages:
         return PodUsage((ContainerUsage("c", used, Written(used), Written(0)),))
 
 
-async def test_while_there_is_plenty_nothing_is_done() -> None:
+async def test_nothing_is_evicted_without_pressure() -> None:
     """Row 118: no threshold met."""
     scene = Scene(used={"web": 5})
     assert await scene.evictor().round() is None
     assert (scene.told, scene.reclaimed, scene.conditions) == ([], [], [])
 
 
-async def test_one_pod_at_a_time_is_put_out_the_greediest_first_and_no_critical_one() -> None:
+async def test_one_pod_at_a_time_is_evicted_by_usage_and_never_a_critical_one() -> None:
     """Row 118: one pod per interval, grace 1 s, DisruptionTarget; critical pods are exempt."""
     scene = Scene(used={"small": 5 * MI, "big": 9 * MI, "system": 99 * MI}, critical="system")
     scene.short("memory.available")
@@ -162,7 +162,7 @@ async def test_one_pod_at_a_time_is_put_out_the_greediest_first_and_no_critical_
 @pytest.mark.parametrize(
     ("hard", "own", "granted", "waited"), [(True, 120, 1, 40), (False, 5, 5, 40), (False, 120, 120, 210)]
 )
-async def test_the_end_of_a_pod_is_waited_for_as_long_as_its_grace_asks(
+async def test_an_evicted_pod_is_awaited_according_to_its_grace(
     hard: bool, own: int, granted: int, waited: float
 ) -> None:
     """Row 118: killPodNow blocks for max(10 s, 1.5 times the grace), and podCleanupTimeout counts from there."""
@@ -180,7 +180,7 @@ async def test_the_end_of_a_pod_is_waited_for_as_long_as_its_grace_asks(
     assert scene.waited == [waited]
 
 
-async def test_unneeded_images_and_containers_are_removed_first_and_may_be_enough() -> None:
+async def test_unused_images_and_dead_containers_are_removed_before_any_eviction() -> None:
     """Row 118: reclaim dead containers and unused images before a pod is evicted."""
     scene = Scene(used={"web": 5}, frees=400)
     scene.short("nodefs.available")
@@ -189,7 +189,7 @@ async def test_unneeded_images_and_containers_are_removed_first_and_may_be_enoug
 
 
 @pytest.mark.parametrize("frees", [10, -10])
-async def test_where_that_is_not_enough_or_fails_a_pod_is_put_out(frees: int) -> None:
+async def test_a_pod_is_evicted_if_reclaiming_fails_or_is_not_enough(frees: int) -> None:
     """Row 118: reclaim first, then evict."""
     scene = Scene(used={"web": 5}, frees=frees)
     scene.short("nodefs.available")
@@ -197,7 +197,7 @@ async def test_where_that_is_not_enough_or_fails_a_pod_is_put_out(frees: int) ->
     assert scene.reclaimed == ["containers", "images"]
 
 
-async def test_a_removal_that_hangs_keeps_no_pod_from_being_put_out(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hung_removal_does_not_block_an_eviction(monkeypatch: pytest.MonkeyPatch) -> None:
     """Row 118: nor is it started again before it has ended; afterwards it is."""
     monkeypatch.setattr(evictor_module, "RECLAIM_SECONDS", 0.05)
     scene = Scene(used={"first": 9, "second": 5, "third": 2}, hangs=asyncio.Event())
@@ -213,7 +213,7 @@ async def test_a_removal_that_hangs_keeps_no_pod_from_being_put_out(monkeypatch:
     assert scene.reclaimed[3:] == ["containers", "containers", "images"]
 
 
-async def test_after_a_fault_of_ours_it_begins_again_whatever_removal_was_under_way(
+async def test_the_evictor_restarts_after_an_internal_error_during_a_removal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(evictor_module, "RECLAIM_SECONDS", 0.05)
@@ -243,7 +243,7 @@ async def test_after_a_fault_of_ours_it_begins_again_whatever_removal_was_under_
     await asyncio.gather(again, return_exceptions=True)
 
 
-async def test_a_fault_of_ours_in_tidying_up_keeps_no_pod_from_being_put_out(
+async def test_an_internal_error_in_reclaiming_does_not_block_an_eviction(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene = Scene(used={"web": 5})
@@ -259,7 +259,7 @@ async def test_a_fault_of_ours_in_tidying_up_keeps_no_pod_from_being_put_out(
     assert "a defect" in caplog.text
 
 
-async def test_images_on_a_disk_of_their_own_give_the_nodes_disk_nothing_back() -> None:
+async def test_images_on_a_dedicated_disk_are_not_removed_for_nodefs_pressure() -> None:
     """Row 118: buildSignalToNodeReclaimFuncs, with a dedicated imagefs."""
     scene = Scene(used={"web": 5}, dedicated=True)
     scene.short("nodefs.available")
@@ -268,7 +268,7 @@ async def test_images_on_a_disk_of_their_own_give_the_nodes_disk_nothing_back() 
     assert len(scene.told) == 1
 
 
-async def test_a_pod_without_a_workflow_is_passed_over_and_nobody_is_put_out_while_the_server_is_away() -> None:
+async def test_a_pod_without_a_workflow_is_skipped_and_no_pod_is_evicted_during_a_server_outage() -> None:
     """Row 118: a pod that cannot be signalled is not evicted."""
     scene = Scene(used={"small": 5, "lost": 9}, without_workflow="lost", away=True)
     scene.short("memory.available")
@@ -278,7 +278,7 @@ async def test_a_pod_without_a_workflow_is_passed_over_and_nobody_is_put_out_whi
     assert (await evictor.round() or PodRef()).uid == "small"
 
 
-async def test_the_condition_is_told_and_turns_pods_away() -> None:
+async def test_a_pressure_condition_is_reported_and_rejects_pods() -> None:
     """Row 118: MemoryPressure refuses best-effort pods, with the kubelet's message."""
     scene = Scene(used={})
     evictor = scene.evictor()
@@ -292,7 +292,7 @@ async def test_the_condition_is_told_and_turns_pods_away() -> None:
     assert scene.conditions == [("MemoryPressure",)]
 
 
-async def test_nothing_is_measured_where_nothing_is_held_to_anything() -> None:
+async def test_nothing_is_measured_without_thresholds() -> None:
     """Row 118: every threshold can be removed."""
     await asyncio.wait_for(Scene().evictor(eviction_policy(EvictionSettings(hard="none"))).run(), 5)
 
@@ -314,7 +314,7 @@ def a_node(directory: Path) -> NodeContext:
     return NodeContext(name="n", state_dir=directory, memory_dir=directory, log_dir=directory, cluster="c/default")
 
 
-def test_memory_is_what_is_free_and_what_nobody_has_used_lately(tmp_path: Path) -> None:
+def test_available_memory_is_capacity_minus_the_working_set(tmp_path: Path) -> None:
     """Row 118: memory.available = capacity - working set."""
     (tmp_path / "meminfo").write_text(
         "MemTotal:  1000 kB\nMemFree: 100 kB\nInactive(file):  50 kB\nHugePages_Free: 0\n"
@@ -324,7 +324,7 @@ def test_memory_is_what_is_free_and_what_nobody_has_used_lately(tmp_path: Path) 
     assert 0 < real.available < real.capacity
 
 
-def test_processes_are_counted_against_the_smaller_limit(tmp_path: Path) -> None:
+def test_available_pids_are_counted_against_the_smaller_limit(tmp_path: Path) -> None:
     """Row 118: pid.available."""
     kernel = tmp_path / "sys/kernel"
     kernel.mkdir(parents=True)
@@ -336,7 +336,7 @@ def test_processes_are_counted_against_the_smaller_limit(tmp_path: Path) -> None
     assert 0 < real.available < real.capacity
 
 
-async def test_disks_are_measured_where_state_and_images_lie(tmp_path: Path) -> None:
+async def test_nodefs_and_imagefs_are_measured_where_state_and_images_are(tmp_path: Path) -> None:
     """Row 118: nodefs and imagefs, and whether they are one disk."""
     one = NodeObservations(a_node(tmp_path), cast("CriRuntime", Disks(tmp_path)), RESOURCES)
     measured = await one.measure()
@@ -349,7 +349,7 @@ async def test_disks_are_measured_where_state_and_images_lie(tmp_path: Path) -> 
     assert set(measured.signals) == {"imagefs.available"}
 
 
-async def test_a_disk_that_hangs_or_is_not_there_is_left_out_and_said_once(
+async def test_a_hung_or_missing_disk_is_skipped_and_logged_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Row 118: what cannot be measured meets no threshold."""
@@ -372,7 +372,7 @@ async def test_a_disk_that_hangs_or_is_not_there_is_left_out_and_said_once(
         answers.set()
 
 
-async def test_what_pods_use_is_measured_on_every_runtime(runtime: Runtime, tmp_path: Path) -> None:
+async def test_pod_usage_is_measured_on_every_runtime(runtime: Runtime, tmp_path: Path) -> None:
     """Row 118: pods are ranked by working sets, writable layers, logs, volumes and processes."""
     node = replace(a_node(tmp_path), cgroup_parent=runtime.cgroup_parent.strip("/") or "syncpod")
     owner = f"n-{uuid.uuid4()}"
@@ -416,7 +416,7 @@ async def test_what_pods_use_is_measured_on_every_runtime(runtime: Runtime, tmp_
         assert await usages.active() == {}
 
 
-async def test_logs_of_containers_that_others_put_into_a_pod_are_not_counted(tmp_path: Path) -> None:
+async def test_logs_of_foreign_containers_in_a_pod_are_not_counted(tmp_path: Path) -> None:
     """Its name is not in the pod's manifest, and may not be a valid file name."""
     node = a_node(tmp_path)
     containers = {name: f"c{index}" for index, name in enumerate(("main", "/", "../..", "a\0b", "x" * 300))}

@@ -24,7 +24,7 @@ KUBELETS = {names.POD_UID_LABEL: "u"}
 OURS = {names.POD_UID_LABEL: "u", names.NODE_LABEL: "another-node-of-ours"}
 
 
-def test_only_sandboxes_with_the_kubelets_labels_and_without_ours_are_a_kubelets() -> None:
+def test_only_sandboxes_with_a_kubelets_labels_and_without_ours_count_as_a_kubelets() -> None:
     sandboxes = (
         sandbox("proxy", **KUBELETS),
         sandbox("dns", **KUBELETS),
@@ -35,7 +35,7 @@ def test_only_sandboxes_with_the_kubelets_labels_and_without_ours_are_a_kubelets
     assert foreign_pods(sandboxes) == ("kube-system/dns", "kube-system/proxy")
 
 
-def test_the_refusal_names_a_few_and_says_how_to_insist() -> None:
+def test_the_refusal_names_a_few_pods_and_the_overriding_flag() -> None:
     text = refusal(("a/1", "a/2", "a/3", "a/4", "a/5"), "unix:///run/containerd/containerd.sock")
     assert "unix:///run/containerd/containerd.sock has pods of a kubelet (a/1, a/2, a/3 and 2 more)" in text
     assert "--allow-foreign-kubelet" in text

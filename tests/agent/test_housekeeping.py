@@ -128,7 +128,7 @@ def gc(node: NodeContext, runtime: Runtime, policy: ContainerGcPolicy | None = N
 # --- dead containers --------------------------------------------------------------------------------------------------
 
 
-async def test_each_minute_all_but_the_newest_dead_go(node: NodeContext) -> None:
+async def test_each_minute_all_but_the_newest_dead_containers_are_removed(node: NodeContext) -> None:
     """Row 107: every pod is checked, and nothing is asked of the runtime while there is nothing to remove."""
     runtime = Runtime()
     runtime.has(listing("u1", "exited", "exited", "running"), listing("u2", "exited", "exited", "exited"))
@@ -140,7 +140,7 @@ async def test_each_minute_all_but_the_newest_dead_go(node: NodeContext) -> None
     assert (runtime.asked, collecting.total) == (0, 3)
 
 
-async def test_a_pod_that_hangs_or_has_a_step_holds_up_no_other_and_is_said_once(
+async def test_a_hung_or_busy_pod_delays_no_other_and_is_logged_once(
     node: NodeContext, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Row 107: what cannot be removed now is left for the next round."""
@@ -155,7 +155,9 @@ async def test_a_pod_that_hangs_or_has_a_step_holds_up_no_other_and_is_said_once
     assert await collecting.round(seconds=60) == 2
 
 
-async def test_moments_after_an_exit_the_older_dead_go(node: NodeContext, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_older_dead_containers_are_removed_soon_after_an_exit(
+    node: NodeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Row 108: soon after a container dies, without waiting for the next minute."""
     monkeypatch.setattr(module, "SETTLE_SECONDS", 0.0)
     monkeypatch.setattr(module, "_TICK", 0.001)
@@ -172,7 +174,7 @@ async def test_moments_after_an_exit_the_older_dead_go(node: NodeContext, monkey
         running.cancel()
 
 
-async def test_a_removal_that_hangs_holds_up_no_other_pod_and_no_later_look(
+async def test_a_hung_removal_delays_no_other_pod_and_no_later_round(
     node: NodeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Row 107: a call to the runtime may take two minutes; other pods are processed meanwhile."""
@@ -195,7 +197,7 @@ async def test_a_removal_that_hangs_holds_up_no_other_pod_and_no_later_look(
     assert await collecting.round(seconds=60) == 2, "and is seen to anew by the next life"
 
 
-async def test_a_removal_that_hangs_is_waited_for_only_so_long(
+async def test_a_hung_removal_is_awaited_only_for_a_limited_time(
     node: NodeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Row 118: neither reclaiming nor an eviction waits for the runtime for ever."""
@@ -214,7 +216,7 @@ async def test_a_removal_that_hangs_is_waited_for_only_so_long(
     assert runtime.emptied == ["u1"]
 
 
-async def test_a_fault_of_ours_in_one_pod_is_said_and_holds_up_no_other(
+async def test_an_internal_error_with_one_pod_is_logged_and_delays_no_other(
     node: NodeContext, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Row 107: no failure is swallowed, and none ends the collection."""
@@ -236,7 +238,9 @@ async def test_a_fault_of_ours_in_one_pod_is_said_and_holds_up_no_other(
     await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_all_of_an_evicted_pod_is_removed_and_all_of_a_finished_one_under_pressure(node: NodeContext) -> None:
+async def test_all_dead_containers_are_removed_of_evicted_pods_and_under_pressure_of_finished_ones(
+    node: NodeContext,
+) -> None:
     """Row 108: an evicted pod keeps nothing; a finished one keeps its last instance until disk space runs out."""
     runtime = Runtime()
     runtime.has(listing("u1", "exited", ready=False), listing("u2", "exited", ready=False), listing("u3", "exited"))
@@ -250,7 +254,7 @@ async def test_all_of_an_evicted_pod_is_removed_and_all_of_a_finished_one_under_
     assert (runtime.removed, runtime.emptied) == (["u1-0", "u2-0"], ["u1"])
 
 
-async def test_a_pod_that_is_put_out_is_waited_for_until_it_has_ended_or_is_removed_whole(
+async def test_an_evicted_pod_is_awaited_until_it_has_ended_or_is_removed(
     node: NodeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Row 118: volumes are removed with the containers; if nothing is left, nothing is waited for."""
@@ -270,7 +274,7 @@ async def test_a_pod_that_is_put_out_is_waited_for_until_it_has_ended_or_is_remo
     assert runtime.emptied == ["u1", "u2"]
 
 
-async def test_what_was_never_started_goes_when_it_has_been_seen_so_for_long(
+async def test_a_container_that_was_never_started_is_removed_after_a_long_time(
     node: NodeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Row 107: created and never started, for longer than any step could take to start it."""
@@ -309,7 +313,9 @@ def gone(node: NodeContext, workflows: Workflows, runtime: Runtime, **how: float
     return GonePods(node, cast("PodWorkflows", workflows), runtime, runtime.listings, **{"min_age": 0.0, **how})
 
 
-async def test_what_is_left_of_pods_without_a_workflow_goes_where_the_runtime_has_nothing(node: NodeContext) -> None:
+async def test_remains_of_pods_without_a_workflow_are_removed_if_the_runtime_has_nothing_of_them(
+    node: NodeContext,
+) -> None:
     """Row 111: directories and logs of pods that are gone, whether their workflow is known to have ended or not."""
     workflows, runtime = Workflows({"open": "open", "closed": "closed", "heir": "another"}), Runtime()
     for uid in ("open", "closed", "heir", "unknown"):
@@ -320,7 +326,7 @@ async def test_what_is_left_of_pods_without_a_workflow_goes_where_the_runtime_ha
     assert sorted(runtime.cleared) == ["closed", "heir", "unknown"]
 
 
-async def test_an_unknown_workflow_is_no_evidence_against_what_is_in_the_runtime(node: NodeContext) -> None:
+async def test_an_unknown_workflow_is_no_reason_to_remove_a_sandbox(node: NodeContext) -> None:
     """Row 110: a dead sandbox of a gone pod is removed only if its own workflow is known to have ended."""
     workflows, runtime = Workflows({"closed": "closed"}), Runtime()
     runtime.has(listing("closed", "exited", ready=False), listing("unknown", "exited", ready=False), listing("alive"))
@@ -331,7 +337,7 @@ async def test_an_unknown_workflow_is_no_evidence_against_what_is_in_the_runtime
     assert "alive" not in workflows.asked
 
 
-async def test_nothing_goes_before_the_server_has_answered_nor_before_its_time(node: NodeContext) -> None:
+async def test_nothing_is_removed_before_the_server_has_answered_or_before_the_minimum_age(node: NodeContext) -> None:
     """Row 111: never before the agent knows the pods."""
     workflows, runtime = Workflows({"u1": "closed"}, away=True), Runtime()
     note(node, "u1")
@@ -342,7 +348,7 @@ async def test_nothing_goes_before_the_server_has_answered_nor_before_its_time(n
     assert runtime.cleared == []
 
 
-async def test_records_that_cannot_be_read_are_told_of_once_for_as_long_as_it_is_so(
+async def test_unreadable_records_are_reported_once_while_they_stay_unreadable(
     node: NodeContext, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Row 111: a node that cannot clean up says so."""
@@ -379,7 +385,9 @@ async def test_records_that_cannot_be_read_are_told_of_once_for_as_long_as_it_is
     assert await looking.round() == 1
 
 
-async def test_a_slow_removal_delays_no_other_pods_remains(node: NodeContext, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_removal_does_not_delay_that_of_other_pods(
+    node: NodeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Row 111: and the removal is not started a second time."""
     monkeypatch.setattr(gone_pods, "CLEAR_SECONDS", 0.05)
     workflows, runtime = Workflows(dict.fromkeys(("slow", "quick", "later"), "closed")), Runtime()
@@ -403,7 +411,7 @@ async def test_a_slow_removal_delays_no_other_pods_remains(node: NodeContext, mo
     assert runtime.cleared.count("slow") == 1
 
 
-async def test_a_fault_of_ours_in_one_pods_removal_costs_no_other_and_no_end(
+async def test_an_internal_error_in_one_removal_affects_no_other(
     node: NodeContext, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Row 111: other removals continue, and after the end of the task it starts again."""
@@ -438,7 +446,7 @@ async def test_a_fault_of_ours_in_one_pods_removal_costs_no_other_and_no_end(
 # --- the report -------------------------------------------------------------------------------------------------------
 
 
-async def test_the_nodes_report_says_what_a_node_object_would(node: NodeContext) -> None:
+async def test_the_node_report_has_the_data_of_a_node_object(node: NodeContext) -> None:
     reporter = NodeReporter(node.state_dir, [("container garbage collection", 60.0, lambda: 7, "dead")])
     reporter.set_conditions(("DiskPressure",))
     reporter.set_orphans((Orphan(namespace="default", name="web", uid="u1", why="its workflow has ended"),))
@@ -460,7 +468,7 @@ async def test_the_nodes_report_says_what_a_node_object_would(node: NodeContext)
 # --- settings ---------------------------------------------------------------------------------------------------------
 
 
-def test_periods_and_retention_are_the_kubelets_unless_set() -> None:
+def test_gc_periods_and_retention_default_to_the_kubelets() -> None:
     """Row 107: one minute, no minimum age, one per container, no limit on the node."""
     usual = housekeeping_settings({})
     assert (usual.containers, usual.containers_period) == (ContainerGcPolicy(), 60.0)

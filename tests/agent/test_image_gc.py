@@ -133,14 +133,14 @@ async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
     return Scene(tmp_path, monkeypatch)
 
 
-async def test_nothing_is_removed_while_there_is_room(scene: Scene) -> None:
+async def test_no_image_is_removed_while_there_is_room(scene: Scene) -> None:
     scene.runtime.has("old")
     scene.pulled("old")
     assert await scene.gc().collect() == 0
     assert scene.runtime.removed == []
 
 
-async def test_no_more_is_removed_than_needed_the_longest_unused_first(scene: Scene) -> None:
+async def test_no_more_images_are_removed_than_needed_and_the_longest_unused_first(scene: Scene) -> None:
     scene.runtime.has("c", "a", "b", "d")
     scene.pulled("a", "b", "c", "d")
     gc = scene.gc()
@@ -154,7 +154,7 @@ async def test_no_more_is_removed_than_needed_the_longest_unused_first(scene: Sc
     assert {record.image_ref for record in pulled_images(scene.node.state_dir)} == {"id-a", "id-d"}
 
 
-async def test_images_in_use_pinned_images_and_the_sandbox_image_stay(scene: Scene) -> None:
+async def test_images_in_use_pinned_images_and_the_sandbox_image_are_kept(scene: Scene) -> None:
     names = ("used", "named", "volume", "pause", "pinned")
     scene.runtime.has(*names[:-1])
     scene.runtime.has("pinned", pinned=True)
@@ -172,7 +172,7 @@ async def test_images_in_use_pinned_images_and_the_sandbox_image_stay(scene: Sce
     assert scene.runtime.removed == []
 
 
-async def test_what_this_node_did_not_pull_stays_and_is_counted(scene: Scene) -> None:
+async def test_images_not_pulled_by_this_node_are_kept_and_counted(scene: Scene) -> None:
     scene.runtime.has("ours", "imported", "another's")
     scene.pulled("ours")
     scene.available = 0
@@ -182,7 +182,7 @@ async def test_what_this_node_did_not_pull_stays_and_is_counted(scene: Scene) ->
     assert scene.runtime.removed == ["id-ours"]
 
 
-async def test_what_was_pulled_less_than_the_least_age_ago_stays(scene: Scene) -> None:
+async def test_images_younger_than_the_minimum_age_are_kept(scene: Scene) -> None:
     scene.runtime.has("just")
     scene.pulled("just")
     scene.now = datetime.now(UTC)
@@ -192,7 +192,7 @@ async def test_what_was_pulled_less_than_the_least_age_ago_stays(scene: Scene) -
     assert scene.runtime.removed == []
 
 
-async def test_one_that_cannot_be_removed_keeps_none_of_the_others_and_is_said(scene: Scene) -> None:
+async def test_a_failed_image_removal_is_logged_and_the_others_are_removed(scene: Scene) -> None:
     scene.runtime.has("a", "b", "c")
     scene.pulled("a", "b", "c")
     scene.runtime.refuses = "id-a"
@@ -215,9 +215,7 @@ async def test_images_unused_for_too_long_are_removed_even_if_there_is_room(scen
     assert scene.runtime.removed == ["id-idle"]
 
 
-async def test_a_failure_is_said_once_for_as_long_as_it_is_the_same(
-    scene: Scene, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_repeated_image_gc_failure_is_logged_once(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     gc = scene.gc()
     scene.available = 0
     for _ in range(3):
@@ -240,7 +238,7 @@ ANY_USE_IS_TOO_MUCH = ImageGcPolicy(high_threshold_percent=0, low_threshold_perc
 
 
 @pytest.mark.every_runtime("images are listed and removed by the runtime")
-async def test_on_a_containerd_what_is_unused_and_ours_goes_and_all_else_stays(
+async def test_on_containerd_only_unused_images_pulled_by_the_node_are_removed(
     containerd: Containerd, tmp_path: Path
 ) -> None:
     own = "docker.io/syncpod/collected:1"
@@ -268,7 +266,9 @@ async def test_on_a_containerd_what_is_unused_and_ours_goes_and_all_else_stays(
     assert not {record.image_ref for record in pulled_images(tmp_path)} & gone
 
 
-async def test_on_the_embedded_runtime_what_is_unused_and_ours_goes(embedded: Runtime, tmp_path: Path) -> None:
+async def test_on_the_embedded_runtime_unused_images_pulled_by_the_node_are_removed(
+    embedded: Runtime, tmp_path: Path
+) -> None:
     own = "docker.io/syncpod/collected:1"
     pulls = PullRecords(tmp_path, Verification())
     async with CriClient(embedded.endpoint) as cri:

@@ -32,12 +32,12 @@ def boot(state_dir: Path, node: str = "n1", machine: str | None = "m1") -> int:
         return lock.life.boot
 
 
-def test_each_life_counts_more_than_the_last(state_dir: Path) -> None:
+def test_each_worker_life_has_a_higher_number_than_the_last(state_dir: Path) -> None:
     first, second, third = boot(state_dir), boot(state_dir), boot(state_dir)
     assert first < second < third
 
 
-def test_a_life_counts_more_than_the_last_though_the_clock_was_put_back(state_dir: Path) -> None:
+def test_life_numbers_grow_even_if_the_clock_is_set_back(state_dir: Path) -> None:
     boot(state_dir)
     node = state_dir / "node.json"
     ahead = int(time.time()) + 86_400
@@ -45,7 +45,7 @@ def test_a_life_counts_more_than_the_last_though_the_clock_was_put_back(state_di
     assert boot(state_dir) == ahead + 1
 
 
-def test_a_life_on_an_old_state_counts_more_than_what_has_served_the_node_since(tmp_path: Path) -> None:
+def test_life_numbers_grow_even_on_a_restored_state_directory(tmp_path: Path) -> None:
     """After a state directory was restored from a copy, or another one was used: workflows know newer listings."""
     boot(tmp_path / "a")
     node = tmp_path / "a" / "node.json"
@@ -54,7 +54,7 @@ def test_a_life_on_an_old_state_counts_more_than_what_has_served_the_node_since(
     assert boot(tmp_path / "a") >= since
 
 
-def test_a_life_after_the_state_was_lost_still_counts_as_newer(state_dir: Path) -> None:
+def test_life_numbers_grow_even_after_the_state_was_lost(state_dir: Path) -> None:
     before = boot(state_dir)
     (state_dir / "node.json").unlink()
     assert boot(state_dir) >= before
@@ -72,7 +72,7 @@ def test_identity_names_node_machine_and_life(state_dir: Path) -> None:
     assert len(machine) == 12
 
 
-def test_two_state_directories_on_one_machine_are_two_places(tmp_path: Path) -> None:
+def test_two_state_directories_on_one_machine_have_different_identities(tmp_path: Path) -> None:
     with NodeLock(tmp_path / "a", "n1", machine="m1") as a, NodeLock(tmp_path / "b", "n1", machine="m1") as b:
         assert a.life.machine != b.life.machine
 
@@ -85,7 +85,7 @@ def test_state_is_private(state_dir: Path) -> None:
     assert (state_dir / "lock").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_second_worker_is_refused_and_told_who_has_it_until_the_first_dies_however_it_dies(state_dir: Path) -> None:
+def test_a_second_worker_is_refused_with_the_holders_pid_until_the_first_dies(state_dir: Path) -> None:
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(state_dir)], stdout=subprocess.PIPE, text=True)
     try:
         assert holder.stdout is not None
@@ -100,7 +100,7 @@ def test_a_second_worker_is_refused_and_told_who_has_it_until_the_first_dies_how
     assert boot(state_dir) > held
 
 
-def test_a_refused_worker_does_not_count_as_a_life(state_dir: Path) -> None:
+def test_a_refused_worker_does_not_increment_the_life_number(state_dir: Path) -> None:
     with NodeLock(state_dir, "n1", machine="m1"):
         before = (state_dir / "node.json").read_text()
         with pytest.raises(NotThisNode):
@@ -123,20 +123,20 @@ def test_state_of_another_machine_is_refused(state_dir: Path) -> None:
     boot(state_dir, machine=None)  # a container without a machine id: the directory is all there is to go by
 
 
-def test_state_that_cannot_be_read_is_refused_rather_than_begun_anew(state_dir: Path) -> None:
+def test_unreadable_state_is_refused_and_not_reset(state_dir: Path) -> None:
     boot(state_dir)
     (state_dir / "node.json").write_text(json.dumps({"node": "n1"}))
     with pytest.raises(NotThisNode, match=r"node\.json cannot be read .*: restore it, or remove it"):
         boot(state_dir)
 
 
-def test_a_state_directory_that_cannot_be_made_is_said_in_one_sentence(tmp_path: Path) -> None:
+def test_a_state_directory_that_cannot_be_created_is_reported_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(NotThisNode, match=r"state directory .*/file/state: Not a directory"):
         boot(tmp_path / "file" / "state")
 
 
-def test_the_machine_id_is_the_first_that_there_is_and_is_not_shown_as_it_is(tmp_path: Path) -> None:
+def test_the_first_machine_id_found_is_used_in_hashed_form(tmp_path: Path) -> None:
     empty, said = tmp_path / "empty", tmp_path / "said"
     empty.write_text("\n")
     said.write_text("0123456789abcdef0123456789abcdef\n")

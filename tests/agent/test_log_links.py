@@ -35,7 +35,7 @@ def listing(**containers: str) -> ObservedPod:
     return found.model_copy(update={"containers": of})
 
 
-async def test_a_link_that_dangles_twice_is_removed_unless_it_is_alive_or_not_ours(logs: Path) -> None:
+async def test_a_log_link_found_dangling_twice_is_removed_unless_alive_or_foreign(logs: Path) -> None:
     """Row 111: a log that is being rotated is gone for a moment."""
     dead, alive, theirs, gone = (
         linked(logs, uid, name) for uid, name in ((UID, "dead"), (UID, "alive"), ("u2", "theirs"), ("u3", "gone"))
@@ -54,6 +54,6 @@ async def test_a_link_that_dangles_twice_is_removed_unless_it_is_alive_or_not_ou
     assert await links.round() == 0
 
 
-async def test_without_a_directory_of_links_nothing_is_to_be_done(logs: Path) -> None:
+async def test_a_missing_link_directory_is_ignored(logs: Path) -> None:
     links = LogLinks(logs, lambda: [])
     assert [await links.round() for _ in range(2)] == [0, 0]

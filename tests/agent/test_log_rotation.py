@@ -54,7 +54,7 @@ async def rotate_all(rotation: LogRotation) -> None:
 
 
 @pytest.mark.every_runtime("ReopenContainerLog is the runtime's")
-async def test_no_line_is_lost_while_a_container_writes_as_fast_as_it_can(runtime: Runtime, tmp_path: Path) -> None:
+async def test_rotation_loses_no_line_of_a_container_writing_at_full_speed(runtime: Runtime, tmp_path: Path) -> None:
     """Row 113: twenty megabytes at full speed over several rotations are all in the files, and seen by a follower."""
     clock = seconds()
     limits = LogSettings(max_bytes=1_000_000, max_files=1000)
@@ -120,7 +120,7 @@ def _numbers(log: bytes) -> list[bytes]:
     return [line[:8] for line in LogText().feed(log).splitlines()]
 
 
-def test_the_oldest_go_and_the_others_are_compressed(tmp_path: Path) -> None:
+def test_the_oldest_rotated_logs_are_removed_and_the_others_compressed(tmp_path: Path) -> None:
     """Row 113: five files with the current one, all compressed except the newest two."""
     log = tmp_path / "0.log"
     for second in range(6):
@@ -140,7 +140,7 @@ def test_the_oldest_go_and_the_others_are_compressed(tmp_path: Path) -> None:
     assert gzip.decompress((tmp_path / "0.log.20261121-000004.gz").read_bytes()) == b"4"
 
 
-def test_a_log_that_is_still_written_is_not_compressed(tmp_path: Path) -> None:
+def test_a_log_that_is_still_written_to_is_not_compressed(tmp_path: Path) -> None:
     for second in range(2):
         (tmp_path / f"0.log.20261121-00000{second}").write_text("begun")
     with (tmp_path / "0.log.20261121-000000").open("a"):
@@ -169,7 +169,7 @@ class Hanging(CriClient):
         await asyncio.Event().wait()
 
 
-async def test_a_log_that_cannot_be_begun_anew_keeps_its_name(tmp_path: Path) -> None:
+async def test_a_log_keeps_its_name_if_the_runtime_does_not_reopen_it(tmp_path: Path) -> None:
     """Row 113: it is renamed back if the runtime does not reopen it."""
     path, listing = _grown(tmp_path)
     async with Refusing("unix:///nowhere.sock") as cri:
@@ -177,7 +177,7 @@ async def test_a_log_that_cannot_be_begun_anew_keeps_its_name(tmp_path: Path) ->
     assert [file.name for file in path.parent.iterdir()] == ["0.log"]
 
 
-async def test_a_log_is_due_when_it_has_its_size(tmp_path: Path) -> None:
+async def test_a_log_is_rotated_from_its_maximum_size_on(tmp_path: Path) -> None:
     """Row 113: containerLogMaxSize is the size from which a log is rotated (processContainer)."""
     _, listing = _grown(tmp_path)
     asked = asyncio.Event()
@@ -192,7 +192,7 @@ async def test_a_log_is_due_when_it_has_its_size(tmp_path: Path) -> None:
         await asyncio.gather(rotating, asking, return_exceptions=True)
 
 
-async def test_a_log_keeps_its_name_if_the_worker_ends_meanwhile(tmp_path: Path) -> None:
+async def test_a_log_keeps_its_name_if_the_worker_ends_during_the_rotation(tmp_path: Path) -> None:
     """Until another worker comes nobody rotates the file, and perhaps none ever comes."""
     path, listing = _grown(tmp_path)
     async with Hanging(asyncio.Event()) as cri:
@@ -204,7 +204,7 @@ async def test_a_log_keeps_its_name_if_the_worker_ends_meanwhile(tmp_path: Path)
     assert [file.name for file in path.parent.iterdir()] == ["0.log"]
 
 
-async def test_what_a_runtime_has_begun_after_all_is_kept(tmp_path: Path) -> None:
+async def test_a_log_reopened_despite_a_lost_answer_stays_rotated(tmp_path: Path) -> None:
     """The answer was lost: the log continues in a new file, and the old one keeps its new name."""
     path, listing = _grown(tmp_path)
     async with Hanging(asyncio.Event()) as cri:
@@ -226,7 +226,7 @@ def _grown(log_dir: Path) -> tuple[Path, ObservedPod]:
 
 
 @pytest.mark.every_runtime("ReopenContainerLog is the runtime's")
-async def test_a_log_that_a_dead_worker_has_renamed_is_begun_anew(runtime: Runtime, tmp_path: Path) -> None:
+async def test_a_log_renamed_by_a_dead_worker_is_reopened(runtime: Runtime, tmp_path: Path) -> None:
     """Row 113: a worker may die between renaming and reopening; then the container writes to a file that nobody
     rotates."""
     logs = tmp_path / "default_web_uid"
@@ -243,7 +243,7 @@ async def test_a_log_that_a_dead_worker_has_renamed_is_begun_anew(runtime: Runti
         await until(lambda: log.exists() and log.stat().st_size > 0)
 
 
-async def test_a_log_that_is_not_ours_stays_as_it_is(tmp_path: Path) -> None:
+async def test_a_foreign_log_is_not_rotated(tmp_path: Path) -> None:
     path = tmp_path / "elsewhere.log"
     path.write_text("x" * 100)
     container = ObservedContainer.model_validate({"id": "c", "name": "main", "state": "running", "log_path": str(path)})
@@ -269,7 +269,7 @@ def planted(tmp_path: Path) -> tuple[Path, Path]:
     return path, secret
 
 
-def test_what_a_pod_has_planted_between_rotated_files_is_not_read_and_nothing_behind_it_changes(
+def test_links_and_fifos_planted_among_rotated_logs_are_not_followed_or_read(
     planted: tuple[Path, Path],
 ) -> None:
     """A second name of root's file ends the compression with an error; a link and a FIFO are passed over."""
@@ -285,7 +285,7 @@ def test_what_a_pod_has_planted_between_rotated_files_is_not_read_and_nothing_be
     assert path.with_name("0.log.20200101-000000").is_symlink()
 
 
-def test_a_directory_of_logs_that_is_a_link_is_left_alone(tmp_path: Path) -> None:
+def test_a_log_directory_that_is_a_symlink_is_left_alone(tmp_path: Path) -> None:
     path, _ = _grown(tmp_path / "logs")
     (elsewhere := tmp_path / "elsewhere").mkdir()
     for second in (1, 2, 3):
@@ -299,7 +299,7 @@ def test_a_directory_of_logs_that_is_a_link_is_left_alone(tmp_path: Path) -> Non
     assert len(list(elsewhere.iterdir())) == 3
 
 
-async def test_a_log_that_is_a_link_is_not_rotated(tmp_path: Path) -> None:
+async def test_a_log_that_is_a_symlink_is_not_rotated(tmp_path: Path) -> None:
     path, listing = _grown(tmp_path)
     path.unlink()
     (secret := tmp_path / "shadow").write_text("x" * 100)
@@ -309,7 +309,7 @@ async def test_a_log_that_is_a_link_is_not_rotated(tmp_path: Path) -> None:
     assert (path.is_symlink(), [file.name for file in path.parent.iterdir()]) == (True, ["0.log"])
 
 
-def test_a_log_is_read_from_regular_files_alone(planted: tuple[Path, Path]) -> None:
+def test_logs_are_read_only_from_regular_files(planted: tuple[Path, Path]) -> None:
     path, _ = planted
     assert [file.name for file in rotated_files(path)] == [
         "0.log.20200101-000001",

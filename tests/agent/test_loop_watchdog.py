@@ -32,7 +32,7 @@ def compute_until(told: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize(("stall", "does"), [(hang_until, "waits"), (compute_until, "computes")])
-async def test_a_loop_that_stands_still_is_named_with_its_stack(
+async def test_a_stalled_event_loop_is_reported_with_its_stack(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, stall: Callable[[Callable[[], bool]], None], does: str
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -52,7 +52,7 @@ def _is_over(state_dir: Path) -> bool:
     return stall is not None and stall.over
 
 
-async def test_a_loop_that_runs_is_not_named_and_an_earlier_workers_stall_is_forgotten(tmp_path: Path) -> None:
+async def test_a_running_event_loop_is_not_reported_and_an_earlier_stall_is_cleared(tmp_path: Path) -> None:
     write_loop_stall(tmp_path, LoopStall(since=datetime.now(UTC), seconds=60))
     with LoopWatchdog(tmp_path, beat=0.001, stalled=5.0):
         for _ in range(50):
@@ -60,7 +60,7 @@ async def test_a_loop_that_runs_is_not_named_and_an_earlier_workers_stall_is_for
     assert read_loop_stall(tmp_path) is None
 
 
-def test_a_machine_that_is_too_busy_is_no_stall() -> None:
+def test_a_busy_machine_is_not_reported_as_a_stall() -> None:
     """At load 40 on two cores the thread may wait for minutes; only the time in which it could have run counts."""
     assert held_up_seconds(silent=60.0, queued=57.0, late=0.0) == 3.0
     assert held_up_seconds(silent=60.0, queued=0.0, late=58.0) == 2.0
@@ -69,7 +69,7 @@ def test_a_machine_that_is_too_busy_is_no_stall() -> None:
     assert (doing(10.0, 9.0), doing(10.0, 0.1)) == ("computes", "waits")
 
 
-def test_a_description_of_the_node_says_so() -> None:
+def test_the_node_description_shows_a_stall() -> None:
     now = datetime(2026, 11, 23, tzinfo=UTC)
     stall = LoopStall(
         since=now - timedelta(seconds=34), seconds=34, stack=("asyncio/events.py:80 _run", "x/y.py:1 read")

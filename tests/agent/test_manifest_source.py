@@ -77,7 +77,7 @@ def directory(tmp_path: Path) -> Directory:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def test_each_file_is_one_pod_in_order_of_names_and_hidden_files_are_none(directory: Directory) -> None:
+def test_each_file_is_one_pod_in_name_order_and_hidden_files_are_ignored(directory: Directory) -> None:
     """Row 1: files with a single Pod; hidden files and directories are ignored."""
     directory.write("b.yaml", pod("b"))
     directory.write(
@@ -92,7 +92,7 @@ def test_each_file_is_one_pod_in_order_of_names_and_hidden_files_are_none(direct
     assert listing.pods[1]["spec"]["terminationGracePeriodSeconds"] == 30  # with its defaults
 
 
-def test_the_mirror_of_another_nodes_static_pod_becomes_this_nodes_own(directory: Directory) -> None:
+def test_a_mirror_pod_of_another_node_becomes_a_static_pod_of_this_node(directory: Directory) -> None:
     """Row 2: what `kubectl get -o yaml` prints of a static pod has another kubelet's annotations and node."""
     directory.write("etcd.yaml", MIRROR)
     listing = directory.files.look()
@@ -116,9 +116,7 @@ def test_the_mirror_of_another_nodes_static_pod_becomes_this_nodes_own(directory
     ],
     ids=["no YAML", "no containers", "unknown field", "two pods", "no pod", "empty", "name too long", "too large"],
 )
-def test_a_file_that_cannot_be_taken_is_named_and_keeps_the_pod_it_made(
-    directory: Directory, content: str, said: str
-) -> None:
+def test_an_invalid_file_is_reported_and_its_previous_pod_kept(directory: Directory, content: str, said: str) -> None:
     directory.write("a.yaml", pod("a"))
     directory.write("b.yaml", pod("b"))
     before = directory.files.look()
@@ -136,7 +134,7 @@ def test_a_file_that_cannot_be_taken_is_named_and_keeps_the_pod_it_made(
     assert directory.again().look().kept == ()
 
 
-def test_on_a_full_disk_a_file_that_goes_takes_its_pod_with_it(
+def test_on_a_full_disk_a_removed_file_still_removes_its_pod(
     directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What only the next worker needs is retried in each round, and reported meanwhile."""
@@ -160,7 +158,7 @@ def test_on_a_full_disk_a_file_that_goes_takes_its_pod_with_it(
     assert directory.again().look().kept == ()
 
 
-def test_a_link_whose_target_is_away_keeps_its_pod_until_the_link_goes(directory: Directory, tmp_path: Path) -> None:
+def test_a_dangling_manifest_link_keeps_its_pod_until_the_link_is_removed(directory: Directory, tmp_path: Path) -> None:
     """For example a link into a tree that is being cloned again, or is not mounted yet."""
     tree = tmp_path / "tree"
     tree.mkdir()
@@ -179,7 +177,7 @@ def test_a_link_whose_target_is_away_keeps_its_pod_until_the_link_goes(directory
     assert directory.files.look() == Listing((), (), ())
 
 
-def test_a_path_that_is_not_a_file_is_named_and_never_waited_for(directory: Directory) -> None:
+def test_a_path_that_is_not_a_file_is_reported_without_blocking(directory: Directory) -> None:
     os.mkfifo(directory.path / "pipe.yaml")
     (directory.path / "loop.yaml").symlink_to("loop.yaml")
     directory.write("a.yaml", pod("a"))
@@ -192,7 +190,7 @@ def test_a_path_that_is_not_a_file_is_named_and_never_waited_for(directory: Dire
     ("becomes", "said"),
     [(os.mkfifo, "must be a file"), (lambda path: os.truncate(path, 1 << 30), "larger than 10 MiB")],
 )
-def test_a_file_that_becomes_something_else_while_it_is_read_is_not_waited_for_nor_read_whole(
+def test_a_file_replaced_while_it_is_read_neither_blocks_nor_is_read_without_bound(
     directory: Directory, monkeypatch: pytest.MonkeyPatch, becomes: Callable[[Path], None], said: str
 ) -> None:
     path = directory.write("a.yaml", pod("a"))
@@ -213,7 +211,7 @@ def test_a_file_that_becomes_something_else_while_it_is_read_is_not_waited_for_n
     assert [problem.partition(": ")[2] for listing in found for problem in listing.problems] == [said]
 
 
-def test_the_first_of_two_files_with_one_pod_name_counts(directory: Directory) -> None:
+def test_of_two_files_with_the_same_pod_name_the_first_is_used(directory: Directory) -> None:
     directory.write("b.yaml", pod("a"))
     directory.write("a.yaml", pod("a"))
     listing = directory.files.look()
@@ -223,14 +221,14 @@ def test_the_first_of_two_files_with_one_pod_name_counts(directory: Directory) -
     assert directory.files.look().problems == ()
 
 
-def test_a_directory_that_is_not_there_has_no_pods_and_one_that_cannot_be_listed_says_so(tmp_path: Path) -> None:
+def test_a_missing_directory_has_no_pods_and_an_unreadable_one_is_reported(tmp_path: Path) -> None:
     assert ManifestFiles(tmp_path / "none", NODE, tmp_path).look() == Listing((), (), ())
     (tmp_path / "file").write_text("")
     with pytest.raises(NotADirectoryError):
         ManifestFiles(tmp_path / "file", NODE, tmp_path).look()
 
 
-def test_a_file_that_is_written_again_at_once_is_read_again(directory: Directory) -> None:
+def test_a_file_rewritten_at_once_is_read_again(directory: Directory) -> None:
     path = directory.write("a.yaml", pod("a"))
     assert directory.names() == [f"a-{NODE}"]
     stamps = path.stat()
@@ -286,7 +284,7 @@ async def seen(condition: Callable[[], bool]) -> None:
     await until(condition, patience=60)
 
 
-async def test_each_added_changed_or_removed_file_is_reported_at_once_and_nothing_else(directory: Directory) -> None:
+async def test_only_added_changed_and_removed_files_are_reported_and_at_once(directory: Directory) -> None:
     told = Told()
     directory.write("a.yaml", pod("a"))
     async with following(directory, told) as source:
@@ -310,7 +308,7 @@ async def test_each_added_changed_or_removed_file_is_reported_at_once_and_nothin
         assert len(told.heard) == count
 
 
-async def test_a_file_whose_name_is_no_text_costs_one_warning_and_no_notice(
+async def test_a_file_name_that_is_not_utf_8_gives_one_warning_and_changes_nothing_else(
     directory: Directory, caplog: pytest.LogCaptureFixture
 ) -> None:
     told = Told()
@@ -332,7 +330,7 @@ async def test_a_file_whose_name_is_no_text_costs_one_warning_and_no_notice(
     ]
 
 
-async def test_an_empty_or_absent_directory_is_reported_once_and_one_that_comes_is_followed(
+async def test_an_empty_or_missing_directory_is_reported_once_and_followed_once_it_appears(
     directory: Directory,
 ) -> None:
     directory.path.rmdir()
@@ -349,7 +347,7 @@ async def test_an_empty_or_absent_directory_is_reported_once_and_one_that_comes_
         await seen(lambda: told.names == [f"b-{NODE}"])
 
 
-async def test_a_directory_that_is_put_back_at_once_costs_no_pod(directory: Directory) -> None:
+async def test_a_directory_that_is_replaced_at_once_removes_no_pod(directory: Directory) -> None:
     told = Told()
     source = ManifestSource(directory.files, told, told.tell, boot=1)
     directory.write("a.yaml", pod("a"))
@@ -364,7 +362,7 @@ async def test_a_directory_that_is_put_back_at_once_costs_no_pod(directory: Dire
     assert (len(told.heard), told.names) == (2, [])
 
 
-async def test_a_server_that_is_away_is_told_later(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_list_is_sent_after_a_server_outage(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest_source, "_RETRY_SECONDS", 0.01)
     told = Told()
     told.failing = 3
@@ -374,7 +372,7 @@ async def test_a_server_that_is_away_is_told_later(directory: Directory, monkeyp
     assert (told.failing, told.names) == (0, [f"a-{NODE}"])
 
 
-async def test_a_list_that_is_too_large_is_refused_in_a_sentence_and_the_one_of_before_counts(
+async def test_a_list_that_is_too_large_is_refused_and_the_previous_one_stays_in_effect(
     directory: Directory,
 ) -> None:
     told = Told()
@@ -392,7 +390,7 @@ async def test_a_list_that_is_too_large_is_refused_in_a_sentence_and_the_one_of_
     assert f"at most {LIST_LIMIT} bytes can be sent" in told.heard[-1].problems[0]
 
 
-async def test_a_list_that_is_told_is_one_that_the_node_has_room_for(
+async def test_a_list_is_sent_only_if_it_fits_in_the_nodes_workflow(
     directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("a", "b"):
@@ -407,7 +405,7 @@ async def test_a_list_that_is_told_is_one_that_the_node_has_room_for(
         monkeypatch.undo()
 
 
-async def test_a_pod_that_somebody_has_ended_is_told_with_the_next_slow_look(directory: Directory) -> None:
+async def test_a_pod_ended_by_others_is_reported_by_the_next_slow_scan(directory: Directory) -> None:
     told = Told()
     source = ManifestSource(directory.files, told, told.tell, boot=1)
     directory.write("a.yaml", pod("a"))
@@ -421,7 +419,7 @@ async def test_a_pod_that_somebody_has_ended_is_told_with_the_next_slow_look(dir
     assert not await source.round(slow=True)
 
 
-async def test_a_file_system_that_hangs_holds_up_nothing_else(
+async def test_a_hung_manifest_file_system_blocks_nothing_else(
     directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told, stat = Told(), Path.stat

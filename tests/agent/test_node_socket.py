@@ -71,12 +71,12 @@ async def test_known_state_is_returned_with_its_run(node: tuple[NodeContext, Pub
     assert list(await ask_node(context.state_dir, "pod", [], many[:2])) == many[1:2]
 
 
-async def test_only_its_own_user_may_ask(node: tuple[NodeContext, PublishedPods]) -> None:
+async def test_only_the_workers_user_may_use_the_socket(node: tuple[NodeContext, PublishedPods]) -> None:
     mode = (node[0].state_dir / SOCKET_NAME).stat().st_mode
     assert stat.S_ISSOCK(mode) and stat.S_IMODE(mode) == 0o600
 
 
-async def test_nonsense_ends_its_own_connection_only(node: tuple[NodeContext, PublishedPods]) -> None:
+async def test_an_invalid_request_closes_only_its_own_connection(node: tuple[NodeContext, PublishedPods]) -> None:
     context, published = node
     published.take("pod/default/web", "run", Shown())
     for line in (b"nonsense\n", b"[]\n", b'{"query": 1}\n', b'{"query": "pod", "args": 3, "workflows": 4}\n', b""):
@@ -89,14 +89,14 @@ async def test_nonsense_ends_its_own_connection_only(node: tuple[NodeContext, Pu
     assert await ask_node(context.state_dir, "pod", [], ["pod/default/web"])
 
 
-async def test_without_a_worker_nothing_is_told(tmp_path: Path) -> None:
+async def test_without_a_worker_the_socket_gives_no_answer(tmp_path: Path) -> None:
     assert await ask_node(tmp_path, "pod", [], ["pod/default/web"]) == {}
     assert await ask_node(tmp_path / "missing", "pod", [], ["pod/default/web"]) == {}
     (tmp_path / SOCKET_NAME).write_text("")
     assert await ask_node(tmp_path, "pod", [], ["pod/default/web"]) == {}
 
 
-async def test_a_state_is_on_disk_for_its_user_only_and_found_again(node: tuple[NodeContext, PublishedPods]) -> None:
+async def test_a_published_state_is_stored_privately_and_read_back(node: tuple[NodeContext, PublishedPods]) -> None:
     context, published = node
     published.take("pod/default/web", "run", Shown())
     await published.flush()

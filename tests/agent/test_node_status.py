@@ -34,7 +34,7 @@ class Heard:
         self.statuses.append(status)
 
 
-async def test_a_status_is_told_when_it_is_another_and_until_it_is_heard(tmp_path: Path) -> None:
+async def test_a_changed_node_status_is_sent_until_accepted(tmp_path: Path) -> None:
     heard, obstacles, reported, runtime = Heard(), [""], [False], ["containerd://2.4.2"]
     context = NodeContext(
         name="n1",
@@ -95,7 +95,7 @@ async def test_a_status_is_told_when_it_is_another_and_until_it_is_heard(tmp_pat
     assert after > before
 
 
-async def test_a_status_that_changed_only_in_its_messages_is_sent_now_and_then(tmp_path: Path) -> None:
+async def test_a_node_status_that_changed_only_in_messages_is_sent_rarely(tmp_path: Path) -> None:
     """A runtime that is away all night does not fill the history."""
     heard, obstacles, clock = Heard(), [""], [0.0]
     context = NodeContext(name="n1", state_dir=tmp_path, memory_dir=tmp_path, log_dir=tmp_path, cluster="c")
@@ -126,7 +126,7 @@ def _shown(state: NodeState) -> NodeView:
     return NodeView.model_validate_json(report.view(state, NOW).model_dump_json(by_alias=True))
 
 
-def test_a_machine_is_told_in_the_words_of_a_v1_node(tmp_path: Path) -> None:
+def test_machine_facts_have_the_field_names_of_a_v1_node(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/os-release").write_text('NAME=x\nPRETTY_NAME="Debian 12"\n')
     info = node_info(RuntimeVersion(name="containerd", version="v1.6.20"), tmp_path)
@@ -136,7 +136,7 @@ def test_a_machine_is_told_in_the_words_of_a_v1_node(tmp_path: Path) -> None:
     assert node_info(RuntimeVersion(name="a", version="1"), tmp_path / "none").os_image == "Unknown"
 
 
-def test_amounts_are_quantities() -> None:
+def test_node_amounts_are_quantities() -> None:
     assert quantities({"cpu": 2000, "ephemeral-storage": 4096, "hugepages-2Mi": 0}) == {
         "cpu": "2",
         "ephemeral-storage": "4Ki",

@@ -174,7 +174,7 @@ async def scene(runtime: Containerd, tmp_path: Path) -> AsyncIterator[Scene]:
             await sweep(bench.cri, {names.NODE_LABEL: context.name})
 
 
-async def test_only_what_the_servers_records_speak_against_is_killed_and_of_that_nothing_is_left(
+async def test_only_orphans_proven_by_the_servers_records_are_killed_and_completely_removed(
     scene: Scene, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Row 11: orphans, with a grace of one second; a fresh, empty server is evidence against nobody."""
@@ -225,7 +225,7 @@ async def test_only_what_the_servers_records_speak_against_is_killed_and_of_that
     assert scene.orphans.total == 2
 
 
-async def test_nobody_is_killed_who_has_a_step_or_has_been_asked_for_since(scene: Scene) -> None:
+async def test_a_pod_with_a_step_or_a_new_workflow_is_not_killed_as_an_orphan(scene: Scene) -> None:
     """Row 11: it is judged again when it is the pod's turn, after a step that came first."""
     pod = await scene.pod("closed")
     step = Actor(scene.bench.node.fences, 99, ref=pod.ref)
@@ -251,7 +251,7 @@ async def test_nobody_is_killed_who_has_a_step_or_has_been_asked_for_since(scene
     assert (await pod.view()).containers == ()
 
 
-async def test_a_step_that_comes_while_the_evidence_is_weighed_finds_all_that_was_there(scene: Scene) -> None:
+async def test_a_step_during_the_orphan_check_finds_the_pod_untouched(scene: Scene) -> None:
     """Row 11: a pod that is adopted, or applied again, at that moment is neither stopped nor removed."""
     runs, rests = await scene.pod("closed"), await scene.pod("closed")
     await scene.bench.cri.stop_container((await rests.view()).containers[0].id, timeout_seconds=0)
@@ -277,9 +277,7 @@ async def test_a_step_that_comes_while_the_evidence_is_weighed_finds_all_that_wa
     assert [pod.directory.exists() for pod in (runs, rests)] == [True, True]
 
 
-async def test_an_orphans_hook_has_its_second_however_long_the_evidence_took(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_orphans_pre_stop_hook_has_its_full_second(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Row 11: the grace period begins when the pod is known to be an orphan."""
     pod = await scene.pod("closed")
     hooked = (await pod.view()).containers[0].id
@@ -307,7 +305,7 @@ async def test_an_orphans_hook_has_its_second_however_long_the_evidence_took(
     assert given == [hooked]
 
 
-async def test_a_sandbox_without_a_pod_is_killed_on_the_same_evidence_but_not_foreign_containers_in_it(
+async def test_a_sandbox_without_a_pod_is_killed_on_evidence_but_not_foreign_containers_in_it(
     scene: Scene,
 ) -> None:
     """Row 11 (ours): sandboxes and containers with the node's label, without or with labels that name no pod."""
@@ -340,7 +338,7 @@ async def test_a_sandbox_without_a_pod_is_killed_on_the_same_evidence_but_not_fo
     assert [each.state for each in (await pod.view()).containers] == ["running"]
 
 
-async def test_the_end_of_a_stray_lets_a_step_of_the_pod_that_it_is_in_go_first(
+async def test_ending_a_stray_container_yields_to_a_step_of_its_pod(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Row 11 (ours): a stop that hangs continues by itself; a container in an unknown state is stopped too."""
@@ -372,7 +370,7 @@ async def test_the_end_of_a_stray_lets_a_step_of_the_pod_that_it_is_in_go_first(
     await stops[0]
 
 
-async def test_the_newest_of_two_live_containers_of_one_name_stays_and_nothing_else_is_touched(
+async def test_the_newest_of_two_running_containers_of_one_name_is_kept_and_nothing_else_touched(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Row 11 (ours): the kubelet would let both run on."""
@@ -397,7 +395,7 @@ async def test_the_newest_of_two_live_containers_of_one_name_stays_and_nothing_e
     assert await scene.killer.end_duplicates(pod.uid, duplicates) == (0, "")
 
 
-async def test_a_pod_of_another_cluster_that_was_adopted_is_this_ones_from_then_on(scene: Scene) -> None:
+async def test_an_adopted_pod_of_another_cluster_belongs_to_this_one(scene: Scene) -> None:
     """Row 11 (ours): a sandbox's annotation of its cluster can never change, so the pod's record decides."""
     pod = await scene.pod("open", cluster=ELSEWHERE)
     before = await scene.alive()
@@ -416,7 +414,7 @@ async def test_a_pod_of_another_cluster_that_was_adopted_is_this_ones_from_then_
     assert (await pod.view()).containers == ()
 
 
-async def test_duplicates_that_will_not_go_are_told_of_once_and_a_fault_of_ours_as_well(
+async def test_duplicates_that_cannot_be_ended_and_internal_errors_are_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Row 11 (ours): what prevents the kill is logged once while it stays the same."""

@@ -23,7 +23,7 @@ def failing(times: int) -> ProbeChanged:
     )
 
 
-async def test_failures_that_wait_to_be_sent_are_added_up_and_none_is_told_twice() -> None:
+async def test_unsent_probe_failures_are_added_up_and_never_sent_twice() -> None:
     sent: list[ProbeChanged] = []
     answers: asyncio.Queue[bool] = asyncio.Queue()
 
@@ -53,7 +53,7 @@ async def test_failures_that_wait_to_be_sent_are_added_up_and_none_is_told_twice
     assert (sent[3].result, sent[3].failures) == ("success", 0)
 
 
-async def test_a_result_found_while_another_is_sent_is_sent_next() -> None:
+async def test_a_probe_result_found_during_a_send_is_sent_next() -> None:
     sent: list[ProbeChanged] = []
     taken: list[ProbeChanged] = []
     server_answers = asyncio.Event()

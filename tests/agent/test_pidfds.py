@@ -79,7 +79,7 @@ def running(*ids: str, sandbox: str = "") -> ObservedPod:
     )
 
 
-async def test_the_end_of_a_containers_process_is_heard(
+async def test_the_exit_of_a_containers_process_is_noticed(
     pidfds: PidfdWatcher, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
 ) -> None:
     runtime.pids["container-one"] = [process.pid]
@@ -93,7 +93,7 @@ async def test_the_end_of_a_containers_process_is_heard(
     assert pidfds.listening() == frozenset()
 
 
-async def test_the_end_of_a_pause_process_is_heard(
+async def test_the_exit_of_a_pause_process_is_noticed(
     pidfds: PidfdWatcher, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
 ) -> None:
     runtime.pids["sandbox-one"] = [process.pid]
@@ -103,7 +103,7 @@ async def test_the_end_of_a_pause_process_is_heard(
     await until(lambda: exits == [("u1", "sandbox-one")])
 
 
-async def test_an_exit_is_heard_once_however_long_the_runtime_calls_it_running(
+async def test_an_exit_is_reported_once_even_if_the_runtime_still_lists_the_container_running(
     pidfds: PidfdWatcher, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
 ) -> None:
     runtime.pids["container-one"] = [process.pid]
@@ -119,7 +119,7 @@ async def test_an_exit_is_heard_once_however_long_the_runtime_calls_it_running(
     assert len(runtime.asked) == asked
 
 
-async def test_a_container_that_has_ended_before_it_could_be_watched_counts_as_ended(
+async def test_a_container_that_ended_before_it_was_watched_is_reported(
     pidfds: PidfdWatcher, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
 ) -> None:
     process.kill()
@@ -130,7 +130,7 @@ async def test_a_container_that_has_ended_before_it_could_be_watched_counts_as_e
     assert sorted(exits) == [("u1", "said"), ("u1", "stale")]
 
 
-async def test_a_pid_that_has_become_another_process_is_not_listened_to(
+async def test_a_reused_pid_is_not_watched(
     pidfds: PidfdWatcher, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
 ) -> None:
     runtime.pids["container-one"] = [process.pid, 0]  # asked again with the pidfd open, the runtime says otherwise
@@ -140,7 +140,7 @@ async def test_a_pid_that_has_become_another_process_is_not_listened_to(
     assert runtime.asked == ["container-one", "container-one"]
 
 
-async def test_a_process_in_the_containers_own_cgroup_needs_no_second_question(
+async def test_a_process_in_the_containers_cgroup_is_watched_without_asking_again(
     pidfds: PidfdWatcher, runtime: Runtime, process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -152,7 +152,7 @@ async def test_a_process_in_the_containers_own_cgroup_needs_no_second_question(
     assert runtime.asked == ["container-one"]
 
 
-async def test_a_container_that_is_listed_as_ended_or_not_at_all_is_no_longer_watched(
+async def test_an_ended_or_unlisted_container_is_no_longer_watched(
     pidfds: PidfdWatcher, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
 ) -> None:
     runtime.pids |= {"container-one": [process.pid], "container-two": [process.pid]}
@@ -167,7 +167,7 @@ async def test_a_container_that_is_listed_as_ended_or_not_at_all_is_no_longer_wa
     assert exits == []
 
 
-async def test_a_runtime_that_cannot_say_leaves_the_exit_to_the_relist(
+async def test_without_a_pid_the_exit_is_left_to_the_relist(
     pidfds: PidfdWatcher, runtime: Runtime, exits: list[tuple[str, str]]
 ) -> None:
     runtime.broken = True
@@ -178,7 +178,7 @@ async def test_a_runtime_that_cannot_say_leaves_the_exit_to_the_relist(
     assert pidfds.listening() == frozenset()
 
 
-async def test_a_pid_that_the_listing_has_is_not_asked_for(
+async def test_a_pid_in_the_listing_is_not_asked_for_again(
     pidfds: PidfdWatcher,
     runtime: Runtime,
     exits: list[tuple[str, str]],
@@ -194,7 +194,7 @@ async def test_a_pid_that_the_listing_has_is_not_asked_for(
     await until(lambda: exits == [("u1", "container-one")])
 
 
-async def test_a_sandbox_is_asked_about_only_after_a_while_and_not_if_it_has_gone(runtime: Runtime) -> None:
+async def test_the_pid_of_a_sandbox_is_asked_for_late_and_only_if_it_still_exists(runtime: Runtime) -> None:
     waits = PidfdWatcher(
         lambda *_: None, container_pid=runtime.pid_of, sandbox_pid=runtime.pid_of, sandbox_delay_seconds=60
     )
@@ -205,7 +205,7 @@ async def test_a_sandbox_is_asked_about_only_after_a_while_and_not_if_it_has_gon
     waits.close()
 
 
-async def test_what_runs_without_a_process_of_its_own_is_asked_for_once_and_never_said_to_have_ended(
+async def test_a_container_without_a_process_is_asked_for_once_and_never_reported_as_ended(
     pidfds: PidfdWatcher, runtime: Runtime, exits: list[tuple[str, str]]
 ) -> None:
     runtime.pids["simulated"] = [PID_NOT_SAID]
@@ -239,7 +239,7 @@ async def until_seen(exits: SeenExits, id_: str) -> Exit:
 
 
 @speaks
-async def test_what_the_runtime_says_in_doubt_waits_for_the_kernel(
+async def test_a_doubtful_exit_code_waits_for_the_kernels(
     runtime: Runtime, exits: list[tuple[str, str]], tmp_path: Path
 ) -> None:
     """The process has ended and nobody has reaped it yet: the runtime is back first, and says 255."""
@@ -268,9 +268,7 @@ async def test_what_the_runtime_says_in_doubt_waits_for_the_kernel(
 
 
 @speaks
-async def test_what_the_runtime_says_of_a_process_that_has_not_ended_yet_waits_for_its_end(
-    runtime: Runtime, tmp_path: Path
-) -> None:
+async def test_an_exit_code_of_a_process_that_still_runs_waits_for_its_end(runtime: Runtime, tmp_path: Path) -> None:
     """A runtime whose shim was killed says 255 at once, and kills what the shim has left after that."""
     seen = SeenExits(tmp_path)
     pidfds = PidfdWatcher(lambda *_: None, container_pid=runtime.pid_of, sandbox_pid=runtime.pid_of, exits=seen)
@@ -287,7 +285,7 @@ async def test_what_the_runtime_says_of_a_process_that_has_not_ended_yet_waits_f
 
 
 @speaks
-async def test_the_process_of_a_container_that_the_runtime_takes_for_ended_is_watched_until_it_ends(
+async def test_a_process_is_watched_to_its_end_even_if_listed_as_exited(
     runtime: Runtime, exits: list[tuple[str, str]], tmp_path: Path
 ) -> None:
     """The shim was killed on a busy machine: what it has left is killed long after the runtime has listed 255."""
@@ -314,7 +312,7 @@ async def test_the_process_of_a_container_that_the_runtime_takes_for_ended_is_wa
 
 
 @speaks
-async def test_a_container_that_is_gone_is_watched_no_more(
+async def test_a_removed_container_is_no_longer_watched(
     runtime: Runtime, process: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
     seen = SeenExits(tmp_path)
@@ -327,7 +325,7 @@ async def test_a_container_that_is_gone_is_watched_no_more(
     pidfds.close()
 
 
-async def test_nobody_waits_for_the_end_of_a_process_that_is_no_longer_watched(
+async def test_waiters_are_released_when_a_process_is_no_longer_watched(
     runtime: Runtime, process: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
     seen = SeenExits(tmp_path)
@@ -345,7 +343,7 @@ async def test_nobody_waits_for_the_end_of_a_process_that_is_no_longer_watched(
 @pytest.mark.parametrize(
     ("script", "code"), [("exit 7", 7), ("exit 0", 0), ("kill -TERM $$", 143), ("kill -9 $$", 137)]
 )
-async def test_the_kernel_says_how_a_container_has_ended_once_its_parent_has_taken_note(
+async def test_the_kernel_reports_the_exit_code_once_the_process_is_reaped(
     runtime: Runtime, exits: list[tuple[str, str]], script: str, code: int, tmp_path: Path
 ) -> None:
     seen = SeenExits(tmp_path)
@@ -376,7 +374,7 @@ def test_the_kernel_reports_no_exit_code_of_an_unreaped_process() -> None:
     os.close(pidfd)
 
 
-async def test_a_kernel_that_cannot_say_it_is_told_of_once(
+async def test_a_kernel_without_exit_information_is_logged_once(
     runtime: Runtime,
     exits: list[tuple[str, str]],
     process: subprocess.Popen[bytes],

@@ -74,7 +74,7 @@ async def test_a_pod_is_signalled_when_it_appears_and_not_again_while_nothing_ch
     assert signal.status.containers[0].state == "running"
 
 
-async def test_an_exit_is_signalled_to_its_pod_alone(pleg: Pleg, reader: SetUpReader, workflows: Workflows) -> None:
+async def test_an_exit_is_signalled_only_to_its_pod(pleg: Pleg, reader: SetUpReader, workflows: Workflows) -> None:
     reader.has(pod("u1", web="running"), pod("u2", web="running"))
     await pleg.relist()
     await settled()
@@ -88,7 +88,7 @@ async def test_an_exit_is_signalled_to_its_pod_alone(pleg: Pleg, reader: SetUpRe
     assert (signal.ref.uid, signal.types) == ("u2", ["ContainerDied"])
 
 
-async def test_while_a_signal_is_under_way_later_changes_are_merged_into_the_next(
+async def test_changes_during_a_send_are_merged_into_the_next_signal(
     pleg: Pleg, reader: SetUpReader, workflows: Workflows
 ) -> None:
     workflows.open.clear()
@@ -110,9 +110,7 @@ async def test_while_a_signal_is_under_way_later_changes_are_merged_into_the_nex
     assert workflows.sent[1].types == ["ContainerDied", "ContainerDied"]
 
 
-async def test_changes_during_a_signal_are_sent_by_the_next_one(
-    pleg: Pleg, reader: SetUpReader, workflows: Workflows
-) -> None:
+async def test_a_change_during_a_send_is_not_lost(pleg: Pleg, reader: SetUpReader, workflows: Workflows) -> None:
     workflows.open.clear()
     reader.has(pod(web="running"))
     await pleg.relist()
@@ -144,7 +142,9 @@ async def test_a_signal_is_repeated_until_the_server_takes_it(
     assert signal.status.containers[0].state == "exited"
 
 
-async def test_what_a_step_returns_is_not_signalled(pleg: Pleg, reader: SetUpReader, workflows: Workflows) -> None:
+async def test_changes_returned_by_a_step_are_not_signalled(
+    pleg: Pleg, reader: SetUpReader, workflows: Workflows
+) -> None:
     reader.has(pod(web="running"))
     pleg.returned(await reader.read("u1"))
     await pleg.relist()
@@ -153,7 +153,7 @@ async def test_what_a_step_returns_is_not_signalled(pleg: Pleg, reader: SetUpRea
     assert workflows.sent == []
 
 
-async def test_what_a_step_is_doing_is_not_signalled_but_what_it_did_not_tell_is(
+async def test_changes_during_a_step_are_signalled_only_if_the_step_did_not_report_them(
     pleg: Pleg, reader: SetUpReader, workflows: Workflows
 ) -> None:
     pleg.step_began("u1")
@@ -174,7 +174,7 @@ async def test_what_a_step_is_doing_is_not_signalled_but_what_it_did_not_tell_is
     assert [signal.types for signal in workflows.sent] == [["ContainerDied"]]
 
 
-async def test_a_long_step_does_not_hide_what_happens_meanwhile(
+async def test_changes_during_a_long_step_are_signalled(
     pleg: Pleg, reader: SetUpReader, workflows: Workflows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pleg_module, "STEP_PATIENCE", 0.0)
@@ -186,9 +186,7 @@ async def test_a_long_step_does_not_hide_what_happens_meanwhile(
     assert len(workflows.sent) == 1
 
 
-async def test_an_older_listing_that_comes_late_changes_nothing(
-    pleg: Pleg, reader: SetUpReader, workflows: Workflows
-) -> None:
+async def test_a_late_older_listing_changes_nothing(pleg: Pleg, reader: SetUpReader, workflows: Workflows) -> None:
     late = reader.numbered(pod(web="running"))
     reader.has(pod(web="exited"))
     await pleg.relist()
@@ -203,7 +201,7 @@ async def test_an_older_listing_that_comes_late_changes_nothing(
     assert newest.containers[0].state == "exited"
 
 
-async def test_a_pod_that_is_gone_from_the_runtime_is_told_so_with_its_name_and_then_forgotten(
+async def test_a_pod_removed_from_the_runtime_is_signalled_and_then_forgotten(
     pleg: Pleg, reader: SetUpReader, workflows: Workflows
 ) -> None:
     reader.has(pod(web="exited"))
@@ -220,7 +218,7 @@ async def test_a_pod_that_is_gone_from_the_runtime_is_told_so_with_its_name_and_
     assert pleg.newest("u1") is None
 
 
-async def test_a_pod_that_cannot_be_read_is_not_taken_for_gone_and_holds_up_no_other(
+async def test_an_unreadable_pod_does_not_count_as_removed_and_delays_no_other(
     pleg: Pleg, reader: SetUpReader, workflows: Workflows
 ) -> None:
     reader.has(pod("u1", web="running"), pod("u2", web="running"))
@@ -240,9 +238,7 @@ async def test_a_pod_that_cannot_be_read_is_not_taken_for_gone_and_holds_up_no_o
     assert [signal.ref.uid for signal in workflows.sent] == ["u2", "u1"]
 
 
-async def test_a_container_that_was_merely_created_wakes_nobody(
-    pleg: Pleg, reader: SetUpReader, workflows: Workflows
-) -> None:
+async def test_a_created_container_is_not_signalled(pleg: Pleg, reader: SetUpReader, workflows: Workflows) -> None:
     reader.has(pod(web="running"))
     await pleg.relist()
     await settled()
@@ -254,9 +250,7 @@ async def test_a_container_that_was_merely_created_wakes_nobody(
     assert workflows.sent == []
 
 
-async def test_a_container_that_the_runtime_has_lost_sight_of_does_wake_its_pod(
-    pleg: Pleg, reader: SetUpReader, workflows: Workflows
-) -> None:
+async def test_a_container_in_unknown_state_is_signalled(pleg: Pleg, reader: SetUpReader, workflows: Workflows) -> None:
     reader.has(pod(web="running"))
     await pleg.relist()
     await settled()
@@ -289,7 +283,7 @@ async def test_a_pod_without_a_workflow_is_left_alone_and_logged_once(
     assert len(workflows.sent) == 1
 
 
-async def test_a_wake_is_sent_although_nothing_changed_even_to_a_pod_that_the_runtime_has_not(
+async def test_a_wake_is_sent_without_changes_even_to_a_pod_unknown_to_the_runtime(
     pleg: Pleg, reader: SetUpReader, workflows: Workflows
 ) -> None:
     await pleg.wake(ref(), "RuntimeReady")

@@ -17,7 +17,7 @@ from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages.identity import NodeFacts, pod_workflow_id
 from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.agent.listings import SetUpReader, pod
-from tests.agent.probe import Recorder
+from tests.agent.stub_workflows import Recorder
 from tests.agent.waiting import until_asked
 from tests.runtimes.temporal import DevServer
 
@@ -48,7 +48,7 @@ async def received(workflow: WorkflowHandle[Any, Any]) -> list[dict[str, Any]]:
     return signals
 
 
-async def test_a_burst_of_changes_reaches_the_workflow_as_few_signals_that_end_in_the_last_state(
+async def test_a_burst_of_changes_is_sent_in_few_signals_ending_in_the_last_state(
     client: Client, workflow: WorkflowHandle[Any, Any]
 ) -> None:
     uid = workflow.id.removeprefix("pod/default/name-")
@@ -75,7 +75,9 @@ async def test_a_burst_of_changes_reaches_the_workflow_as_few_signals_that_end_i
     assert {signal["decisionVersion"] for signal in signals} == {DECISION_VERSION}
 
 
-async def test_a_back_offs_end_names_container_and_restart(client: Client, workflow: WorkflowHandle[Any, Any]) -> None:
+async def test_the_signal_of_an_ended_back_off_names_container_and_restart(
+    client: Client, workflow: WorkflowHandle[Any, Any]
+) -> None:
     queue = BackoffQueue(PodSignals(client, lambda: FACTS).backoff_expired)
     queue.arm(workflow.id, "web", 3, 0.0)
 
@@ -87,6 +89,6 @@ async def test_a_back_offs_end_names_container_and_restart(client: Client, workf
     await queue.close()
 
 
-async def test_nobody_to_signal_is_an_answer_not_an_error(client: Client) -> None:
+async def test_signalling_a_missing_workflow_returns_a_result_and_no_error(client: Client) -> None:
     signals = PodSignals(client, lambda: FACTS)
     assert not await signals.backoff_expired(f"pod/{uuid.uuid4()}/none", "web", 1)

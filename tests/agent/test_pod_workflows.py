@@ -98,7 +98,7 @@ async def name(temporal_server: DevServer) -> Name:
     return Name(client)
 
 
-async def test_a_successor_is_not_taken_for_the_pod_before_it_by_what_that_one_said_of_itself(
+async def test_a_successor_is_not_mistaken_for_the_previous_pod_by_its_search_attributes(
     name: Name, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Row 11: search attributes outlive the run that wrote them; only the workflow knows which pod it is."""
@@ -120,7 +120,7 @@ async def test_a_successor_is_not_taken_for_the_pod_before_it_by_what_that_one_s
     assert await name.standings("third") == ["unknown"]
 
 
-async def test_a_pod_is_known_to_have_ended_though_the_last_workflow_of_its_name_was_another_pods(name: Name) -> None:
+async def test_a_pod_is_known_to_have_ended_even_if_a_later_pod_of_its_name_ended_too(name: Name) -> None:
     async with name.served():
         await name.begin()
         await name.handle.terminate()
@@ -141,7 +141,7 @@ async def temporal(server: DevServer, verb: str, workflow_id: str) -> None:
     await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True)
 
 
-async def test_a_paused_workflow_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_paused_workflow_counts_as_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """Row 11: a status that the SDK does not know is no evidence that a workflow has ended."""
     command = dev_server.command
     may_pause = ("--dynamic-config-value", "frontend.WorkflowPauseEnabled=true")

@@ -103,7 +103,7 @@ async def passing(condition: Callable[[], bool]) -> None:
     await until(condition)
 
 
-async def test_only_changes_are_told(tmp_path: Path) -> None:
+async def test_only_changed_probe_results_are_signalled(tmp_path: Path) -> None:
     """Row 90: a readiness result is signalled as soon as it changes, and only then."""
     door = Door()
     await door.open()
@@ -121,7 +121,7 @@ async def test_only_changes_are_told(tmp_path: Path) -> None:
     assert node.tries == 3
 
 
-async def test_a_container_that_never_is_ready_says_why_once(tmp_path: Path) -> None:
+async def test_a_container_that_is_never_ready_reports_the_reason_once(tmp_path: Path) -> None:
     """Row 83: a container that has not been ready since its start counts as not ready, and the reason is signalled
     once."""
     node = a_node(tmp_path, readinessProbe=tcp(1))
@@ -164,7 +164,7 @@ async def test_liveness_and_readiness_wait_until_startup_has_succeeded(tmp_path:
     await slow.close()
 
 
-async def test_a_new_instance_is_asked_anew_and_the_old_one_no_more(tmp_path: Path) -> None:
+async def test_a_new_instance_is_probed_and_the_old_one_no_longer(tmp_path: Path) -> None:
     """Row 86: a failed liveness probe is on hold until there is another instance."""
     node = a_node(tmp_path, livenessProbe=tcp(1))
     prober = node.prober()
@@ -178,7 +178,7 @@ async def test_a_new_instance_is_asked_anew_and_the_old_one_no_more(tmp_path: Pa
     await prober.close()
 
 
-async def test_a_result_is_repeated_until_the_server_has_it(tmp_path: Path) -> None:
+async def test_a_probe_result_is_sent_until_accepted(tmp_path: Path) -> None:
     node = a_node(tmp_path, livenessProbe=tcp(1))
     node.away = True
     prober = node.prober()
@@ -189,7 +189,7 @@ async def test_a_result_is_repeated_until_the_server_has_it(tmp_path: Path) -> N
     await prober.close()
 
 
-async def test_what_was_not_told_before_its_container_ended_is_told_and_then_forgotten(tmp_path: Path) -> None:
+async def test_unsent_probe_results_of_an_ended_container_are_sent_and_then_dropped(tmp_path: Path) -> None:
     node = a_node(tmp_path, livenessProbe=tcp(1))
     node.away = True
     prober = node.prober()
@@ -203,7 +203,7 @@ async def test_what_was_not_told_before_its_container_ended_is_told_and_then_for
     await prober.close()
 
 
-async def test_that_a_container_cannot_be_asked_is_told_once_and_is_no_result(tmp_path: Path) -> None:
+async def test_a_probe_that_cannot_run_is_reported_once_and_gives_no_result(tmp_path: Path) -> None:
     """Row 85: a probe that cannot be run three times makes an event, and counts neither as success nor as failure."""
     node = a_node(tmp_path, livenessProbe=tcp(1) | {"tcpSocket": {"port": "nowhere"}})
     prober = node.prober()
@@ -217,7 +217,7 @@ async def test_that_a_container_cannot_be_asked_is_told_once_and_is_no_result(tm
     await prober.close()
 
 
-async def test_a_failure_that_is_still_to_be_told_is_not_lost_to_a_remark(tmp_path: Path) -> None:
+async def test_an_unsent_probe_failure_is_not_replaced_by_a_warning(tmp_path: Path) -> None:
     node = a_node(tmp_path)
     node.away = True
     outbox = Outbox(PodRef(uid=UID, name="web"), node.send, taken=lambda _: None, emptied=lambda: None)
@@ -229,7 +229,7 @@ async def test_a_failure_that_is_still_to_be_told_is_not_lost_to_a_remark(tmp_pa
     assert node.results() == [("c1", "readiness", "failure"), ("c1", "readiness", "unknown")]
 
 
-async def test_a_warning_is_told_when_it_begins(tmp_path: Path) -> None:
+async def test_a_probe_warning_is_sent_when_it_begins(tmp_path: Path) -> None:
     """Row 87: a redirect to another host is a success with a warning, even if the result does not change."""
     moved = asyncio.Event()
 
@@ -312,7 +312,7 @@ class Told:
             await self.worker._run_once()
 
 
-async def test_failures_are_counted_here_and_told_at_the_first_the_tenth_and_the_hundredth() -> None:
+async def test_probe_failures_are_counted_locally_and_sent_at_the_1st_10th_and_100th() -> None:
     """Row 85: Unhealthy from the first failure, without a signal for each."""
     told = Told(failure_threshold=1000)
     await told.runs(123, Answer("failure", "no"))
@@ -323,7 +323,7 @@ async def test_failures_are_counted_here_and_told_at_the_first_the_tenth_and_the
     assert len(told.reports) == 4
 
 
-async def test_failures_are_told_with_the_next_change_of_the_result() -> None:
+async def test_probe_failures_are_sent_with_the_next_change_of_the_result() -> None:
     """Row 85: the count is not lost when a threshold is reached, or when the probe succeeds."""
     told = Told(failure_threshold=3)
     await told.runs(5, Answer("failure", "no"))
@@ -335,7 +335,7 @@ async def test_failures_are_told_with_the_next_change_of_the_result() -> None:
     assert told.reports[3:] == [("unknown", 2, "again")]
 
 
-async def test_what_is_not_told_yet_can_be_read(tmp_path: Path) -> None:
+async def test_unsent_probe_failures_can_be_read(tmp_path: Path) -> None:
     """Row 85: with what is read of the pod, the count is exact."""
     node = a_node(tmp_path, readinessProbe=tcp(1, failureThreshold=1000))
     prober = node.prober()
@@ -359,7 +359,7 @@ async def test_what_is_not_told_yet_can_be_read(tmp_path: Path) -> None:
     await prober.close()
 
 
-async def test_that_a_probe_cannot_be_run_hides_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_probe_that_cannot_run_does_not_hide_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("syncpod.agent.probing.worker._ENDING_SECONDS", 0)
     told = Told(failure_threshold=3)
     await told.runs(2, Answer("failure", "no"))
@@ -370,7 +370,7 @@ async def test_that_a_probe_cannot_be_run_hides_no_failure(monkeypatch: pytest.M
     assert told.reports[2:] == [("failure", 2, "no")]
 
 
-async def test_a_command_knows_the_variables_that_the_manifest_spells_out() -> None:
+async def test_a_probe_command_expands_only_static_variables() -> None:
     """Row 88: $(NAME) in a probe's command is expanded from static variables only."""
     container = Container.model_validate({
         "name": "web",
@@ -386,7 +386,7 @@ async def test_a_command_knows_the_variables_that_the_manifest_spells_out() -> N
     assert expanded.command == ("nc", "localhost", "80", "$(WHAT)", "$(PORT)")
 
 
-async def test_a_restarted_worker_goes_on_where_the_last_one_stopped(tmp_path: Path) -> None:
+async def test_a_restarted_worker_continues_with_the_previous_probe_results(tmp_path: Path) -> None:
     """Row 92: a container that had started and was ready stays so when the worker restarts."""
     door = Door()
     await door.open()
@@ -405,7 +405,7 @@ async def test_a_restarted_worker_goes_on_where_the_last_one_stopped(tmp_path: P
     await second.close()
 
 
-async def test_a_pod_without_probes_costs_no_task(tmp_path: Path) -> None:
+async def test_a_pod_without_probes_has_no_task(tmp_path: Path) -> None:
     node = a_node(tmp_path)
     prober = node.prober()
     before = len(asyncio.all_tasks())
@@ -414,7 +414,7 @@ async def test_a_pod_without_probes_costs_no_task(tmp_path: Path) -> None:
     await prober.close()
 
 
-async def test_a_record_that_cannot_be_read_costs_one_warning_and_is_read_when_it_can(
+async def test_an_unreadable_record_gives_one_warning_and_is_read_again_later(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = a_node(tmp_path, readinessProbe=tcp(1))

@@ -58,7 +58,7 @@ def record(node: NodeContext, uid: str, source: str, **annotations: str) -> None
     write_pod_record(node, PodRecord(pod=Pod(metadata=meta), incarnation="1"))
 
 
-async def test_a_workflow_that_knows_nothing_hears_of_the_pods_of_lists_whose_workflows_are_open(
+async def test_a_new_node_workflow_is_told_of_list_pods_with_open_workflows(
     node: NodeContext,
 ) -> None:
     server = Server()
@@ -90,7 +90,7 @@ async def test_a_workflow_that_knows_nothing_hears_of_the_pods_of_lists_whose_wo
     assert await recalled.round(NodeView(since=AFTER + timedelta(hours=1))) == 3
 
 
-async def test_pods_that_the_workflow_knows_are_not_recalled(node: NodeContext) -> None:
+async def test_pods_known_to_the_node_workflow_are_not_sent_again(node: NodeContext) -> None:
     server = Server()
     recalled = RecalledPods(node, server, server.tell)
     record(node, "a", "team")

@@ -44,7 +44,7 @@ def test_a_node_without_pods_has_nothing(records: Records) -> None:
     assert records.cache.read() == {}
 
 
-def test_only_what_changed_is_read_again(records: Records) -> None:
+def test_only_changed_records_are_read_again(records: Records) -> None:
     records.write("u1", "one")
     records.write("u2", "nothing")
     assert records.cache.read() == {"u1": "one"}
@@ -56,7 +56,7 @@ def test_only_what_changed_is_read_again(records: Records) -> None:
     assert sorted(records.derived) == ["nothing", "one", "uno"]
 
 
-def test_what_is_gone_or_torn_is_forgotten_until_it_is_there_again(records: Records) -> None:
+def test_a_missing_or_torn_record_is_dropped_until_it_is_valid_again(records: Records) -> None:
     records.write("u1", "one")
     records.write("u2", "two")
     records.cache.read()
@@ -68,7 +68,7 @@ def test_what_is_gone_or_torn_is_forgotten_until_it_is_there_again(records: Reco
     assert records.cache.read() == {"u1": "one", "u2": "two"}
 
 
-def test_what_is_no_pods_directory_is_passed_over(records: Records) -> None:
+def test_directories_of_no_pod_are_skipped(records: Records) -> None:
     records.write("u1", "one")
     pods = pod_directory(records.node, "u1").parent
     (pods / "file").touch()
@@ -77,9 +77,7 @@ def test_what_is_no_pods_directory_is_passed_over(records: Records) -> None:
     assert records.cache.read() == {"u1": "one"}
 
 
-def test_marks_that_are_set_in_place_before_the_clock_of_files_ticks_are_all_read(
-    records: Records, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_in_place_changes_within_one_timestamp_tick_are_read(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pod that has filled the disk is evicted: its volumes are emptied once it is known to have finished."""
     records.write("u1", "one")
     write = os.pwrite

@@ -13,7 +13,7 @@ from temporalio.worker import Worker
 
 from syncpod.agent.takeover import rival
 from syncpod.agent.takeover.lock import NodeLife, NotThisNode
-from tests.agent.probe import hangs
+from tests.agent.stub_workflows import hangs
 from tests.agent.waiting import until_asked
 from tests.runtimes.temporal import DevServer
 
@@ -54,28 +54,28 @@ async def serving(client: Client, task_queue: str, life: NodeLife) -> AsyncItera
         yield
 
 
-async def test_a_node_that_nobody_else_serves_is_free(client: Client, task_queue: str) -> None:
+async def test_a_node_without_another_worker_is_free(client: Client, task_queue: str) -> None:
     await rival.refuse_rivals(client, task_queue, HERE)
 
 
-async def test_a_live_worker_of_another_machine_is_a_refusal(client: Client, task_queue: str) -> None:
+async def test_a_live_worker_on_another_machine_causes_a_refusal(client: Client, task_queue: str) -> None:
     async with serving(client, task_queue, THERE):
         with pytest.raises(NotThisNode, match="node n1 is served by another worker, n1/other-machine/9: stop it, or"):
             await rival.refuse_rivals(client, task_queue, HERE)
 
 
-async def test_an_earlier_life_on_this_machine_is_none(client: Client, task_queue: str) -> None:
+async def test_an_earlier_worker_on_this_machine_is_no_rival(client: Client, task_queue: str) -> None:
     async with serving(client, task_queue, NodeLife("n1", "this-machine", 4)):
         await rival.refuse_rivals(client, task_queue, HERE)
 
 
-async def test_a_worker_that_said_goodbye_leaves_the_node_free(client: Client, task_queue: str) -> None:
+async def test_a_worker_that_shut_down_leaves_the_node_free(client: Client, task_queue: str) -> None:
     async with serving(client, task_queue, THERE):
         pass
     assert await rival.signs(client, task_queue) == ()
 
 
-async def test_the_later_of_two_rivals_gives_way(client: Client, temporal_server: DevServer, task_queue: str) -> None:
+async def test_the_later_of_two_workers_is_refused(client: Client, temporal_server: DevServer, task_queue: str) -> None:
     other = await connected(temporal_server)
     async with serving(other, task_queue, THERE), serving(client, task_queue, HERE):
         refusal = await rival.outranked(client, task_queue, HERE)
@@ -83,7 +83,7 @@ async def test_the_later_of_two_rivals_gives_way(client: Client, temporal_server
         assert await rival.outranked(client, task_queue, THERE) is None
 
 
-async def test_a_worker_last_heard_of_long_ago_is_not_waited_for(
+async def test_a_worker_not_heard_of_for_long_is_no_rival(
     client: Client, task_queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rival, "_LONG_DEAD", timedelta(0))

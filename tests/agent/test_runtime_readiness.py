@@ -62,7 +62,7 @@ async def readiness(runtime: Runtime, woken: Woken) -> RuntimeReadiness:
     return RuntimeReadiness(runtime.status, woken.wake)
 
 
-async def test_pods_refused_for_the_network_wait_until_it_is_ready(
+async def test_pods_refused_for_the_network_are_woken_when_it_is_ready(
     readiness: RuntimeReadiness, runtime: Runtime, woken: Woken
 ) -> None:
     """Row 15: a network that is not ready delays pods that need one, until it is ready."""
@@ -82,7 +82,7 @@ async def test_pods_refused_for_the_network_wait_until_it_is_ready(
     assert readiness.obstacles == {}
 
 
-async def test_a_pod_refused_for_the_runtime_goes_on_though_the_network_is_still_not_ready(
+async def test_a_pod_refused_for_the_runtime_is_woken_even_if_the_network_is_not_ready(
     readiness: RuntimeReadiness, runtime: Runtime, woken: Woken
 ) -> None:
     runtime.runtime_ready, runtime.network_ready = False, False
@@ -102,14 +102,14 @@ async def test_a_runtime_that_does_not_answer_is_not_ready(readiness: RuntimeRea
     assert readiness.obstacles[Fault.RUNTIME_NOT_READY].startswith("the runtime does not answer")
 
 
-async def test_a_pod_that_got_on_by_itself_is_not_woken(readiness: RuntimeReadiness, woken: Woken) -> None:
+async def test_a_pod_that_has_continued_by_itself_is_not_woken(readiness: RuntimeReadiness, woken: Woken) -> None:
     readiness.step_ended(ref("u1"), Fault.NETWORK_NOT_READY)
     readiness.step_ended(ref("u1"), "")
     await readiness.check()
     assert woken.pods == []
 
 
-async def test_a_pod_that_cannot_be_woken_is_tried_again(readiness: RuntimeReadiness, woken: Woken) -> None:
+async def test_a_failed_wake_is_retried(readiness: RuntimeReadiness, woken: Woken) -> None:
     readiness.step_ended(ref("u1"), Fault.NETWORK_NOT_READY)
     woken.broken = True
     await readiness.check()
@@ -118,7 +118,7 @@ async def test_a_pod_that_cannot_be_woken_is_tried_again(readiness: RuntimeReadi
     assert woken.pods == [("u1", "RuntimeReady")]
 
 
-async def test_a_refusal_is_looked_into_without_waiting_for_the_next_question(
+async def test_a_refusal_is_checked_at_once(
     readiness: RuntimeReadiness, woken: Woken, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "READY_SECONDS", 3600.0)

@@ -7,7 +7,7 @@ from syncpod.cri.port import RuntimeVersion
 OLD, NEW = RuntimeVersion("containerd", "v2.4.2"), RuntimeVersion("containerd", "v2.4.3")
 
 
-async def test_an_upgrade_is_noticed_once_and_written_down_when_the_disk_takes_it() -> None:
+async def test_a_runtime_upgrade_is_noticed_once_and_recorded_once_the_disk_allows() -> None:
     answers: list[RuntimeVersion | Exception] = []
     written: list[RuntimeVersion] = []
     full = [True]

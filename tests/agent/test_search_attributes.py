@@ -42,7 +42,7 @@ async def registered(client: Client) -> dict[str, int]:
     return dict(answer.custom_attributes)
 
 
-async def test_they_are_registered_and_may_be_queried_at_once(client: Client) -> None:
+async def test_search_attributes_are_registered_and_can_be_queried_at_once(client: Client) -> None:
     assert await register_search_attributes(client)
     assert set(SEARCH_ATTRIBUTES) <= set(await registered(client))
     counted = await client.count_workflows("PodPhase = 'Running' AND PodReady = true AND PodLabels = 'app=web'")
@@ -56,7 +56,9 @@ async def test_registering_again_changes_nothing(client: Client) -> None:
     assert await registered(client) == before
 
 
-async def test_one_of_another_type_means_doing_without(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_search_attribute_of_another_type_disables_search_attributes(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
     wrong = {"PodReady": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD}
     await client.operator_service.add_search_attributes(
         AddSearchAttributesRequest(namespace=client.namespace, search_attributes=wrong)
@@ -65,7 +67,7 @@ async def test_one_of_another_type_means_doing_without(client: Client, caplog: p
     assert "search attributes PodReady have other types; pods do without them" in caplog.text
 
 
-async def test_a_server_that_has_no_room_for_them_means_doing_without(
+async def test_a_server_without_room_disables_search_attributes(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     taken = {f"Taken{number}": IndexedValueType.INDEXED_VALUE_TYPE_BOOL for number in range(3)}

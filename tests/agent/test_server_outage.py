@@ -5,7 +5,7 @@ import logging
 from syncpod.agent.server_outage import ServerOutage
 
 
-def test_a_night_without_a_server_is_a_few_lines() -> None:
+def test_a_long_server_outage_is_logged_in_a_few_lines() -> None:
     now, said = [0.0], list[str]()
     outage = ServerOutage(lambda: now[0])
     handler = logging.Handler()
@@ -29,7 +29,7 @@ def test_a_night_without_a_server_is_a_few_lines() -> None:
         logger.removeHandler(handler)
         core.removeHandler(handler)
         logger.setLevel(logging.NOTSET)
-    assert said[0] == "WARNING the Temporal server does not answer; the pods run on, and what it is to be told waits"
+    assert said[0] == "WARNING the Temporal server does not answer; pods keep running, and messages to the server wait"
     assert said[-1] == "INFO the Temporal server answers again, after 3599 s"
     assert "WARNING something else" in said
     away = [int(line.split()[-2]) for line in said if "has not answered for" in line]

@@ -138,7 +138,7 @@ async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     await scene.storage.close()
 
 
-async def test_a_pod_whose_volume_is_too_full_is_told_so_once(scene: Scene) -> None:
+async def test_a_pod_with_a_volume_over_its_limit_is_evicted_once(scene: Scene) -> None:
     """Row 118: an emptyDir's sizeLimit."""
     web = scene.pod("web", CACHE)
     scene.fill(web, "cache", MI // 2)
@@ -158,26 +158,26 @@ async def test_a_pod_whose_volume_is_too_full_is_told_so_once(scene: Scene) -> N
     )
 
 
-async def test_it_is_told_until_the_server_has_taken_it(scene: Scene) -> None:
+async def test_an_eviction_is_sent_until_the_server_accepts_it(scene: Scene) -> None:
     scene.fill(scene.pod("web", CACHE), "cache", 2 * MI)
     scene.workflows.away = 3
     await scene.look()
     assert list(scene.workflows.messages) == ["web"]
 
 
-async def test_pods_without_a_limit_are_not_looked_at(scene: Scene) -> None:
+async def test_pods_without_a_storage_limit_are_not_measured(scene: Scene) -> None:
     scene.fill(scene.pod("web", SCRATCH), "scratch", 2 * MI)
     assert await scene.storage.look() == ()
     assert scene.layers.asked == 0
 
 
-async def test_a_volume_in_memory_that_is_a_plain_directory_is_held_to_its_size(scene: Scene) -> None:
+async def test_a_memory_volume_that_is_a_plain_directory_is_limited_to_its_size(scene: Scene) -> None:
     scene.fill(scene.pod("web", IN_MEMORY), "fast", 2 * MI)
     await scene.look()
     assert scene.workflows.messages["web"].startswith('Usage of EmptyDir volume "fast"')
 
 
-async def test_what_counts_for_the_pod_is_layers_logs_volumes_and_hosts_file(scene: Scene) -> None:
+async def test_pod_usage_counts_layers_logs_volumes_and_the_hosts_file(scene: Scene) -> None:
     """Row 118: limits of ephemeral-storage."""
     web = scene.pod("web", SCRATCH, limit="4Mi")
     scene.fill(web, "scratch", MI)
@@ -200,7 +200,7 @@ async def test_what_counts_for_the_pod_is_layers_logs_volumes_and_hosts_file(sce
     }
 
 
-async def test_a_pod_of_which_nothing_runs_is_left_alone(scene: Scene) -> None:
+async def test_a_pod_without_running_containers_is_not_measured(scene: Scene) -> None:
     web = scene.pod("web", CACHE)
     scene.fill(web, "cache", 2 * MI)
     del scene.running["u-web"]
@@ -210,7 +210,7 @@ async def test_a_pod_of_which_nothing_runs_is_left_alone(scene: Scene) -> None:
     assert scene.workflows.told == []
 
 
-async def test_another_life_of_the_pod_is_watched_anew_and_a_removed_one_forgotten(scene: Scene) -> None:
+async def test_a_new_incarnation_is_measured_anew_and_a_removed_pod_forgotten(scene: Scene) -> None:
     web = scene.pod("web", CACHE)
     scene.fill(web, "cache", 2 * MI)
     await scene.look()
@@ -225,7 +225,7 @@ async def test_another_life_of_the_pod_is_watched_anew_and_a_removed_one_forgott
     assert [ref.incarnation for ref, _ in scene.workflows.told] == ["life-1", "life-2", "life-2"]
 
 
-async def test_a_pod_whose_disk_hangs_holds_up_no_other_and_is_judged_when_it_answers(
+async def test_a_pod_with_a_hung_disk_delays_no_other_and_is_judged_when_the_disk_answers(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     answers = threading.Event()
@@ -253,7 +253,7 @@ async def test_a_pod_whose_disk_hangs_holds_up_no_other_and_is_judged_when_it_an
     assert len(scene.workflows.told) == 5
 
 
-async def test_a_runtime_that_says_nothing_of_a_pod_leaves_its_volumes_to_judge_and_is_complained_of_once(
+async def test_without_layer_statistics_volumes_are_still_judged_and_a_warning_logged_once(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     web = scene.pod("web", CACHE, limit="1Gi")
@@ -267,14 +267,14 @@ async def test_a_runtime_that_says_nothing_of_a_pod_leaves_its_volumes_to_judge_
     assert list(scene.workflows.messages) == ["web"]
 
 
-async def test_what_takes_long_to_count_is_left_alone_for_longer(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_measurement_is_repeated_less_often(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REST", 1e9)
     scene.pod("web", CACHE)
     await scene.look()
     assert await scene.storage.look() == ()
 
 
-async def test_many_pods_take_turns(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_pods_are_measured_in_turn(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "IN_A_ROUND", 2)
     for number in range(5):
         scene.fill(scene.pod(f"web-{number}", CACHE), "cache", MI // 2)
@@ -286,7 +286,9 @@ async def test_many_pods_take_turns(scene: Scene, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.every_runtime("the size of a layer is told by the runtime")
-async def test_a_container_that_fills_its_layer_is_noticed_on_every_runtime(runtime: Runtime, tmp_path: Path) -> None:
+async def test_a_container_that_fills_its_writable_layer_is_evicted_on_every_runtime(
+    runtime: Runtime, tmp_path: Path
+) -> None:
     scene = Scene(tmp_path)
     owner = f"n-{uuid.uuid4()}"
     async with (

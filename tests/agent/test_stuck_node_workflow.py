@@ -101,7 +101,7 @@ def plant_a_timer(planted: pytest.MonkeyPatch) -> None:
     planted.setattr(NodeWorkflow, "publish", publish)
 
 
-async def test_a_history_that_cannot_be_replayed_is_left_and_the_node_keeps_what_it_was_told(
+async def test_a_node_keeps_its_lists_when_its_history_cannot_be_replayed(
     healer: Healer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, after = (f"{word}-{uuid.uuid4().hex[:8]}" for word in ("before", "after"))
@@ -128,7 +128,7 @@ async def test_a_history_that_cannot_be_replayed_is_left_and_the_node_keeps_what
         await _end(healer, before, after)
 
 
-async def test_without_a_state_the_node_begins_anew_and_stays_cordoned(
+async def test_a_node_without_a_stored_state_starts_over_and_stays_cordoned(
     healer: Healer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = f"alone-{uuid.uuid4().hex[:8]}"
@@ -147,7 +147,7 @@ async def test_without_a_state_the_node_begins_anew_and_stays_cordoned(
         await _end(healer, name)
 
 
-async def test_a_poison_signal_costs_a_node_nothing_else(healer: Healer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_poison_signal_to_a_node_loses_nothing_else(healer: Healer, monkeypatch: pytest.MonkeyPatch) -> None:
     name = f"poisoned-{uuid.uuid4().hex[:8]}"
     monkeypatch.setattr(absorb, "absorb", poisoned(absorb.absorb))
     async with worker(healer):

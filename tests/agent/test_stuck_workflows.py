@@ -181,7 +181,7 @@ def poisoned(known: Callable[..., None]) -> Callable[..., None]:
     return absorb_or_fail
 
 
-async def test_a_poison_signal_costs_a_pod_nothing(
+async def test_a_poison_signal_loses_nothing_of_a_pod(
     client: Client, node: ScriptedNode, healer: Healer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(absorb, "absorb", poisoned(absorb.absorb))
@@ -207,7 +207,7 @@ async def test_a_poison_signal_costs_a_pod_nothing(
         await handle.terminate()
 
 
-async def test_a_history_that_cannot_be_replayed_is_left_and_its_newest_signals_are_taken_along(
+async def test_newest_signals_are_carried_over_from_a_history_that_cannot_be_replayed(
     client: Client, node: ScriptedNode, healer: Healer, context: NodeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as planted:
@@ -234,7 +234,7 @@ async def test_a_history_that_cannot_be_replayed_is_left_and_its_newest_signals_
         await handle.result()
 
 
-async def test_an_accepted_update_that_the_state_on_disk_lacks_is_taken_along(
+async def test_an_accepted_update_missing_in_the_stored_state_is_carried_over(
     client: Client, node: ScriptedNode, healer: Healer, context: NodeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worker was killed before what the update had changed was on disk."""
@@ -276,7 +276,7 @@ async def forget_sticky(client: Client, handle: WorkflowHandle[Any, Any]) -> Non
     await client.workflow_service.reset_sticky_task_queue(request)
 
 
-async def test_without_a_state_the_nodes_record_is_enough(
+async def test_without_a_stored_state_a_pod_is_restarted_from_its_record(
     client: Client, node: ScriptedNode, healer: Healer, context: NodeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as planted:
@@ -303,7 +303,7 @@ async def test_without_a_state_the_nodes_record_is_enough(
         await handle.terminate()
 
 
-async def test_a_failure_that_passes_restarts_nothing(
+async def test_a_transient_task_failure_restarts_no_workflow(
     client: Client, node: ScriptedNode, healer: Healer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing = [RuntimeError("once"), RuntimeError("twice")]
@@ -324,7 +324,7 @@ async def test_a_failure_that_passes_restarts_nothing(
         await handle.terminate()
 
 
-async def test_a_reset_by_hand_heals_too_and_is_left_alone(
+async def test_a_manual_reset_recovers_the_workflow_and_is_left_alone(
     client: Client, node: ScriptedNode, healer: Healer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`temporal workflow reset`, to the last task before what no task survives."""
@@ -362,7 +362,7 @@ async def test_a_reset_by_hand_heals_too_and_is_left_alone(
 
 
 @pytest.mark.parametrize(("failures", "lines"), [(1, 0), (3, 1)])
-async def test_a_server_that_is_busy_makes_no_workflow_stuck_and_is_told_of_once(
+async def test_a_busy_server_does_not_make_workflows_count_as_stuck_and_is_logged_once(
     context: NodeContext,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,

@@ -78,7 +78,7 @@ def scene(tmp_path: Path) -> Scene:
 # --- who shows it -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_change_arrives_in_each_pod_that_shows_the_object(scene: Scene) -> None:
+async def test_a_changed_object_is_written_to_each_pod_that_mounts_it(scene: Scene) -> None:
     scene.put(colour="red")
     pods = [scene.start("u1"), scene.start("u2")]
     refresh = scene.refresh()
@@ -88,7 +88,7 @@ async def test_a_change_arrives_in_each_pod_that_shows_the_object(scene: Scene) 
     assert [scene.shown(pod) for pod in pods] == [{"colour": "blue", "shape": "round"}] * 2
 
 
-async def test_values_of_secrets_are_withheld_as_soon_as_they_are_there(scene: Scene) -> None:
+async def test_secret_values_are_redacted_as_soon_as_they_exist(scene: Scene) -> None:
     refresh = scene.refresh()
     secret = {"metadata": {"name": "keys", "namespace": "default"}, "stringData": {"token": "first word"}}
     scene.store.put(Secret.model_validate(secret))
@@ -99,7 +99,7 @@ async def test_values_of_secrets_are_withheld_as_soon_as_they_are_there(scene: S
     assert scene.withheld == {"first word", "second word"}
 
 
-async def test_what_changed_while_no_worker_ran_arrives_with_the_first_look(scene: Scene) -> None:
+async def test_changes_without_a_running_worker_are_written_in_the_first_round(scene: Scene) -> None:
     scene.put(colour="red")
     pod = scene.start()
     scene.put(colour="blue")
@@ -107,7 +107,7 @@ async def test_what_changed_while_no_worker_ran_arrives_with_the_first_look(scen
     assert scene.shown(pod) == {"colour": "blue"}
 
 
-async def test_an_optional_object_comes_and_goes(scene: Scene) -> None:
+async def test_an_optional_object_may_appear_and_disappear(scene: Scene) -> None:
     pod = scene.start(optional=True)
     refresh = scene.refresh()
     await refresh.look()
@@ -119,7 +119,7 @@ async def test_an_optional_object_comes_and_goes(scene: Scene) -> None:
     assert scene.shown(pod) == {}
 
 
-async def test_files_of_a_deleted_object_stay_and_that_is_logged_once(
+async def test_files_of_a_deleted_object_are_kept_and_this_is_logged_once(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene.put(colour="red")
@@ -158,7 +158,7 @@ async def test_a_refresh_that_the_disk_refuses_is_retried(scene: Scene, caplog: 
     assert scene.shown(pod) == {"colour": "blue", "shape": "round"}
 
 
-async def test_a_pod_that_has_gone_is_forgotten(scene: Scene) -> None:
+async def test_a_removed_pod_is_no_longer_refreshed(scene: Scene) -> None:
     scene.put(colour="red")
     pod = scene.start()
     refresh = scene.refresh()
@@ -173,7 +173,7 @@ async def test_a_pod_that_has_gone_is_forgotten(scene: Scene) -> None:
 # --- who waits for it -------------------------------------------------------------------------------------------------
 
 
-async def test_who_waits_is_told_once_when_the_object_appears(scene: Scene) -> None:
+async def test_waiting_pods_are_signalled_once_when_the_object_appears(scene: Scene) -> None:
     refresh = scene.refresh()
     await refresh.look()
     scene.waiting_for |= {SETTINGS: {WEB, DB}, OTHER: {WEB}}
@@ -187,7 +187,7 @@ async def test_who_waits_is_told_once_when_the_object_appears(scene: Scene) -> N
     assert scene.waiting_for == {}
 
 
-async def test_who_waited_when_the_last_worker_died_is_told_too(scene: Scene) -> None:
+async def test_pods_waiting_when_the_last_worker_died_are_signalled_too(scene: Scene) -> None:
     source = {"configMapKeyRef": {"name": "other", "key": "k"}}
     optional = {"configMapKeyRef": {"name": "third", "key": "k", "optional": True}}
     spec = {
@@ -206,7 +206,7 @@ async def test_who_waited_when_the_last_worker_died_is_told_too(scene: Scene) ->
     assert scene.told == [(*WEB, 'configmap "settings"')]
 
 
-async def test_who_waits_for_a_key_is_told_of_each_change(scene: Scene) -> None:
+async def test_pods_waiting_for_a_key_are_signalled_at_each_change(scene: Scene) -> None:
     scene.put(colour="red")
     refresh = scene.refresh()
     await refresh.look()
@@ -218,7 +218,7 @@ async def test_who_waits_for_a_key_is_told_of_each_change(scene: Scene) -> None:
     assert scene.told == [(*DB, 'configmap "settings"')] * 2
 
 
-async def test_nobody_is_told_that_an_object_has_gone(scene: Scene) -> None:
+async def test_no_pod_is_signalled_when_an_object_is_deleted(scene: Scene) -> None:
     scene.put(colour="red")
     refresh = scene.refresh()
     await refresh.look()
@@ -228,7 +228,7 @@ async def test_nobody_is_told_that_an_object_has_gone(scene: Scene) -> None:
     assert (scene.told, scene.waiting_for) == ([], {SETTINGS: {DB}})
 
 
-async def test_who_cannot_be_told_is_told_later(scene: Scene) -> None:
+async def test_a_failed_signal_to_a_waiting_pod_is_retried(scene: Scene) -> None:
     refresh = scene.refresh()
     await refresh.look()
     scene.waiting_for[SETTINGS] = {DB, WEB}

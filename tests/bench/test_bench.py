@@ -14,7 +14,7 @@ def test_everything_is_measured_on_containerd_16_unless_told_otherwise() -> None
     assert (options.runtime, options.only, options.runs) == ("1.6", NAMES, 9)
 
 
-def test_some_measurements_are_run_in_the_order_of_the_table() -> None:
+def test_selected_measurements_run_in_the_order_of_the_table() -> None:
     options = parse(["--runtime", "2.4", "--only", "cli", "start-cni", "--runs", "3"])
     assert (options.runtime, options.only, options.runs) == ("2.4", ("start-cni", "cli"), 3)
 
@@ -27,7 +27,7 @@ def test_wrong_options_are_refused(wrong: list[str], capsys: pytest.CaptureFixtu
     assert wrong[0] in capsys.readouterr().err
 
 
-def test_an_aim_is_of_the_ratio_where_there_is_a_floor_and_of_the_figure_where_there_is_none() -> None:
+def test_an_aim_applies_to_the_ratio_if_there_is_a_floor_and_else_to_the_figure() -> None:
     floor = Figure((100.0, 90.0, 110.0))
     assert Row("start", Figure((120.0, 130.0, 110.0)), floor, aim=1.25).met is True
     assert Row("start", Figure((130.0,)), floor, aim=1.25).met is False
@@ -52,7 +52,7 @@ def test_the_table_has_medians_ranges_ratios_and_aims() -> None:
     assert len({len(line) for line in render(rows).splitlines()}) == 1
 
 
-def test_it_prints_one_table_after_the_machine(capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_prints_the_machine_and_then_one_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--only", "decisions", "--runs", "1"]) == 0
     environment, blank, heading, rule, *rows = capsys.readouterr().out.splitlines()
     assert environment.startswith("Linux ")

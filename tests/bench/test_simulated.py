@@ -15,13 +15,13 @@ def test_simulated_pods_are_measured_only_when_asked_for() -> None:
     assert (options.only, options.pods) == (("simulated",), 50)
 
 
-def test_their_probes_are_simulated_too() -> None:
+def test_probes_are_measured_on_500_simulated_pods_by_default() -> None:
     options = parse(["--only", "probes"])
     assert (options.only, options.pods) == (("probes",), 500)
 
 
 @pytest.mark.parametrize("wrong", [["--only", "simulated", "history"], ["--only", "simulated", "--pods", "0"]])
-def test_they_are_measured_alone_and_there_are_some(wrong: list[str]) -> None:
+def test_simulated_with_other_measurements_or_with_zero_pods_is_refused(wrong: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         parse(wrong)
     assert ended.value.code == 2
@@ -48,7 +48,7 @@ def test_the_tables_have_rates_cpu_and_memory_per_pod() -> None:
     assert cells[-1] == ["3 applies were answered only after 5 s"]
 
 
-def test_a_question_is_late_by_what_it_comes_after_its_most_punctual_grid() -> None:
+def test_the_lateness_of_a_probe_is_measured_from_its_most_punctual_grid() -> None:
     asked = [10.2, 20.25, 30.1, 50.4]
     assert [round(late, 3) for late in lateness(asked, 10)] == [0.1, 0.15, 0.0, 0.3]
     assert lateness([1.0], 10) == ()

@@ -25,7 +25,7 @@ class Unanswering:
         raise RPCError("no poller", RPCStatusCode.FAILED_PRECONDITION, b"")
 
 
-async def test_a_worker_that_does_not_come_up_ends_it_with_what_it_said() -> None:
+async def test_a_worker_that_does_not_start_ends_the_benchmark_with_the_workers_error() -> None:
     handles = [Unanswering() for _ in range(3)]
 
     async def serve() -> None:

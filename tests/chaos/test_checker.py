@@ -51,7 +51,7 @@ def rules(verdict: Verdict) -> list[str]:
     return sorted({violation.rule for violation in verdict.violations})
 
 
-def test_a_true_story_passes() -> None:
+def test_consistent_notes_and_answers_pass() -> None:
     verdict = judged(pod("7 (Error)", "0 (Completed)", inits=("one",)), *INIT, *STORY)
     assert verdict.violations == []
     assert (verdict.figures["exits true"], verdict.figures["preStop hooks run"]) == (2, 1)
@@ -80,11 +80,11 @@ def test_a_true_story_passes() -> None:
         ("known pods", pod(), (*STORY, "START 10 u2 web x0 s1 1 0 free")),
     ],
 )
-def test_a_planted_wrong_is_found(rule: str, record: PodRecord, lines: tuple[str, ...]) -> None:
+def test_each_planted_inconsistency_is_found(rule: str, record: PodRecord, lines: tuple[str, ...]) -> None:
     assert rule in rules(judged(record, *lines))
 
 
-def test_an_exit_reported_as_unknown_is_not_a_false_report() -> None:
+def test_an_exit_reported_as_unknown_is_no_violation() -> None:
     record = pod("137 (ContainerStatusUnknown)", "0 (Completed)", lastState=ended("w0", 137, "ContainerStatusUnknown"))
     verdict = judged(record, *STORY)
     assert (verdict.violations, verdict.figures["exits said to be unknown"]) == ([], 1)
@@ -104,13 +104,13 @@ def test_an_instance_that_was_killed_before_it_could_note_its_start_is_excused()
     assert rules(judged(killed, *STORY[:-1])) == ["true counts"]
 
 
-def test_who_noted_its_end_may_still_have_been_killed() -> None:
+def test_an_instance_that_noted_its_end_may_still_have_been_killed() -> None:
     record = pod(lastState=ended("w0", 137))
     assert rules(judged(record, *STORY)) == ["true exits"]
     assert rules(judged(record, *STORY, killed=("w0",))) == []
 
 
-def test_a_pod_that_goes_on_while_it_is_read_is_not_judged_yet() -> None:
+def test_a_pod_that_changes_while_it_is_read_is_not_judged_yet() -> None:
     """It has been restarted twice by the time that it is shown, and its first notes were read before."""
     before, after = notes.parse(STORY[:2]), notes.parse(STORY)
     (moving,) = look_at([pod("7 (Error)", "0 (Completed)")], before, after, ())
@@ -120,7 +120,7 @@ def test_a_pod_that_goes_on_while_it_is_read_is_not_judged_yet() -> None:
     assert still.is_at_rest and restless([still]) == []
 
 
-def test_a_pod_that_is_shown_wrongly_at_rest_or_not_at_all_is_told() -> None:
+def test_a_wrong_or_missing_status_of_a_pod_at_rest_is_reported() -> None:
     story = notes.parse(STORY)
     wrong, blind = look_at([pod(restartCount=0), PodRecord(pod().document)], story, story, ())
     assert {each.rule for each in wrong.violations} == {"true counts"}
@@ -128,7 +128,7 @@ def test_a_pod_that_is_shown_wrongly_at_rest_or_not_at_all_is_told() -> None:
     assert "fails" not in wrong.record.summary and "web terminated 0 (Error), 0 restarts" in wrong.record.summary
 
 
-def test_a_hook_that_was_skipped_is_to_be_told() -> None:
+def test_a_skipped_pre_stop_hook_must_have_an_event() -> None:
     record = pod(events=("FailedPreStopHook",))
     verdict = judged(record, *STORY[:3], TERM, WEB_IS_ENDED)
     assert (verdict.violations, verdict.figures["preStop hooks said not to have run"]) == ([], 1)
@@ -141,6 +141,6 @@ def test_only_the_containers_of_a_terminated_workflow_are_checked() -> None:
     assert rules(judged(blind, *STORY, WEB_AGAIN.replace("START 30", "START 55").replace("w1", "w2"))) == ["no overlap"]
 
 
-def test_a_line_that_is_being_written_is_left_for_later(tmp_path: Any) -> None:
+def test_an_incomplete_line_is_left_for_the_next_read(tmp_path: Any) -> None:
     (tmp_path / "p.log").write_text(f"{WEB}\n{WEB_ENDS[:7]}")
     assert [note.what for note in notes.read(tmp_path)] == ["START"]

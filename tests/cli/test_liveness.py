@@ -53,7 +53,7 @@ async def test_a_live_worker_that_answers_nothing_is_busy_and_not_away(
     """Its process is stopped, so it answers no query; it was heard of a moment ago."""
     name, pod = f"n-{fresh_name()}", fresh_name()
     program = (
-        "import asyncio; from tests.agent.probe import serve_recorder_until_killed; "
+        "import asyncio; from tests.agent.stub_workflows import serve_recorder_until_killed; "
         f"asyncio.run(serve_recorder_until_killed({temporal_server.address!r}, {node_task_queue(name)!r}, 'w/{name}'))"
     )
     worker = subprocess.Popen([sys.executable, "-c", program])  # noqa: ASYNC220  # killed below, never waited for long

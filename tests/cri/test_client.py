@@ -63,7 +63,7 @@ def cpu_weight(pod: OwnedPod, container_id: str) -> str:
     raise AssertionError(f"container {container_id} has no cgroup")
 
 
-async def test_runtime_says_who_and_how_it_is(client: CriClient, runtime: Containerd) -> None:
+async def test_runtime_reports_its_version_and_status(client: CriClient, runtime: Containerd) -> None:
     version = await client.version()
     assert version.name == "containerd"
     assert runtime.version in version.version
@@ -75,19 +75,19 @@ async def test_runtime_says_who_and_how_it_is(client: CriClient, runtime: Contai
     assert "config" in (await client.status(verbose=True)).info
 
 
-async def test_features_are_those_the_runtime_announces(client: CriClient, runtime: Containerd) -> None:
+async def test_features_are_read_from_the_runtimes_status(client: CriClient, runtime: Containerd) -> None:
     status = await client.status()
     announces = runtime.version.startswith("2.")
     assert status.supplemental_groups_policy is announces
     assert ("" in [handler.name for handler in status.runtime_handlers]) is announces
 
 
-async def test_cgroup_driver_is_found_even_where_runtime_config_is_unknown(client: CriClient) -> None:
+async def test_cgroup_driver_is_found_without_the_runtime_config_call(client: CriClient) -> None:
     """containerd 1.6 does not know the call; the default given here would be wrong."""
     assert await client.runtime_config(default="systemd") == "cgroupfs"
 
 
-async def test_sandbox_runs_is_listed_and_goes(client: CriClient, pod: OwnedPod) -> None:
+async def test_sandbox_is_run_listed_stopped_and_removed(client: CriClient, pod: OwnedPod) -> None:
     sandbox_id = await pod.run(attempt=3)
 
     (listed,) = await client.list_pod_sandboxes(labels={names.POD_UID_LABEL: pod.uid})
@@ -118,7 +118,7 @@ async def is_stopped(client: CriClient, sandbox_id: str) -> bool:
     return (await client.pod_sandbox_status(sandbox_id)).state == "SANDBOX_NOTREADY"
 
 
-async def test_container_runs_exits_and_goes(client: CriClient, pod: OwnedPod) -> None:
+async def test_container_is_run_exits_and_is_removed(client: CriClient, pod: OwnedPod) -> None:
     await pod.run()
     config = pod.container("main", ("sh", "-c", "trap 'exit 7' TERM; while :; do sleep 0.05; done"), restart=2)
     container_id = await pod.create(config)
@@ -160,7 +160,7 @@ async def test_second_sandbox_of_the_same_name_is_refused_and_the_holder_named(p
     assert caught.value.holder_id == first
 
 
-async def test_second_container_of_the_same_name_is_refused_and_the_holder_named(pod: OwnedPod) -> None:
+async def test_second_container_of_a_name_is_refused_naming_the_first(pod: OwnedPod) -> None:
     await pod.run()
     first = await pod.create()
     with pytest.raises(NameReserved) as caught:
@@ -168,7 +168,7 @@ async def test_second_container_of_the_same_name_is_refused_and_the_holder_named
     assert caught.value.holder_id == first
 
 
-async def test_sandbox_still_being_made_holds_its_name_without_being_listed(
+async def test_sandbox_being_created_reserves_its_name_without_being_listed(
     client: CriClient, pod: OwnedPod, runtime: Containerd
 ) -> None:
     pod.sandbox.linux.security_context.namespace_options.network = cri.NamespaceMode.POD
@@ -195,7 +195,7 @@ async def test_container_starts_only_once(client: CriClient, pod: OwnedPod) -> N
     assert caught.value.state == "exited"
 
 
-async def test_start_of_a_program_that_is_not_there_leaves_a_start_error(client: CriClient, pod: OwnedPod) -> None:
+async def test_start_of_a_missing_program_leaves_a_start_error(client: CriClient, pod: OwnedPod) -> None:
     await pod.run()
     container_id = await pod.create(pod.container(command=("/nope",)))
     with pytest.raises(RuntimeFailure, match="/nope"):
@@ -205,19 +205,19 @@ async def test_start_of_a_program_that_is_not_there_leaves_a_start_error(client:
     assert status.started_at is None and status.finished_at is not None
 
 
-async def test_container_of_an_image_that_is_not_there_is_not_made(pod: OwnedPod) -> None:
+async def test_container_of_a_missing_image_is_refused(pod: OwnedPod) -> None:
     await pod.run()
     with pytest.raises(ImageAbsent):
         await pod.create(pod.container(image="docker.io/library/nope:1"))
 
 
-async def test_container_in_a_sandbox_that_is_not_there_is_not_made(client: CriClient, pod: OwnedPod) -> None:
+async def test_container_in_a_missing_sandbox_is_refused(client: CriClient, pod: OwnedPod) -> None:
     with pytest.raises(NotFound) as caught:
         await client.create_container("nope", pod.container(), pod.sandbox)
     assert not isinstance(caught.value, ImageAbsent)
 
 
-async def test_what_is_not_there_is_not_found(client: CriClient, runtime: Containerd) -> None:
+async def test_calls_for_missing_ids_fail_with_not_found(client: CriClient, runtime: Containerd) -> None:
     with pytest.raises(NotFound):
         await client.container_status("nope")
     with pytest.raises(NotFound):
@@ -247,7 +247,7 @@ async def test_command_runs_in_a_container(client: CriClient, pod: OwnedPod) -> 
         await client.exec_sync(container_id, ("nope",), timeout_seconds=10)
 
 
-async def test_streams_get_an_address(client: CriClient, pod: OwnedPod) -> None:
+async def test_streaming_calls_return_a_url(client: CriClient, pod: OwnedPod) -> None:
     await pod.run()
     container_id = await pod.start()
     command = ("true",)
@@ -257,7 +257,7 @@ async def test_streams_get_an_address(client: CriClient, pod: OwnedPod) -> None:
     assert url.startswith("http://127.0.0.1:")
 
 
-async def test_log_goes_to_a_new_file_once_reopened(client: CriClient, pod: OwnedPod, tmp_path: Path) -> None:
+async def test_log_continues_in_a_new_file_after_reopen(client: CriClient, pod: OwnedPod, tmp_path: Path) -> None:
     await pod.run()
     container_id = await pod.start()
     rotate(tmp_path / "main" / "0.log")
@@ -265,7 +265,7 @@ async def test_log_goes_to_a_new_file_once_reopened(client: CriClient, pod: Owne
     assert logs(tmp_path) == ["main/0.log", "main/0.log.rotated"]
 
 
-async def test_limits_change_in_place(client: CriClient, pod: OwnedPod) -> None:
+async def test_container_limits_are_updated_in_place(client: CriClient, pod: OwnedPod) -> None:
     await pod.run()
     container_id = await pod.start()
     before = cpu_weight(pod, container_id)
@@ -274,7 +274,7 @@ async def test_limits_change_in_place(client: CriClient, pod: OwnedPod) -> None:
     assert cpu_weight(pod, container_id) in ("512", "20")
 
 
-async def test_images_tell_who_they_run_as(client: CriClient) -> None:
+async def test_image_status_has_the_images_user(client: CriClient) -> None:
     plain, number, name = [await client.image_status(image) for image in (BUSYBOX, USER_1000, NOBODY)]
     assert plain is not None and number is not None and name is not None
     assert BUSYBOX in plain.repo_tags and plain.size > 0
@@ -283,30 +283,30 @@ async def test_images_tell_who_they_run_as(client: CriClient) -> None:
     assert {plain.id, number.id, name.id} <= {image.id for image in await client.list_images()}
 
 
-async def test_image_that_is_not_there_is_none(client: CriClient) -> None:
+async def test_status_of_a_missing_image_is_none(client: CriClient) -> None:
     assert await client.image_status("docker.io/library/nope:1") is None
     await client.remove_image("docker.io/library/nope:1")
 
 
-async def test_pull_from_where_nobody_is_fails(client: CriClient) -> None:
+async def test_pull_from_an_unreachable_registry_fails(client: CriClient) -> None:
     with pytest.raises(RuntimeFailure, match="connection refused") as caught:
         await client.pull_image("localhost:1/x:1")
     assert not isinstance(caught.value, InvalidImageName)
 
 
-async def test_pull_of_what_is_no_name_fails_for_good(client: CriClient) -> None:
+async def test_pull_of_an_invalid_name_fails_permanently(client: CriClient) -> None:
     with pytest.raises(InvalidImageName):
         await client.pull_image("UPPER:::x")
 
 
-async def test_disk_of_images_is_told(client: CriClient, runtime: Containerd) -> None:
+async def test_image_fs_info_has_the_disk_of_images(client: CriClient, runtime: Containerd) -> None:
     (images,) = (await client.image_fs_info()).image_filesystems
     # Measured every ten seconds: the runtime may not yet know how much it is.
     assert images.measured_at is not None and images.used_bytes >= 0
     assert images.mountpoint.startswith(str(runtime.directory))
 
 
-async def test_connection_is_made_anew_after_the_runtime_was_away(client: CriClient, runtime: Containerd) -> None:
+async def test_client_reconnects_after_the_runtime_was_down(client: CriClient, runtime: Containerd) -> None:
     await client.version()
     runtime.kill()
     try:

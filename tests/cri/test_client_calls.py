@@ -160,21 +160,21 @@ async def test_each_call_has_the_kubelets_deadline(
         assert remaining == pytest.approx(seconds, abs=min(seconds, 10))
 
 
-async def test_start_has_the_deadline_of_the_others(server: tuple[AnyCri, CriClient]) -> None:
+async def test_start_container_has_the_default_deadline(server: tuple[AnyCri, CriClient]) -> None:
     handler, client = server
     handler.answers["StartContainer"] = b""
     await client.start_container("c")
     assert handler.deadlines["StartContainer"] == pytest.approx(120, abs=10)
 
 
-async def test_grace_goes_to_the_runtime_in_seconds(server: tuple[AnyCri, CriClient]) -> None:
+async def test_grace_is_sent_to_the_runtime_in_whole_seconds(server: tuple[AnyCri, CriClient]) -> None:
     handler, client = server
     await client.stop_container("c", timeout_seconds=7)
     assert cri.StopContainerRequest.FromString(handler.requests["StopContainer"]).timeout == 7
 
 
 @pytest.mark.parametrize("seconds", [2**31 - 1, 10**10, 2**63 - 1])
-async def test_a_time_beyond_all_times_is_as_long_as_a_runtime_can_count(
+async def test_an_infinite_grace_becomes_the_longest_that_a_runtime_can_count(
     server: tuple[AnyCri, CriClient], seconds: int
 ) -> None:
     handler, client = server
@@ -187,7 +187,7 @@ async def test_a_time_beyond_all_times_is_as_long_as_a_runtime_can_count(
         assert remaining is None or remaining > 10**7, "gRPC itself writes down three years at the most"
 
 
-async def test_a_layer_that_the_runtime_says_nothing_of_is_told_from_an_empty_one(
+async def test_an_unreported_writable_layer_is_distinguished_from_an_empty_one(
     server: tuple[AnyCri, CriClient],
 ) -> None:
     handler, client = server
@@ -202,7 +202,7 @@ async def test_a_layer_that_the_runtime_says_nothing_of_is_told_from_an_empty_on
     assert asked.filter.pod_sandbox_id == "s"
 
 
-async def test_what_a_container_uses_is_told_from_what_nobody_has_measured(server: tuple[AnyCri, CriClient]) -> None:
+async def test_measured_usage_is_distinguished_from_unmeasured_usage(server: tuple[AnyCri, CriClient]) -> None:
     handler, client = server
     stats = [cri.ContainerStats(attributes=cri.ContainerAttributes(id=id)) for id in ("measured", "ended")]
     stats[0].cpu.timestamp = 5
@@ -214,7 +214,7 @@ async def test_what_a_container_uses_is_told_from_what_nobody_has_measured(serve
     assert (ended.cpu, ended.working_set_bytes) == (None, None)
 
 
-async def test_a_pull_says_name_and_password_and_shows_the_password_nowhere(
+async def test_a_pull_sends_the_password_and_never_shows_it(
     server: tuple[AnyCri, CriClient], recorded: Recorded
 ) -> None:
     handler, client = server
@@ -234,7 +234,7 @@ async def test_a_pull_says_name_and_password_and_shows_the_password_nowhere(
     assert not cri.PullImageRequest.FromString(handler.requests["PullImage"]).HasField("auth")
 
 
-async def test_downloads_are_asked_of_containerd_in_the_namespace_of_cri(server: tuple[AnyCri, CriClient]) -> None:
+async def test_download_progress_is_read_from_containerds_cri_namespace(server: tuple[AnyCri, CriClient]) -> None:
     handler, client = server
     statuses = [content.Status(ref="layer-sha256:a", offset=3, total=10), content.Status(ref="x", total=-1)]
     handler.answers["ListStatuses"] = content.ListStatusesResponse(statuses=statuses).SerializeToString()
@@ -242,13 +242,13 @@ async def test_downloads_are_asked_of_containerd_in_the_namespace_of_cri(server:
     assert handler.headers["ListStatuses"]["containerd-namespace"] == "k8s.io"
 
 
-async def test_a_runtime_that_tells_nothing_of_downloads_is_no_failure(server: tuple[AnyCri, CriClient]) -> None:
+async def test_a_runtime_without_download_progress_is_not_an_error(server: tuple[AnyCri, CriClient]) -> None:
     handler, client = server
     handler.refusals["ListStatuses"] = grpc.StatusCode.UNIMPLEMENTED
     assert await client.ingests() is None
 
 
-async def test_a_task_is_killed_waited_for_and_deleted_in_the_namespace_of_cri(
+async def test_a_task_is_killed_awaited_and_deleted_in_containerds_cri_namespace(
     server: tuple[AnyCri, CriClient],
 ) -> None:
     handler, client = server
@@ -261,7 +261,7 @@ async def test_a_task_is_killed_waited_for_and_deleted_in_the_namespace_of_cri(
     assert {handler.headers[name]["containerd-namespace"] for name in handler.requests} == {"k8s.io"}
 
 
-async def test_a_task_that_has_ended_is_deleted_and_a_runtime_that_knows_of_none_says_so(
+async def test_an_ended_task_is_deleted_and_a_missing_one_reported(
     server: tuple[AnyCri, CriClient],
 ) -> None:
     handler, client = server
@@ -276,7 +276,7 @@ async def test_a_task_that_has_ended_is_deleted_and_a_runtime_that_knows_of_none
         await client.discard_task("c")
 
 
-async def test_list_longer_than_grpcs_own_limit_is_received(server: tuple[AnyCri, CriClient]) -> None:
+async def test_list_larger_than_grpcs_default_limit_is_received(server: tuple[AnyCri, CriClient]) -> None:
     handler, client = server
     containers = [cri.Container(id=str(number), annotations={"note": "x" * 1000}) for number in range(8000)]
     handler.answers["ListContainers"] = cri.ListContainersResponse(containers=containers).SerializeToString()
@@ -284,7 +284,9 @@ async def test_list_longer_than_grpcs_own_limit_is_received(server: tuple[AnyCri
     assert len(await client.list_containers()) == 8000
 
 
-async def test_network_status_that_is_absent_is_told_from_one_without_address(server: tuple[AnyCri, CriClient]) -> None:
+async def test_absent_network_status_is_distinguished_from_one_without_address(
+    server: tuple[AnyCri, CriClient],
+) -> None:
     handler, client = server
     status = cri.PodSandboxStatus(id="s")
     handler.answers["PodSandboxStatus"] = cri.PodSandboxStatusResponse(status=status).SerializeToString()
@@ -299,14 +301,14 @@ async def test_network_status_that_is_absent_is_told_from_one_without_address(se
     assert (both.ip, both.additional_ips) == ("10.1.2.3", ("fd00::3",))
 
 
-async def test_runtime_that_says_nothing_of_its_readiness_is_not_ready(server: tuple[AnyCri, CriClient]) -> None:
+async def test_runtime_without_readiness_conditions_is_not_ready(server: tuple[AnyCri, CriClient]) -> None:
     _, client = server
     status = await client.status()
     assert (status.runtime_ready, status.network_ready) == (False, False)
     assert status.network_message == "the runtime reports no condition NetworkReady"
 
 
-async def test_runtime_that_is_not_ready_says_why(server: tuple[AnyCri, CriClient]) -> None:
+async def test_unready_runtime_says_why(server: tuple[AnyCri, CriClient]) -> None:
     handler, client = server
     conditions = [
         cri.RuntimeCondition(type="RuntimeReady", status=True),
@@ -333,7 +335,7 @@ async def test_runtime_that_is_not_ready_says_why(server: tuple[AnyCri, CriClien
         ("null", "default"),
     ],
 )
-async def test_cgroup_driver_is_read_from_the_configuration_where_the_runtime_does_not_tell(
+async def test_cgroup_driver_is_read_from_the_config_if_the_runtime_does_not_report_it(
     server: tuple[AnyCri, CriClient], config: str, driver: str
 ) -> None:
     handler, client = server
@@ -342,7 +344,7 @@ async def test_cgroup_driver_is_read_from_the_configuration_where_the_runtime_do
         assert await client.runtime_config(default=default) == (default if driver == "default" else driver)
 
 
-async def test_cgroup_driver_is_what_runtime_config_says(server: tuple[AnyCri, CriClient]) -> None:
+async def test_cgroup_driver_is_the_one_that_runtime_config_reports(server: tuple[AnyCri, CriClient]) -> None:
     handler, client = server
     answer = cri.RuntimeConfigResponse(linux=cri.LinuxRuntimeConfiguration(cgroup_driver=cri.SYSTEMD))
     handler.answers["RuntimeConfig"] = answer.SerializeToString()
@@ -366,7 +368,7 @@ async def silent_socket() -> AsyncIterator[str]:
             server.close()
 
 
-async def test_runtime_that_hangs_is_a_transport_fault_once_time_is_up() -> None:
+async def test_call_to_a_hung_runtime_fails_as_a_transport_fault_at_its_deadline() -> None:
     async with silent_socket() as endpoint, CriClient(endpoint, timeout_seconds=0.2) as client:
         with pytest.raises(DeadlineExceeded) as caught:
             await client.version()
@@ -374,7 +376,7 @@ async def test_runtime_that_hangs_is_a_transport_fault_once_time_is_up() -> None
     assert caught.value.operation == "version"
 
 
-async def test_runtime_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
+async def test_call_to_a_missing_runtime_fails_as_unavailable(tmp_path: Path) -> None:
     async with CriClient(str(tmp_path / "none.sock")) as client:
         with pytest.raises(Unavailable) as caught:
             await client.version()
@@ -417,7 +419,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Recorded:
     return Recorded(monkeypatch)
 
 
-async def test_each_call_is_counted_and_timed_under_the_kubelets_names(
+async def test_each_call_is_counted_and_timed_with_the_kubelets_metric_names(
     server: tuple[AnyCri, CriClient], recorded: Recorded
 ) -> None:
     _, client = server

@@ -39,13 +39,13 @@ def refusal(environ: dict[str, str]) -> NoRuntime:
 
 
 @pytest.mark.parametrize("prefix", ["unix://", ""])
-def test_variable_names_the_socket_with_or_without_scheme(directory: Path, prefix: str) -> None:
+def test_environment_variable_names_the_socket_with_or_without_scheme(directory: Path, prefix: str) -> None:
     path = directory / "cri.sock"
     with listen(path):
         assert find_endpoint({"CONTAINER_RUNTIME_ENDPOINT": f"{prefix}{path}"}) == f"unix://{path}"
 
 
-def test_well_known_sockets_are_tried_in_order_without_the_variable(
+def test_well_known_sockets_are_tried_in_order_if_the_variable_is_unset(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = directory / "containerd.sock", directory / "crio.sock"
@@ -60,7 +60,7 @@ def test_well_known_sockets_are_those_of_containerd_and_crio() -> None:
     assert candidates({}) == ("/run/containerd/containerd.sock", "/run/crio/crio.sock")
 
 
-def test_no_other_runtime_is_taken_when_the_one_asked_for_is_away(
+def test_no_other_runtime_is_used_if_the_requested_one_is_down(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     present = directory / "containerd.sock"
@@ -96,7 +96,7 @@ def test_socket_whose_queue_is_full_accepts_no_connections(directory: Path) -> N
             assert refusal(asked_for(path)).tried == ((str(path), "accepts no connections"),)
 
 
-def test_path_too_long_for_a_socket_is_a_reason_and_no_crash(directory: Path) -> None:
+def test_path_too_long_for_a_socket_is_reported_as_the_reason(directory: Path) -> None:
     deep = directory / ("d" * 120)
     deep.mkdir()
     # Bound by a relative path: the whole one is longer than a socket's address can be.
@@ -110,7 +110,7 @@ def test_path_too_long_for_a_socket_is_a_reason_and_no_crash(directory: Path) ->
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-def test_permission_is_said_to_be_what_is_missing(directory: Path) -> None:
+def test_missing_permission_is_reported_as_the_reason(directory: Path) -> None:
     path = directory / "cri.sock"
     program = (
         "from syncpod.cri.endpoint import NoRuntime, find_endpoint\n"
@@ -134,7 +134,7 @@ def test_permission_is_said_to_be_what_is_missing(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["tcp://127.0.0.1:1", "containerd.sock", "unix://containerd.sock", "unix:/x"])
-def test_endpoint_that_is_no_absolute_path_of_a_socket_is_refused(wrong: str) -> None:
+def test_endpoint_that_is_not_an_absolute_socket_path_is_refused(wrong: str) -> None:
     with pytest.raises(ValueError, match=r"unix:///path"):
         candidates({"CONTAINER_RUNTIME_ENDPOINT": wrong})
 
@@ -147,7 +147,7 @@ def test_real_runtime_is_found(cri_endpoint: str) -> None:
     assert find_endpoint({"CONTAINER_RUNTIME_ENDPOINT": cri_endpoint}) == cri_endpoint
 
 
-def test_the_process_that_listens_is_known_by_its_pid(directory: Path) -> None:
+def test_pid_of_the_listening_process_is_found(directory: Path) -> None:
     with listen(directory / "cri.sock"):
         assert listener_pid(f"unix://{directory / 'cri.sock'}") == os.getpid()
     with pytest.raises(ConnectionRefusedError):

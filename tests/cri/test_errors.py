@@ -172,7 +172,7 @@ NOT_CREATED = 'failed to set starting state for container "dc13": container is i
         ("too much in one answer", "list_containers", StatusCode.RESOURCE_EXHAUSTED, "larger than max", RuntimeFailure),
     ],
 )
-def test_failure_is_of_its_kind(
+def test_each_failure_is_classified(
     situation: str, operation: str, code: StatusCode, message: str, expected: type[CriError]
 ) -> None:
     error = classify(operation, code, message)
@@ -181,18 +181,18 @@ def test_failure_is_of_its_kind(
     assert str(error) == f"{operation}: {message}"
 
 
-def test_only_transport_faults_are_worth_repeating_as_they_are() -> None:
+def test_only_transport_faults_are_retryable() -> None:
     kinds = (Unavailable, DeadlineExceeded, NotFound, NameReserved, AlreadyStarted, CommandTimedOut, RuntimeFailure)
     assert [kind for kind in kinds if issubclass(kind, TransportFault)] == [Unavailable, DeadlineExceeded]
 
 
-def test_reserved_name_tells_who_holds_it() -> None:
+def test_reserved_name_error_has_the_id_of_the_holder() -> None:
     error = classify("run_podsandbox", StatusCode.UNKNOWN, RESERVED)
     assert isinstance(error, NameReserved)
     assert error.holder_id == HOLDER
 
 
-def test_holder_of_a_reserved_name_is_unknown_where_the_runtime_names_only_the_caller() -> None:
+def test_holder_of_a_reserved_name_is_unknown_if_the_runtime_names_only_the_caller() -> None:
     error = classify("run_podsandbox", StatusCode.UNKNOWN, "error reserving pod name a for id 12ab: name is reserved")
     assert isinstance(error, NameReserved)
     assert error.holder_id == ""
@@ -209,7 +209,7 @@ def test_holder_of_a_reserved_name_is_unknown_where_the_runtime_names_only_the_c
         ("container 12ab is not in created state: stopped", "exited"),
     ],
 )
-def test_already_started_tells_how_far_it_is(message: str, state: str) -> None:
+def test_already_started_error_has_the_containers_state(message: str, state: str) -> None:
     error = classify("start_container", StatusCode.UNKNOWN, message)
     assert isinstance(error, AlreadyStarted)
     assert error.state == state
@@ -221,5 +221,5 @@ def test_error_survives_pickling() -> None:
     assert error.holder_id == HOLDER
 
 
-def test_error_without_words_shows_its_code() -> None:
+def test_error_without_a_message_shows_its_code() -> None:
     assert str(classify("status", StatusCode.INTERNAL, "")) == "status: INTERNAL"

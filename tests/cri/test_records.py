@@ -19,11 +19,11 @@ def test_a_time_is_cut_to_microseconds() -> None:
 
 
 @pytest.mark.parametrize("nanoseconds", [0, GO_ZERO_TIME])
-def test_not_yet_is_no_time(nanoseconds: int) -> None:
+def test_zero_timestamp_is_no_time(nanoseconds: int) -> None:
     assert moment(nanoseconds) is None
 
 
-def test_whom_a_container_started_as_is_what_the_runtime_says() -> None:
+def test_user_of_a_container_is_read_from_the_runtimes_status() -> None:
     said = api_pb2.ContainerStatus()
     assert container_status(api_pb2.ContainerStatusResponse(status=said)).user is None
     said.user.linux.CopyFrom(api_pb2.LinuxContainerUser(uid=0, gid=3000, supplemental_groups=[3000, 4000]))

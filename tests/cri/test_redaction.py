@@ -13,38 +13,38 @@ def without(text: str, *words: str) -> str:
     return redactor.redact(text)
 
 
-def test_a_word_is_hidden_wherever_it_stands_and_however_it_is_written() -> None:
+def test_a_secret_is_redacted_anywhere_and_in_every_encoding() -> None:
     assert without('exec: "s3cret-token": not found', "s3cret-token") == 'exec: "***": not found'
     assert without("path /v/s3cret-token/x", "s3cret-token") == "path /v/***/x"
     assert without(r'exec: "two\nlines\t": no', "two\nlines\t\n") == r'exec: "***\t": no'
     assert without('cannot mount "a\\"b\\\\c"', 'a"b\\c') == 'cannot mount "***"'
 
 
-def test_the_longer_of_two_words_is_hidden_whole() -> None:
+def test_the_longer_of_two_overlapping_secrets_is_redacted_whole() -> None:
     assert without("password: hunter2hunter2", "hunter2", "hunter2hunter2") == "password: ***"
 
 
-def test_a_short_word_is_hidden_only_where_it_stands_alone() -> None:
+def test_a_short_secret_is_redacted_only_as_a_separate_word() -> None:
     assert without('concat: exec: "cat": not found', "cat") == 'concat: exec: "***": not found'
     assert without('pid 1234: exec: "123": no', "123") == 'pid 1234: exec: "***": no'
 
 
-def test_shorter_words_are_not_hidden() -> None:
+def test_very_short_secrets_are_not_redacted() -> None:
     assert without("runc failed: exit status 1", "1", "no", "\n") == "runc failed: exit status 1"
 
 
-def test_nothing_is_hidden_where_nothing_is_known_or_the_word_is_empty() -> None:
+def test_nothing_is_redacted_without_known_secrets_or_for_an_empty_one() -> None:
     assert without("as it was") == "as it was"
     assert without("as it was", "") == "as it was"
     assert without("as it was", "\n") == "as it was"
 
 
-def test_the_newest_of_many_words_stay_hidden() -> None:
+def test_the_newest_of_too_many_secrets_stay_redacted() -> None:
     redactor = Redactor()
     redactor.add(f"secret-number-{number}" for number in range(5000))
     assert redactor.redact("secret-number-4999") == "***"
 
 
 @given(st.text(min_size=4).filter(lambda word: word == word.strip()))
-def test_what_go_quotes_is_hidden_whole(word: str) -> None:
+def test_a_secret_in_a_go_quoted_string_is_redacted_whole(word: str) -> None:
     assert without(f"<{go_quote(word)}>", word) == '<"***">'

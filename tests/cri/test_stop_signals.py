@@ -22,12 +22,12 @@ from syncpod.pod.validation.probes import _SIGNALS
         ("SIGRTMAX-14", Signal.SIGNAL_SIGRTMAXMINUS14),
     ],
 )
-def test_a_signal_has_its_number(name: str, number: int) -> None:
+def test_each_signal_name_has_its_cri_number(name: str, number: int) -> None:
     assert stop_signal_number(name) == number
     assert stop_signal_name(number) == name
 
 
-def test_every_signal_that_a_pod_may_name_has_a_number_and_every_number_a_name() -> None:
+def test_core_v1_signal_names_and_cri_numbers_map_one_to_one() -> None:
     assert {stop_signal_name(stop_signal_number(name)) for name in _SIGNALS} == _SIGNALS
     assert {stop_signal_name(number) for number in Signal.values()} == _SIGNALS | {""}
 
@@ -46,7 +46,7 @@ NOTED = "org.opencontainers.image.stopSignal"
         (Signal.SIGNAL_RUNTIME_DEFAULT, None, ""),
     ],
 )
-def test_a_containers_signal_is_what_its_status_says_or_what_the_runtime_has_noted(
+def test_the_stop_signal_is_read_from_the_status_or_from_the_runtimes_annotation(
     said: Signal, noted: dict[str, str] | None, name: str
 ) -> None:
     answer = api_pb2.ContainerStatusResponse(status=api_pb2.ContainerStatus(stop_signal=said))

@@ -1,28 +1,53 @@
-"""ARCHITECTURE.md names what is there."""
+"""ARCHITECTURE.md, docs/code-map.md and README.md name what is there."""
 
 import re
 from pathlib import Path
 
 import pytest
+from temporalio import workflow
+
+from workflows.pod.workflow import PodWorkflow
 
 ROOT = Path(__file__).parents[2]
-NAMED = re.findall(
-    r"`((?:syncpod|workflows|activities|protos|bench|tests)/[\w./]*|worker\.py)`",
-    (ROOT / "ARCHITECTURE.md").read_text(),
-)
+README = (ROOT / "README.md").read_text()
+PAGES = ("ARCHITECTURE.md", "docs/code-map.md")
+PATH = r"`((?:syncpod|workflows|activities|protos|bench|tests|docs)/[\w./-]*|worker\.py)`"
+NAMED = re.findall(PATH, (ROOT / "ARCHITECTURE.md").read_text())
+NAMED_ANYWHERE = {path for page in PAGES for path in re.findall(PATH, (ROOT / page).read_text())}
+DEFINITIONS = {
+    (path, name)
+    for page in PAGES
+    for path, names in re.findall(rf"{PATH} \(((?:`[\w.]+`(?:, )?)+)\)", (ROOT / page).read_text())
+    for name in re.findall(r"\w+", names)
+}
+"""What follows a file in parentheses."""
 
 
-@pytest.mark.parametrize("path", sorted(set(NAMED)))
-def test_what_the_page_names_is_there(path: str) -> None:
+@pytest.mark.parametrize("path", sorted(NAMED_ANYWHERE))
+def test_every_path_named_on_the_pages_exists(path: str) -> None:
     assert (ROOT / path).exists()
 
 
-def test_each_room_is_on_the_page() -> None:
+@pytest.mark.parametrize(("path", "name"), sorted(DEFINITIONS))
+def test_every_definition_named_on_a_page_is_in_its_file(path: str, name: str) -> None:
+    assert re.search(rf"\b{name}\b", (ROOT / path).read_text())
+
+
+def test_the_readme_lists_each_signal_update_and_query_of_a_pod() -> None:
+    row = re.search(r"^\| signals \| updates \| queries \|\n.*\n\|(.*)\|(.*)\|(.*)\|$", README, re.MULTILINE)
+    assert row is not None
+    listed = [set(re.findall(r"`(\w+)`", cell)) for cell in row.groups()]
+    defined = workflow._Definition.must_from_class(PodWorkflow)
+    every = (defined.signals, defined.updates, defined.queries)
+    assert listed == [{name for name in some if name is not None} for some in every]
+
+
+def test_every_room_is_described_in_architecture_md() -> None:
     rooms = {f"syncpod/{entry.name}" for entry in (ROOT / "syncpod").iterdir() if not entry.name.startswith("__")}
     assert {room for room in rooms if not any(path.rstrip("/") == room for path in NAMED)} == set()
 
 
-def test_what_is_named_in_a_room_is_in_it() -> None:
+def test_modules_named_in_a_room_belong_to_it() -> None:
     """A module named without its folder lies in a room of the section that names it."""
     sections = re.split(r"^### ", (ROOT / "ARCHITECTURE.md").read_text(), flags=re.MULTILINE)[1:]
     for section in sections:

@@ -49,7 +49,7 @@ def test_every_port_is_published_on_the_loopback() -> None:
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_a_service_waits_for_one_that_can_say_that_it_is_there(service: str) -> None:
+def test_every_dependency_has_a_health_check_or_runs_to_completion(service: str) -> None:
     for name, dependency in SERVICES[service].get("depends_on", {}).items():
         if dependency["condition"] == "service_healthy":
             assert "healthcheck" in SERVICES[name], name
@@ -58,7 +58,7 @@ def test_a_service_waits_for_one_that_can_say_that_it_is_there(service: str) -> 
             assert SERVICES[name]["restart"].startswith("on-failure"), name
 
 
-def test_the_password_is_the_same_for_all() -> None:
+def test_all_services_use_the_same_password() -> None:
     environments = {name: service["environment"] for name, service in SERVICES.items()}
     assert (
         environments["postgresql"]["POSTGRES_PASSWORD"]
@@ -67,7 +67,7 @@ def test_the_password_is_the_same_for_all() -> None:
     )
 
 
-def test_there_is_no_password_by_default_and_compose_says_so() -> None:
+def test_compose_refuses_to_start_without_a_password() -> None:
     """Compose ends with the sentence where the variable is missing or empty."""
     variables = re.findall(
         r"(?<!\$)\$\{?(\w+)([^}]*)\}?", (ROOT / "docker-compose.yml").read_text().partition("name:")[2]
@@ -84,7 +84,7 @@ def test_every_image_is_named_by_digest() -> None:
     assert [image for image in named if not re.fullmatch(r"[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}", image)] == []
 
 
-def test_the_image_is_nobodys_and_has_nothing_to_install_with() -> None:
+def test_the_image_runs_as_nobody_and_contains_no_package_installer() -> None:
     """The node agent is root by the compose file, on a file system that it cannot change."""
     stages = (ROOT / "Dockerfile").read_text().split("\nFROM ")
     assert "--without-pip" in stages[-2] and "requirements-dev.txt" not in stages[-2]
@@ -100,7 +100,7 @@ def _as_docker(directory: Path, answer: str) -> dict[str, str]:
     return os.environ | {"PATH": f"{directory}:{os.environ['PATH']}"}
 
 
-def test_digests_are_renewed_all_or_none(tmp_path: Path) -> None:
+def test_either_all_image_digests_are_renewed_or_none(tmp_path: Path) -> None:
     for name in ("docker-compose.yml", "Dockerfile"):
         (tmp_path / name).write_text((ROOT / name).read_text())
     command = ["/bin/sh", str(ROOT / "deploy" / "pin_images.sh"), str(tmp_path)]
@@ -116,7 +116,7 @@ def test_digests_are_renewed_all_or_none(tmp_path: Path) -> None:
     assert f"FROM python:3.13-slim@{digest} AS base" in (tmp_path / "Dockerfile").read_text()
 
 
-def test_what_is_mounted_from_the_project_is_there() -> None:
+def test_every_file_mounted_from_the_project_exists() -> None:
     sources = [
         volume.partition(":")[0]
         for service in SERVICES.values()
@@ -127,7 +127,7 @@ def test_what_is_mounted_from_the_project_is_there() -> None:
     assert [source for source in sources if not (ROOT / source).is_file()] == []
 
 
-def test_the_worker_sees_the_machine_under_the_machines_own_paths() -> None:
+def test_the_worker_mounts_host_directories_at_their_host_paths() -> None:
     pairs = dict(
         (volume["source"], volume["target"]) if isinstance(volume, dict) else volume.split(":")[:2]
         for volume in WORKER["volumes"]
@@ -141,25 +141,25 @@ def test_the_worker_sees_the_machine_under_the_machines_own_paths() -> None:
     assert PurePath(socket).is_relative_to("/run/containerd")
 
 
-def test_what_the_worker_mounts_is_seen_by_the_runtime_and_what_is_secret_stays_in_the_machines_memory() -> None:
+def test_volumes_propagate_to_the_runtime_and_secrets_stay_in_memory() -> None:
     (state,) = [volume for volume in WORKER["volumes"] if isinstance(volume, dict)]
     assert (state["source"], state["bind"]["propagation"]) == ("/var/lib/syncpod", "rshared")
     assert WORKER["privileged"], "mounting takes CAP_SYS_ADMIN"
     assert WORKER["environment"]["SYNCPOD_MEMORY_DIR"].startswith("/run/")
 
 
-def test_the_worker_reaches_temporal_where_it_is_published() -> None:
+def test_the_worker_connects_to_the_published_temporal_address() -> None:
     address = WORKER["environment"]["TEMPORAL_ADDRESS"]
     assert f"{address}:7233" in SERVICES["temporal"]["ports"]
 
 
-def test_the_servers_settings_are_those_the_tests_run_with() -> None:
+def test_the_server_settings_are_those_of_the_test_server() -> None:
     settings = yaml.safe_load((ROOT / "deploy" / "dynamicconfig.yaml").read_text())
     assert {key: str(values[0]["value"]) for key, values in settings.items()} == DYNAMIC_CONFIGURATION
     assert all(len(values) == 1 for values in settings.values())
 
 
-def test_the_image_gets_all_that_the_wheel_is_made_of() -> None:
+def test_the_image_copies_every_package_of_the_wheel() -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     dockerfile = (ROOT / "Dockerfile").read_text()
     copied = {
@@ -173,7 +173,7 @@ def test_the_image_gets_all_that_the_wheel_is_made_of() -> None:
     assert copied == {line.removeprefix("!") for line in context if line.startswith("!")}
 
 
-def test_the_namespace_script_creates_the_namespace_and_may_run_again(temporal_server: DevServer) -> None:
+def test_the_namespace_script_creates_the_namespace_and_can_be_repeated(temporal_server: DevServer) -> None:
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "TEMPORAL_ADDRESS": temporal_server.address,

@@ -31,7 +31,7 @@ def comparable(distribution: str) -> str:
     return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
-def test_what_is_shipped_imports_nothing_that_is_not_declared() -> None:
+def test_shipped_modules_import_only_declared_dependencies() -> None:
     """What comes along only because something else wants it may be gone with that one's next version."""
     parts = [ROOT / part for part in SHIPPED]
     files = {file for part in parts for file in (part.rglob("*.py") if part.is_dir() else [part])} - {FOR_DEVELOPERS}

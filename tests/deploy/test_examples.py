@@ -13,7 +13,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
-def test_an_example_is_a_pod_that_is_admitted(path: Path) -> None:
+def test_every_example_pod_is_admitted(path: Path) -> None:
     (document,) = load_documents(path.read_text(), source=path.name)
     assert isinstance(document, Pod)
     pod = admit_pod(pod_to_wire(document))
@@ -29,7 +29,7 @@ def test_the_debugger_is_an_ephemeral_container_for_the_first_example() -> None:
     assert debugger.target_container_name in {container.name for container in pod.spec.containers}
 
 
-def test_what_other_clients_send_is_the_first_example() -> None:
+def test_the_payload_for_other_clients_is_the_first_example() -> None:
     start = json.loads((EXAMPLES / "clients" / "start.json").read_text())
     changed = json.loads((EXAMPLES / "clients" / "pod.json").read_text())
     (pod,) = load_documents((EXAMPLES / "pod.yaml").read_text())
@@ -39,6 +39,6 @@ def test_what_other_clients_send_is_the_first_example() -> None:
     assert changed == start["pod"]
 
 
-def test_the_directory_is_applied_as_it_is() -> None:
+def test_the_examples_directory_can_be_applied_as_a_whole() -> None:
     """A directory is read flat: what is not a pod by itself lies in one of its own."""
     assert len(admitted([str(EXAMPLES)], "").pods) == len(list(EXAMPLES.glob("*.yaml")))

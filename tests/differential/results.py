@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from tests.differential.compare import Difference, Verdict, judge, sentence_for
+from tests.differential.compare import Seen, Verdict, judge
 
 NEVER_TRIED: Final = "never tried"
 """Why a scenario is undecided of which a file of results has nothing."""
@@ -17,8 +17,8 @@ def keep(path: Path, verdicts: Iterable[Verdict]) -> None:
     """Put verdicts into the file, each in place of an older one of its scenario."""
     known = _read(path)
     for verdict in verdicts:
-        found = [{"path": each.path, "kubelet": each.kubelet, "ours": each.ours} for each in verdict.differences]
-        known[verdict.title] = {"why": verdict.why, "differences": found}
+        seen = {"kubelet": verdict.seen.kubelet, "ours": verdict.seen.ours} if verdict.seen is not None else None
+        known[verdict.title] = {"why": verdict.why, "seen": seen}
     path.write_text(json.dumps(known, indent=1, sort_keys=True))
 
 
@@ -27,12 +27,11 @@ def kept(path: Path, titles: Iterable[str]) -> list[Verdict]:
     known = _read(path)
     verdicts = []
     for title in titles:
-        entry = known.get(title, {"why": NEVER_TRIED, "differences": []})
-        found = tuple(
-            Difference(each["path"], each["kubelet"], each["ours"], sentence_for(title, **each))
-            for each in entry["differences"]
-        )
-        verdicts.append(Verdict(title, "undecided", why=entry["why"]) if entry["why"] else judge(title, found))
+        entry = known.get(title, {"why": NEVER_TRIED, "seen": None})
+        if entry["seen"] is None:
+            verdicts.append(Verdict(title, "undecided", why=entry["why"]))
+        else:
+            verdicts.append(judge(title, Seen(**entry["seen"])))
     return verdicts
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import itertools
 import random  # noqa: TID251  # the order in which scenarios are tried
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.differential.compare import Verdict, differences, judge
+from tests.differential.compare import Seen, Verdict, judge
 from tests.differential.observation import Observation, observe
 from tests.differential.scenario import Scenario, Waiting
 from tests.differential.sides import NODE, Event, Side, Stage
@@ -21,10 +23,13 @@ PATIENCE_SECONDS: Final = 110.0
 """How long a scenario may take to come to its moment, on each side."""
 AT_ONCE: Final = 12
 _LOOK_SECONDS: Final = 0.4
+_LOOKS_PER_REFUSALS: Final = 10
 _STILL_SECONDS: Final = 1.2
 """How long a status has to stay the same before it is compared: events and conditions come in several writes."""
 _LAST_SECONDS: Final = 3.0
 """How long no event must have come for a pod that has ended."""
+_REFERRING: Final = re.compile(r"static pods may not reference \w+")
+"""The one reason for a refusal that is compared: a kubelet's, which is not about the manifest."""
 
 
 class Undecided(Exception):
@@ -38,13 +43,17 @@ class Looking:
     side: Side
     names: set[str]
     seen: dict[str, dict[str, Any]]
+    refused: dict[str, str]
+    """Why files were refused, by their names, as of some seconds ago."""
 
     async def look(self) -> None:
         """Look until cancelled. One request tells of all pods."""
-        while True:
+        for turn in itertools.count():
             with contextlib.suppress(OSError, TimeoutError):
                 # A busy node may not tell of all in time: what it told before holds.
                 self.seen |= await self.side.source.pods(frozenset(self.names))
+                if turn % _LOOKS_PER_REFUSALS == 0:
+                    self.refused = await self.side.source.refusals()
             await asyncio.sleep(_LOOK_SECONDS)
 
 
@@ -56,7 +65,7 @@ async def run(stage: Stage, scenarios: Sequence[Scenario], told: Callable[[Verdi
     turns = asyncio.Semaphore(AT_ONCE)
     # Mixed, so that those that wait for back-offs run beside those that use the processor.
     mixed = random.Random(0).sample(scenarios, len(scenarios))
-    lookings = [Looking(side, set(), {}) for side in (stage.kubelet, stage.ours)]
+    lookings = [Looking(side, set(), {}, {}) for side in (stage.kubelet, stage.ours)]
     looks = [asyncio.create_task(looking.look()) for looking in lookings]
 
     async def in_turn(scenario: Scenario) -> Verdict:
@@ -101,8 +110,8 @@ async def _try(lookings: Iterable[Looking], scenario: Scenario, title: str) -> V
             raise each
     if late:  # nothing but that can be compared
         seen = [Observation({"moment": "reached" if isinstance(each, Observation) else str(each)}) for each in seen]
-    kubelet, ours = (each for each in seen if isinstance(each, Observation))
-    return judge(title, differences(title, kubelet, ours))
+    kubelet, ours = (each.facts for each in seen if isinstance(each, Observation))
+    return judge(title, Seen(kubelet, ours))
 
 
 async def _observe(looking: Looking, scenario: Scenario) -> Observation:
@@ -112,8 +121,8 @@ async def _observe(looking: Looking, scenario: Scenario) -> Observation:
     await asyncio.to_thread(side.write, file, scenario.manifest())
     try:
         if scenario.refused:
-            return await _refusal(side, file)
-        pod = await _moment(looking, name, scenario)
+            return await _refusal(looking, file)
+        pod = await _moment(looking, file, name, scenario)
         if scenario.ends:
             return await _ended(looking, file, name, pod)
         events, said = await side.source.events(name), await asyncio.to_thread(side.logs, pod)
@@ -123,8 +132,8 @@ async def _observe(looking: Looking, scenario: Scenario) -> Observation:
         looking.names.discard(name)
 
 
-async def _moment(looking: Looking, name: str, scenario: Scenario) -> dict[str, Any]:
-    """Wait until the pod has come to the moment and stays as it is. Raises Undecided."""
+async def _moment(looking: Looking, file: str, name: str, scenario: Scenario) -> dict[str, Any]:
+    """Wait until the pod has come to the moment and stays as it is. Raises Undecided, soon if its file is refused."""
     deadline, since, before = time.monotonic() + PATIENCE_SECONDS, 0.0, None
     while time.monotonic() < deadline:
         pod = looking.seen.get(name)
@@ -133,8 +142,16 @@ async def _moment(looking: Looking, name: str, scenario: Scenario) -> dict[str, 
                 since, before = time.monotonic(), pod
             elif time.monotonic() - since > _STILL_SECONDS:
                 return pod
+        if pod is None and (why := looking.refused.get(file)) is not None:
+            raise Undecided(f"{looking.side.name} refused the file: {why}")
         await asyncio.sleep(_LOOK_SECONDS / 2)
-    raise Undecided(f"{looking.side.name} did not come to it: {_short(looking.seen.get(name))}")
+    short = f"{_short(looking.seen.get(name))} {await _last_warning(looking.side, name)}"
+    raise Undecided(f"{looking.side.name} did not come to it: {short}")
+
+
+async def _last_warning(side: Side, name: str) -> str:
+    """The message of a pod's last warning; "" if it has none."""
+    return next((each.message for each in reversed(await side.source.events(name)) if each.type == "Warning"), "")
 
 
 async def _said(side: Side, name: str, scenario: Scenario) -> bool:
@@ -142,11 +159,12 @@ async def _said(side: Side, name: str, scenario: Scenario) -> bool:
     return not scenario.after or any(each.reason == scenario.after for each in await side.source.events(name))
 
 
-async def _refusal(side: Side, file: str) -> Observation:
+async def _refusal(looking: Looking, file: str) -> Observation:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
-        if file in await side.source.refusals():
-            return Observation({"file": "refused"})
+        if (why := looking.refused.get(file)) is not None:
+            referring = _REFERRING.search(why)
+            return Observation({"file": f"refused: {referring[0]}" if referring else "refused"})
         await asyncio.sleep(1)
     return Observation({"file": "not refused"})
 

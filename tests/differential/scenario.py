@@ -105,12 +105,13 @@ class Waiting:
         )
 
     def or_ended(self, status: Status) -> bool:
-        """Whether it does, or has ended and is not said to wait.
+        """Whether it does, or has ended or not been started and is not said to wait.
 
         A kubelet says of a container in its back-off that it waits at its first sync after the one in which the
         back-off began; where nothing else happens, that is the sync in which it ends.
         """
-        return self(status) or ended(self.container, restarts=self.restarts)(status)
+        failed = Waiting("RunContainerError", self.container, self.restarts)
+        return self(status) or failed(status) or ended(self.container, restarts=self.restarts)(status)
 
 
 def waiting(reason: str, container: str = "main", *, restarts: int = 0) -> Waiting:

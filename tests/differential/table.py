@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, get_args
 
 from tests.differential.compare import Difference, Kind, Verdict
-from tests.differential.explained import DEFECTS, EXPLAINED, Sentence
+from tests.differential.explained import DEFECTS, EXPLAINED
 from tests.differential.results import NEVER_TRIED
+from tests.differential.sentence import Reason, Sentence
 
 _BEGIN: Final = "<!-- scenarios: begin -->"
 _END: Final = "<!-- scenarios: end -->"
@@ -34,9 +35,14 @@ def _lines(verdicts: Sequence[Verdict]) -> Iterator[str]:
     yield f"{len(verdicts)} scenarios: {told}."
     yield ""
     yield from _families(verdicts)
-    yield from _sentences("Intended differences", EXPLAINED, verdicts)
-    yield from _sentences("Known defects", DEFECTS, verdicts)
+    met = _met(verdicts)
+    yield from _reasons(met)
+    for reason in Reason:
+        yield from _sentences(reason.value.capitalize(), [each for each in _ALL if each.reason is reason], met)
     yield from _rest(verdicts)
+
+
+_ALL: Final = (*EXPLAINED, *DEFECTS)
 
 
 _TOLD: Final[dict[Kind, str]] = {
@@ -60,23 +66,44 @@ def _families(verdicts: Sequence[Verdict]) -> Iterator[str]:
         yield f"| {family} | {counts.total()} | {fine or '–'} | {rest} |"
 
 
-def _sentences(title: str, sentences: Iterable[Sentence], verdicts: Sequence[Verdict]) -> Iterator[str]:
+_Met = Mapping[Sentence, list[tuple[str, Difference]]]
+"""By sentence: the differences that it explains, each with its scenario."""
+
+
+def _met(verdicts: Iterable[Verdict]) -> _Met:
     met: dict[Sentence, list[tuple[str, Difference]]] = defaultdict(list)
     for verdict in verdicts:
         for each in verdict.differences:
             if each.sentence is not None:
                 met[each.sentence].append((verdict.title, each))
+    return met
+
+
+def _reasons(met: _Met) -> Iterator[str]:
+    """How many scenarios and facts differ for each kind of reason, and by how many sentences."""
+    yield "\n### Reasons\n"
+    yield "| reason | sentences | scenarios | facts |"
+    yield "|---|---|---|---|"
+    for reason in Reason:
+        found = {sentence: each for sentence, each in met.items() if sentence.reason is reason}
+        if found:
+            facts = [title for each in found.values() for title, _ in each]
+            yield f"| {reason.value} | {len(found)} | {len(set(facts))} | {len(facts)} |"
+
+
+def _sentences(title: str, sentences: Iterable[Sentence], met: _Met) -> Iterator[str]:
     shown = [sentence for sentence in sentences if sentence in met]
     if not shown:
         return
     yield f"\n### {title}\n"
-    yield "| difference | scenarios | for example | what | kubelet | here |"
-    yield "|---|---|---|---|---|---|"
+    yield "| difference | checked by | scenarios | facts | for example | what | kubelet | here |"
+    yield "|---|---|---|---|---|---|---|---|"
     for sentence in shown:
         scenario, example = met[sentence][0]
-        many = len({scenario for scenario, _ in met[sentence]})
+        counts = f"{len({scenario for scenario, _ in met[sentence]})} | {len(met[sentence])}"
         cells = (f"`{example.path}`", _cell(example.kubelet), _cell(example.ours))
-        yield f"| {sentence.text} | {many} | {scenario} | {' | '.join(cells)} |"
+        how = "all facts" if sentence.turned is not None else "both values"
+        yield f"| {sentence.text} | {how} | {counts} | {scenario} | {' | '.join(cells)} |"
 
 
 def _rest(verdicts: Sequence[Verdict]) -> Iterator[str]:

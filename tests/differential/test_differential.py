@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.differential import explained
-from tests.differential.compare import Verdict, differences, judge
-from tests.differential.explained import Sentence
+from tests.differential.compare import Seen, Verdict, judge
 from tests.differential.families import SCENARIOS
-from tests.differential.observation import RULES, Observation
+from tests.differential.observation import RULES
 from tests.differential.results import keep, kept
 from tests.differential.run import run
+from tests.differential.sentence import Facts, Reason, Sentence
 from tests.differential.sides import stage
 from tests.differential.table import write_table
 from tests.runtimes.require import Missing, do_without
@@ -21,20 +21,21 @@ from tests.runtimes.require import Missing, do_without
 _FEW = ("exit/Never-0", "exit/Always-1", "init/second-try", "env/metadata-name", "hook/poststart", "refused/two-names")
 
 
-def test_a_difference_that_no_sentence_fits_is_unexplained() -> None:
-    found = differences("exit/a", Observation({"status.phase": "Failed"}), Observation({"status.phase": "Running"}))
-    assert judge("exit/a", found).kind == "unexplained"
-    assert judge("exit/a", differences("exit/a", Observation({"x": 1}), Observation({"x": 1}))).kind == "equal"
+def test_a_difference_without_a_matching_sentence_is_unexplained() -> None:
+    assert judge("exit/a", Seen({"status.phase": "Failed"}, {"status.phase": "Running"})).kind == "unexplained"
+    assert judge("exit/a", Seen({"x": 1}, {"x": 1})).kind == "equal"
 
 
-def test_a_sentence_explains_only_where_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    intended = Sentence("meant", ("status.phase",), ("exit/*",), holds=lambda kubelet, ours: ours == "Running")
-    known = Sentence("a defect", ("status.reason",))
+def test_a_sentence_explains_only_the_differences_that_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    intended = Sentence(
+        "meant", Reason.BETTER, ("status.phase",), ("exit/*",), holds=lambda kubelet, ours: ours == "Running"
+    )
+    known = Sentence("a defect", Reason.DEFECT, ("status.reason",), holds=lambda kubelet, ours: True)
     monkeypatch.setattr("tests.differential.compare.EXPLAINED", (intended,))
     monkeypatch.setattr("tests.differential.compare.DEFECTS", (known,))
 
     def kind(title: str, path: str, ours: str) -> str:
-        return judge(title, differences(title, Observation({path: "Failed"}), Observation({path: ours}))).kind
+        return judge(title, Seen({path: "Failed"}, {path: ours})).kind
 
     assert kind("exit/a", "status.phase", "Running") == "explained"
     assert kind("exit/a", "status.phase", "Pending") == "unexplained"
@@ -42,7 +43,7 @@ def test_a_sentence_explains_only_where_it_says_so(monkeypatch: pytest.MonkeyPat
     assert kind("probe/a", "status.reason", "Running") == "defect"
 
 
-def test_what_is_drawn_gets_a_word() -> None:
+def test_generated_names_are_replaced_by_placeholders() -> None:
     said = f"containerd://{'a1' * 32} at 2026-01-31T12:00:01.5Z from 10.64.3.7"
     for rule in RULES:
         said = rule.pattern.sub(rule.word, said)
@@ -51,8 +52,8 @@ def test_what_is_drawn_gets_a_word() -> None:
 
 def test_results_are_kept_from_run_to_run_and_make_the_page(tmp_path: Path) -> None:
     results, page = tmp_path / "results.json", tmp_path / "page.md"
-    found = differences("exit/a", Observation({"status.phase": "Failed"}), Observation({"status.phase": "Running"}))
-    keep(results, [judge("exit/a", found), Verdict("exit/b", "equal")])
+    found = judge("exit/a", Seen({"status.phase": "Failed"}, {"status.phase": "Running"}))
+    keep(results, [found, Verdict("exit/b", "equal")])
     keep(results, [Verdict("exit/b", "undecided", why="the kubelet was slow")])
     verdicts = kept(results, ["exit/a", "exit/b", "exit/c"])
     assert [each.kind for each in verdicts] == ["unexplained", "undecided", "undecided"]
@@ -66,12 +67,81 @@ def test_results_are_kept_from_run_to_run_and_make_the_page(tmp_path: Path) -> N
     assert "3 scenarios: 1 with a difference that nothing explains, 2 undecided." in written
 
 
-def test_each_sentence_is_said_once() -> None:
-    texts = [each.text for each in (*explained.EXPLAINED, *explained.DEFECTS)]
-    assert len(texts) == len(set(texts))
+def test_each_explanation_is_listed_once_and_checked() -> None:
+    sentences = (*explained.EXPLAINED, *explained.DEFECTS)
+    assert len({each.text for each in sentences}) == len(sentences)
+    assert [each.text for each in sentences if each.holds is None and each.turned is None] == []
 
 
-async def test_a_few_scenarios_on_a_kubelet() -> None:
+def _ended(*, code: int = 3, last: int = 3, restarts: int = 2) -> dict[str, object]:
+    """A container that a kubelet shows as ended in its back-off."""
+    at = "status.containerStatuses.main"
+    return {
+        f"{at}.restartCount": restarts,
+        f"{at}.state.terminated.exitCode": code,
+        f"{at}.state.terminated.reason": "Error",
+        f"{at}.lastState.terminated.exitCode": last,
+        f"{at}.lastState.terminated.reason": "Error",
+    }
+
+
+def _waits(*, code: int = 3, restarts: int = 2, delay: str = "20s", name: str = "main") -> dict[str, object]:
+    """The container as a node of ours shows it then."""
+    at = "status.containerStatuses.main"
+    return {
+        f"{at}.restartCount": restarts,
+        f"{at}.state.waiting.reason": "CrashLoopBackOff",
+        f"{at}.state.waiting.message": f"back-off {delay} restarting failed container={name} pod=a_default(<uid>)",
+        f"{at}.lastState.terminated.exitCode": code,
+        f"{at}.lastState.terminated.reason": "Error",
+    }
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "ours", "kind"),
+    [
+        (_ended(), _waits(), "explained"),
+        (_ended(last=7), _waits(), "explained"),
+        (_ended(restarts=6), _waits(restarts=6, delay="5m0s"), "explained"),
+        (_ended(code=7), _waits(code=3), "unexplained"),
+        (_ended(), _waits(restarts=3), "unexplained"),
+        (_ended(), _waits(delay="40s"), "unexplained"),
+        (_ended(), _waits(name="other"), "unexplained"),
+        (_waits(), _ended(), "unexplained"),
+    ],
+    ids=[
+        "as it ended",
+        "other end before",
+        "longest",
+        "other code",
+        "other count",
+        "other delay",
+        "other name",
+        "ours",
+    ],
+)
+def test_only_that_a_kubelet_has_not_yet_said_that_a_container_waits_is_explained(
+    kubelet: Facts, ours: Facts, kind: str
+) -> None:
+    assert judge("exit/a", Seen(kubelet, ours)).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("event", "kind"),
+    [
+        ("Warning Exited main: Container main exited with code 3 (Error)", "explained"),
+        ("Warning Exited main: Container main exited with code 4 (Error)", "unexplained"),
+        ("Normal Exited main: Container main exited with code 3 (Error)", "unexplained"),
+        ("Normal Exited main: Container main exited with code 3 (Error): deleted", "explained"),
+        ("Warning Exited other: Container other exited with code 3 (Error)", "unexplained"),
+    ],
+)
+def test_an_exit_is_explained_only_as_the_kubelet_shows_it(event: str, kind: str) -> None:
+    shown = _ended()
+    assert judge("exit/a", Seen(shown, {**shown, f"event.{event}": "seen"})).kind == kind
+
+
+async def test_a_few_scenarios_match_a_real_kubelet() -> None:
     if not os.environ.get("SYNCPOD_DIFFERENTIAL"):
         pytest.skip("by hand only: SYNCPOD_DIFFERENTIAL=1, or make differential for all of it")
     try:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import signal
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pytest
 
 from activities.node.context import pods_at_once
 from tests.e2e.faults_support import FaultyNode, Pod, shell, until
+from tests.hung_disk import hung_disk
+from tests.nightly import NIGHTLY
 from tests.runtimes.processes import Process
 
 log = logging.getLogger("faults")
@@ -124,3 +128,24 @@ async def test_as_many_hung_sandboxes_as_are_made_at_once_hold_up_no_other_pod(n
         await pod.running()
         await pod.assert_whole()
         await pod.delete()
+
+
+async def test_pods_on_a_disk_that_hangs_hold_up_no_other_pod(node: FaultyNode, tmp_path: Path) -> None:
+    """Twenty of them in the nightly run; on a bench they are always twenty (tests/activities/test_hung_disks.py)."""
+    before = await node.apply()
+    await before.up()
+    with hung_disk(tmp_path / "hung") as disk:
+        volumes = [{"name": "data", "hostPath": {"path": str(disk), "type": "Directory"}}]
+        hung = [await node.apply(shell("only"), volumes=volumes) for _ in range(20 if NIGHTLY else 2)]
+        for pod in hung:
+            await until(functools.partial(says, pod, "a disk has not answered"))
+        await others_live(node)
+        await before.delete()
+        await hung[0].delete()
+    for pod in hung[1:]:
+        await pod.running()
+        await pod.delete()
+
+
+async def says(pod: Pod, text: str) -> bool:
+    return text in await doing(pod)

@@ -133,7 +133,7 @@ async def test_a_policy_has_a_container_started_anew_with_what_it_is_given(pods:
 
 
 @by_cgroups_of_version_1
-async def test_a_pod_as_a_whole_is_resized(pods: Pods) -> None:
+async def test_pod_level_resources_are_resized(pods: Pods) -> None:
     """Row 116: and with it what its containers may use that have no limit of their own."""
     require_cgroups(pods)
     whole = {"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "500m", "memory": "96Mi"}}

@@ -10,7 +10,7 @@ from aiohttp import web
 from syncpod.cri.port import CriRuntime
 from syncpod.handlers.hook import HookFailed, failure_message, run_hook
 from syncpod.pod import ExecAction, HTTPGetAction, LifecycleHandler, SleepAction, TCPSocketAction
-from tests.handlers.test_questions import answering, raw, serving, target
+from tests.handlers.test_probe_handlers import answering, raw, serving, target
 
 ABOUT = 'for Container "web" in Pod "pod_default(uid)" failed - error:'
 
@@ -23,7 +23,7 @@ def get(scheme: str = "HTTP") -> LifecycleHandler:
     return LifecycleHandler(http_get=HTTPGetAction.model_validate({"path": "/bye", "port": "web", "scheme": scheme}))
 
 
-async def test_a_request_says_who_it_is_and_succeeds_in_silence() -> None:
+async def test_an_http_hook_sends_the_kubelets_headers_and_reports_nothing_on_success() -> None:
     """Row 54: httpGet."""
     asked: list[tuple[str, str]] = []
 
@@ -38,7 +38,7 @@ async def test_a_request_says_who_it_is_and_succeeds_in_silence() -> None:
     assert agent.startswith("kube-lifecycle/")
 
 
-async def test_a_server_without_tls_is_asked_again_without_and_that_is_told() -> None:
+async def test_an_https_hook_falls_back_to_http_once_and_reports_it() -> None:
     """Row 54: LifecycleHTTPFallback, once."""
     async with serving(answering(200)) as port:
         told = await carried_out(get("HTTPS"), port)
@@ -60,23 +60,23 @@ async def test_any_http_response_counts_as_a_successful_hook(answer: bytes) -> N
 
 
 @pytest.mark.parametrize("scheme", ["HTTP", "HTTPS"])
-async def test_a_hook_that_is_not_answered_fails(scheme: str) -> None:
+async def test_an_unanswered_http_hook_fails(scheme: str) -> None:
     with pytest.raises(HookFailed, match="connection refused"):
         await carried_out(get(scheme), port=1)
 
 
-async def test_a_redirect_that_leads_to_no_url_fails_the_hook() -> None:
+async def test_a_redirect_to_an_invalid_url_fails_the_hook() -> None:
     async with raw(b"HTTP/1.1 302 Found\r\nLocation: http://[\r\n\r\n") as (port, _):
         with pytest.raises(HookFailed, match="failed to parse Location header"):
             await carried_out(get(), port)
 
 
-async def test_a_hook_that_sleeps_ends_when_it_has_slept() -> None:
+async def test_a_sleep_hook_succeeds_after_its_seconds() -> None:
     """Row 54: sleep, even for zero seconds."""
     assert await carried_out(LifecycleHandler(sleep=SleepAction(seconds=0))) == ""
 
 
-async def test_a_tcp_hook_is_none() -> None:
+async def test_a_tcp_hook_is_refused() -> None:
     with pytest.raises(HookFailed, match="invalid handler"):
         await carried_out(LifecycleHandler(tcp_socket=TCPSocketAction(port=80)))
 

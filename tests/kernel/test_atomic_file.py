@@ -9,7 +9,7 @@ from syncpod.kernel.atomic_file import replace_file
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_a_file_has_the_new_content_and_is_its_owners_alone(durable: bool, tmp_path: Path) -> None:
+def test_a_replaced_file_has_the_new_content_and_mode_0600(durable: bool, tmp_path: Path) -> None:
     file = tmp_path / "record.json"
     file.write_text("old")
     file.chmod(0o644)
@@ -21,7 +21,7 @@ def test_a_file_has_the_new_content_and_is_its_owners_alone(durable: bool, tmp_p
     assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
 
 
-def test_what_a_crash_or_somebody_else_left_as_a_draft_is_not_written_through(tmp_path: Path) -> None:
+def test_a_symlink_in_place_of_the_draft_is_not_followed(tmp_path: Path) -> None:
     file, treasure = tmp_path / "record.json", tmp_path / "treasure"
     treasure.write_text("gold")
     (tmp_path / ".record.json.new").symlink_to(treasure)
@@ -31,7 +31,7 @@ def test_what_a_crash_or_somebody_else_left_as_a_draft_is_not_written_through(tm
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_what_cannot_be_replaced_stays_and_leaves_no_draft(durable: bool, tmp_path: Path) -> None:
+def test_a_failed_replacement_leaves_the_old_file_and_no_draft(durable: bool, tmp_path: Path) -> None:
     (tmp_path / "record.json" / "full").mkdir(parents=True)
     with pytest.raises(IsADirectoryError):
         replace_file(tmp_path / "record.json", "new", durable=durable)
@@ -40,7 +40,9 @@ def test_what_cannot_be_replaced_stays_and_leaves_no_draft(durable: bool, tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
 
 
-def test_a_reader_never_sees_half_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_sees_the_old_or_the_new_content_and_never_a_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "record.json"
     file.write_text("old")
     seen = []

@@ -43,7 +43,7 @@ def root(volume: Path) -> Iterator[int]:
     os.close(opened)
 
 
-def opened_as(opens: Open, root: int, relative: str) -> str:
+def kernel_path_of(opens: Open, root: int, relative: str) -> str:
     """Open, and return the kernel's path of what was opened."""
     descriptor = opens(root, relative)
     try:
@@ -65,15 +65,15 @@ INSIDE = {
 
 @both_ways
 @pytest.mark.parametrize(("relative", "found"), INSIDE.items())
-def test_what_stays_inside_is_followed(opens: Open, root: int, volume: Path, relative: str, found: str) -> None:
-    assert opened_as(opens, root, relative) == str(volume / found)
+def test_a_path_that_stays_inside_is_followed(opens: Open, root: int, volume: Path, relative: str, found: str) -> None:
+    assert kernel_path_of(opens, root, relative) == str(volume / found)
 
 
 @both_ways
 @pytest.mark.parametrize(
     "relative", ["out", "far-out", "etc", "etc/passwd", "proc", "..", "a/../..", "../volume/a", "/a"]
 )
-def test_what_leads_out_is_refused_even_where_it_would_come_back(opens: Open, root: int, relative: str) -> None:
+def test_a_path_that_leads_out_is_refused_even_if_it_leads_back_in(opens: Open, root: int, relative: str) -> None:
     with pytest.raises(LeadsOut):
         opens(root, relative)
 
@@ -83,7 +83,7 @@ def test_what_leads_out_is_refused_even_where_it_would_come_back(opens: Open, ro
     ("relative", "number"),
     [("none", errno.ENOENT), ("nowhere", errno.ENOENT), ("round", errno.ELOOP), ("a/file/x", errno.ENOTDIR)],
 )
-def test_what_is_not_there_is_said_as_the_kernel_says_it(opens: Open, root: int, relative: str, number: int) -> None:
+def test_a_missing_path_raises_the_kernels_error(opens: Open, root: int, relative: str, number: int) -> None:
     with pytest.raises(OSError) as failed:
         opens(root, relative)
     assert failed.value.errno == number
@@ -94,24 +94,24 @@ NAMES = st.lists(st.sampled_from(["a", "b", "..", ".", "", "..data", "out", "etc
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200, deadline=None)
 @given(NAMES)
-def test_the_walk_opens_and_refuses_what_the_kernel_does(root: int, parts: list[str]) -> None:
+def test_the_walk_opens_and_refuses_the_same_paths_as_openat2(root: int, parts: list[str]) -> None:
     def outcome(opens: Open) -> str | type[OSError]:
         try:
-            return opened_as(opens, root, "/".join(parts))
+            return kernel_path_of(opens, root, "/".join(parts))
         except OSError as error:
             return type(error)
 
     assert outcome(walk_beneath) == outcome(open_beneath)
 
 
-def test_a_path_that_is_too_deep_for_the_walk_is_refused_before_it_holds_every_descriptor(root: int) -> None:
+def test_the_walk_refuses_a_path_too_deep_before_descriptors_run_out(root: int) -> None:
     os.close(make_beneath(root, "/".join(["d"] * 150), 0o700))
     os.close(open_beneath(root, "/".join(["d"] * 150)))
     with pytest.raises(OSError, match="more than 128 directories"):
         walk_beneath(root, "/".join(["d"] * 150))
 
 
-def test_missing_directories_are_made_with_the_mode_whatever_the_umask(root: int, volume: Path) -> None:
+def test_missing_directories_are_made_with_the_given_mode_despite_the_umask(root: int, volume: Path) -> None:
     before = os.umask(0o077)
     try:
         os.close(make_beneath(root, "a/new/deep", 0o2775))
@@ -121,7 +121,7 @@ def test_missing_directories_are_made_with_the_mode_whatever_the_umask(root: int
     assert modes == [0o2775, 0o2775]
 
 
-def test_making_what_is_there_leaves_it_as_it_is(root: int, volume: Path) -> None:
+def test_making_an_existing_directory_leaves_it_unchanged(root: int, volume: Path) -> None:
     (volume / "a").chmod(0o701)
     os.close(make_beneath(root, "a", 0o777))
     assert stat.S_IMODE((volume / "a").stat().st_mode) == 0o701
@@ -150,7 +150,7 @@ def test_only_regular_files_of_a_reasonable_size_are_read(root: int, volume: Pat
 
 
 @both_ways
-def test_a_directory_that_is_swapped_for_a_symlink_meanwhile_never_leads_out(
+def test_a_directory_swapped_for_a_symlink_during_the_walk_never_leads_out(
     opens: Open, root: int, volume: Path, tmp_path: Path
 ) -> None:
     outside = tmp_path / "outside"
@@ -160,7 +160,7 @@ def test_a_directory_that_is_swapped_for_a_symlink_meanwhile_never_leads_out(
     with exchanging(volume / "a", volume / "link"):
         for _ in range(3000):
             try:
-                seen.add(opened_as(opens, root, "a/b"))
+                seen.add(kernel_path_of(opens, root, "a/b"))
             except OSError as error:
                 seen.add(type(error).__name__)
     assert not any(str(outside) in each for each in seen)

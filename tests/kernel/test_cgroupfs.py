@@ -20,7 +20,7 @@ MOUNTINFO = rb"""
 """.strip()
 
 
-def test_every_hierarchy_that_is_mounted_whole_is_found_once() -> None:
+def test_each_fully_mounted_hierarchy_is_found_once() -> None:
     assert whole_hierarchies(parse_mounts(MOUNTINFO)) == (
         Hierarchy(Path("/sys/fs/cgroup/cpu,cpuacct"), 1, frozenset({"cpu", "cpuacct"})),
         Hierarchy(Path("/sys/fs/cgroup/systemd"), 1, frozenset({"name=systemd"})),
@@ -29,12 +29,12 @@ def test_every_hierarchy_that_is_mounted_whole_is_found_once() -> None:
     )
 
 
-def test_a_hierarchy_is_whole_too_where_it_is_seen_from_within_a_namespace() -> None:
+def test_a_hierarchy_seen_from_within_a_cgroup_namespace_counts_as_fully_mounted() -> None:
     line = b"59 49 0:38 /../.. /sys/fs/cgroup rw,relatime - cgroup2 cgroup rw,nsdelegate"
     assert [each.path for each in whole_hierarchies(parse_mounts(line))] == [Path("/sys/fs/cgroup")]
 
 
-def test_a_mount_that_shows_a_part_of_a_hierarchy_says_which() -> None:
+def test_a_mount_of_a_part_of_a_hierarchy_says_which_part() -> None:
     assert [each.shown for each in hierarchies(parse_mounts(MOUNTINFO)) if each.path == Path("/part")] == ["/docker/1"]
 
 
@@ -44,7 +44,7 @@ def test_an_error_names_the_file_that_could_not_be_written() -> None:
     assert failed.value.filename == "/dev/full"
 
 
-def test_making_a_cgroup_that_is_removed_at_that_moment_says_that_it_is_not_there(
+def test_making_a_cgroup_that_is_removed_meanwhile_raises_file_not_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def found_and_then_removed(self: Path, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
@@ -59,7 +59,7 @@ def test_making_a_cgroup_that_is_removed_at_that_moment_says_that_it_is_not_ther
         cgroupfs.make(tmp_path / "file")
 
 
-def test_what_is_no_cgroup_any_more_has_no_processes(tmp_path: Path) -> None:
+def test_a_removed_cgroup_has_no_processes(tmp_path: Path) -> None:
     assert cgroupfs.read(tmp_path / "gone" / "cgroup.procs") is None
     assert cgroupfs.processes_of(tmp_path / "gone") == frozenset()
     assert cgroupfs.processes_below(tmp_path / "gone") == ()

@@ -12,7 +12,7 @@ from syncpod.kernel.mounting import bind, may_mount, mounts_at, mounts_below, un
 LINE = rb"36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 shared:7 - ext3 /dev/root rw,errors=continue"
 
 
-def test_the_fields_of_a_line() -> None:
+def test_all_fields_of_a_line_are_read() -> None:
     assert parse_mounts(LINE + b"\n") == (
         Mount("98:0", "/mnt1", "/mnt2", ("master:1", "shared:7"), "ext3", ("rw", "errors=continue")),
     )
@@ -37,13 +37,13 @@ def test_a_source_may_be_empty() -> None:
     assert (mount.file_system, mount.options) == ("ext3", ("rw", "errors=continue"))
 
 
-def test_a_mount_without_peers_is_private() -> None:
+def test_a_mount_without_a_peer_group_is_private() -> None:
     assert parse_mounts(LINE.replace(b"master:1 shared:7 ", b""))[0].propagation == ()
 
 
 @pytest.mark.skipif(not may_mount(), reason="needs CAP_SYS_ADMIN")
 @pytest.mark.parametrize("source", ["none", ""])
-def test_this_machine_is_read_with_hostile_mounts_in_it(tmp_path: Path, source: str) -> None:
+def test_the_mountinfo_of_this_machine_is_read_despite_hostile_mount_names(tmp_path: Path, source: str) -> None:
     place = tmp_path / os.fsdecode(b"a b\r\n\\\xff#")
     place.mkdir()
     subprocess.run(["mount", "-n", "-i", "-t", "tmpfs", source, place], check=True)
@@ -58,7 +58,7 @@ def test_this_machine_is_read_with_hostile_mounts_in_it(tmp_path: Path, source: 
 
 
 @pytest.mark.skipif(not may_mount(), reason="needs CAP_SYS_ADMIN")
-def test_a_mount_that_fails_names_the_place(tmp_path: Path) -> None:
+def test_a_failed_mount_names_the_target(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as failed:
         bind(tmp_path, tmp_path / "absent")
     assert failed.value.filename == str(tmp_path / "absent")

@@ -20,7 +20,7 @@ def made(path: Path, mode: int = 0o700, owner: int = 0) -> Path:
     return path
 
 
-def test_a_directory_of_our_own_is_trusted_and_one_that_is_not_there_too(tmp_path: Path) -> None:
+def test_a_directory_of_our_own_and_one_that_does_not_exist_yet_are_trusted(tmp_path: Path) -> None:
     require_ours(made(tmp_path / "state"))
     require_ours(tmp_path / "state" / "not" / "there")
     require_ours(made(made(tmp_path / "shared", 0o1777) / "state"))
@@ -28,7 +28,7 @@ def test_a_directory_of_our_own_is_trusted_and_one_that_is_not_there_too(tmp_pat
     require_ours(tmp_path / "link")
 
 
-def test_what_another_account_could_have_written_to_is_not(tmp_path: Path) -> None:
+def test_a_directory_that_another_account_may_write_to_is_refused(tmp_path: Path) -> None:
     theirs = made(tmp_path / "theirs", owner=STRANGER)
     open_to_all, to_a_group = made(tmp_path / "all", 0o777), made(tmp_path / "group", 0o770)
     os.chown(to_a_group, 0, STRANGER)
@@ -37,14 +37,14 @@ def test_what_another_account_could_have_written_to_is_not(tmp_path: Path) -> No
         (theirs, f"{theirs} belongs to user {STRANGER}"),
         (open_to_all, f"{open_to_all} is writable by others (mode 0777)"),
         (to_a_group, f"{to_a_group} is writable by others (mode 0770)"),
-        (tmp_path / "file", f"{tmp_path}/file is no directory"),
+        (tmp_path / "file", f"{tmp_path}/file is not a directory"),
     ):
         with pytest.raises(NotOurs) as refused:
             require_ours(place)
         assert str(refused.value) == why
 
 
-def test_what_another_account_could_put_something_else_in_place_of_is_not(tmp_path: Path) -> None:
+def test_a_directory_that_another_account_could_replace_is_refused(tmp_path: Path) -> None:
     theirs, open_to_all, sticky = (
         made(tmp_path / "theirs", 0o755, STRANGER),
         made(tmp_path / "all", 0o777),

@@ -29,12 +29,12 @@ def by_id(world: World) -> dict[str, ObservedContainer]:
 
 
 @given(worlds())
-def test_equal_inputs_give_equal_actions_in_whatever_order_mappings_were_filled(world: World) -> None:
+def test_actions_do_not_depend_on_the_order_of_mappings(world: World) -> None:
     assert world.decide() == with_reordered_mappings(world).decide()
 
 
 @given(worlds(), st.permutations(range(20)))
-def test_containers_of_different_names_may_be_listed_in_any_order(world: World, shuffle: Sequence[int]) -> None:
+def test_actions_do_not_depend_on_the_listing_order_of_container_names(world: World, shuffle: Sequence[int]) -> None:
     place = {container.name: shuffle[index] for index, container in enumerate(world.observed.containers)}
     regrouped = tuple(sorted(world.observed.containers, key=lambda container: place[container.name]))
     observed = world.observed.model_copy(update={"containers": regrouped})
@@ -43,7 +43,7 @@ def test_containers_of_different_names_may_be_listed_in_any_order(world: World, 
 
 
 @given(worlds())
-def test_nothing_starts_beside_an_instance_of_itself(world: World) -> None:
+def test_no_container_starts_while_an_instance_of_it_runs(world: World) -> None:
     actions = world.decide()
     killed = {kill.id for kill in actions.containers_to_kill}
     for container in started(world, actions):
@@ -62,7 +62,7 @@ def test_only_the_newest_instance_of_a_container_that_may_run_is_killed(world: W
 
 
 @given(worlds())
-def test_a_container_in_unknown_state_is_only_ever_killed_to_be_started(world: World) -> None:
+def test_a_container_in_unknown_state_is_killed_only_if_it_is_restarted(world: World) -> None:
     actions = world.decide()
     names = {container.name for container in started(world, actions)}
     for kill in actions.containers_to_kill:
@@ -71,7 +71,7 @@ def test_a_container_in_unknown_state_is_only_ever_killed_to_be_started(world: W
 
 
 @given(worlds())
-def test_only_running_containers_that_stay_are_resized(world: World) -> None:
+def test_only_running_containers_that_are_kept_are_resized(world: World) -> None:
     actions = world.decide()
     killed = {kill.id for kill in actions.containers_to_kill}
     for resource, updates in (
@@ -102,7 +102,7 @@ def test_decreases_are_applied_before_increases(world: World) -> None:
 
 
 @given(worlds())
-def test_starts_are_in_the_order_of_the_spec_each_once(world: World) -> None:
+def test_containers_start_once_each_in_spec_order(world: World) -> None:
     actions = world.decide()
     for indices in (
         actions.init_containers_to_start,
@@ -113,7 +113,7 @@ def test_starts_are_in_the_order_of_the_spec_each_once(world: World) -> None:
 
 
 @given(worlds())
-def test_at_most_one_plain_init_container_starts_and_then_it_is_the_last_of_them(world: World) -> None:
+def test_at_most_one_plain_init_container_starts_and_no_sidecar_after_it(world: World) -> None:
     init = world.pod.spec.init_containers
     plain = [not is_sidecar(init[index]) for index in world.decide().init_containers_to_start]
     assert sum(plain) <= 1
@@ -121,7 +121,7 @@ def test_at_most_one_plain_init_container_starts_and_then_it_is_the_last_of_them
 
 
 @given(worlds())
-def test_main_containers_never_start_while_a_plain_init_container_is_to(world: World) -> None:
+def test_main_containers_never_start_together_with_a_plain_init_container(world: World) -> None:
     actions = world.decide()
     init = world.pod.spec.init_containers
     if any(not is_sidecar(init[index]) for index in actions.init_containers_to_start):
@@ -129,14 +129,14 @@ def test_main_containers_never_start_while_a_plain_init_container_is_to(world: W
 
 
 @given(worlds())
-def test_a_pod_that_is_killed_for_good_starts_neither_main_nor_init_containers(world: World) -> None:
+def test_a_pod_killed_without_a_new_sandbox_starts_no_main_or_init_container(world: World) -> None:
     actions = world.decide()
     if actions.kill_pod and not actions.create_sandbox:
         assert started(world, actions) == []
 
 
 @given(worlds())
-def test_a_new_sandbox_is_made_only_where_the_pod_is_killed_and_with_a_number_of_its_own(world: World) -> None:
+def test_a_new_sandbox_requires_killing_the_pod_and_has_a_new_attempt(world: World) -> None:
     actions = world.decide()
     if actions.create_sandbox:
         assert actions.kill_pod
@@ -145,7 +145,7 @@ def test_a_new_sandbox_is_made_only_where_the_pod_is_killed_and_with_a_number_of
 
 
 @given(worlds())
-def test_containers_are_reset_only_in_a_pass_that_is_for_it(world: World) -> None:
+def test_containers_are_reset_only_in_a_restart_of_all_containers(world: World) -> None:
     actions = world.decide()
     if not world.restart_all:
         assert actions.containers_to_reset == ()
@@ -162,7 +162,7 @@ def test_containers_are_reset_only_in_a_pass_that_is_for_it(world: World) -> Non
 
 
 @given(worlds())
-def test_carried_out_often_enough_the_actions_come_to_nothing_more_to_do(world: World) -> None:
+def test_repeated_actions_converge_to_nothing_left_to_do(world: World) -> None:
     """On a runtime where all goes well every pod comes to rest: it runs as its spec says, or it is over."""
     assume(not any(restarts_all_on_success(container) for container in world.pod.spec.init_containers))
     runtime = Runtime(world)
@@ -205,12 +205,12 @@ def runtime_waits_for(runtime: Runtime, container: ObservedContainer) -> bool:
     return container.name in plain or container.id not in runtime.startup
 
 
-def test_doing_nothing_is_the_default() -> None:
+def test_default_actions_do_nothing() -> None:
     assert does_nothing(PodActions())
     assert does_nothing(PodActions(sandbox_id="sandbox", attempt=3))
     assert not does_nothing(PodActions(update_pod_level_resources=True))
 
 
-def test_actions_are_values_that_nothing_changes() -> None:
+def test_actions_are_immutable() -> None:
     with pytest.raises(AttributeError):
         NO_ACTION.kill_pod = True  # type: ignore[misc]

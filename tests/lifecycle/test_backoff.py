@@ -42,13 +42,13 @@ def start(
     return start_decision(store, pod, container, finished_at=finished_at, now=NOON + seconds(now))
 
 
-def test_a_container_that_never_exited_starts_and_leaves_no_trace() -> None:
+def test_a_container_that_never_exited_starts_without_a_back_off_entry() -> None:
     decision, store = start(EMPTY, finished=None, now=0)
     assert decision == StartDecision(allowed=True, delay=timedelta(0))
     assert store == EMPTY
 
 
-def test_delays_are_0_10_20_40_80_160_300_and_300_again() -> None:
+def test_crash_loop_delays_are_0_10_20_40_80_160_300_and_then_300() -> None:
     store, now, waits = EMPTY, 0.0, []
     for _ in range(8):
         finished = now
@@ -64,7 +64,7 @@ def test_delays_are_0_10_20_40_80_160_300_and_300_again() -> None:
     assert waits == [0, 10, 20, 40, 80, 160, 300, 300]
 
 
-def test_a_start_held_back_says_for_how_long_of_what_and_until_when() -> None:
+def test_a_delayed_start_has_the_kubelets_message_and_its_end() -> None:
     _, store = start(EMPTY, finished=0, now=0)
     for turn in range(3):
         _, store = start(store, finished=100 * (turn + 1), now=100 * (turn + 2))
@@ -82,7 +82,7 @@ def test_the_delay_runs_from_the_exit_and_ends_exactly_then() -> None:
     assert start(store, finished=20, now=30)[0].allowed
 
 
-def test_ten_minutes_of_running_end_a_crash_loop_and_not_a_moment_less() -> None:
+def test_a_crash_loop_ends_after_exactly_ten_minutes_of_running() -> None:
     _, store = start(EMPTY, finished=0, now=0)
     _, store = start(store, finished=50, now=100)
     assert not start(store, finished=700, now=700)[0].allowed
@@ -91,7 +91,7 @@ def test_ten_minutes_of_running_end_a_crash_loop_and_not_a_moment_less() -> None
     assert after.delay(crash_loop_key(WEB, APP)) == FIRST_DELAY
 
 
-def test_expiry_is_judged_by_the_exit_not_by_the_hour() -> None:
+def test_back_off_expiry_is_measured_at_the_exit_and_not_at_the_current_time() -> None:
     _, store = start(EMPTY, finished=0, now=0)
     decision, _ = start(store, finished=1, now=5000)
     assert decision == StartDecision(allowed=True, delay=seconds(20))
@@ -111,13 +111,13 @@ def test_expiry_is_judged_by_the_exit_not_by_the_hour() -> None:
         ),
     ],
 )
-def test_a_change_of_identity_begins_anew(pod: ObjectMeta, container: Container) -> None:
+def test_a_changed_container_identity_resets_the_back_off(pod: ObjectMeta, container: Container) -> None:
     _, store = start(EMPTY, finished=0, now=0)
     assert not start(store, finished=1, now=1)[0].allowed
     assert start(store, finished=1, now=1, pod=pod, container=container)[0].allowed
 
 
-def test_a_change_that_is_no_identity_does_not() -> None:
+def test_a_change_of_other_fields_keeps_the_back_off() -> None:
     _, store = start(EMPTY, finished=0, now=0)
     changed = APP.model_copy(update={"args": ("--verbose",)})
     assert not start(store, finished=1, now=1, container=changed)[0].allowed
@@ -150,14 +150,14 @@ def test_image_pulls_are_retried_10_20_40_seconds_after_the_last_failure() -> No
     assert store.entries[key].message == "not found"
 
 
-def test_an_image_that_failed_long_ago_begins_anew() -> None:
+def test_an_old_pull_failure_resets_the_image_back_off() -> None:
     key = image_key("7f3a", "local/none:1")
     store = record_failure(record_failure(EMPTY, key, now=NOON), key, now=NOON + seconds(10))
     later = NOON + seconds(10) + EXPIRY + seconds(1)
     assert record_failure(store, key, now=later).delay(key) == FIRST_DELAY
 
 
-def test_a_step_that_succeeds_is_forgiven() -> None:
+def test_a_successful_step_clears_its_back_off() -> None:
     key, other = step_key("start_container", "app"), step_key("create_sandbox")
     store = record_failure(record_failure(EMPTY, key, now=NOON), other, now=NOON)
     forgiven = forget(store, key)
@@ -166,7 +166,7 @@ def test_a_step_that_succeeds_is_forgiven() -> None:
     assert forget(forgiven, key) is forgiven
 
 
-def test_what_was_never_tried_is_not_held() -> None:
+def test_an_untried_step_has_no_back_off() -> None:
     assert held_until(EMPTY, step_key("create_sandbox"), now=NOON) is None
 
 
@@ -175,7 +175,7 @@ def test_the_message_of_a_waiting_pull_carries_the_last_error() -> None:
     assert image_backoff_message("busybox", "") == 'Back-off pulling image "busybox"'
 
 
-def test_a_store_survives_json_and_an_unknown_field() -> None:
+def test_a_back_off_store_survives_a_json_round_trip_with_an_unknown_field() -> None:
     _, store = start(EMPTY, finished=0, now=0.123456)
     store = record_failure(store, step_key("create_sandbox"), now=NOON, reason="FailedCreatePodSandBox", message="no")
     text = store.model_dump_json()
@@ -201,7 +201,7 @@ def test_a_store_survives_json_and_an_unknown_field() -> None:
         (-80, "-1m20s"),
     ],
 )
-def test_durations_are_written_as_go_does(duration: float, text: str) -> None:
+def test_durations_are_formatted_as_by_go(duration: float, text: str) -> None:
     assert go_duration(seconds(duration)) == text
 
 
@@ -209,7 +209,7 @@ gaps = st.lists(st.tuples(st.integers(0, 900_000), st.integers(0, 400_000)), min
 
 
 @given(gaps)
-def test_a_start_is_never_early_and_never_held_longer_than_five_minutes(history: list[tuple[int, int]]) -> None:
+def test_a_start_is_never_early_and_never_delayed_by_more_than_five_minutes(history: list[tuple[int, int]]) -> None:
     """Each element: milliseconds that the instance ran, and milliseconds until somebody wants to start it again."""
     store, now = EMPTY, NOON
     for ran, asked in history:
@@ -232,7 +232,7 @@ def test_a_start_is_never_early_and_never_held_longer_than_five_minutes(history:
 
 
 @given(gaps)
-def test_deciding_on_a_store_read_back_from_json_is_deciding_on_the_store(history: list[tuple[int, int]]) -> None:
+def test_decisions_are_the_same_after_a_json_round_trip_of_the_store(history: list[tuple[int, int]]) -> None:
     store, now = EMPTY, NOON
     for ran, asked in history:
         finished = now + timedelta(milliseconds=ran)

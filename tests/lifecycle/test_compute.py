@@ -632,7 +632,7 @@ def test_ephemeral_containers(mutate: Mutate, expected: PodActions) -> None:
     assert mutate(one_debugger()).decide() == expected
 
 
-def test_a_sync_that_leaves_everything_as_it_is_calls_itself_a_no_op() -> None:
+def test_actions_that_change_nothing_are_a_no_op() -> None:
     assert does_nothing(three_containers().decide())
     assert not does_nothing(three_containers().gone("foo1").decide())
     assert not does_nothing(three_containers().applied_to_pod(limits={"cpu": "1"}).decide())

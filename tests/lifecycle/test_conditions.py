@@ -78,7 +78,7 @@ def test_a_pod_without_init_containers_is_initialized_from_the_start() -> None:
     assert answer(conditions.initialized_condition(pod, None, "Pending")) == ("True", "", "")
 
 
-def test_a_pod_once_initialized_stays_so_while_its_init_containers_run_again() -> None:
+def test_an_initialized_pod_stays_initialized_while_its_init_containers_run_again() -> None:
     before = (PodCondition(type="Initialized", status="True"),)
     again = statuses(migrate={"state": {"running": {}}})
     assert answer(conditions.initialized_condition(POD, again, "Pending", old_conditions=before)) == ("True", "", "")
@@ -119,7 +119,7 @@ def test_containers_ready_and_ready_without_gates(expected: Any, known: Any, pha
     assert answer(ready) == expected
 
 
-def test_readiness_gates_are_asked_in_order_once_the_containers_are_ready() -> None:
+def test_readiness_gates_are_evaluated_in_order_once_containers_are_ready() -> None:
     """Row 100: ReadinessGatesNotReady."""
     gates = [{"conditionType": "example.com/one"}, {"conditionType": "example.com/two"}]
     pod = Pod.model_validate({"spec": {"containers": [{"name": "web"}], "readinessGates": gates}})
@@ -208,12 +208,12 @@ def test_all_containers_restarting(containers: dict[str, int], old: Any, phase: 
     assert answer(got) == expected
 
 
-def test_only_a_pod_with_such_a_rule_can_restart_all_containers() -> None:
+def test_only_a_pod_with_a_restart_all_rule_has_the_condition() -> None:
     assert conditions.all_containers_could_restart(RESTARTS_ALL)
     assert not conditions.all_containers_could_restart(POD)
 
 
-def test_the_transition_time_moves_with_the_status_alone() -> None:
+def test_the_transition_time_changes_only_with_the_status() -> None:
     """Row 100: lastTransitionTime."""
     first = conditions.stamp(PodCondition(type="Ready", status="False", reason="a"), (), now=NOON, generation=1)
     assert (first.last_transition_time, first.observed_generation) == (NOON, 1)
@@ -226,7 +226,7 @@ def test_the_transition_time_moves_with_the_status_alone() -> None:
     assert flipped.last_transition_time == later
 
 
-def test_statuses_are_unknown_only_when_no_list_has_been_made() -> None:
+def test_statuses_are_unknown_only_before_the_first_listing() -> None:
     assert conditions.known_statuses(None, None) is None
     assert conditions.known_statuses((), ()) == ()
     both = conditions.known_statuses(statuses(migrate=DONE), statuses(web=READY))

@@ -58,37 +58,37 @@ def test_the_newest_dead_instance_of_each_name_stays() -> None:
     assert gone(pod(instance("web", 0)), pod(instance("web", 0, uid="u2"), uid="u2")) == []
 
 
-def test_a_node_may_keep_more() -> None:
+def test_a_node_may_keep_more_dead_instances() -> None:
     """Row 108: how many are kept is the node's to say."""
     crashed = pod(*(instance("web", n) for n in range(5)))
     assert gone(crashed, policy=ContainerGcPolicy(per_container=3)) == ["u1-web-0", "u1-web-1"]
 
 
-def test_what_is_younger_than_the_least_age_stays() -> None:
+def test_dead_instances_younger_than_the_minimum_age_are_kept() -> None:
     """Row 107: MinAge."""
     young = pod(instance("web", 0), instance("web", 1, at=24 * 60 - 5), instance("web", 2, at=24 * 60 - 1))
     assert gone(young, policy=ContainerGcPolicy(min_age=timedelta(minutes=10))) == []
     assert gone(young, policy=ContainerGcPolicy(min_age=timedelta(minutes=2))) == ["u1-web-0"]
 
 
-def test_what_was_created_and_never_started_goes_once_nobody_can_start_it() -> None:
+def test_a_container_that_was_never_started_is_removed_once_nothing_can_start_it() -> None:
     """Row 107: created containers go too, and take no place of one that has run."""
     burnt = pod(instance("web", 0), instance("web", 1), instance("web", 2, "created"))
     assert gone(burnt) == ["u1-web-0"]
     assert gone(burnt, never_started=frozenset({"u1-web-2"})) == ["u1-web-0", "u1-web-2"]
 
 
-def test_what_may_run_stays() -> None:
+def test_containers_that_may_run_are_kept() -> None:
     """Row 107: neither what runs nor what the runtime has lost sight of."""
     assert gone(pod(instance("web", 0, "unknown"), instance("web", 1, "unknown"), instance("web", 2, "running"))) == []
 
 
-def test_nothing_of_an_evicted_pod_stays() -> None:
+def test_all_dead_containers_of_an_evicted_pod_are_removed() -> None:
     """Row 108: an evicted pod keeps no dead container."""
     assert gone(pod(instance("web", 0), instance("web", 1)), over=frozenset({"u1"})) == ["u1-web-0", "u1-web-1"]
 
 
-def test_the_limit_for_the_node_takes_the_oldest_but_no_pods_last_word() -> None:
+def test_the_node_limit_removes_the_oldest_but_keeps_the_newest_of_each_pod() -> None:
     """Row 107: the total is unlimited by default; a limit never costs the newest instance of a pod that goes on."""
     one = pod(instance("web", 0, at=1), instance("web", 1, "running", at=9))
     two = pod(instance("web", 0, uid="u2", at=2), uid="u2")
@@ -98,7 +98,7 @@ def test_the_limit_for_the_node_takes_the_oldest_but_no_pods_last_word() -> None
     assert gone(one, two, three, policy=ContainerGcPolicy(in_all=0)) == ["u1-web-0", "u3-web-0"]
 
 
-def test_the_limit_for_the_node_is_shared_out_among_those_that_have_dead_instances() -> None:
+def test_the_node_limit_is_divided_among_containers_with_dead_instances() -> None:
     """Row 107: evictableContainers: a container that only runs is not a unit, and takes no share."""
     alive = pod(*(instance(f"alive-{n}", 0, "running", at=99) for n in range(8)))
     crashed = pod(*(instance(name, n, uid="u2") for name in ("web", "db") for n in range(6)), uid="u2")
@@ -132,7 +132,7 @@ def test_the_newest_and_all_live_instances_always_stay(
     assert gone(left, policy=policy, never_started=never_started) == [], "what is left is all kept"
 
 
-def test_spent_sandboxes_go_when_they_are_empty_and_not_the_newest() -> None:
+def test_dead_sandboxes_are_removed_if_empty_and_not_the_newest() -> None:
     """Row 110: not ready, without containers, and not the newest."""
     assert superfluous_sandboxes(pod(sandboxes=3)) == ("s0", "s1")
     assert superfluous_sandboxes(pod(sandboxes=3, ready=False)) == ("s0", "s1")
@@ -140,7 +140,7 @@ def test_spent_sandboxes_go_when_they_are_empty_and_not_the_newest() -> None:
     assert superfluous_sandboxes(pod(sandboxes=1, ready=False)) == ()
 
 
-def test_nothing_of_a_pod_is_alive_once_all_has_ended() -> None:
+def test_a_pod_is_dead_once_all_its_containers_and_sandboxes_have_ended() -> None:
     """Row 110: a pod that is gone may be cleared away only then."""
     assert is_dead(pod(instance("web", 0), instance("db", 0, "created"), ready=False))
     assert is_dead(ObservedPod(uid="u1"))

@@ -103,12 +103,12 @@ def test_a_threshold_is_met_below_what_it_says(left: dict[str, int], signals: li
     assert [each.signal for each in thresholds_met(DEFAULTS.thresholds, seen(**left))] == signals
 
 
-def test_what_was_not_measured_meets_nothing() -> None:
+def test_an_unmeasured_signal_meets_no_threshold() -> None:
     """Row 118: no observation, no threshold."""
     assert thresholds_met(DEFAULTS.thresholds, {}) == ()
 
 
-def test_memory_comes_first_whatever_else_is_short() -> None:
+def test_memory_pressure_is_handled_before_other_resources() -> None:
     """Row 118: byEvictionPriority."""
     short = seen(nodefs_available=GI, memory_available=MI, imagefs_available=GI)
     _, pressure = look(DEFAULTS, PressureState(), short, 0.0)
@@ -116,7 +116,7 @@ def test_memory_comes_first_whatever_else_is_short() -> None:
     assert pressure.conditions == ("DiskPressure", "MemoryPressure")
 
 
-def test_a_condition_outlives_what_it_told_of_by_five_minutes() -> None:
+def test_a_pressure_condition_lasts_five_minutes_after_its_threshold_was_met() -> None:
     """Row 118: pressure transition period."""
     state, pressure = look(DEFAULTS, PressureState(), seen(memory_available=MI), 0.0)
     assert pressure.conditions == ("MemoryPressure",)
@@ -128,7 +128,7 @@ def test_a_condition_outlives_what_it_told_of_by_five_minutes() -> None:
     assert pressure == NO_PRESSURE
 
 
-def test_a_soft_threshold_tells_at_once_and_acts_when_its_grace_is_over() -> None:
+def test_a_soft_threshold_sets_the_condition_at_once_and_evicts_after_its_grace() -> None:
     """Row 118: soft thresholds, their grace, and the least that is to be reclaimed."""
     soft = policy(
         hard="none",
@@ -155,13 +155,13 @@ def test_a_soft_threshold_tells_at_once_and_acts_when_its_grace_is_over() -> Non
     assert pressure.thresholds == (), "its grace began anew"
 
 
-def test_a_hard_threshold_leaves_a_pod_one_second() -> None:
+def test_a_hard_threshold_evicts_with_a_grace_of_one_second() -> None:
     """Row 118: grace 1 s."""
     assert grace_seconds(pod(), DEFAULTS.thresholds[0], DEFAULTS) == 1
 
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.integers(0, 3 * GI)), max_size=12))
-def test_pressure_is_told_whenever_and_only_if_a_threshold_was_met_in_the_last_five_minutes(
+def test_pressure_holds_exactly_if_a_threshold_was_met_in_the_last_five_minutes(
     looks: list[tuple[float, int]],
 ) -> None:
     """Row 118: over any course of events."""
@@ -178,7 +178,7 @@ def test_pressure_is_told_whenever_and_only_if_a_threshold_was_met_in_the_last_f
 # --- settings ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_named_threshold_replaces_its_own_default() -> None:
+def test_a_configured_threshold_replaces_only_its_own_default() -> None:
     """Row 118: thresholds are settable, and 0% takes one away."""
     named = policy(hard="memory.available<5%, nodefs.available<0%, pid.available<1k")
     assert [(each.signal, each.value.of(1000)) for each in named.thresholds] == [
@@ -225,7 +225,7 @@ def order(signal: Signal, *pods: tuple[Pod, PodUsage | None], dedicated: bool = 
     return [each.pod.metadata.name for each in ranked(signal, candidates, dedicated_images=dedicated)]
 
 
-def test_for_memory_who_exceeds_his_request_goes_before_who_does_not_whatever_the_priority() -> None:
+def test_under_memory_pressure_pods_above_their_request_go_first_whatever_their_priority() -> None:
     """Row 118: rankMemoryPressure: exceeds requests, priority, usage over requests."""
     assert order(
         "memory.available",
@@ -238,7 +238,7 @@ def test_for_memory_who_exceeds_his_request_goes_before_who_does_not_whatever_th
     ) == ["unknown", "over-low-much", "over-low-little", "over-high", "within-low-more", "within-low"]
 
 
-def test_for_disk_all_that_a_pod_has_written_counts_unless_images_have_a_disk_of_their_own() -> None:
+def test_disk_usage_counts_all_writes_unless_images_have_their_own_disk() -> None:
     """Row 118: rankDiskPressureFunc, with and without a dedicated imagefs."""
     pods = (
         (pod("layer"), uses(layer=5 * MI)),
@@ -252,7 +252,7 @@ def test_for_disk_all_that_a_pod_has_written_counts_unless_images_have_a_disk_of
     assert order("imagefs.available", *pods, dedicated=True)[0] == "layer"
 
 
-def test_for_inodes_numbers_count_and_a_request_of_storage_still_weighs() -> None:
+def test_under_inode_pressure_inodes_count_and_storage_requests_still_rank() -> None:
     """Row 118: of inodes nobody requests any."""
     assert order(
         "nodefs.inodesFree",
@@ -268,7 +268,7 @@ def with_spec(made: Pod, **spec: Any) -> Pod:
     return Pod.model_validate({"metadata": made.metadata, "spec": {**made.spec.model_dump(by_alias=True), **spec}})
 
 
-def test_an_overhead_entitles_only_a_pod_that_requests_something() -> None:
+def test_overhead_adds_to_the_request_only_of_a_pod_with_requests() -> None:
     """Row 118: GetResourceRequestQuantity."""
     idle, busy = pod("idle"), pod("busy", memory="1Mi")
     overhead = {"memory": "120Mi"}
@@ -280,7 +280,7 @@ def test_an_overhead_entitles_only_a_pod_that_requests_something() -> None:
     ) == ["idle", "asks", "busy"]
 
 
-def test_where_a_pod_asks_as_a_whole_no_request_of_its_containers_counts() -> None:
+def test_pod_level_requests_replace_container_requests_in_the_ranking() -> None:
     """Row 118: GetResourceRequestQuantity: not even of storage, which no pod asks for as a whole."""
     whole = pod("whole", priority=0, memory="50Mi", ephemeral="1Gi")
     assert order(
@@ -296,7 +296,7 @@ def test_where_a_pod_asks_as_a_whole_no_request_of_its_containers_counts() -> No
     ) == ["over", "whole", "empty"]
 
 
-def test_for_processes_priority_comes_first_and_then_their_number() -> None:
+def test_under_pid_pressure_priority_ranks_first_and_then_the_number_of_processes() -> None:
     """Row 118: rankPIDPressure."""
     assert order(
         "pid.available",
@@ -307,7 +307,7 @@ def test_for_processes_priority_comes_first_and_then_their_number() -> None:
     ) == ["low-many", "low-few", "high-unknown", "high"]
 
 
-def test_critical_and_static_pods_are_never_put_out() -> None:
+def test_critical_and_static_pods_are_never_evicted() -> None:
     """Row 118: critical pods are exempt."""
     static = pod("static")
     static = static.model_copy(
@@ -324,7 +324,7 @@ PODS = st.lists(st.tuples(st.integers(-2, 2), st.integers(0, 4), st.one_of(st.no
 
 
 @given(PODS)
-def test_the_ranking_keeps_the_kubelets_rules_between_any_two_neighbours(
+def test_any_two_neighbours_are_ranked_by_the_kubelets_rules(
     made: list[tuple[int, int, int | None]],
 ) -> None:
     """Row 118: of any two, the one that goes first is so by the first rule that tells them apart."""
@@ -352,7 +352,7 @@ def test_the_ranking_keeps_the_kubelets_rules_between_any_two_neighbours(
 # --- what is said -----------------------------------------------------------------------------------------------------
 
 
-def test_the_message_names_the_resource_the_threshold_and_who_used_more_than_he_asked() -> None:
+def test_the_eviction_message_names_resource_threshold_and_containers_above_their_request() -> None:
     """Row 118: evictionMessage."""
     _, pressure = look(DEFAULTS, PressureState(), seen(memory_available=60 * MI), 0.0)
     greedy = Candidate(pod(memory="50Mi"), uses(75 * MI))
@@ -364,7 +364,7 @@ def test_the_message_names_the_resource_the_threshold_and_who_used_more_than_he_
     assert eviction_message(modest, "memory", (), {}) == "The node was low on resource: memory. "
 
 
-def test_a_threshold_that_is_a_part_is_shown_as_what_it_comes_to() -> None:
+def test_a_percentage_threshold_is_shown_as_a_quantity() -> None:
     """Row 118: GetThresholdQuantity."""
     left = {**PLENTY, "nodefs.available": Observation(1234567, 100 * MI)}
     _, pressure = look(DEFAULTS, PressureState(), left, 0.0)
@@ -375,7 +375,7 @@ def test_a_threshold_that_is_a_part_is_shown_as_what_it_comes_to() -> None:
     )
 
 
-def test_a_pod_that_asks_as_a_whole_is_named_as_a_whole() -> None:
+def test_the_eviction_message_names_pod_level_resources() -> None:
     """Row 118: pod-level resources are named before the containers."""
     whole = pod("whole", memory="50Mi")
     resources = whole.spec.containers[0].resources.model_copy(update={"requests": {"memory": "60Mi"}})
@@ -420,7 +420,7 @@ def tolerating(key: str) -> Pod:
         (pod(priority=2_000_000_000), ("DiskPressure", "MemoryPressure"), ""),
     ],
 )
-def test_a_node_under_pressure_lets_in_whom_the_kubelet_lets_in(
+def test_a_node_under_pressure_admits_the_pods_that_the_kubelet_admits(
     newcomer: Pod, conditions: tuple[Any, ...], message: str
 ) -> None:
     """Row 118: Admit."""

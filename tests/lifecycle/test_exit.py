@@ -17,7 +17,7 @@ ENDED = ObservedContainer(
 )  # fmt: skip
 
 
-def test_an_ended_container_has_its_exit() -> None:
+def test_an_exited_container_has_an_exit_record() -> None:
     assert ENDED.exit == Exit(
         id="c1", name="web", restart=2, sandbox="s1", exit_code=3, reason="Error", message="no room",
         started_at=NOON, finished_at=LATER,
@@ -26,16 +26,16 @@ def test_an_ended_container_has_its_exit() -> None:
 
 
 @pytest.mark.parametrize("state", ["created", "running", "unknown"])
-def test_what_has_not_ended_has_no_exit_though_it_may_have_a_reason(state: ContainerRuntimeState) -> None:
+def test_a_container_that_has_not_exited_has_no_exit_record_despite_a_reason(state: ContainerRuntimeState) -> None:
     assert ENDED.model_copy(update={"state": state, "reason": "OOMKilled"}).exit is None
 
 
-def test_a_view_carries_an_exit_in_the_fields_that_it_always_had() -> None:
+def test_a_view_serialises_an_exit_in_its_existing_fields() -> None:
     assert {"state", "exitCode", "reason", "message", "startedAt", "finishedAt"} <= ENDED.model_dump().keys()
     assert "exit" not in ENDED.model_dump()
 
 
-def test_an_exit_that_a_workflow_carried_over_is_read_again() -> None:
+def test_an_exit_in_a_snapshot_is_read_back() -> None:
     recorded = RecordedExit(**dict(ENDED.exit or Exit()), at=LATER, cause="deleted")
     assert RecordedExit.model_validate_json(recorded.model_dump_json()) == recorded
     kept_by_name = {"id": "c1", "exit_code": 3, "started_at": NOON, "finished_at": LATER, "at": LATER}
@@ -51,6 +51,6 @@ def test_a_known_exit_is_distinguished_from_an_assumed_one() -> None:
     assert not Exit(exit_code=1, reason="Error").is_certain
 
 
-def test_an_exit_in_one_phrase() -> None:
+def test_an_exit_is_described_in_one_phrase() -> None:
     assert (Exit(exit_code=1, reason="Error").how, Exit(exit_code=1).how) == ("1 (Error)", "1")
     assert (reason_of(0), reason_of(7)) == ("Completed", "Error")

@@ -40,14 +40,14 @@ def image(name: str, *, unused: timedelta, pulled: timedelta | None = None) -> U
         (2000, 0, 0, 0),
     ],
 )
-def test_from_the_high_threshold_on_as_much_is_freed_as_leads_to_the_low_one(
+def test_at_the_high_threshold_images_are_removed_down_to_the_low_one(
     available: int, high: int, low: int, wanted: int
 ) -> None:
     policy = ImageGcPolicy(high_threshold_percent=high, low_threshold_percent=low)
     assert bytes_to_free(DiskSpace(1000, available), policy) == wanted
 
 
-def test_the_longest_unused_go_first_and_of_equal_ones_the_earlier_pulled() -> None:
+def test_the_longest_unused_images_go_first_and_ties_go_by_pull_time() -> None:
     images = (
         image("recent", unused=DAY, pulled=9 * DAY),
         image("newer", unused=3 * DAY),
@@ -56,13 +56,13 @@ def test_the_longest_unused_go_first_and_of_equal_ones_the_earlier_pulled() -> N
     assert [each.id for each in removable(images, ImageGcPolicy(), NOW)] == ["older", "newer", "recent"]
 
 
-def test_what_was_just_pulled_stays() -> None:
+def test_a_recently_pulled_image_is_kept() -> None:
     policy = ImageGcPolicy(min_age=timedelta(minutes=2))
     images = (image("just", unused=timedelta(seconds=119)), image("then", unused=timedelta(seconds=120)))
     assert [each.id for each in removable(images, policy, NOW)] == ["then"]
 
 
-def test_age_counts_only_where_it_is_asked_for_and_use_was_watched_for_so_long() -> None:
+def test_the_maximum_age_applies_only_if_set_and_after_use_was_observed_that_long() -> None:
     images = (image("old", unused=9 * DAY), image("new", unused=DAY))
     week = ImageGcPolicy(max_age=7 * DAY)
     assert outlived(images, ImageGcPolicy(), NOW, LONG_AGO) == ()
@@ -78,11 +78,11 @@ def test_age_counts_only_where_it_is_asked_for_and_use_was_watched_for_so_long()
         (ImageGcPolicy(high_threshold_percent=100, max_age=DAY), True),
     ],
 )
-def test_a_policy_that_asks_for_nothing_removes_nothing(policy: ImageGcPolicy, ever: bool) -> None:
+def test_a_policy_without_limits_removes_nothing(policy: ImageGcPolicy, ever: bool) -> None:
     assert policy.ever_removes is ever
 
 
-def test_what_cannot_be_freed_is_said_in_the_kubelets_words() -> None:
+def test_insufficient_freed_space_is_reported_with_the_kubelets_message() -> None:
     space = DiskSpace(capacity=27 * 2**30, available=3 * 2**30)
     assert still_too_full(space, 4096, 0) == (
         "Insufficient free disk space on the node's image filesystem (89% of 27.0 GiB used). Failed to free sufficient "
@@ -100,7 +100,7 @@ percents = st.integers(0, 100)
 
 
 @given(st.integers(1, 2**60), st.integers(0, 2**60), percents, percents)
-def test_what_is_freed_leads_below_the_high_threshold_and_never_past_the_low_one(
+def test_freed_space_leads_below_the_high_threshold_and_not_beyond_the_low_one(
     capacity: int, available: int, one: int, other: int
 ) -> None:
     low, high = sorted((one, other))

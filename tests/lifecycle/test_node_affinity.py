@@ -52,7 +52,7 @@ def matches(asking: Pod) -> bool:
         ({"rack": ""}, False),
     ],
 )
-def test_every_label_of_a_node_selector_must_be_there(selector: dict[str, str], found: bool) -> None:
+def test_every_label_of_a_node_selector_must_match(selector: dict[str, str], found: bool) -> None:
     """Row 6: nodeSelector."""
     assert matches(pod(nodeSelector=selector)) is found
 
@@ -87,12 +87,12 @@ def test_every_label_of_a_node_selector_must_be_there(selector: dict[str, str], 
     ],
     ids=str,
 )
-def test_a_term_holds_if_all_that_it_asks_for_does(asked: dict[str, Any], found: bool) -> None:
+def test_a_node_selector_term_matches_if_all_its_requirements_match(asked: dict[str, Any], found: bool) -> None:
     """Row 6: required node affinity, with every operator, and an empty term, which holds nowhere."""
     assert matches(requiring(asked)) is found
 
 
-def test_one_term_is_enough_and_without_terms_no_node_will_do() -> None:
+def test_one_matching_term_suffices_and_no_terms_match_no_node() -> None:
     assert matches(requiring(term("disk", "In", "hdd"), term("cores", "Gt", "7")))
     assert not matches(requiring(term("disk", "In", "hdd"), {}))
     assert not matches(requiring())

@@ -36,18 +36,18 @@ def states(view: ObservedPod) -> dict[str, str]:
     return {container.id: container.state for container in view.containers}
 
 
-def test_seqs_are_ordered_by_the_agents_life_and_then_by_its_counter() -> None:
+def test_sequence_numbers_are_ordered_by_agent_life_and_then_by_counter() -> None:
     assert Seq() < Seq(counter=1) < Seq(counter=2) < Seq(boot=1) < Seq(boot=1, counter=1)
     assert max(Seq(boot=1), Seq(counter=9)) == Seq(boot=1)
 
 
-def test_a_newer_listing_says_what_exists() -> None:
+def test_a_newer_listing_decides_what_exists() -> None:
     view = merge(at(1, foo("running"), foo("exited", "old")), at(2, foo("running"), foo("created", "new")))
     assert states(view) == {"foo-id": "running", "new": "created"}
     assert view.seq == Seq(boot=1, counter=2)
 
 
-def test_a_listing_that_was_overtaken_neither_adds_nor_removes() -> None:
+def test_an_older_listing_neither_adds_nor_removes_containers() -> None:
     view = merge(at(2, foo("running")), at(1, foo("running", "removed-since")))
     assert states(view) == {"foo-id": "running"}
     assert view.seq == Seq(boot=1, counter=2)
@@ -55,12 +55,12 @@ def test_a_listing_that_was_overtaken_neither_adds_nor_removes() -> None:
 
 @pytest.mark.parametrize(("first", "second"), [(1, 2), (2, 1), (1, 1)], ids=["newer", "overtaken", "the same again"])
 @pytest.mark.parametrize(("known", "incoming"), list(permutations(RANK, 2)))
-def test_a_container_only_goes_forward(first: int, second: int, known: str, incoming: str) -> None:
+def test_the_state_of_a_container_only_moves_forward(first: int, second: int, known: str, incoming: str) -> None:
     view = merge(at(first, foo(known)), at(second, foo(incoming)))
     assert states(view) == {"foo-id": max(known, incoming, key=RANK.__getitem__)}
 
 
-def test_unknown_comes_and_goes_with_newer_listings_until_the_exit() -> None:
+def test_the_unknown_state_follows_newer_listings_until_the_exit() -> None:
     view = merge(at(1, foo("running")), at(2, foo("unknown")))
     assert states(view) == {"foo-id": "unknown"}
     assert states(merge(view, at(1, foo("running")))) == {"foo-id": "unknown"}
@@ -70,7 +70,7 @@ def test_unknown_comes_and_goes_with_newer_listings_until_the_exit() -> None:
     assert states(merge(at(1, foo("exited")), at(2, foo("unknown")))) == {"foo-id": "exited"}
 
 
-def test_how_a_container_ended_is_kept_when_a_slow_listing_still_has_it_running() -> None:
+def test_a_known_exit_is_kept_when_a_late_listing_shows_the_container_running() -> None:
     ended = foo("exited", exit_code=3, reason="Error", finished_at=T0)
     assert merge(at(1, ended), at(2, foo("running"))).containers == (ended,)
 
@@ -80,7 +80,7 @@ def test_a_reason_that_comes_after_the_exit_is_taken() -> None:
     assert view.containers[0].reason == "OOMKilled"
 
 
-def test_a_sandbox_that_is_down_stays_down() -> None:
+def test_a_sandbox_that_is_not_ready_stays_not_ready() -> None:
     up, down = (ObservedSandbox(id="s", state=state) for state in ("SANDBOX_READY", "SANDBOX_NOTREADY"))
     for first, second in ((1, 2), (2, 1)):
         view = merge(at(first, sandboxes=(down,)), at(second, sandboxes=(up,)))
@@ -119,7 +119,7 @@ def test_containers_are_ordered_by_creation_then_restart_count_then_id() -> None
         assert [container.id for container in order_containers(order)] == ["d", "a", "b", "c"]
 
 
-def test_the_view_crosses_the_wire_and_ignores_what_it_does_not_know() -> None:
+def test_a_view_survives_serialisation_and_ignores_unknown_fields() -> None:
     view = at(3, foo("running", exit_code=0), sandboxes=(ObservedSandbox(id="s", ip="", created_at=T0),))
     wire = view.model_dump(mode="json")
     assert wire["sandboxes"][0]["createdAt"] == "2026-01-31T12:00:00Z"
@@ -140,7 +140,7 @@ listings = st.builds(
 
 
 @given(listings, listings)
-def test_merging_a_listing_twice_is_merging_it_once(known: ObservedPod, incoming: ObservedPod) -> None:
+def test_merging_a_listing_is_idempotent(known: ObservedPod, incoming: ObservedPod) -> None:
     once = merge(known, incoming)
     assert merge(once, incoming) == once
 
@@ -151,7 +151,7 @@ def test_merging_a_listing_into_itself_only_orders_it(listing: ObservedPod) -> N
 
 
 @given(listings, listings)
-def test_no_merge_takes_a_container_back(known: ObservedPod, incoming: ObservedPod) -> None:
+def test_no_merge_moves_a_container_back_to_an_earlier_state(known: ObservedPod, incoming: ObservedPod) -> None:
     view = states(merge(known, incoming))
     for before in (states(known), states(incoming)):
         for id_, state in before.items():
@@ -162,7 +162,7 @@ def test_no_merge_takes_a_container_back(known: ObservedPod, incoming: ObservedP
 
 
 @given(st.lists(listings, min_size=1, max_size=4, unique_by=lambda listing: listing.seq.counter))
-def test_in_whatever_order_listings_arrive_the_newest_says_what_exists(arrived: list[ObservedPod]) -> None:
+def test_the_newest_listing_decides_what_exists_in_any_order_of_arrival(arrived: list[ObservedPod]) -> None:
     newest = max(arrived, key=lambda listing: listing.seq)
     view = ObservedPod(seq=Seq(boot=-1))
     for listing in arrived:
@@ -171,7 +171,7 @@ def test_in_whatever_order_listings_arrive_the_newest_says_what_exists(arrived: 
     assert view.seq == newest.seq
 
 
-def test_the_newest_instance_is_the_one_with_the_highest_number_whatever_the_clock_says() -> None:
+def test_the_newest_instance_has_the_highest_restart_count_whatever_its_creation_time() -> None:
     runs = foo("running", "second", restart_count=1, created_at=T0 - timedelta(seconds=3))
     ended = foo("exited", "first", restart_count=0, created_at=T0)
     other = foo("running", "other", created_at=T0 - timedelta(seconds=1)).model_copy(update={"name": "bar"})

@@ -35,7 +35,7 @@ coverages = st.builds(
 
 
 @given(finds, coverages)
-def test_a_wanted_pod_or_one_of_another_cluster_is_never_killed(found: Found, coverage: Coverage) -> None:
+def test_a_desired_pod_or_one_of_another_cluster_is_never_killed_as_an_orphan(found: Found, coverage: Coverage) -> None:
     """Row 11 (ours): and nothing is, before every source of pods has reported."""
     verdict = judge(found, coverage, cluster=HERE)
     if verdict.kill:
@@ -47,9 +47,7 @@ def test_a_wanted_pod_or_one_of_another_cluster_is_never_killed(found: Found, co
 
 
 @given(finds, moments)
-def test_a_fresh_empty_server_is_evidence_against_nothing_that_was_there_before_it(
-    found: Found, begun: datetime
-) -> None:
+def test_an_empty_server_is_no_evidence_against_pods_older_than_its_history(found: Found, begun: datetime) -> None:
     """Row 11 (ours): it knows of no workflow, and its node's history begins after all that runs was made."""
     before = begun if found.made_at is None else max(begun, found.made_at)
     coverage = Coverage(sources_ready=True, since=before)
@@ -57,7 +55,7 @@ def test_a_fresh_empty_server_is_evidence_against_nothing_that_was_there_before_
 
 
 @given(moments, st.integers(-48 * 60, 48 * 60), st.integers(-14 * 60, 14 * 60))
-def test_a_clock_that_runs_in_a_local_time_makes_nothing_covered_that_is_not(
+def test_a_node_clock_in_local_time_does_not_make_an_old_pod_look_new(
     since: datetime, made_minutes: int, ahead_minutes: int
 ) -> None:
     """Row 11 (ours): the node's clock says when something was made, the server's since when there is a history."""
@@ -67,11 +65,11 @@ def test_a_clock_that_runs_in_a_local_time_makes_nothing_covered_that_is_not(
         assert made_at - timedelta(minutes=ahead_minutes) > since
 
 
-def test_the_margin_is_more_than_any_local_time_is_ahead() -> None:
+def test_the_clock_margin_exceeds_every_utc_offset() -> None:
     assert CLOCK_MARGIN > WORST_LOCAL_TIME
 
 
-def test_the_evidence_is_said_in_words() -> None:
+def test_the_evidence_is_described_in_words() -> None:
     known = Coverage(sources_ready=True, since=START)
     late = START + timedelta(days=30)
 
@@ -116,18 +114,18 @@ def pod(*containers: ObservedContainer, ready: tuple[str, ...] = ("s0",), dead: 
     return ObservedPod(uid="u1", sandboxes=tuple(sandboxes), containers=containers)
 
 
-def test_the_newest_of_two_live_containers_of_one_name_stays() -> None:
+def test_the_newest_of_two_running_containers_of_one_name_is_kept() -> None:
     """Row 11 (ours): whichever was made later, as the kubelet's decisions go by that one."""
     elder, newer = instance("a", at=1), instance("b", at=2)
     assert [each.id for each in duplicates(pod(elder, newer, instance("c", "side")))] == ["a"]
 
 
-def test_a_container_in_a_spent_sandbox_gives_way_even_if_it_is_newer() -> None:
+def test_a_container_in_a_dead_sandbox_is_ended_even_if_it_is_newer() -> None:
     inside, outside = instance("a", sandbox="s1", at=1), instance("b", sandbox="s0", at=2)
     assert [each.id for each in duplicates(pod(inside, outside, ready=("s1",), dead=("s0",)))] == ["b"]
 
 
-def test_two_ready_sandboxes_are_the_pods_own_decision() -> None:
+def test_duplicate_ready_sandboxes_are_left_to_the_pods_workflow() -> None:
     twins = pod(instance("a", sandbox="s0"), instance("b", sandbox="s1"), ready=("s0", "s1"))
     assert duplicates(twins) == ()
 
@@ -139,7 +137,7 @@ containers = st.lists(
 
 
 @given(containers)
-def test_one_of_each_name_always_stays_and_nothing_that_does_not_run_is_chosen(
+def test_one_running_container_of_each_name_is_kept_and_only_running_ones_are_ended(
     drawn: list[tuple[str, str, ContainerRuntimeState, int]],
 ) -> None:
     listing = pod(

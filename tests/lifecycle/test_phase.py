@@ -150,13 +150,13 @@ def test_the_phase_of_a_pod(expected: str, situation: dict[str, Any]) -> None:
     assert phase(**situation) == expected
 
 
-def test_no_list_of_statuses_is_pending() -> None:
+def test_a_pod_without_statuses_is_pending() -> None:
     pod = Pod.model_validate({"spec": {"containers": [{"name": "a"}]}})
     assert pod_phase(pod, None, None, pod_is_terminal=False, pod_has_initialized=False) == "Pending"
 
 
 @pytest.mark.parametrize(("source", "static"), [(None, False), ("api", False), ("file", True), ("http", True)])
-def test_a_static_pod_comes_from_the_node(source: str | None, static: bool) -> None:
+def test_a_static_pod_is_recognised_by_its_source(source: str | None, static: bool) -> None:
     annotations = {"kubernetes.io/config.source": source} if source else {}
     assert is_static_pod(Pod.model_validate({"metadata": {"annotations": annotations}})) is static
 
@@ -170,7 +170,7 @@ def test_a_static_pod_comes_from_the_node(source: str | None, static: bool) -> N
         pytest.param("SANDBOX_NOTREADY", "a", "s1", False, id="the newest sandbox is dead"),
     ],
 )
-def test_a_pod_has_initialized_with_a_main_container_in_its_current_sandbox(
+def test_a_pod_with_a_main_container_in_its_current_sandbox_has_initialized(
     state: Any, container: str, sandbox: str, initialized: bool
 ) -> None:
     pod = Pod.model_validate({"spec": {"containers": [{"name": "a"}], "initContainers": [{"name": "i"}]}})

@@ -51,7 +51,7 @@ def events(old: ObservedPod | None, new: ObservedPod | None) -> list[tuple[str, 
         *((state, state, []) for state in STATES),
     ],
 )
-def test_a_containers_change(old: str | None, new: str | None, expected: list[str]) -> None:
+def test_each_container_state_change_gives_its_event(old: str | None, new: str | None, expected: list[str]) -> None:
     before = listing() if old is None else listing(foo=old)
     after = listing() if new is None else listing(foo=new)
     assert events(before, after) == [(type_, "foo") for type_ in expected]
@@ -63,7 +63,7 @@ def test_a_sandbox_counts_as_a_container() -> None:
     assert events(listing(sandbox=False), listing()) == [("ContainerRemoved", "sandbox")]
 
 
-def test_a_pod_that_is_new_and_a_pod_that_is_gone() -> None:
+def test_a_new_and_a_removed_pod_give_events() -> None:
     there = listing(sandbox=True, foo="running", bar="exited")
     assert events(None, there) == [
         ("ContainerStarted", "sandbox"),
@@ -87,17 +87,17 @@ def test_removals_are_reported_before_additions() -> None:
     ]
 
 
-def test_a_difference_that_is_no_change_of_state_is_one_pod_sync() -> None:
+def test_a_difference_without_a_state_change_gives_one_pod_sync_event() -> None:
     assert events(listing(sandbox=True), listing(sandbox=True, ip="10.0.0.1")) == [("PodSync", "uid")]
     assert events(listing(sandbox=True), listing(sandbox=False, ip="10.0.0.1")) == [("ContainerDied", "sandbox")]
 
 
-def test_when_a_listing_was_taken_is_no_difference() -> None:
+def test_the_time_of_a_listing_gives_no_event() -> None:
     there = listing(sandbox=True, foo="running")
     assert events(there, there.model_copy(update={"seq": Seq(boot=2, counter=7)})) == []
 
 
-def test_the_order_of_a_listing_is_no_difference() -> None:
+def test_the_order_of_a_listing_gives_no_event() -> None:
     assert events(listing(foo="running", bar="exited"), listing(bar="exited", foo="running")) == []
 
 
@@ -107,7 +107,7 @@ listings = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(STATES)).map
 
 
 @given(old=listings, new=listings)
-def test_events_tell_each_container_that_differs_and_no_other(old: ObservedPod, new: ObservedPod) -> None:
+def test_events_name_exactly_the_containers_that_differ(old: ObservedPod, new: ObservedPod) -> None:
     before = {container.id: container.state for container in old.containers}
     after = {container.id: container.state for container in new.containers}
     told = {event.id for event in pod_lifecycle_events(old, new)}
@@ -117,5 +117,5 @@ def test_events_tell_each_container_that_differs_and_no_other(old: ObservedPod, 
     assert all(before.get(id_) != "exited" for id_ in deaths)
 
 
-def test_an_event_is_a_value() -> None:
+def test_events_are_immutable() -> None:
     assert PodLifecycleEvent("ContainerDied", "foo") == PodLifecycleEvent("ContainerDied", "foo")

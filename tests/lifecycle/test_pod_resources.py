@@ -37,7 +37,7 @@ some = st.fixed_dictionaries({"limits": amounts})
 
 
 @given(st.lists(some, min_size=2, max_size=2), st.lists(some, min_size=2, max_size=2))
-def test_resources_put_into_another_pod_are_all_that_it_differs_by(mine: list[Any], theirs: list[Any]) -> None:
+def test_copying_resources_into_a_pod_changes_nothing_else(mine: list[Any], theirs: list[Any]) -> None:
     one, other = pod_of(*mine), pod_of(*theirs)
     assert with_resources(one, resources_of(other)) == other
     assert same_resources(resources_of(one), resources_of(other)) == same_resources(
@@ -45,7 +45,7 @@ def test_resources_put_into_another_pod_are_all_that_it_differs_by(mine: list[An
     )
 
 
-def test_the_same_amounts_are_the_same_however_they_are_written() -> None:
+def test_equal_amounts_compare_equal_in_any_notation() -> None:
     assert same_resources(
         resources_of(pod_of({"limits": {"cpu": "1"}})), resources_of(pod_of({"limits": {"cpu": "1e0"}}))
     )
@@ -54,7 +54,7 @@ def test_the_same_amounts_are_the_same_however_they_are_written() -> None:
     assert same_resources(resources_of(storage), resources_of(pod_of({"limits": {"cpu": "1"}}))), "none of a resize's"
 
 
-def test_events_say_the_resources_of_every_container_as_the_kubelet_does() -> None:
+def test_resize_events_have_the_kubelets_json() -> None:
     """Row 115: `{"initContainers": …, "containers": …, "generation": …, "error": …}`, to the byte."""
     pod = pod_of({"requests": {"memory": "100", "cpu": "200m"}}, {}, init={"limits": {"cpu": "200m"}})
     assert resize_summary(pod, 2, 'no "<room>"') == (
@@ -65,7 +65,7 @@ def test_events_say_the_resources_of_every_container_as_the_kubelet_does() -> No
     assert json.loads(resize_summary(pod, None)).keys() == {"initContainers", "containers", "generation"}
 
 
-def test_no_resize_changes_the_class_of_a_pod() -> None:
+def test_a_resize_cannot_change_the_qos_class() -> None:
     guaranteed, burstable = pod_of({"limits": {"cpu": "1", "memory": "1Gi"}}), pod_of({"requests": {"cpu": "1"}})
     assert validate_same_qos(guaranteed, guaranteed) == ()
     assert [str(each) for each in validate_same_qos(guaranteed, burstable)] == [
@@ -77,7 +77,7 @@ def test_no_resize_changes_the_class_of_a_pod() -> None:
     ]
 
 
-def test_a_pod_is_resized_before_anything_is_started_in_it_and_after_what_is_killed() -> None:
+def test_a_pod_is_resized_after_kills_and_before_starts() -> None:
     """Row 117: so that a container that is started anew finds its pod's cgroup as it should be."""
     pod = pod_of({}, {})
     view = ObservedPod(
@@ -100,7 +100,7 @@ def test_a_pod_is_resized_before_anything_is_started_in_it_and_after_what_is_kil
     assert "resize_pod" not in [step.verb for step in plan_steps(pod, view, anew, cgroup_behind=True)]
 
 
-def test_each_change_of_what_is_asked_for_has_a_name() -> None:
+def test_each_kind_of_requested_resize_has_its_metric_label() -> None:
     """What `container_requested_resizes_total` counts: the same amount written otherwise is none."""
     before = pod_of(
         {"requests": {"cpu": "1", "memory": "64Mi"}, "limits": {"memory": "64Mi"}}, {"requests": {"cpu": "1"}}

@@ -34,7 +34,7 @@ def after(type_: ProbeType, probe: Probe, *answers: ProbeResult) -> ProbeState:
     return state
 
 
-def test_a_probe_says_at_first_what_the_kubelet_assumes() -> None:
+def test_initial_probe_results_are_the_kubelets() -> None:
     """Row 83: liveness Success, readiness Failure, startup Unknown."""
     assert {type_: first_state(type_).result for type_ in PROBE_TYPES} == {
         "startup": "unknown",
@@ -43,7 +43,7 @@ def test_a_probe_says_at_first_what_the_kubelet_assumes() -> None:
     }
 
 
-def test_one_success_and_three_failures_count_unless_the_probe_says_otherwise() -> None:
+def test_default_probe_thresholds_are_one_success_and_three_failures() -> None:
     """Row 85: a result is what enough answers in a row agree on."""
     assert after("readiness", Probe(), "success").result == "success"
     assert after("readiness", Probe(), "success", "failure", "failure").result == "success"
@@ -54,11 +54,11 @@ def test_one_success_and_three_failures_count_unless_the_probe_says_otherwise() 
     assert after("readiness", patient, "success", "success", "failure").result == "failure"
 
 
-def test_a_different_answer_begins_the_count_anew() -> None:
+def test_a_different_probe_result_resets_the_count() -> None:
     assert after("liveness", Probe(), "failure", "failure", "success", "failure", "failure").result == "success"
 
 
-def test_a_failed_liveness_and_any_decided_startup_hold_until_the_next_instance() -> None:
+def test_a_failed_liveness_or_decided_startup_result_holds_until_the_next_instance() -> None:
     """Row 86: nothing more is asked of an instance that is to be killed, or whose startup is decided."""
     assert after("liveness", Probe(failure_threshold=1), "failure").on_hold
     assert not after("liveness", Probe(), "success").on_hold
@@ -67,7 +67,7 @@ def test_a_failed_liveness_and_any_decided_startup_hold_until_the_next_instance(
     assert not after("readiness", Probe(failure_threshold=1), "failure").on_hold
 
 
-def test_results_of_an_earlier_worker_are_not_probed_again() -> None:
+def test_results_of_an_earlier_worker_are_kept_without_probing_again() -> None:
     """Row 92: results outlive the worker that heard them."""
     assert first_state("startup", "success").on_hold
     assert first_state("startup", "failure").on_hold
@@ -80,12 +80,14 @@ def test_results_of_an_earlier_worker_are_not_probed_again() -> None:
     ("type_", "started", "waits"),
     [("startup", False, False), ("startup", True, True), ("liveness", False, True), ("readiness", True, False)],
 )
-def test_only_startup_is_asked_of_what_has_not_started(type_: ProbeType, started: bool, waits: bool) -> None:
+def test_only_the_startup_probe_runs_before_the_container_has_started(
+    type_: ProbeType, started: bool, waits: bool
+) -> None:
     """Row 84: liveness and readiness wait for Started."""
     assert waits_for_start(type_, started=started) is waits
 
 
-def test_a_probe_without_times_has_the_kubelets() -> None:
+def test_a_probe_without_times_has_the_kubelets_defaults() -> None:
     assert (period_seconds(Probe()), timeout_seconds(Probe())) == (10, 1)
     assert (period_seconds(Probe(period_seconds=2)), timeout_seconds(Probe(timeout_seconds=5))) == (2, 5)
 
@@ -96,7 +98,7 @@ def test_a_probe_without_times_has_the_kubelets() -> None:
     st.integers(1, 5),
     st.lists(st.sampled_from(("success", "failure")), max_size=40),
 )
-def test_a_result_changes_exactly_when_enough_answers_in_a_row_agree(
+def test_a_probe_result_changes_exactly_at_its_threshold(
     type_: ProbeType, successes: int, failures: int, answers: list[Single]
 ) -> None:
     """Row 85: thresholds, for any sequence of answers."""
@@ -112,7 +114,7 @@ def test_a_result_changes_exactly_when_enough_answers_in_a_row_agree(
         assert state.result == expected
 
 
-def test_a_failure_that_was_only_assumed_is_worth_a_word_once_it_has_been_answered() -> None:
+def test_a_first_failure_is_reported_even_if_failure_was_assumed() -> None:
     probe, state, said = Probe(failure_threshold=2), first_state("readiness"), []
     for answer in ("failure", "failure", "failure", "success", "failure", "failure"):
         before, state = state, answered(state, probe, answer)
@@ -122,12 +124,12 @@ def test_a_failure_that_was_only_assumed_is_worth_a_word_once_it_has_been_answer
     assert not says_something(known, answered(answered(known, probe, "failure"), probe, "failure"))
 
 
-def test_that_a_container_lives_as_was_assumed_is_worth_no_word() -> None:
+def test_a_first_liveness_success_is_not_reported() -> None:
     before = first_state("liveness")
     assert not says_something(before, answered(before, Probe(), "success"))
 
 
-def test_failures_are_due_at_the_first_and_at_each_power_of_ten() -> None:
+def test_failures_are_reported_at_the_first_and_at_each_power_of_ten() -> None:
     """Row 85: the agent keeps the count of failures."""
     failures, due = first_failures(first_state("liveness")), []
     for number in range(1, 1200):
@@ -140,7 +142,7 @@ def test_failures_are_due_at_the_first_and_at_each_power_of_ten() -> None:
     assert failures.untold == 199
 
 
-def test_that_a_probe_fails_is_not_told_again_by_the_next_worker() -> None:
+def test_a_reported_failure_is_not_reported_again_by_the_next_worker() -> None:
     assert not first_failures(first_state("readiness", "failure")).one_more("no").is_due
     assert first_failures(first_state("readiness", "success")).one_more("no").is_due
     assert first_failures(first_state("readiness")).one_more("no").is_due

@@ -45,7 +45,7 @@ def test_the_class_of_a_pod(expected: str, spec: dict[str, Any]) -> None:
     assert pod_qos(Pod.model_validate({"spec": wire})) == expected
 
 
-def test_ephemeral_containers_have_no_say() -> None:
+def test_ephemeral_containers_do_not_affect_the_qos_class() -> None:
     spec = {
         "containers": [{"name": "a", "image": "x", "resources": EQUAL}],
         "ephemeralContainers": [{"name": "debug", "image": "x"}],

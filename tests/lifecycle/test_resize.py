@@ -214,7 +214,7 @@ def test_main_containers(mutate: Mutate, expected: PodActions) -> None:
     assert mutate(sized()).decide() == expected
 
 
-def test_a_container_without_a_limit_is_bound_by_its_pods_but_asks_only_for_its_own() -> None:
+def test_a_container_without_a_limit_is_bounded_by_the_pod_limit_but_requests_only_its_own() -> None:
     s = three_containers().with_spec(resources=both("300m", "300Mi")).applied_to_pod(**both("300m", "300Mi"))
     assert s.decide() == act()
     s.applied_to_pod(**both("200m", "300Mi"))
@@ -233,7 +233,7 @@ def test_a_limit_of_zero_is_no_limit() -> None:
     assert s.decide() == act()
 
 
-def test_pod_level_resources_wait_for_the_pod_to_be_initialized() -> None:
+def test_pod_level_resources_are_resized_only_after_initialization() -> None:
     s = three_init_containers().with_spec(resources={"limits": {"cpu": "1"}}).running("init3")
     assert not s.decide().update_pod_level_resources
     assert s.exited("init3").decide().update_pod_level_resources
@@ -264,7 +264,7 @@ def test_sidecars_are_resized_before_main_containers_and_the_last_one_first() ->
     )
 
 
-def test_a_sidecar_waits_with_its_resize_for_both_of_its_probes() -> None:
+def test_a_sidecar_is_resized_only_after_its_startup_and_liveness_results_are_known() -> None:
     s = three_sidecars().of("init1", resources={"limits": {"cpu": "1"}}, startupProbe={}, livenessProbe={})
     assert s.decide() == act()
     assert s.started("init1").decide() == act()

@@ -73,19 +73,19 @@ def _wait(loop: Loop, code: int, ran: float) -> float:
     return (loop.now - before).total_seconds() - ran
 
 
-def test_the_pods_own_numbers_make_its_waits() -> None:
+def test_the_pods_back_off_settings_determine_its_delays() -> None:
     loop = Loop(RestartSettings(initial=seconds(2), factor=1.5, maximum=seconds(6)))
     assert waits(loop, 6) == [0, 2, 3, 4.5, 6, 6]
 
 
-def test_a_container_that_has_run_long_enough_begins_anew_and_not_before() -> None:
+def test_the_back_off_resets_after_the_configured_run_time_and_not_before() -> None:
     loop = Loop(RestartSettings(reset_after=seconds(30)))
     assert waits(loop, 3) == [0, 10, 20]
     assert _wait(loop, 1, ran=30) == 40
     assert _wait(loop, 1, ran=30.001) == 0
 
 
-def test_a_wait_longer_than_ten_minutes_is_not_forgotten_meanwhile() -> None:
+def test_a_delay_longer_than_ten_minutes_is_kept_until_it_ends() -> None:
     settings = RestartSettings(initial=seconds(3600), maximum=seconds(7200), reset_after=seconds(3600))
     loop = Loop(settings)
     assert waits(loop, 2) == [0, 3600]
@@ -96,7 +96,7 @@ def test_a_wait_longer_than_ten_minutes_is_not_forgotten_meanwhile() -> None:
     assert not restart_container(kept, settings, WEB, APP, loop.ended, now=later)[0].allowed
 
 
-def test_changed_settings_hold_for_the_wait_that_is_under_way() -> None:
+def test_changed_settings_apply_to_the_current_delay() -> None:
     loop = Loop(RestartSettings())
     waits(loop, 6)
     loop.ended = ended(loop.now, 1)
@@ -115,7 +115,7 @@ def test_exempt_exits_restart_at_once_and_leave_the_crash_loop_alone() -> None:
     assert _wait(loop, 1, ran=0) == 40
 
 
-def test_a_container_that_ends_well_all_the_time_runs_five_times_and_then_every_ten_seconds() -> None:
+def test_exempt_exits_restart_five_times_at_once_and_then_every_ten_seconds() -> None:
     loop = Loop(RestartSettings(exempt=(0,)))
     assert waits(loop, 8, code=0) == [0] * EXEMPT_AT_ONCE + [10] * 3
     assert loop.again(0).message == (
@@ -125,13 +125,13 @@ def test_a_container_that_ends_well_all_the_time_runs_five_times_and_then_every_
     assert _wait(loop, 0, ran=20) == 0, "and has places again once it has run for longer"
 
 
-def test_an_exempt_code_means_nothing_of_a_container_that_was_ended() -> None:
+def test_an_exempt_code_does_not_count_for_a_killed_container() -> None:
     loop = Loop(RestartSettings(exempt=(143,)))
     assert loop.again(143, by_us=True).allowed
     assert not loop.again(143, by_us=True).allowed
 
 
-def test_a_limit_holds_what_has_been_restarted_so_often_in_a_row() -> None:
+def test_a_restart_limit_holds_a_container_after_that_many_consecutive_restarts() -> None:
     loop = Loop(RestartSettings(limit=3))
     assert waits(loop, 3) == [0, 10, 20]
     held = loop.again()
@@ -147,13 +147,13 @@ def test_a_limit_holds_what_has_been_restarted_so_often_in_a_row() -> None:
     assert loop.ask()[0].allowed, "or the limit is raised"
 
 
-def test_a_limit_may_fail_the_pod_and_be_none_at_all() -> None:
+def test_a_restart_limit_may_fail_the_pod_or_be_zero() -> None:
     loop = Loop(RestartSettings(limit=0, action="fail"))
     assert loop.again().fails
     assert Loop(RestartSettings(limit=0, exempt=(7,))).again(7).allowed, "what is exempt does not count"
 
 
-def test_running_well_counts_anew_and_a_start_that_fails_counts_once() -> None:
+def test_a_long_run_resets_the_restart_limit_and_a_failed_start_counts_once() -> None:
     loop = Loop(RestartSettings(limit=2))
     waits(loop, 2)
     assert loop.again(ran=601).allowed
@@ -164,7 +164,7 @@ def test_running_well_counts_anew_and_a_start_that_fails_counts_once() -> None:
     assert store.entries[KEY].restarts == 1
 
 
-def test_what_an_operator_starts_begins_a_new_row() -> None:
+def test_an_operators_restart_resets_the_restart_limit() -> None:
     loop = Loop(RestartSettings(limit=2))
     waits(loop, 2)
     assert not loop.again().allowed
@@ -174,7 +174,7 @@ def test_what_an_operator_starts_begins_a_new_row() -> None:
     assert loop.again().reason == "CrashLoopBackOff"
 
 
-def test_a_pod_that_restarts_all_has_its_settings_as_a_whole() -> None:
+def test_restart_settings_apply_to_a_restart_of_all_containers_as_a_whole() -> None:
     settings = RestartSettings(initial=seconds(3), limit=2, exempt=(9,))
     store, now, seen = BackoffStore(), NOON, []
     for number, code in enumerate((1, 1, 9, 1)):
@@ -188,7 +188,7 @@ def test_a_pod_that_restarts_all_has_its_settings_as_a_whole() -> None:
     assert seen == [("", 3), ("CrashLoopBackOff", 3), ("", 0), ("RestartLimitReached", 0)]
 
 
-def test_the_crash_loops_of_a_pod_are_those_of_its_containers_and_of_all_together() -> None:
+def test_crash_loops_include_those_of_containers_and_of_the_whole_pod() -> None:
     pod = Pod(metadata=WEB, spec=PodSpec(containers=(APP,)))
     assert restart_keys(pod) == (KEY, "step/restart_all_containers")
 
@@ -213,7 +213,7 @@ def settings_taken(draw: st.DrawFn) -> RestartSettings:
 
 
 @given(settings_taken(), lives)
-def test_no_container_runs_hot_whatever_the_pod_says(
+def test_valid_settings_never_allow_a_hot_restart_loop(
     settings: RestartSettings, history: list[tuple[int, float, bool]]
 ) -> None:
     loop = Loop(settings)
@@ -232,7 +232,7 @@ def test_no_container_runs_hot_whatever_the_pod_says(
 
 
 @given(st.lists(st.tuples(st.integers(0, 900_000), st.integers(0, 400_000)), min_size=1, max_size=30))
-def test_a_pod_that_says_nothing_is_treated_as_the_kubelet_treats_it(history: list[tuple[int, int]]) -> None:
+def test_a_pod_without_restart_settings_is_paced_as_by_the_kubelet(history: list[tuple[int, int]]) -> None:
     store, now = BackoffStore(), NOON
     for ran, asked in history:
         finished = now + timedelta(milliseconds=ran)

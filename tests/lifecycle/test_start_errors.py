@@ -61,7 +61,7 @@ CASES: dict[str, tuple[str, FailedStart]] = {
 
 
 @pytest.mark.parametrize(("message", "meaning"), CASES.values(), ids=CASES.keys())
-def test_what_a_failed_start_says_of_the_process(message: str, meaning: FailedStart) -> None:
+def test_a_start_error_says_whether_the_process_may_have_run(message: str, meaning: FailedStart) -> None:
     assert failed_start(message) == meaning
     exit_ = Exit(id="c1", exit_code=128, reason="StartError", message=message)
     told = without_guess(exit_)

@@ -231,14 +231,14 @@ def test_the_wire_form_of_a_running_pod_is_what_kubectl_shows() -> None:
     }
 
 
-def test_whom_a_container_runs_as_is_shown() -> None:
+def test_the_status_shows_the_user_of_a_container() -> None:
     user = ContainerUser(linux=LinuxContainerUser(uid=0, gid=0, supplemental_groups=(0, 10)))
     story = Story(ONE).has("web", user=user).tell()
     shown = pod_to_wire(story.status)["containerStatuses"][0]["user"]
     assert shown == {"linux": {"uid": 0, "gid": 0, "supplementalGroups": [0, 10]}}
 
 
-def test_what_a_pod_requests_and_may_use_is_shown_as_a_whole() -> None:
+def test_the_status_shows_the_total_requests_and_limits_of_the_pod() -> None:
     resources = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "0.5"}}
     spec = {
         "overhead": {"memory": "64Mi"},
@@ -259,7 +259,7 @@ def test_what_a_pod_requests_and_may_use_is_shown_as_a_whole() -> None:
     assert Story(ONE).tell().status.resources is None
 
 
-def test_a_terminal_phase_is_reached_at_once_and_shown_when_nothing_can_run() -> None:
+def test_a_terminal_phase_is_decided_at_once_and_shown_when_nothing_can_run() -> None:
     story = Story(ONE | {"restartPolicy": "Never"}).has("web").tell()
     story.exited("web", code=3).tell()
     assert story.decision is not None
@@ -271,7 +271,7 @@ def test_a_terminal_phase_is_reached_at_once_and_shown_when_nothing_can_run() ->
     assert story.phase == "Failed"
 
 
-def test_a_container_seen_running_keeps_the_terminal_phase_back() -> None:
+def test_a_running_container_delays_the_terminal_phase() -> None:
     story = Story(WITH_INIT | {"restartPolicy": "Never"}).exited("migrate").has("mesh").has("web").tell()
     story.failure = PodFailure(reason="DeadlineExceeded", message="too long")
     story.terminal = True
@@ -291,7 +291,7 @@ def test_a_pod_never_leaves_its_terminal_phase(code: int, phase: str) -> None:
     assert (story.phase, story.status.reason) == (phase, "")
 
 
-def test_a_reason_stays_with_its_phase() -> None:
+def test_the_reason_of_a_phase_is_kept() -> None:
     story = Story(ONE, terminal=True, failure=PodFailure(reason="DeadlineExceeded", message="too long"))
     story.exited("web", code=143).tell()
     story.failure = None
@@ -299,7 +299,7 @@ def test_a_reason_stays_with_its_phase() -> None:
     assert (story.phase, story.status.reason) == ("Failed", "DeadlineExceeded")
 
 
-def test_start_time_and_transition_times_are_set_once_and_in_whole_seconds() -> None:
+def test_start_and_transition_times_are_set_once_in_whole_seconds() -> None:
     story = Story(ONE, now=NOON + timedelta(microseconds=123)).tell()
     first = story.status.start_time
     assert first == NOON + timedelta(seconds=1)
@@ -309,7 +309,7 @@ def test_start_time_and_transition_times_are_set_once_and_in_whole_seconds() -> 
     assert story.condition("Ready").last_transition_time == NOON + timedelta(seconds=2)
 
 
-def test_the_generation_is_that_of_the_pod_which_was_looked_at() -> None:
+def test_the_observed_generation_is_that_of_the_evaluated_pod() -> None:
     story = Story(ONE).has("web").tell()
     story.metadata["generation"] = 4
     story.tell()
@@ -317,7 +317,7 @@ def test_the_generation_is_that_of_the_pod_which_was_looked_at() -> None:
     assert {c.observed_generation for c in story.status.conditions} == {4}
 
 
-def test_conditions_of_others_are_carried_along_and_asked_by_readiness_gates() -> None:
+def test_external_conditions_are_kept_and_read_by_readiness_gates() -> None:
     gate = "example.com/registered"
     story = Story(ONE | {"readinessGates": [{"conditionType": gate}]}).has("web").tell()
     assert story.condition("Ready").reason == "ReadinessGatesNotReady"
@@ -331,7 +331,7 @@ def test_conditions_of_others_are_carried_along_and_asked_by_readiness_gates() -
 OWN_GATES = {"readinessGates": [{"conditionType": "Initialized"}, {"conditionType": "PodReadyToStartContainers"}]}
 
 
-def test_readiness_gates_may_ask_for_what_the_node_has_answered_before() -> None:
+def test_readiness_gates_may_name_conditions_set_by_the_node() -> None:
     assert Story(ONE | OWN_GATES).has("web").tell().condition("Ready").status == "True"
     lost = Story(ONE | OWN_GATES, sandboxes=(SANDBOX.model_copy(update={"state": "SANDBOX_NOTREADY"}),))
     assert lost.has("web").tell().condition("Ready").message == (
@@ -342,7 +342,7 @@ def test_readiness_gates_may_ask_for_what_the_node_has_answered_before() -> None
         assert story.condition("Ready").message.endswith(f'"{late}" does not exist.')
 
 
-def test_statuses_are_sorted_by_name_but_init_containers_as_the_spec_has_them() -> None:
+def test_statuses_are_sorted_by_name_and_those_of_init_containers_by_spec_order() -> None:
     named = [{"name": name, "image": "x"} for name in ("zeta", "alpha")]
     debug = [{"name": name, "image": "x"} for name in ("trace", "look")]
     init = [{"name": name, "image": "x"} for name in ("second", "first")]
@@ -380,7 +380,7 @@ def test_the_last_state_survives_the_removal_of_the_dead_container() -> None:
     assert story.brief("web") == ("running", "Error 1", 1)
 
 
-def test_an_end_that_no_status_showed_is_known_all_the_same() -> None:
+def test_an_exit_between_two_statuses_is_the_last_state() -> None:
     story = Story(ONE).has("web").tell()
     story.exited("web", code=9)
     story.remember()
@@ -397,14 +397,14 @@ def test_a_removed_container_is_shown_as_it_ended() -> None:
     assert story.of("web").container_id == "containerd://web-0"
 
 
-def test_the_newest_end_is_the_one_that_counts() -> None:
+def test_the_newest_exit_is_the_last_state() -> None:
     story = Story(ONE).exited("web", 0, code=1).exited("web", 1, code=2).has("web", 2).tell()
     assert story.brief("web") == ("running", "Error 2", 2)
     story.exited("web", 2, code=5).without("web-0", "web-1").tell()
     assert story.brief("web")[0] == "Error 5"
 
 
-def test_a_running_container_that_vanished_unseen_is_unknown_137() -> None:
+def test_a_running_container_that_vanished_has_exit_code_137_and_status_unknown() -> None:
     story = Story(ONE).has("web").tell().without("web-0").tell()
     assert story.brief("web") == ("ContainerCreating", "ContainerStatusUnknown 137", 1)
     assert story.phase == "Running"
@@ -412,14 +412,14 @@ def test_a_running_container_that_vanished_unseen_is_unknown_137() -> None:
     assert story.brief("web") == ("running", "ContainerStatusUnknown 137", 1)
 
 
-def test_a_container_of_a_deleted_pod_that_vanished_counts_no_restart() -> None:
+def test_a_vanished_container_of_a_deleted_pod_does_not_count_as_a_restart() -> None:
     story = Story(ONE).has("web").tell().without("web-0")
     story.metadata["deletionTimestamp"] = "2026-01-31T12:00:00Z"
     story.tell()
     assert story.brief("web") == ("ContainerCreating", "ContainerStatusUnknown 137", 0)
 
 
-def test_a_container_whose_state_the_runtime_lost_stays_terminated() -> None:
+def test_a_container_in_unknown_state_stays_terminated() -> None:
     story = Story(ONE).has("web").tell().has("web", state="unknown").tell()
     assert story.brief("web") == ("ContainerStatusUnknown 137", "-", 1)
     story.tell()
@@ -434,7 +434,7 @@ def test_an_unknown_container_that_was_never_seen_running_waits() -> None:
     ("policy", "code", "state"),
     [("Always", 0, "CrashLoopBackOff"), ("OnFailure", 0, "Completed 0"), ("Never", 1, "Error 1")],
 )
-def test_a_reason_to_wait_shows_only_where_the_container_is_to_run(policy: str, code: int, state: str) -> None:
+def test_a_waiting_reason_is_shown_only_if_the_container_will_run_again(policy: str, code: int, state: str) -> None:
     story = Story(ONE | {"restartPolicy": policy}).exited("web", code=code).held("web", CRASH_LOOP).tell()
     assert story.brief("web")[0] == state
 
@@ -443,7 +443,7 @@ def test_a_running_container_never_shows_a_stale_reason() -> None:
     assert Story(ONE).has("web").held("web", CRASH_LOOP).tell().brief("web")[0] == "running"
 
 
-def test_an_image_that_cannot_be_pulled_is_why_a_container_waits() -> None:
+def test_a_failed_pull_is_the_waiting_reason() -> None:
     pull = WaitingReason(reason="ImagePullBackOff", message='Back-off pulling image "local/web:1"')
     story = Story(ONE).held("web", pull).tell()
     waiting = story.of("web").state.waiting
@@ -452,7 +452,7 @@ def test_an_image_that_cannot_be_pulled_is_why_a_container_waits() -> None:
     assert story.phase == "Pending"
 
 
-def test_nothing_waits_in_a_pod_that_is_being_deleted() -> None:
+def test_no_container_of_a_pod_being_deleted_is_waiting() -> None:
     story = Story(ONE).exited("web", code=1).held("web", CRASH_LOOP)
     story.metadata["deletionTimestamp"] = "2026-01-31T12:00:00Z"
     assert story.tell().brief("web")[0] == "Error 1"
@@ -461,7 +461,7 @@ def test_nothing_waits_in_a_pod_that_is_being_deleted() -> None:
 # --- init containers, sidecars, ephemeral containers ------------------------------------------------------------------
 
 
-def test_init_containers_run_in_their_turn() -> None:
+def test_status_of_init_containers_follows_their_order() -> None:
     story = Story(WITH_INIT).tell()
     assert story.brief("migrate") == story.brief("web") == ("PodInitializing", "-", 0)
     story.has("migrate").tell()
@@ -481,7 +481,7 @@ def test_an_init_container_that_was_removed_stays_completed() -> None:
     assert story.of("migrate").ready
 
 
-def test_an_init_container_that_nobody_remembers_must_have_completed_if_main_containers_exist() -> None:
+def test_a_missing_init_container_counts_as_completed_if_main_containers_exist() -> None:
     story = Story(WITH_INIT).has("mesh").has("web").tell()
     ended = story.of("migrate").state.terminated
     assert ended is not None
@@ -490,13 +490,13 @@ def test_an_init_container_that_nobody_remembers_must_have_completed_if_main_con
     assert story.phase == "Running"
 
 
-def test_only_the_newest_main_instance_tells_that_init_containers_completed() -> None:
+def test_only_the_newest_main_instance_shows_that_init_containers_completed() -> None:
     story = Story(WITH_INIT).exited("web", code=1).has("web", 1, "unknown").has("mesh").tell()
     assert story.brief("migrate")[0] == "PodInitializing"
     assert story.phase == "Pending"
 
 
-def test_an_init_container_that_vanished_while_it_ran_has_completed_in_that_run() -> None:
+def test_an_init_container_that_vanished_while_running_counts_as_completed() -> None:
     story = Story(WITH_INIT).has("migrate").tell().without("migrate-0").has("mesh").has("web").tell()
     assert story.brief("migrate") == ("Completed 0", "-", 0)
 
@@ -511,14 +511,14 @@ def test_a_failing_init_container_waits() -> None:
     assert story.brief("migrate") == ("CrashLoopBackOff", "Error 1", 0)
 
 
-def test_a_sidecar_that_crashes_does_not_bring_the_pod_back_to_pending() -> None:
+def test_a_crashed_sidecar_does_not_return_the_pod_to_pending() -> None:
     story = Story(WITH_INIT).exited("migrate").has("mesh").has("web").tell()
     story.exited("mesh", code=2).held("mesh", CRASH_LOOP).tell()
     assert (story.phase, story.condition("Initialized").status) == ("Running", "True")
     assert story.condition("Ready").message == "containers with unready status: [mesh]"
 
 
-def test_ephemeral_containers_are_shown_and_change_nothing_else() -> None:
+def test_ephemeral_containers_appear_in_the_status_and_affect_nothing_else() -> None:
     """Row 55: neither phase nor readiness."""
     story = Story(ONE).has("web").tell()
     phase, conditions = story.phase, story.status.conditions
@@ -536,7 +536,7 @@ def test_ephemeral_containers_are_shown_and_change_nothing_else() -> None:
 PROBED = {"containers": [{"name": "web", "image": "x", "startupProbe": {}, "readinessProbe": {}}]}
 
 
-def test_probes_decide_what_is_started_and_ready() -> None:
+def test_probe_results_set_started_and_ready() -> None:
     story = Story(PROBED).has("web").tell()
     assert (story.of("web").started, story.of("web").ready) == (False, False)
     story.probes = ProbeResults(startup={"web-0": "success"})
@@ -549,7 +549,7 @@ def test_probes_decide_what_is_started_and_ready() -> None:
     assert not story.tell().of("web").ready
 
 
-def test_a_prober_that_starts_over_changes_nothing() -> None:
+def test_a_restarted_prober_changes_no_status() -> None:
     story = Story(PROBED, probes=ProbeResults(startup={"web-0": "success"}, readiness={"web-0": "success"}))
     story.has("web").tell()
     story.probes = ProbeResults()
@@ -557,7 +557,7 @@ def test_a_prober_that_starts_over_changes_nothing() -> None:
     assert (story.of("web").started, story.of("web").ready) == (True, True)
 
 
-def test_a_new_instance_has_to_prove_itself_again() -> None:
+def test_a_new_instance_is_not_ready_until_probed() -> None:
     story = Story(PROBED, probes=ProbeResults(startup={"web-0": "success"}, readiness={"web-0": "success"}))
     story.has("web").tell().exited("web", code=1).has("web", 1).tell()
     assert (story.of("web").started, story.of("web").ready) == (False, False)
@@ -580,7 +580,7 @@ RESTARTS_ALL = {
 }
 
 
-def test_a_restart_of_all_containers_from_beginning_to_end() -> None:
+def test_statuses_through_a_restart_of_all_containers() -> None:
     story = Story(RESTARTS_ALL).exited("migrate").has("web").has("log").tell()
     assert story.condition("AllContainersRestarting").status == "False"
 
@@ -607,7 +607,7 @@ def test_a_restart_of_all_containers_from_beginning_to_end() -> None:
     assert story.phase == "Running"
 
 
-def test_what_had_ended_is_still_known_when_it_is_removed_to_run_again() -> None:
+def test_an_exited_container_keeps_its_identity_when_removed_in_a_restart_of_all() -> None:
     rules = [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}]
     migrate, web = WITH_INIT["initContainers"][0], WITH_INIT["containers"]
     story = Story({"initContainers": [migrate, SIDECAR | {"restartPolicyRules": rules}], "containers": web})
@@ -618,7 +618,7 @@ def test_what_had_ended_is_still_known_when_it_is_removed_to_run_again() -> None
     assert story.condition("Initialized").message == "containers with incomplete status: [mesh]"
 
 
-def test_after_it_an_exit_is_an_exit_again() -> None:
+def test_an_exit_after_a_restart_of_all_is_shown_as_usual() -> None:
     story = Story(RESTARTS_ALL).exited("migrate").exited("web", code=42).has("log").tell()
     story.without("migrate-0", "web-0", "log-0").tell()
     story.exited("migrate", 1).exited("web", 1, code=7).has("log", 1).tell()
@@ -626,7 +626,7 @@ def test_after_it_an_exit_is_an_exit_again() -> None:
     assert story.exited("log", 1).tell().decision == StatusDecision(status=story.status, phase="Failed")
 
 
-def test_ephemeral_containers_stay_through_it() -> None:
+def test_ephemeral_containers_survive_a_restart_of_all() -> None:
     story = Story(RESTARTS_ALL | {"ephemeralContainers": [{"name": "debug", "image": "x"}]})
     story.exited("migrate").has("web").has("log").exited("debug").tell()
     story.exited("web", code=42).tell().without("migrate-0", "web-0", "log-0", "debug-0").tell()
@@ -654,7 +654,7 @@ def test_a_new_sandbox_brings_its_own_address() -> None:
 @pytest.mark.parametrize(
     ("host", "first"), [((), "10.0.0.1"), (("192.0.2.7",), "10.0.0.1"), (("2001:db8::7",), "fd00::1")]
 )
-def test_one_address_of_each_family_that_of_the_node_first(host: tuple[str, ...], first: str) -> None:
+def test_pod_ips_has_one_address_per_family_starting_with_the_nodes_family(host: tuple[str, ...], first: str) -> None:
     """Row 93: podIPs."""
     both = SANDBOX.model_copy(update={"additional_ips": ("fd00::1", "10.0.0.99")})
     status = Story(ONE, sandboxes=(both,), host_ips=host).tell().status
@@ -662,17 +662,17 @@ def test_one_address_of_each_family_that_of_the_node_first(host: tuple[str, ...]
     assert {address.ip for address in status.pod_ips} == {"10.0.0.1", "fd00::1"}
 
 
-def test_additional_addresses_do_not_need_a_primary_one() -> None:
+def test_additional_addresses_are_used_without_a_primary_one() -> None:
     story = Story(ONE, sandboxes=(SANDBOX.model_copy(update={"ip": "", "additional_ips": ("fd00::1",)}),)).tell()
     assert [address.ip for address in story.status.pod_ips] == ["fd00::1"]
 
 
-def test_an_address_that_is_none_makes_all_of_them_none() -> None:
+def test_one_invalid_address_discards_all_addresses() -> None:
     wrong = SANDBOX.model_copy(update={"additional_ips": ("fd00::/64",)})
     assert Story(ONE, sandboxes=(wrong,)).tell().status.pod_ips == ()
 
 
-def test_a_pod_on_the_nodes_network_has_the_nodes_addresses() -> None:
+def test_a_host_network_pod_has_the_nodes_addresses() -> None:
     host = SANDBOX.model_copy(update={"network_mode": "NODE", "ip": ""})
     story = Story(ONE | {"hostNetwork": True}, sandboxes=(host,)).tell()
     assert story.status.pod_ips == ()
@@ -685,14 +685,14 @@ def test_a_pod_on_the_nodes_network_has_the_nodes_addresses() -> None:
 # --- details ----------------------------------------------------------------------------------------------------------
 
 
-def test_termination_messages_share_twelve_kibibytes() -> None:
+def test_termination_messages_of_a_pod_share_12_kib() -> None:
     story = Story(WITH_INIT).exited("web", code=1, message="ä" * 4000).tell()
     ended = story.of("web").state.terminated
     assert ended is not None
     assert ended.message == "ä" * 2048
 
 
-def test_mounts_and_resources_are_shown_as_they_are_in_force() -> None:
+def test_the_status_shows_the_mounts_and_resources_in_force() -> None:
     web = {
         "name": "web",
         "image": "x",
@@ -722,7 +722,7 @@ def test_mounts_and_resources_are_shown_as_they_are_in_force() -> None:
         ("Enabled", False, "Disabled"),
     ],
 )
-def test_a_mount_is_read_only_recursively_where_that_was_asked_for_and_is_possible(
+def test_a_mount_is_recursively_read_only_if_requested_and_supported(
     asked: str | None, supported: bool, shown: str
 ) -> None:
     """kubelet_pods.go, resolveRecursiveReadOnly."""
@@ -735,7 +735,7 @@ def test_a_mount_is_read_only_recursively_where_that_was_asked_for_and_is_possib
 # --- the end ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_pod_that_was_stopped_before_it_ran_has_failed() -> None:
+def test_a_pod_stopped_before_it_ran_has_failed() -> None:
     story = Story(WITH_INIT, terminal=True).tell()
     last = terminated_pod_status(story.pod, story.status, now=story.now)
     assert last.phase == "Failed"
@@ -745,7 +745,7 @@ def test_a_pod_that_was_stopped_before_it_ran_has_failed() -> None:
     assert in_a_word(last.container_statuses[0].state) == "PodInitializing"
 
 
-def test_what_was_not_seen_to_end_counts_as_failed() -> None:
+def test_a_container_without_an_observed_exit_counts_as_failed() -> None:
     story = Story(ONE).has("web").tell()
     last = terminated_pod_status(story.pod, story.status, now=NOON + timedelta(hours=1))
     assert last.phase == "Failed"
@@ -756,7 +756,7 @@ def test_what_was_not_seen_to_end_counts_as_failed() -> None:
     assert terminated_pod_status(story.pod, last, now=NOON + timedelta(hours=2)) == last
 
 
-def test_a_pod_whose_containers_were_ready_says_at_its_end_how_it_ended() -> None:
+def test_ready_conditions_of_a_terminated_pod_give_its_phase_as_the_reason() -> None:
     gated = Story(ONE | {"readinessGates": [{"conditionType": "example.com/registered"}]}).has("web").tell()
     assert gated.condition("Ready").reason == "ReadinessGatesNotReady"
     last = terminated_pod_status(gated.pod, gated.status, now=gated.now)
@@ -767,7 +767,7 @@ def test_a_pod_whose_containers_were_ready_says_at_its_end_how_it_ended() -> Non
     assert {c.reason for c in last.conditions if c.type.endswith("Ready")} == {"ContainersNotReady"}
 
 
-def test_a_pod_that_succeeded_is_left_alone() -> None:
+def test_the_status_of_a_succeeded_pod_is_final() -> None:
     story = Story(ONE | {"restartPolicy": "Never"}, terminal=True).exited("web").tell()
     assert terminated_pod_status(story.pod, story.status, now=story.now) == story.status
 
@@ -787,7 +787,7 @@ moments = st.tuples(
 
 
 @given(st.sampled_from(["Always", "OnFailure", "Never"]), st.lists(moments, max_size=12))
-def test_no_history_takes_back_a_phase_a_start_time_or_a_restart(policy: str, history: list[Any]) -> None:
+def test_phase_start_time_and_restart_counts_never_go_back(policy: str, history: list[Any]) -> None:
     story = Story(ONE | {"restartPolicy": policy})
     restart, rank = 0, {"created": 0, "running": 1, "unknown": 1, "exited": 2}
     previous = story.status

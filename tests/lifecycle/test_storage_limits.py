@@ -51,14 +51,14 @@ FROM_A_FILE = ObjectMeta(name="web", annotations={"kubernetes.io/config.source":
 IN_MEMORY = {"cache": {"emptyDir": {"sizeLimit": "1Mi", "medium": "Memory"}}}
 
 
-def test_a_pod_without_limits_is_held_to_nothing() -> None:
+def test_a_pod_without_limits_is_never_over_a_limit() -> None:
     without = pod({"web": None}, {"cache": {"emptyDir": {}}, "host": {"hostPath": {"path": "/"}}})
     assert not storage_limits(without)
     everything = StorageUsage(volumes={"cache": 2**60}, layers={"web": 2**60}, logs={"web": 2**60}, others=2**60)
     assert storage_excess(storage_limits(without), everything) is None
 
 
-def test_a_volume_may_be_full_but_no_more() -> None:
+def test_a_volume_may_reach_its_size_limit_but_not_exceed_it() -> None:
     """Row 118: emptyDirEviction, by the sizeLimit."""
     web = pod({"web": None}, CACHE)
     assert storage_excess(storage_limits(web), StorageUsage(volumes={"cache": MI})) is None
@@ -67,13 +67,13 @@ def test_a_volume_may_be_full_but_no_more() -> None:
     )
 
 
-def test_a_volume_in_memory_has_its_own_limit_and_no_part_in_the_pods() -> None:
+def test_a_memory_volume_has_its_own_limit_and_does_not_count_for_the_pods() -> None:
     web = pod({"web": "1Mi"}, IN_MEMORY)
     assert message(web, StorageUsage(volumes={"cache": MI}, layers={"web": MI})) == ""
     assert message(web, StorageUsage(volumes={"cache": MI + 1})).startswith("Usage of EmptyDir volume")
 
 
-def test_a_container_is_held_to_its_layer_and_its_logs() -> None:
+def test_a_containers_limit_covers_its_writable_layer_and_logs() -> None:
     """Row 118: containerEphemeralStorageLimitEviction."""
     web = pod({"web": "1Mi", "other": "1Gi"})
     assert message(web, StorageUsage(layers={"web": MI // 2}, logs={"web": MI // 2})) == ""
@@ -81,7 +81,7 @@ def test_a_container_is_held_to_its_layer_and_its_logs() -> None:
     assert message(web, StorageUsage(layers={"web": MI // 2}, logs={"web": MI // 2 + 1})) == said
 
 
-def test_a_sidecar_is_held_to_its_limit_too() -> None:
+def test_a_sidecars_limit_is_enforced() -> None:
     web = pod({"web": "1Gi"}, sidecars={"proxy": "1Mi"})
     assert message(web, StorageUsage(layers={"proxy": 2 * MI})).startswith("Container proxy exceeded")
 
@@ -99,7 +99,7 @@ def test_a_sidecar_is_held_to_its_limit_too() -> None:
         (pod({"a": "0"}), "0"),
     ],
 )
-def test_a_pod_is_held_to_the_sum_of_its_containers_limits(of: Pod, text: str) -> None:
+def test_the_pods_limit_is_the_sum_of_its_containers_limits(of: Pod, text: str) -> None:
     limit = storage_limits(of).pod
     assert limit is not None
     assert limit.text == text
@@ -108,7 +108,7 @@ def test_a_pod_is_held_to_the_sum_of_its_containers_limits(of: Pod, text: str) -
     assert message(of, StorageUsage(others=limit.bytes + 1)) == said
 
 
-def test_what_counts_for_the_pod_is_all_that_it_has_on_disk() -> None:
+def test_the_pods_limit_covers_all_its_disk_usage() -> None:
     """Row 118: podEphemeralStorageLimitEviction."""
     volumes: dict[str, dict[str, Any]] = {
         "scratch": {"emptyDir": {}},
@@ -125,7 +125,7 @@ def test_what_counts_for_the_pod_is_all_that_it_has_on_disk() -> None:
     assert message(pod({"web": "4095"}, volumes), usage).startswith("Pod ephemeral local storage usage")
 
 
-def test_the_first_of_several_limits_is_the_volumes_then_the_pods() -> None:
+def test_the_volume_limit_is_checked_before_the_pods() -> None:
     web = pod({"web": "1Mi"}, CACHE)
     usage = StorageUsage(volumes={"cache": 2 * MI}, layers={"web": 2 * MI})
     assert message(web, usage).startswith("Usage of EmptyDir volume")
@@ -145,7 +145,7 @@ def test_a_volume_without_a_size_is_not_limited(size: str | None) -> None:
     ],
     ids=["critical", "static"],
 )
-def test_a_critical_or_static_pod_is_never_put_out(spared: Pod) -> None:
+def test_a_critical_or_static_pod_is_never_evicted(spared: Pod) -> None:
     """Row 118: critical pods are exempt."""
     assert not storage_limits(spared)
 
@@ -162,7 +162,7 @@ limits = st.none() | st.integers(0, 4 * MI).map(str)
     st.dictionaries(st.sampled_from("abcz"), sizes),
     sizes,
 )
-def test_writing_more_never_ends_an_excess_and_no_excess_means_all_limits_are_kept(
+def test_more_usage_never_ends_an_excess(
     containers: dict[str, str | None],
     volumes: dict[str, tuple[str | None, bool]],
     used: dict[str, int],

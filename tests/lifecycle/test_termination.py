@@ -74,12 +74,12 @@ STARTUP: dict[str, Any] = {"startupProbe": {"terminationGracePeriodSeconds": 9}}
         "an override before the failed probe's",
     ],
 )
-def test_the_grace_of_one_kill(what: Pod, reason: KillReason, override: int | None, seconds: int) -> None:
+def test_the_grace_period_of_one_kill(what: Pod, reason: KillReason, override: int | None, seconds: int) -> None:
     """Row 76: the deletion's, the probe's own, the pod's; an override before all."""
     assert kill_grace_seconds(what, what.spec.containers[0], reason, override=override) == seconds
 
 
-def test_a_container_that_the_spec_no_longer_names_is_given_what_its_pod_says() -> None:
+def test_a_container_no_longer_in_the_spec_gets_the_pods_grace() -> None:
     assert kill_grace_seconds(pod(), None, "LivenessProbe") == 30
 
 
@@ -100,7 +100,7 @@ def test_a_container_that_the_spec_no_longer_names_is_given_what_its_pod_says() 
         (pod(spec=0), None, None, 1),
     ],
 )
-def test_the_grace_of_a_terminating_pod_only_shrinks_and_is_never_nothing(
+def test_the_grace_of_a_terminating_pod_only_shrinks_and_is_at_least_one_second(
     what: Pod, requested: int | None, in_force: int | None, seconds: int
 ) -> None:
     """Row 17: the least of what was said, one second at the least."""
@@ -119,7 +119,7 @@ def test_the_grace_of_a_terminating_pod_only_shrinks_and_is_never_nothing(
         (0, 0.0, 0.0, 2),
     ],
 )
-def test_whole_seconds_of_hook_and_waiting_are_deducted_down_to_two(
+def test_time_of_hook_and_waiting_is_deducted_from_the_grace_down_to_two_seconds(
     grace: int, hook: float, waited: float, seconds: int
 ) -> None:
     """Row 77, row 79: whole seconds, and a floor of two."""
@@ -154,20 +154,20 @@ def test_main_containers_end_first_then_sidecars_in_the_reverse_of_their_order()
     }
 
 
-def test_nobody_waits_for_what_does_not_run() -> None:
+def test_no_container_waits_for_one_that_does_not_run() -> None:
     assert termination_order(SIDECARS, ["worker", "proxy"]) == {"worker": (), "proxy": ("worker",)}
 
 
-def test_a_sidecar_in_the_middle_that_ended_by_itself_does_not_let_the_first_go_early() -> None:
+def test_a_sidecar_that_ended_early_does_not_let_an_earlier_one_end_before_its_turn() -> None:
     assert termination_order(SIDECARS, ["proxy", "metrics"])["proxy"] == ("metrics",)
 
 
-def test_plain_init_containers_ephemeral_ones_and_strangers_wait_for_none_and_none_for_them() -> None:
+def test_init_ephemeral_and_unknown_containers_are_not_part_of_the_termination_order() -> None:
     running = ["debug", "migrate", "stranger", "logs"]
     assert termination_order(SIDECARS, running) == {name: () for name in running}
 
 
-def test_without_sidecars_all_end_together() -> None:
+def test_without_sidecars_all_containers_end_at_the_same_time() -> None:
     """Row 80: no order without sidecars."""
     plain = pod().spec
     assert termination_order(plain, ["foo"]) == {"foo": ()}
@@ -190,7 +190,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 @example(2**63 - 1)
 @example(LONGEST_SECONDS)
 @example(-1)
-def test_any_number_of_seconds_leads_to_a_moment_and_none_into_the_past(seconds: int) -> None:
+def test_a_deadline_of_any_number_of_seconds_is_a_valid_time_not_in_the_past(seconds: int) -> None:
     moment = moment_after(NOW, seconds)
     assert NOW <= moment <= NOW + timedelta(seconds=LONGEST_SECONDS)
     assert moment_after(NOW, seconds + 1) >= moment

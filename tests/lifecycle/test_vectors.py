@@ -29,7 +29,7 @@ def vectors(file: str) -> list[Vector]:
 
 
 @pytest.mark.parametrize(("file", "answer", "count", "reader"), KINDS.values(), ids=KINDS)
-def test_every_recorded_decision_is_ours_too(
+def test_every_recorded_decision_is_reproduced(
     file: str, answer: str, count: int, reader: Callable[[Mapping[str, Any]], Any]
 ) -> None:
     recorded = vectors(file)
@@ -54,7 +54,7 @@ def run(kind: str, text: str, **environment: str) -> subprocess.CompletedProcess
 
 
 @pytest.mark.parametrize(("kind", "file", "answer"), [(kind, *names[:2]) for kind, names in KINDS.items()])
-def test_the_command_answers_a_line_with_a_line_in_order(kind: str, file: str, answer: str) -> None:
+def test_the_command_answers_each_line_in_order(kind: str, file: str, answer: str) -> None:
     recorded = vectors(file)[::40]
     done = run(kind, "".join(json.dumps(vector["case"]) + "\n" for vector in recorded))
     assert (done.returncode, done.stderr) == (0, "")
@@ -90,12 +90,12 @@ def exited(code: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("attempt", "following"), [(2**31 - 1, 2**31), (2**32 - 2, 2**32 - 1), (2**32 - 1, 0)])
-def test_an_attempt_is_any_that_cri_can_number(attempt: int, following: int) -> None:
+def test_a_sandbox_attempt_may_have_any_value_of_cri(attempt: int, following: int) -> None:
     actions = decide({**CASE, "status": {"sandboxes": [sandbox(attempt)]}})
     assert (actions["create_sandbox"], actions["attempt"]) == (True, following)
 
 
-def test_a_null_is_the_empty_value_of_its_field() -> None:
+def test_a_json_null_means_the_empty_value() -> None:
     empty = decide({**CASE, "status": {"sandboxes": [], "containers": []}})
     assert decide({**CASE, "status": None, "liveness": None, "startup": None, "actuated": None}) == empty
     assert decide({**CASE, "status": {"sandboxes": None, "containers": None}}) == empty
@@ -117,7 +117,7 @@ def test_a_null_is_the_empty_value_of_its_field() -> None:
     assert backoff({"pod": {}, "events": None}) == []
 
 
-def test_blanks_around_a_quantity_do_not_belong_to_it() -> None:
+def test_whitespace_around_a_quantity_is_ignored() -> None:
     def asking(cpu: str) -> Vector:
         limits = {"limits": {"cpu": cpu}}
         running = {"id": "a", "name": "web", "state": "running"}
@@ -201,7 +201,9 @@ def without(*path: str) -> dict[str, Any]:
         "no such event",
     ],
 )
-def test_a_bad_line_is_named_in_one_sentence_and_costs_no_other_its_answer(kind: str, line: str, sentence: str) -> None:
+def test_an_invalid_line_is_reported_in_one_sentence_and_the_others_are_answered(
+    kind: str, line: str, sentence: str
+) -> None:
     good: dict[str, Any] = CASE if kind == "decide" else {"pod": {}, "events": []}
     done = run(kind, json.dumps(good) + "\n" + line + "\n" + json.dumps(good) + "\n")
     assert done.returncode == 2
@@ -214,7 +216,7 @@ def test_a_bad_line_is_named_in_one_sentence_and_costs_no_other_its_answer(kind:
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_bytes_that_are_no_text_are_named_too() -> None:
+def test_a_line_that_is_not_utf_8_is_reported() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "syncpod.lifecycle", "phase"],
         input=b'{"pod": "\xff"}\n',
@@ -225,19 +227,19 @@ def test_bytes_that_are_no_text_are_named_too() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (2, b'{"error":"not UTF-8"}\n', b"line 1: not UTF-8\n")
 
 
-def test_no_case_is_no_answer_and_blank_lines_count_for_nothing() -> None:
+def test_empty_input_and_blank_lines_give_no_answer() -> None:
     done = run("phase", "\n  \n")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_what_is_not_one_of_the_three_is_refused() -> None:
+def test_an_unknown_subcommand_is_refused() -> None:
     done = run("ponder", "")
     assert done.returncode == 2
     assert "decide" in done.stderr
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_answer_is_written_as_soon_as_it_is_there(kind: str) -> None:
+def test_each_answer_is_flushed_at_once(kind: str) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "syncpod.lifecycle", kind],
         stdin=subprocess.PIPE,
@@ -255,7 +257,7 @@ def test_an_answer_is_written_as_soon_as_it_is_there(kind: str) -> None:
         assert process.wait() == 0
 
 
-def test_a_reader_that_leaves_early_gets_no_traceback() -> None:
+def test_a_closed_output_pipe_causes_no_traceback() -> None:
     case = json.dumps(vectors("actions")[0]["case"]) + "\n"
     with subprocess.Popen(
         [sys.executable, "-m", "syncpod.lifecycle", "decide"],

@@ -17,7 +17,9 @@ TOLD = DOCUMENT.read_text()
 
 
 @pytest.mark.parametrize("case", documentation.MANIFESTS.cases, ids=lambda case: case.path)
-async def test_a_manifest_of_the_documentation(documented: Run, containerd: Containerd, case: Case) -> None:
+async def test_a_documented_manifest_has_its_documented_result(
+    documented: Run, containerd: Containerd, case: Case
+) -> None:
     try:
         row = await documented.row(case)
     except Missing as missing:
@@ -26,29 +28,29 @@ async def test_a_manifest_of_the_documentation(documented: Run, containerd: Cont
 
 
 @pytest.mark.parametrize("case", examples.MANIFESTS.cases, ids=lambda case: case.path)
-async def test_an_example(exemplified: Run, runtime: Runtime, case: Case) -> None:
+async def test_an_example_manifest_has_its_documented_result(exemplified: Run, runtime: Runtime, case: Case) -> None:
     assert await exemplified.row(case) == expected(TOLD, runtime.name)[case.path]
 
 
 @pytest.mark.parametrize("manifests", [documentation.MANIFESTS, examples.MANIFESTS], ids=["documentation", "examples"])
-def test_every_manifest_has_a_case_and_no_namespace_is_shared(manifests: Manifests) -> None:
+def test_every_manifest_has_a_case_in_a_namespace_of_its_own(manifests: Manifests) -> None:
     found = (path for path in manifests.directory.rglob("*") if path.suffix in (".yaml", ".json"))
     files = sorted(str(path.relative_to(manifests.directory)) for path in found)
     assert sorted(case.path for case in manifests.cases) == files
     assert len({case.namespace for case in manifests.cases}) == len(files)
 
 
-def test_every_image_has_its_stand_in_and_no_other_has() -> None:
+def test_stand_in_images_are_exactly_those_of_the_manifests() -> None:
     texts = [path.read_text() for path in documentation.DIRECTORY.rglob("*.yaml")]
     assert {image for text in texts for image in named_images(text)} == STAND_INS.keys()
 
 
-def test_the_documents_are_what_they_would_be_written_as() -> None:
+def test_the_documents_are_up_to_date() -> None:
     assert written(TOLD, {}) == TOLD
     assert listed(LIST.read_text()) == LIST.read_text()
 
 
-def test_a_result_that_another_runtime_shares_is_told_once_and_one_of_its_own_besides() -> None:
+def test_results_common_to_all_runtimes_are_listed_once() -> None:
     path = documentation.MANIFESTS.cases[0].path
     both, other = Row(path, Outcome.AS_DESCRIBED, "a | b"), Row(path, Outcome.REFUSED, "a <b> ⏎ `c`")
     shared = written(TOLD, {"containerd24": {path: both}, "containerd16": {path: both}})

@@ -38,14 +38,14 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("driver", "parent", "resources", "uid", "path"), NAMES)
-def test_the_pods_cgroup_is(driver: str, parent: str, resources: dict[str, Any], uid: str, path: str) -> None:
+def test_the_path_of_a_pods_cgroup(driver: str, parent: str, resources: dict[str, Any], uid: str, path: str) -> None:
     node = replace(NODE, cgroup_driver=driver, cgroup_parent=parent)  # type: ignore[arg-type]
     pod = make_pod({"containers": [{"name": "a", "image": "i", "resources": resources}]}, uid=uid)
     assert str(pod_cgroup(node, pod)) == path
     assert path in map(str, pod_cgroups(node, uid))
 
 
-def test_where_pods_were_before_there_were_tiers_is_looked_at_too() -> None:
+def test_the_former_cgroup_path_without_qos_tier_is_also_searched() -> None:
     assert [str(path) for path in pod_cgroups(NODE, "a")] == [
         "/syncpod/poda",
         "/syncpod/burstable/poda",
@@ -54,7 +54,7 @@ def test_where_pods_were_before_there_were_tiers_is_looked_at_too() -> None:
 
 
 @pytest.mark.parametrize("uid", ["", "..", "../..", "a/../..", "a\n"])
-def test_a_uid_that_leads_elsewhere_names_no_cgroup(uid: str) -> None:
+def test_an_unsafe_uid_has_no_cgroup(uid: str) -> None:
     with pytest.raises(UnsafeName):
         pod_cgroups(NODE, uid)
 
@@ -87,21 +87,21 @@ def made(node: NodeContext, uid: str, *below: str, tier: str = "burstable") -> l
 
 
 @pytest.mark.parametrize("tier", ["", "burstable", "besteffort"])
-def test_a_pods_cgroups_go_from_every_hierarchy_and_all_others_stay(node: NodeContext, tier: str) -> None:
+def test_a_pods_cgroups_are_removed_from_every_hierarchy_and_others_kept(node: NodeContext, tier: str) -> None:
     gone, kept = made(node, "gone", "one", "two/deep", tier=tier), made(node, "kept", "one", tier=tier)
     remove_pod_cgroup(node, "gone")
     assert [cgroup for cgroup in gone if cgroup.exists()] == []
     assert all((cgroup / "one").exists() for cgroup in kept)
 
 
-def test_removing_them_twice_or_never_made_is_success(node: NodeContext) -> None:
+def test_removing_missing_cgroups_succeeds(node: NodeContext) -> None:
     remove_pod_cgroup(node, "never")
     made(node, "twice")
     remove_pod_cgroup(node, "twice")
     remove_pod_cgroup(node, "twice")
 
 
-def test_one_that_is_gone_from_some_hierarchies_goes_from_the_rest(node: NodeContext) -> None:
+def test_a_cgroup_missing_in_some_hierarchies_is_removed_from_the_others(node: NodeContext) -> None:
     cgroups = made(node, "half", "one")
     (cgroups[0] / "one").rmdir()
     cgroups[0].rmdir()
@@ -109,7 +109,7 @@ def test_one_that_is_gone_from_some_hierarchies_goes_from_the_rest(node: NodeCon
     assert not any(cgroup.exists() for cgroup in cgroups)
 
 
-def test_a_cgroup_with_a_process_in_it_stays_and_says_which(node: NodeContext) -> None:
+def test_a_cgroup_in_use_is_kept_and_the_error_names_the_process(node: NodeContext) -> None:
     cgroup = made(node, "busy", "one")[-1]
     with subprocess.Popen(["sleep", "60"]) as process:
         try:
@@ -131,7 +131,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_only_forgotten_processes_in_a_pods_cgroup_are_killed_and_they_are_named(
+def test_only_processes_outside_known_containers_are_killed_and_reported(
     node: NodeContext, sleeper: subprocess.Popen[bytes]
 ) -> None:
     (made(node, "forgotten", "one")[-1] / "one" / "cgroup.procs").write_text(str(sleeper.pid))
@@ -146,7 +146,7 @@ def test_only_forgotten_processes_in_a_pods_cgroup_are_killed_and_they_are_named
 
 
 @pytest.mark.parametrize("name", ["{}", "cri-containerd-{}.scope"])
-def test_a_container_with_a_process_in_its_cgroup_is_told_from_one_without(
+def test_containers_with_processes_in_their_cgroups_are_found(
     node: NodeContext, sleeper: subprocess.Popen[bytes], name: str
 ) -> None:
     full, empty, absent = ("f" * 64, "e" * 64, "a" * 64)

@@ -72,7 +72,7 @@ def mountinfo(root: Path) -> Path:
     return file
 
 
-def test_version_2_is_given_weights_and_maxima_and_hands_its_controllers_down(unified: Path) -> None:
+def test_cgroup_v2_gets_weights_and_limits_and_delegates_controllers(unified: Path) -> None:
     node = replace(NODE, host=replace(HOST, hugepage_sizes=("2MB",)))
     parent = cgroup(unified / "syncpod", "cpu memory hugetlb")
     tier = cgroup(parent / "burstable", "cpu memory hugetlb", "cpu.weight")
@@ -86,7 +86,7 @@ def test_version_2_is_given_weights_and_maxima_and_hands_its_controllers_down(un
     assert (own / "cgroup.subtree_control").read_text() == ""  # the runtime's to divide
 
 
-def test_all_pods_of_version_2_have_the_nodes_capacity_together(unified: Path) -> None:
+def test_the_cgroup_v2_of_all_pods_has_the_nodes_capacity(unified: Path) -> None:
     """Row 52: a weight by cores, the memory, and the machine's process ids."""
     node = replace(PLAIN, capacity=SIZE, host=replace(PLAIN.host, max_pids=32768, hugepage_sizes=("2MB",)))
     everything = ("cpu.weight", "memory.max", "pids.max", "hugetlb.2MB.max")
@@ -97,7 +97,7 @@ def test_all_pods_of_version_2_have_the_nodes_capacity_together(unified: Path) -
     assert "pids" in (unified / "cgroup.subtree_control").read_text()
 
 
-def test_a_limit_that_would_kill_pods_is_not_set_and_all_others_are(unified: Path) -> None:
+def test_a_memory_limit_below_current_usage_is_skipped_and_the_others_are_set(unified: Path) -> None:
     node = replace(PLAIN, capacity=SIZE)
     parent = cgroup(unified / "syncpod", "cpu memory", "cpu.weight", "memory.max", "memory.current")
     (parent / "memory.current").write_text(f"{2 << 30}\n")
@@ -117,7 +117,9 @@ def test_a_limit_that_would_kill_pods_is_not_set_and_all_others_are(unified: Pat
         ({}, "pids: the pids controller is not available here"),
     ],
 )
-def test_what_cannot_be_limited_is_named_and_fails_nothing(unified: Path, change: dict[str, Any], why: str) -> None:
+def test_unenforceable_node_limits_are_reported_without_failing(
+    unified: Path, change: dict[str, Any], why: str
+) -> None:
     cgroup(unified / "syncpod", "cpu memory", "cpu.weight", "memory.max")
     node = replace(PLAIN, capacity=SIZE, host=replace(PLAIN.host, max_pids=32768), **change)
     if not change and os.geteuid() != 0:
@@ -125,19 +127,19 @@ def test_what_cannot_be_limited_is_named_and_fails_nothing(unified: Path, change
     assert limit_all_pods(node, mountinfo=mountinfo(unified)) == why
 
 
-def test_a_node_without_an_amount_limits_nothing_by_it(unified: Path) -> None:
+def test_an_unknown_node_capacity_sets_no_limit(unified: Path) -> None:
     assert limit_all_pods(PLAIN, mountinfo=mountinfo(unified)) == ""
     assert not (unified / "syncpod").exists()
 
 
-def test_a_tier_of_version_2_weighs_what_its_pods_request(unified: Path) -> None:
+def test_the_weight_of_a_cgroup_v2_tier_follows_the_requests_of_its_pods(unified: Path) -> None:
     tier = cgroup(unified / "syncpod" / "burstable", "cpu", "cpu.weight")
     weigh_tiers(PLAIN, 4000, mountinfo=mountinfo(unified))
     assert (tier / "cpu.weight").read_text() == "157"
     assert not (unified / "syncpod" / "besteffort").exists()
 
 
-def test_a_limit_that_only_the_containers_ask_for_is_left_out_where_the_controller_is_missing(unified: Path) -> None:
+def test_a_limit_of_containers_alone_is_skipped_without_its_controller(unified: Path) -> None:
     cgroup(unified / "syncpod" / "burstable" / "poda", "cpu", "cpu.weight", "cpu.max")
     (unified / "syncpod" / "cgroup.subtree_control").touch()
     (unified / "syncpod" / "burstable" / "cgroup.subtree_control").touch()
@@ -155,7 +157,7 @@ WHOLE = {"limits": {"memory": "64Mi"}}
         ({"pod_cgroups": False}, "this node makes no cgroups for pods"),
     ],
 )
-def test_a_limit_that_the_pod_asks_for_itself_is_refused_by_name_where_nothing_enforces_it(
+def test_a_pod_level_limit_without_its_controller_is_refused_by_name(
     unified: Path, changes: dict[str, Any], why: str
 ) -> None:
     if os.geteuid() != 0 and not changes:
@@ -175,12 +177,12 @@ def test_a_limit_that_the_pod_asks_for_itself_is_refused_by_name_where_nothing_e
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is closed to root")
-def test_closed_cgroups_fail_no_pod_that_asks_for_nothing_of_them() -> None:
+def test_container_limits_alone_do_not_fail_where_cgroups_are_unavailable() -> None:
     make_pod_cgroup(PLAIN, pod_of(LIMITED))
     weigh_tiers(PLAIN, 100)
 
 
-def test_version_2_says_what_it_is_given_and_is_changed_in_part(unified: Path) -> None:
+def test_cgroup_v2_limits_are_read_back_and_updated_in_part(unified: Path) -> None:
     """Row 116: what a resize does not name stays as it is."""
     tier = cgroup(cgroup(unified / "syncpod", "cpu memory") / "burstable", "cpu memory")
     own = cgroup(tier / "poda", "cpu memory", "cpu.weight", "cpu.max", "memory.max", "memory.current")
@@ -200,7 +202,7 @@ def test_version_2_says_what_it_is_given_and_is_changed_in_part(unified: Path) -
     assert read_memory_limit(PLAIN, pod, "c2", mountinfo=info) is None
 
 
-def test_a_change_that_nothing_enforces_is_refused_where_the_pod_asks_for_it_itself() -> None:
+def test_an_unenforceable_pod_level_resize_is_refused() -> None:
     node, whole = replace(PLAIN, pod_cgroups=False), pod_of({}, resources={"limits": {"cpu": "1", "memory": "64Mi"}})
     assert read_pod_cgroup(node, whole) == Enforced()
     change_pod_cgroup(node, whole, CgroupLimits(cpu_shares=2))
@@ -260,14 +262,14 @@ GUARANTEED = {"limits": {"cpu": "250m", "memory": "32Mi"}}
 
 
 @on_version_1
-def test_a_pod_is_limited_to_what_its_containers_may_have_together(node: NodeContext) -> None:
+def test_a_pod_cgroup_has_the_sum_of_container_limits(node: NodeContext) -> None:
     make_pod_cgroup(node, pod_of(GUARANTEED, GUARANTEED))
     assert limits(node, "poda") == ("512", "50000", str(64 * MIB))
     make_pod_cgroup(node, pod_of(LIMITED, LIMITED))
     assert limits(node, "burstable/poda") == ("512", "100000", str(128 * MIB))
 
 
-def test_all_pods_are_limited_to_what_the_node_has_and_a_smaller_node_to_less(node: NodeContext) -> None:
+def test_all_pods_are_limited_to_the_nodes_capacity_and_to_less_if_it_shrinks(node: NodeContext) -> None:
     """Row 52: as the kernel has it; an empty one goes as if it had no limits."""
     whole = replace(node, capacity={**SIZE, "hugepages-2Mi": 0}, host=replace(node.host, max_pids=30000))
     make_pod_cgroup(whole, pod_of(LIMITED))
@@ -286,7 +288,7 @@ def test_all_pods_are_limited_to_what_the_node_has_and_a_smaller_node_to_less(no
 
 
 @on_version_1
-def test_one_container_without_a_limit_leaves_the_pod_without(node: NodeContext) -> None:
+def test_a_pod_with_an_unlimited_container_has_no_limit(node: NodeContext) -> None:
     make_pod_cgroup(node, pod_of(LIMITED, {"limits": {"cpu": "1"}}))
     shares, quota, memory = limits(node, "burstable/poda")
     assert (shares, quota) == ("1280", "150000")
@@ -298,14 +300,14 @@ def test_one_container_without_a_limit_leaves_the_pod_without(node: NodeContext)
 
 
 @on_version_1
-def test_what_the_pod_says_as_a_whole_holds_and_its_overhead_comes_on_top(node: NodeContext) -> None:
+def test_pod_level_limits_apply_and_the_overhead_is_added(node: NodeContext) -> None:
     whole = {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "100Mi"}}
     make_pod_cgroup(node, pod_of({}, LIMITED, resources=whole, overhead={"cpu": "500m", "memory": "28Mi"}))
     assert limits(node, "burstable/poda") == ("1536", "250000", str(128 * MIB))
 
 
 @on_version_1
-def test_making_it_again_brings_its_limits_back(node: NodeContext) -> None:
+def test_making_a_pod_cgroup_again_restores_its_limits(node: NodeContext) -> None:
     make_pod_cgroup(node, pod_of(LIMITED))
     (hierarchy,) = [each for each in HERE if "cpu" in each.controllers]
     shares = hierarchy.path / pod_cgroup(node, pod_of(LIMITED)).relative_to("/") / "cpu.shares"
@@ -315,7 +317,7 @@ def test_making_it_again_brings_its_limits_back(node: NodeContext) -> None:
 
 
 @on_version_1
-def test_what_a_pod_is_given_is_read_back_and_changed_in_part(node: NodeContext) -> None:
+def test_pod_cgroup_limits_are_read_back_and_updated_in_part(node: NodeContext) -> None:
     pod = pod_of(LIMITED)
     assert read_pod_cgroup(node, pod) == Enforced()
     make_pod_cgroup(node, pod)
@@ -326,7 +328,7 @@ def test_what_a_pod_is_given_is_read_back_and_changed_in_part(node: NodeContext)
 
 
 @on_version_1
-def test_tiers_weigh_with_their_pods_and_go_with_the_last_of_them(node: NodeContext) -> None:
+def test_tier_weights_follow_their_pods_and_empty_tiers_are_removed(node: NodeContext) -> None:
     make_pod_cgroup(node, pod_of(LIMITED, uid="a"))
     make_pod_cgroup(node, pod_of({}, uid="b"))
     weigh_tiers(node, 3000)
@@ -342,7 +344,7 @@ def test_tiers_weigh_with_their_pods_and_go_with_the_last_of_them(node: NodeCont
     assert not any((each.path / node.cgroup_parent).exists() for each in HERE)
 
 
-def test_a_tier_may_be_removed_while_the_next_pod_comes_into_it(node: NodeContext) -> None:
+def test_a_tier_may_be_removed_while_a_new_pod_is_added_to_it(node: NodeContext) -> None:
     def come_and_go(uid: str) -> None:
         for _ in range(30):
             make_pod_cgroup(node, pod_of(LIMITED, uid=uid))
@@ -355,7 +357,7 @@ def test_a_tier_may_be_removed_while_the_next_pod_comes_into_it(node: NodeContex
     assert not any((each.path / node.cgroup_parent).exists() for each in HERE)
 
 
-def test_a_parent_that_was_there_before_stays_empty_as_it_is(node: NodeContext) -> None:
+def test_a_preexisting_parent_cgroup_is_kept_when_empty(node: NodeContext) -> None:
     for hierarchy in HERE:
         (hierarchy.path / node.cgroup_parent).mkdir()
     make_pod_cgroup(node, pod_of(LIMITED))
@@ -365,7 +367,7 @@ def test_a_parent_that_was_there_before_stays_empty_as_it_is(node: NodeContext) 
     assert not any((each.path / node.cgroup_parent / "burstable").exists() for each in HERE)
 
 
-def test_huge_pages_are_none_of_a_pod_that_asks_for_none(node: NodeContext) -> None:
+def test_a_pod_without_huge_pages_gets_a_limit_of_zero(node: NodeContext) -> None:
     node = replace(node, host=replace(HOST, hugepage_sizes=("2MB",)))
     make_pod_cgroup(node, pod_of({"limits": {"hugepages-2Mi": "4Mi", "cpu": "1"}}))
     found = value(node, "burstable/poda", "hugetlb.2MB.limit_in_bytes", "hugetlb.2MB.max")

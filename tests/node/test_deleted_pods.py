@@ -17,7 +17,7 @@ def node(tmp_path: Path) -> NodeContext:
     return NodeContext(name="n1", state_dir=tmp_path, memory_dir=tmp_path, log_dir=tmp_path, cluster="c")
 
 
-def test_one_life_of_a_pod_is_noted_and_no_other(node: NodeContext) -> None:
+def test_a_deletion_is_recorded_for_one_incarnation_of_a_pod_only(node: NodeContext) -> None:
     note_deleted(node, "u1", "a")
     note_deleted(node, "u1", "a")
     assert deleted_at(node, "u1", "a") is not None
@@ -27,7 +27,7 @@ def test_one_life_of_a_pod_is_noted_and_no_other(node: NodeContext) -> None:
         note_deleted(node, "../u1", "a")
 
 
-def test_old_and_excess_notes_are_forgotten(node: NodeContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_and_excess_deletion_records_are_dropped(node: NodeContext, monkeypatch: pytest.MonkeyPatch) -> None:
     assert tidy_deleted(node) == 0
     monkeypatch.setattr(deleted_pods, "KEPT_PODS", 3)
     now = time.time()

@@ -76,7 +76,7 @@ def test_a_pods_directories_have_the_kubelets_names_and_permissions(node: NodeCo
     assert own.is_dir()
 
 
-def test_what_a_container_wrote_is_there_when_the_next_sandbox_is_made(node: NodeContext) -> None:
+def test_files_that_a_container_wrote_survive_a_new_sandbox(node: NodeContext) -> None:
     pod = make_pod(EMPTY_DIR)
     written = prepare(pod, node) / "volumes/kubernetes.io~empty-dir/scratch/file"
     written.write_text("kept")
@@ -84,7 +84,7 @@ def test_what_a_container_wrote_is_there_when_the_next_sandbox_is_made(node: Nod
     assert written.read_text() == "kept"
 
 
-def test_permissions_that_a_dying_worker_left_half_made_are_put_right(node: NodeContext) -> None:
+def test_permissions_left_incomplete_by_a_crashed_worker_are_corrected(node: NodeContext) -> None:
     pod = make_pod(EMPTY_DIR)
     own = prepare(pod, node)
     scratch = own / "volumes/kubernetes.io~empty-dir/scratch"
@@ -94,7 +94,7 @@ def test_permissions_that_a_dying_worker_left_half_made_are_put_right(node: Node
     assert mode(scratch) == 0o777
 
 
-def test_permissions_that_a_container_gave_its_volume_survive_its_sandbox(node: NodeContext) -> None:
+def test_permissions_that_a_container_set_on_its_volume_survive_a_new_sandbox(node: NodeContext) -> None:
     pod = make_pod(EMPTY_DIR)
     scratch = prepare(pod, node) / "volumes/kubernetes.io~empty-dir/scratch"
     scratch.chmod(0o700)
@@ -102,7 +102,7 @@ def test_permissions_that_a_container_gave_its_volume_survive_its_sandbox(node: 
     assert mode(scratch) == 0o700
 
 
-def test_a_log_directory_that_a_kubelet_made_stays_as_it_is(node: NodeContext) -> None:
+def test_a_log_directory_made_by_a_kubelet_is_not_changed(node: NodeContext) -> None:
     node.log_dir.mkdir(parents=True)
     node.log_dir.chmod(0o750)
     prepare(make_pod(), node)
@@ -110,7 +110,7 @@ def test_a_log_directory_that_a_kubelet_made_stays_as_it_is(node: NodeContext) -
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a directory to a group it is not in")
-def test_an_empty_dir_belongs_to_the_pods_group_and_hands_it_on(node: NodeContext) -> None:
+def test_an_empty_dir_belongs_to_the_fs_group_and_is_setgid(node: NodeContext) -> None:
     pod = make_pod({**EMPTY_DIR, "securityContext": {"fsGroup": 2000}})
     scratch = prepare(pod, node) / "volumes/kubernetes.io~empty-dir/scratch"
     assert (scratch.stat().st_gid, oct(mode(scratch))) == (2000, "0o2777")
@@ -118,7 +118,7 @@ def test_an_empty_dir_belongs_to_the_pods_group_and_hands_it_on(node: NodeContex
     assert (scratch / "file").stat().st_gid == 2000
 
 
-def test_a_symlink_where_a_directory_of_ours_should_be_is_not_followed(node: NodeContext, tmp_path: Path) -> None:
+def test_a_symlink_in_place_of_a_pod_directory_is_not_followed(node: NodeContext, tmp_path: Path) -> None:
     pod = make_pod(EMPTY_DIR)
     scratch = prepare(pod, node) / "volumes/kubernetes.io~empty-dir/scratch"
     scratch.rmdir()
@@ -168,12 +168,14 @@ DOES_NOT_FIT = [
 
 
 @pytest.mark.parametrize(("kind", "place"), FITS)
-def test_a_host_path_may_be(kind: str, place: str, places: dict[str, Path], node: NodeContext) -> None:
+def test_valid_host_path_types_are_accepted(kind: str, place: str, places: dict[str, Path], node: NodeContext) -> None:
     prepare(host_path(places[place], kind), node)
 
 
 @pytest.mark.parametrize(("kind", "place", "reason"), DOES_NOT_FIT)
-def test_a_host_path_may_not_be(kind: str, place: str, reason: str, places: dict[str, Path], node: NodeContext) -> None:
+def test_mismatched_host_path_types_are_refused(
+    kind: str, place: str, reason: str, places: dict[str, Path], node: NodeContext
+) -> None:
     with pytest.raises(MountFailure) as caught:
         prepare(host_path(places[place], kind), node)
     assert str(caught.value) == (
@@ -181,19 +183,19 @@ def test_a_host_path_may_not_be(kind: str, place: str, reason: str, places: dict
     )
 
 
-def test_a_host_path_is_made_with_all_above_it_where_the_pod_says_so(node: NodeContext, tmp_path: Path) -> None:
+def test_a_directory_or_create_host_path_is_made_with_its_parents(node: NodeContext, tmp_path: Path) -> None:
     prepare(host_path(tmp_path / "a/b/c", "DirectoryOrCreate"), node)
     assert oct(mode(tmp_path / "a/b/c")) == "0o755"
     prepare(host_path(tmp_path / "a/file", "FileOrCreate"), node)
     assert oct(mode(tmp_path / "a/file")) == "0o644"
 
 
-def test_a_file_is_not_made_in_a_directory_that_is_not_there(node: NodeContext, tmp_path: Path) -> None:
+def test_a_file_or_create_host_path_needs_an_existing_directory(node: NodeContext, tmp_path: Path) -> None:
     with pytest.raises(MountFailure, match=r'volume "v" : No such file or directory: .*/no/file'):
         prepare(host_path(tmp_path / "no/file", "FileOrCreate"), node)
 
 
-def test_a_volume_that_is_not_there_yet_is_refused_by_name(node: NodeContext) -> None:
+def test_an_unsupported_volume_is_refused_by_name(node: NodeContext) -> None:
     with pytest.raises(MountFailure, match=r'volume "v" : persistentVolumeClaim is not supported'):
         plan_pod(make_pod({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}), node)
 
@@ -208,7 +210,7 @@ def test_a_container_gets_its_log_directory_and_the_pods_hosts_file(node: NodeCo
     assert (own / "etc-hosts").read_text().endswith("\n10.4.0.8\tweb\n")
 
 
-def test_the_hosts_file_stays_the_file_that_running_containers_have_mounted(node: NodeContext) -> None:
+def test_the_hosts_file_keeps_its_inode_for_running_containers(node: NodeContext) -> None:
     pod = make_pod()
     hosts = prepare(pod, node) / "etc-hosts"
     plan = plan_container(pod, pod.spec.containers[0], node, ("10.4.0.7",))
@@ -218,9 +220,7 @@ def test_the_hosts_file_stays_the_file_that_running_containers_have_mounted(node
     assert hosts.stat().st_ino == before
 
 
-def test_the_hosts_file_of_a_pod_on_the_nodes_network_is_the_nodes_byte_by_byte(
-    node: NodeContext, tmp_path: Path
-) -> None:
+def test_the_hosts_file_of_a_host_network_pod_equals_the_nodes_byte_by_byte(node: NodeContext, tmp_path: Path) -> None:
     of_node = tmp_path / "hosts"
     of_node.write_bytes(b"127.0.0.1 localhost # \xff\n")
     pod = make_pod({"hostNetwork": True})
@@ -233,7 +233,7 @@ def remove(node: NodeContext, **names: str) -> None:
     remove_pod_directories(node, **{"namespace": "default", "name": "web", "uid": UID, **names})
 
 
-def test_removing_a_pod_takes_its_directory_and_its_logs_and_nothing_else(node: NodeContext) -> None:
+def test_removing_a_pod_removes_only_its_directory_and_logs(node: NodeContext) -> None:
     other = make_pod({**EMPTY_DIR}, uid="other", name="other")
     prepare(other, node)
     own = prepare(make_pod(EMPTY_DIR), node)
@@ -243,14 +243,14 @@ def test_removing_a_pod_takes_its_directory_and_its_logs_and_nothing_else(node: 
     assert [path.name for path in node.log_dir.iterdir()] == ["default_other_other"]
 
 
-def test_removing_a_pod_twice_or_one_that_never_was_is_success(node: NodeContext) -> None:
+def test_removing_a_missing_pod_succeeds(node: NodeContext) -> None:
     remove(node)
     prepare(make_pod(), node)
     remove(node)
     remove(node)
 
 
-def test_targets_of_a_containers_symlinks_stay(node: NodeContext, tmp_path: Path) -> None:
+def test_removal_keeps_the_targets_of_symlinks(node: NodeContext, tmp_path: Path) -> None:
     treasure = tmp_path / "treasure"
     treasure.mkdir()
     (treasure / "gold").touch()
@@ -262,7 +262,7 @@ def test_targets_of_a_containers_symlinks_stay(node: NodeContext, tmp_path: Path
     assert not scratch.exists()
 
 
-def test_a_symlink_in_the_place_of_a_pods_directory_is_removed_itself(node: NodeContext, tmp_path: Path) -> None:
+def test_removal_of_a_symlink_in_place_of_a_pod_directory_keeps_the_target(node: NodeContext, tmp_path: Path) -> None:
     treasure = tmp_path / "treasure"
     treasure.mkdir()
     (treasure / "gold").touch()
@@ -277,7 +277,7 @@ def test_a_symlink_in_the_place_of_a_pods_directory_is_removed_itself(node: Node
 @pytest.mark.parametrize(
     "names", [{"uid": ".."}, {"uid": "../x"}, {"uid": ""}, {"name": "../.."}, {"namespace": "a/b"}]
 )
-def test_a_name_that_leads_elsewhere_removes_nothing(names: dict[str, str], node: NodeContext) -> None:
+def test_removal_with_an_unsafe_name_is_refused(names: dict[str, str], node: NodeContext) -> None:
     own = prepare(make_pod(), node)
     with pytest.raises(UnsafeName):
         remove(node, **names)
@@ -285,7 +285,7 @@ def test_a_name_that_leads_elsewhere_removes_nothing(names: dict[str, str], node
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/../../..", "n" * 256])
-def test_a_container_named_to_leave_its_pod_has_no_file_for_a_termination_message(name: str, node: NodeContext) -> None:
+def test_an_unsafe_container_name_has_no_termination_message_file(name: str, node: NodeContext) -> None:
     with pytest.raises(UnsafeName, match=r"^spec\.containers\[\]\.name: "):
         message_file(node, UID, Container(name=name, termination_message_path="/dev/termination-log"), 0)
     assert message_file(node, UID, Container(name=name, termination_message_path=""), 0) is None
@@ -306,7 +306,7 @@ def test_a_tree_deeper_than_any_path_or_stack_is_removed(tmp_path: Path) -> None
     assert not tree.exists()
 
 
-def test_entries_with_the_names_that_removal_itself_uses_are_removed(tmp_path: Path) -> None:
+def test_entries_with_the_temporary_names_of_removal_are_removed(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     for path in (".removed-0/.removed-1/.removed-0", ".removed-1/x/y", "a/b/c", "a/.removed-2/d"):
         (tree / path).mkdir(parents=True)
@@ -314,7 +314,7 @@ def test_entries_with_the_names_that_removal_itself_uses_are_removed(tmp_path: P
     assert not tree.exists()
 
 
-def test_a_file_or_a_socket_is_removed_as_such(tmp_path: Path) -> None:
+def test_a_file_or_socket_in_place_of_a_directory_is_removed(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     remove_tree(tmp_path / "file")
     assert not (tmp_path / "file").exists()
@@ -323,7 +323,7 @@ def test_a_file_or_a_socket_is_removed_as_such(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 @pytest.mark.parametrize("place", ["", "scratch", "scratch/deep/deeper"])
 @pytest.mark.parametrize("of_a_file", [False, True], ids=["a directory", "a file"])
-def test_what_is_mounted_in_a_tree_is_never_touched(tmp_path: Path, place: str, of_a_file: bool) -> None:
+def test_removal_never_touches_mounts_inside_a_tree(tmp_path: Path, place: str, of_a_file: bool) -> None:
     treasure = tmp_path / "treasure"
     treasure.mkdir()
     (treasure / "gold").write_text("still here")

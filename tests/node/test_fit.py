@@ -84,11 +84,11 @@ SHORT: dict[str, tuple[Pod, Pod, tuple[str, str] | None]] = {
 
 
 @pytest.mark.parametrize(("there", "new", "refused"), SHORT.values(), ids=SHORT)
-def test_a_node_is_short(there: Pod, new: Pod, refused: tuple[str, str] | None) -> None:
+def test_a_pod_is_refused_exactly_if_a_resource_is_short(there: Pod, new: Pod, refused: tuple[str, str] | None) -> None:
     assert Taken([demand_of(there)]).refusal(demand_of(new), NODE) == refused
 
 
-def test_a_resize_is_put_off_for_want_of_room_and_never_to_be_where_the_whole_node_is_too_small() -> None:
+def test_a_resize_is_deferred_without_room_and_infeasible_beyond_the_nodes_capacity() -> None:
     """Row 115: deferred, or infeasible."""
     taken = Taken([demand_of(pod_of({"cpu": "1500m"}))])
     assert refusal_of_resize(demand_of(pod_of({"cpu": "500m"})), taken, NODE) is None
@@ -102,7 +102,7 @@ def test_a_resize_is_put_off_for_want_of_room_and_never_to_be_where_the_whole_no
     )
 
 
-def test_pods_are_counted_only_where_the_node_has_a_number_for_them() -> None:
+def test_the_number_of_pods_is_limited_only_if_the_node_sets_a_limit() -> None:
     nothing = demand_of(pod_of())
     taken = Taken([nothing] * 200)
     assert taken.refusal(nothing, NODE) is None
@@ -130,7 +130,7 @@ PORTS: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
 
 
 @pytest.mark.parametrize(("there", "new", "taken"), PORTS.values(), ids=PORTS)
-def test_two_pods_want_a_port_of_the_node(there: dict[str, Any], new: dict[str, Any], taken: bool) -> None:
+def test_host_ports_of_two_pods_conflict(there: dict[str, Any], new: dict[str, Any], taken: bool) -> None:
     refusal = Taken([demand_of(pod_of({}, there))]).refusal(demand_of(pod_of({}, new)), NODE)
     expected = (
         "NodePorts",
@@ -139,14 +139,14 @@ def test_two_pods_want_a_port_of_the_node(there: dict[str, Any], new: dict[str, 
     assert refusal == (expected if taken else None)
 
 
-def test_on_the_nodes_network_every_port_is_the_nodes() -> None:
+def test_every_port_of_a_host_network_pod_is_a_host_port() -> None:
     there = demand_of(pod_of({}, {"containerPort": 80}, hostNetwork=True))
     assert there.ports == (HostPort("0.0.0.0", "TCP", 80),)
     refusal = Taken([there]).refusal(demand_of(pod_of({}, port(80, container=8080))), NODE)
     assert refusal is not None and refusal.reason == "NodePorts"
 
 
-def test_a_sidecars_port_counts_and_an_init_containers_does_not() -> None:
+def test_host_ports_of_sidecars_count_and_those_of_init_containers_do_not() -> None:
     inits = [
         {"name": "side", "image": "i", "restartPolicy": "Always", "ports": [port(1)]},
         {"name": "init", "image": "i", "ports": [port(2)]},
@@ -165,7 +165,7 @@ DEMANDS = st.builds(
 
 
 @given(st.lists(DEMANDS), DEMANDS, st.data())
-def test_a_removed_pod_no_longer_counts(stay: list[Demand], new: Demand, data: st.DataObject) -> None:
+def test_a_removed_pod_frees_its_resources(stay: list[Demand], new: Demand, data: st.DataObject) -> None:
     go = data.draw(st.lists(DEMANDS))
     taken = Taken()
     for demand in data.draw(st.permutations([*stay, *go])):
@@ -178,7 +178,7 @@ def test_a_removed_pod_no_longer_counts(stay: list[Demand], new: Demand, data: s
     assert (taken.pods, taken.burstable_milli_cpu) == (fresh.pods, fresh.burstable_milli_cpu)
 
 
-def test_only_the_burstable_weigh_in_their_tier() -> None:
+def test_only_burstable_pods_count_for_the_weight_of_their_tier() -> None:
     equal = {"cpu": "1", "memory": "1Gi"}
     guaranteed = make_pod({"containers": [{"name": "a", "image": "i", "resources": {"limits": equal}}]})
     demands = [demand_of(each) for each in (guaranteed, pod_of({"cpu": "300m"}), pod_of({"cpu": "400m"}), pod_of())]
@@ -188,7 +188,7 @@ def test_only_the_burstable_weigh_in_their_tier() -> None:
 # --- capacity ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_machine_is_what_there_is_and_huge_pages_are_no_memory(tmp_path: Path) -> None:
+def test_capacity_defaults_to_the_machines_without_huge_pages(tmp_path: Path) -> None:
     for name, count in (("hugepages-2048kB", 512), ("hugepages-1048576kB", 0)):
         directory = tmp_path / "sys/kernel/mm/hugepages" / name
         directory.mkdir(parents=True)
@@ -198,7 +198,7 @@ def test_the_machine_is_what_there_is_and_huge_pages_are_no_memory(tmp_path: Pat
     assert found == {"cpu": 4000, "memory": 7 * GIB, "hugepages-2Mi": GIB, "hugepages-1Gi": 0}
 
 
-def test_the_owners_capacity_overrides_the_machines(tmp_path: Path) -> None:
+def test_configured_capacity_overrides_the_machines(tmp_path: Path) -> None:
     overrides = parse_capacity("cpu=1500m, memory=1Gi,pods=110,")
     assert overrides == {"cpu": 1500, "memory": GIB, "pods": 110}
     found = read_capacity(HOST, tmp_path, overrides, root=tmp_path)
@@ -216,7 +216,7 @@ def test_the_owners_capacity_overrides_the_machines(tmp_path: Path) -> None:
         ("memory=-1", "capacity 'memory=-1': must not be negative"),
     ],
 )
-def test_a_capacity_that_is_none_is_refused_in_a_sentence(text: str, sentence: str) -> None:
+def test_an_invalid_capacity_is_refused_in_one_sentence(text: str, sentence: str) -> None:
     with pytest.raises(CapacityInvalid) as refused:
         parse_capacity(text)
     assert str(refused.value).startswith(sentence)

@@ -23,11 +23,11 @@ def users(credentials: NodeCredentials) -> list[str]:
     return [each.username for each in credentials.keyring().lookup("quay.io/app")]
 
 
-def test_a_node_without_a_file_has_none() -> None:
+def test_a_node_without_a_credentials_file_has_no_credentials() -> None:
     assert users(NodeCredentials(None)) == []
 
 
-def test_a_change_counts_at_once(tmp_path: Path) -> None:
+def test_a_changed_credentials_file_takes_effect_at_once(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     credentials = NodeCredentials(path)
     assert users(credentials) == []
@@ -39,14 +39,14 @@ def test_a_change_counts_at_once(tmp_path: Path) -> None:
     assert users(credentials) == []
 
 
-def test_they_are_the_nodes_and_hold_no_secrets(tmp_path: Path) -> None:
+def test_node_credentials_have_no_secret_as_their_source(tmp_path: Path) -> None:
     write(tmp_path / "config.json", "jo")
     [credential] = NodeCredentials(tmp_path / "config.json").keyring().lookup("quay.io/app")
     assert credential.source is None
 
 
 @pytest.mark.parametrize("content", ["hunter2", '{"auths": {"quay.io": {"auth": "hunter2"}}}'])
-def test_a_file_that_is_none_is_said_once_and_not_shown(
+def test_an_invalid_credentials_file_is_logged_once_without_its_content(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, content: str
 ) -> None:
     path = tmp_path / "config.json"

@@ -54,7 +54,7 @@ def told(ring: Keyring, repository: str) -> list[str]:
         ("docker.io", "docker.io/library/busybox"),
     ],
 )
-def test_a_registry_covers_what_lies_below_it(registry: str, repository: str) -> None:
+def test_credentials_match_images_below_their_registry(registry: str, repository: str) -> None:
     assert told(keyring(registry), repository) == [registry]
 
 
@@ -78,31 +78,31 @@ def test_a_registry_covers_what_lies_below_it(registry: str, repository: str) ->
         ("", "quay.io/etcd"),
     ],
 )
-def test_a_registry_covers_nothing_else(registry: str, repository: str) -> None:
+def test_credentials_do_not_match_other_images(registry: str, repository: str) -> None:
     assert told(keyring(registry), repository) == []
 
 
-def test_no_pattern_takes_long() -> None:
+def test_matching_a_hostile_pattern_is_fast() -> None:
     hostile = "*a" * 5_000 + "*b.io"
     assert told(keyring(hostile), f"{'a' * 200_000}.io/app") == []
 
 
-def test_the_most_specific_registry_is_tried_first_whatever_their_order() -> None:
+def test_the_most_specific_registry_is_tried_first() -> None:
     expected = ["quay.io/coreos/etcd", "quay.io/coreos", "quay.io", "*.io"]
     for registries in (expected, expected[::-1]):
         assert told(keyring(*registries), "quay.io/coreos/etcd") == expected
 
 
-def test_all_credentials_of_one_registry_are_tried_in_their_order() -> None:
+def test_all_credentials_of_one_registry_are_tried_in_order() -> None:
     assert told(keyring("quay.io", "https://quay.io/v1/"), "quay.io/etcd") == ["quay.io", "https://quay.io/v1/"]
 
 
 @pytest.mark.parametrize("repository", ["docker.io/library/busybox", "busybox", "team/app", "index.docker.io/a/b"])
-def test_dockers_default_registry_stands_in_where_no_other_fits(repository: str) -> None:
+def test_the_docker_hub_default_is_used_if_no_other_entry_matches(repository: str) -> None:
     assert told(keyring("https://index.docker.io/v1/", "quay.io"), repository) == ["https://index.docker.io/v1/"]
 
 
-def test_dockers_default_registry_does_not_count_where_another_fits() -> None:
+def test_the_docker_hub_default_is_ignored_if_another_entry_matches() -> None:
     ring = keyring("https://index.docker.io/v1/", "docker.io/library")
     assert told(ring, "docker.io/library/busybox") == ["docker.io/library"]
 
@@ -151,7 +151,7 @@ def test_an_invalid_configuration_is_refused_without_showing_it(text: str, why: 
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
-def test_both_kinds_of_secrets_are_read_and_remembered_as_the_source() -> None:
+def test_both_secret_types_are_read_and_recorded_as_the_source() -> None:
     auths = {"quay.io": {"username": "jo", "password": "pw"}}
     modern = {".dockerconfigjson": json.dumps({"auths": auths}).encode()}
     legacy = {".dockercfg": json.dumps(auths).encode()}
@@ -167,7 +167,7 @@ def test_both_kinds_of_secrets_are_read_and_remembered_as_the_source() -> None:
         ("kubernetes.io/dockerconfigjson", "it has no .dockerconfigjson"),
     ],
 )
-def test_a_secret_that_is_not_made_for_registries_is_refused(secret_type: str, why: str) -> None:
+def test_a_secret_of_another_type_is_refused(secret_type: str, why: str) -> None:
     with pytest.raises(DockerConfigInvalid) as caught:
         credentials_in_secret(secret_type, {"password": b"hunter2"}, SOURCE)
     assert str(caught.value) == why

@@ -9,7 +9,7 @@ import pytest
 from syncpod.node.labels import NodeLabelsInvalid, architecture, node_labels, parse_node_labels
 
 
-def test_a_node_has_the_labels_that_a_kubelet_gives_it() -> None:
+def test_a_node_has_the_labels_that_a_kubelet_sets() -> None:
     assert node_labels("n1", {}) == {
         "kubernetes.io/hostname": "n1",
         "kubernetes.io/os": "linux",
@@ -18,7 +18,7 @@ def test_a_node_has_the_labels_that_a_kubelet_gives_it() -> None:
     assert architecture() in ("amd64", "arm64", os.uname().machine)
 
 
-def test_the_owners_labels_override_the_nodes() -> None:
+def test_configured_labels_override_the_defaults() -> None:
     added = parse_node_labels(
         " disk=ssd, example.com/rack=7,gpu=,topology.kubernetes.io/zone=a,kubernetes.io/hostname=x"
     )
@@ -47,7 +47,7 @@ def test_the_owners_labels_override_the_nodes() -> None:
         ("x.k8s.io/y=1", "must have no prefix of kubernetes.io or k8s.io"),
     ],
 )
-def test_labels_that_no_node_may_have_are_refused_by_name(text: str, said: str) -> None:
+def test_invalid_node_labels_are_refused_by_name(text: str, said: str) -> None:
     with pytest.raises(NodeLabelsInvalid) as refused:
         parse_node_labels(text)
     assert said in str(refused.value)

@@ -34,7 +34,7 @@ def names(logs: Path) -> list[str]:
     return sorted(path.name for path in links_directory(logs).iterdir())
 
 
-def test_a_link_has_the_kubelets_place_and_name_and_leads_to_the_log(logs: Path) -> None:
+def test_a_log_link_has_the_kubelets_path_and_name_and_points_to_the_log(logs: Path) -> None:
     """Row 41: `<pod>_<namespace>_<container>-<id>.log`."""
     assert links_directory(Path("/var/log/pods")) == Path("/var/log/containers")
     log = a_log(logs)
@@ -45,7 +45,7 @@ def test_a_link_has_the_kubelets_place_and_name_and_leads_to_the_log(logs: Path)
         assert link.read_text() == "hello"
 
 
-def test_no_link_is_made_to_a_log_that_is_not_there_or_not_ours(logs: Path, tmp_path: Path) -> None:
+def test_no_link_is_made_to_a_missing_or_foreign_log(logs: Path, tmp_path: Path) -> None:
     a_log(logs)
     (tmp_path / "0.log").touch()
     for log in (logs / f"default_web_{UID}" / "main" / "1.log", tmp_path / "0.log", logs / "x" / ".." / "0.log"):
@@ -53,7 +53,7 @@ def test_no_link_is_made_to_a_log_that_is_not_there_or_not_ours(logs: Path, tmp_
     assert not links_directory(logs).exists()
 
 
-def test_a_name_that_is_too_long_is_cut_and_the_newest_instance_has_it(logs: Path) -> None:
+def test_a_long_link_name_is_truncated_and_points_to_the_newest_instance(logs: Path) -> None:
     pod = "a" * 200
     first, second = (a_log(logs, pod=pod, namespace="n" * 10, number=number) for number in (0, 1))
     for log, id_ in ((first, "1" * 64), (second, "2" * 64)):
@@ -66,7 +66,7 @@ def test_a_name_that_is_too_long_is_cut_and_the_newest_instance_has_it(logs: Pat
     assert names(logs) == []
 
 
-def test_only_links_into_what_goes_are_removed(logs: Path, tmp_path: Path) -> None:
+def test_only_links_to_removed_logs_are_removed(logs: Path, tmp_path: Path) -> None:
     """Row 112: one container's, one pod's, or all of them; a kubelet's stay."""
     for pod in ("web", "web-2"):
         for number in (0, 1):
@@ -91,7 +91,7 @@ def test_only_links_into_what_goes_are_removed(logs: Path, tmp_path: Path) -> No
         assert not links_directory(logs).exists()
 
 
-def test_a_file_with_a_links_name_stays(logs: Path) -> None:
+def test_a_regular_file_with_the_name_of_a_link_is_kept(logs: Path) -> None:
     log = a_log(logs)
     links_directory(logs).mkdir(parents=True)
     place = links_directory(logs) / f"web_default_main-{ID}.log"

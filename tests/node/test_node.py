@@ -28,14 +28,14 @@ ADDRESSES: dict[str, tuple[str | None, tuple[str, ...], tuple[str, ...], tuple[s
 
 
 @pytest.mark.parametrize(("ip", "additional", "of_node", "ordered"), ADDRESSES.values(), ids=ADDRESSES)
-def test_a_pods_addresses_are(
+def test_the_addresses_of_a_pod(
     ip: str | None, additional: tuple[str, ...], of_node: tuple[str, ...], ordered: tuple[str, ...]
 ) -> None:
     assert ordered_pod_ips(ip, additional, of_node) == ordered
 
 
 @pytest.mark.parametrize("controllers", [None, "cpu memory\n", "cpu hugetlb memory\n"])
-def test_huge_pages_can_be_limited_where_their_controller_is(root: Path, controllers: str | None) -> None:
+def test_huge_pages_can_be_limited_if_the_hugetlb_controller_is_there(root: Path, controllers: str | None) -> None:
     if controllers is None:
         (root / "sys/fs/cgroup/hugetlb").mkdir()
     else:
@@ -81,12 +81,12 @@ def test_a_machine_is_read_from_its_files(root: Path) -> None:
     assert (host.selinux, host.unified_cgroups, host.swap_controller) == (False, False, False)
 
 
-def test_swap_is_accounted_where_version_1_has_its_file(root: Path) -> None:
+def test_swap_is_accounted_if_cgroup_v1_has_its_swap_file(root: Path) -> None:
     (root / "sys/fs/cgroup/memory/memory.memsw.limit_in_bytes").touch()
     assert read_host(root).swap_controller
 
 
-def test_swap_is_accounted_where_version_2_has_a_file_in_our_own_cgroup(root: Path) -> None:
+def test_swap_is_accounted_if_our_cgroup_v2_has_a_swap_file(root: Path) -> None:
     (root / "sys/fs/cgroup/cgroup.controllers").touch()
     assert (read_host(root).unified_cgroups, read_host(root).swap_controller) == (True, False)
     own = root / "sys/fs/cgroup/user.slice/worker.scope"
@@ -95,7 +95,7 @@ def test_swap_is_accounted_where_version_2_has_a_file_in_our_own_cgroup(root: Pa
     assert read_host(root).swap_controller
 
 
-def test_as_many_processes_as_the_lesser_limit_lets_be(root: Path) -> None:
+def test_the_number_of_processes_is_the_smaller_of_the_kernels_limits(root: Path) -> None:
     kernel = root / "proc/sys/kernel"
     kernel.mkdir(parents=True, exist_ok=True)
     (kernel / "pid_max").write_text("4194304\n")
@@ -104,13 +104,13 @@ def test_as_many_processes_as_the_lesser_limit_lets_be(root: Path) -> None:
     assert read_host(root).max_pids == 126000
 
 
-def test_selinux_is_on_where_its_file_system_says_so(root: Path) -> None:
+def test_selinux_is_detected_by_its_file_system(root: Path) -> None:
     (root / "sys/fs/selinux").mkdir(parents=True)
     (root / "sys/fs/selinux/enforce").touch()
     assert read_host(root).selinux
 
 
-def test_behind_the_stub_of_systemd_resolved_stand_the_servers_that_pods_reach(root: Path) -> None:
+def test_pods_get_the_upstream_servers_behind_systemd_resolveds_stub(root: Path) -> None:
     (root / "etc/resolv.conf").write_text("nameserver 127.0.0.53\noptions edns0\n")
     assert read_resolver(root) == Resolver(servers=("127.0.0.53",), options=("edns0",))
     (root / "run/systemd/resolve").mkdir(parents=True)
@@ -118,12 +118,12 @@ def test_behind_the_stub_of_systemd_resolved_stand_the_servers_that_pods_reach(r
     assert read_resolver(root) == Resolver(servers=("192.0.2.54",))
 
 
-def test_a_host_without_a_resolv_conf_hands_none_on(root: Path) -> None:
+def test_a_host_without_resolv_conf_gives_pods_no_resolver(root: Path) -> None:
     (root / "etc/resolv.conf").unlink()
     assert read_resolver(root) == Resolver()
 
 
-def test_this_machine_can_be_read() -> None:
+def test_the_facts_of_this_machine_can_be_read() -> None:
     """Row 93: at most one address of each family, IPv4 first."""
     host = read_host()
     assert host.memory_bytes == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -133,12 +133,12 @@ def test_this_machine_can_be_read() -> None:
     assert not any(ip_address(address).is_loopback for address in host.addresses)
 
 
-def test_a_resolver_that_makes_no_sense_is_the_sandboxs_error(root: Path) -> None:
+def test_an_invalid_resolv_conf_fails_the_sandbox(root: Path) -> None:
     (root / "etc/resolv.conf").write_text("nameserver\n")
     with pytest.raises(SandboxConfigError, match=r"the host's resolv\.conf: a nameserver line has no address"):
         with_current_resolver(NODE, root)
 
 
-def test_a_node_takes_up_the_resolver_that_the_host_has_now() -> None:
+def test_the_current_resolv_conf_of_the_host_is_used() -> None:
     assert with_current_resolver(NODE).host.resolver == read_resolver()
     assert with_current_resolver(NODE).host.addresses == NODE.host.addresses

@@ -37,7 +37,7 @@ class Disk:
         self._answers.set()
 
 
-async def test_a_pod_whose_disk_hangs_has_one_thread_of_a_kind_and_delays_no_other() -> None:
+async def test_a_pod_with_a_hung_disk_uses_one_thread_per_kind_and_delays_no_other_pod() -> None:
     threads, disk = PodThreads(), Disk()
     hung = [asyncio.create_task(threads.run("hung", DiskWork.MAKE, disk.work(str(number)))) for number in range(50)]
     try:
@@ -53,7 +53,7 @@ async def test_a_pod_whose_disk_hangs_has_one_thread_of_a_kind_and_delays_no_oth
     assert disk.asked == ["0", "49"]
 
 
-async def test_nothing_is_made_for_a_pod_while_its_files_are_being_removed() -> None:
+async def test_files_of_a_pod_are_not_made_while_they_are_being_removed() -> None:
     threads, disk = PodThreads(), Disk()
     removing = asyncio.create_task(threads.run("a", DiskWork.REMOVE, disk.work("remove")))
     await asyncio.sleep(0)
@@ -64,7 +64,7 @@ async def test_nothing_is_made_for_a_pod_while_its_files_are_being_removed() -> 
     assert (asked, await making, await removing, disk.asked) == (("remove",), "make", "remove", ["remove", "make"])
 
 
-async def test_what_a_pod_waits_for_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_file_operation_that_a_pod_waits_for_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_threads, "SILENT_SECONDS", 0.0)
     threads, disk = PodThreads(), Disk()
     making = asyncio.create_task(threads.run("a", DiskWork.MAKE, disk.work("make")))
@@ -89,7 +89,7 @@ async def test_hung_threads_do_not_grow_without_bound() -> None:
     assert await threads.run("c", DiskWork.MAKE, disk.work("c")) == "c"
 
 
-async def test_an_error_is_the_callers() -> None:
+async def test_an_error_in_a_pod_thread_is_raised_to_the_caller() -> None:
     def fail() -> None:
         raise FileNotFoundError("gone")
 
@@ -97,7 +97,7 @@ async def test_an_error_is_the_callers() -> None:
         await PodThreads().run("a", DiskWork.READ, fail)
 
 
-def test_a_thread_that_hangs_does_not_keep_its_process() -> None:
+def test_a_hung_thread_does_not_keep_the_process_from_exiting() -> None:
     """The worker ends although a disk does not answer: a thread of a pool would be waited for."""
     script = """
 import asyncio, threading

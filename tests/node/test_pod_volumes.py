@@ -71,7 +71,7 @@ def texts(pod: Pod, node: NodeContext) -> dict[str, str]:
     }
 
 
-def test_files_are_made_of_what_there_is_and_secrets_lie_in_memory(node: NodeContext, store: ObjectStore) -> None:
+def test_volume_files_are_written_and_secrets_kept_in_memory(node: NodeContext, store: ObjectStore) -> None:
     put(store)
     pod = pod_of(*VOLUMES)
     make(pod, node, store)
@@ -98,12 +98,14 @@ def test_files_are_made_of_what_there_is_and_secrets_lie_in_memory(node: NodeCon
     )
 
 
-def test_the_plan_of_a_pod_shows_nothing_of_its_secrets(node: NodeContext, store: ObjectStore) -> None:
+def test_the_repr_of_a_volume_plan_omits_secret_values(node: NodeContext, store: ObjectStore) -> None:
     put(store)
     assert "secret-text" not in repr(plan_pod(pod_of(*VOLUMES), node))
 
 
-def test_all_that_is_missing_is_said_at_once_and_the_rest_is_made(node: NodeContext, store: ObjectStore) -> None:
+def test_all_missing_sources_are_reported_at_once_and_the_other_volumes_written(
+    node: NodeContext, store: ObjectStore
+) -> None:
     pod = pod_of(*VOLUMES[:3], {"name": "no", "hostPath": {"path": "/nowhere", "type": "Directory"}})
     with pytest.raises(MountFailure) as caught:
         make(pod, node, store)
@@ -116,9 +118,7 @@ def test_all_that_is_missing_is_said_at_once_and_the_rest_is_made(node: NodeCont
     assert texts(pod, node) == {"me/labels": 'app="web"'}
 
 
-def test_an_object_that_cannot_be_read_is_a_failure_that_shows_nothing_of_it(
-    node: NodeContext, store: ObjectStore
-) -> None:
+def test_the_error_of_an_unreadable_object_omits_its_content(node: NodeContext, store: ObjectStore) -> None:
     put(store)
     (file,) = node.memory_dir.rglob("password.json")
     for text, why in (('{"secret-text', "holds no Secret"), ('{"data": {"a": "secret-text!"}}', "password")):
@@ -129,7 +129,7 @@ def test_an_object_that_cannot_be_read_is_a_failure_that_shows_nothing_of_it(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file to a group it is not in")
-def test_files_belong_to_the_pods_group_which_may_read_them(node: NodeContext, store: ObjectStore) -> None:
+def test_volume_files_are_readable_by_the_fs_group(node: NodeContext, store: ObjectStore) -> None:
     put(store)
     secret = {"name": "v", "secret": {"secretName": "password", "defaultMode": 0o400}}
     pod = pod_of(secret, securityContext={"fsGroup": 2000})
@@ -166,9 +166,7 @@ def shape(pod: Pod, node: NodeContext) -> dict[str, tuple[bool, str]]:
 
 
 @MOUNTS
-def test_the_pods_own_fields_and_projections_are_each_a_file_system_in_memory(
-    mounting_node: NodeContext, store: ObjectStore
-) -> None:
+def test_downward_and_projected_volumes_are_each_a_tmpfs(mounting_node: NodeContext, store: ObjectStore) -> None:
     """Row 121: as large as the pod's memory limit lets it be."""
     put(store)
     limited = {"name": "main", "image": "busybox:1", "resources": {"limits": {"memory": "1Mi"}}}
@@ -194,7 +192,9 @@ def test_the_pods_own_fields_and_projections_are_each_a_file_system_in_memory(
 
 
 @MOUNTS
-def test_what_a_reboot_took_is_mounted_and_written_again(mounting_node: NodeContext, store: ObjectStore) -> None:
+def test_memory_volumes_lost_in_a_reboot_are_mounted_and_written_again(
+    mounting_node: NodeContext, store: ObjectStore
+) -> None:
     put(store)
     pod = pod_of(*VOLUMES[2:])
     make(pod, mounting_node, store)
@@ -207,9 +207,7 @@ def test_what_a_reboot_took_is_mounted_and_written_again(mounting_node: NodeCont
 
 
 @MOUNTS
-def test_files_that_are_on_disk_already_stay_where_containers_have_them_mounted(
-    mounting_node: NodeContext, store: ObjectStore
-) -> None:
+def test_volumes_already_on_disk_stay_there(mounting_node: NodeContext, store: ObjectStore) -> None:
     put(store)
     pod = pod_of(VOLUMES[4])
     make(pod, replace(mounting_node, may_mount=False), store)
@@ -260,7 +258,7 @@ WATCHED = ("volumes/files.py", "volumes/nested.py", "volumes/empty_dir.py", "nod
 
 
 @MOUNTS
-def test_whenever_its_worker_dies_a_volume_is_made_whole_and_taken_away_whole(
+def test_volumes_are_made_and_removed_completely_after_a_worker_kill_at_any_line(
     mounting_node: NodeContext, store: ObjectStore
 ) -> None:
     put(store)
@@ -283,7 +281,7 @@ def test_whenever_its_worker_dies_a_volume_is_made_whole_and_taken_away_whole(
 # --- refreshing -------------------------------------------------------------------------------------------------------
 
 
-def test_only_what_shows_a_changed_object_is_written(node: NodeContext, store: ObjectStore) -> None:
+def test_only_volumes_of_a_changed_object_are_written(node: NodeContext, store: ObjectStore) -> None:
     put(store)
     pod = pod_of(*VOLUMES)
     make(pod, node, store)
@@ -295,14 +293,14 @@ def test_only_what_shows_a_changed_object_is_written(node: NodeContext, store: O
     assert texts(pod, node)["both/colour"] == "blue"
 
 
-def test_labels_arrive_in_the_files_that_show_them(node: NodeContext, store: ObjectStore) -> None:
+def test_changed_labels_are_written_to_downward_files(node: NodeContext, store: ObjectStore) -> None:
     make(pod_of(VOLUMES[2]), node, store)
     later = make_pod({"volumes": [VOLUMES[2]]}, labels={"app": "other"})
     assert refresh_volumes(later, node, store) == ("me",)
     assert texts(later, node) == {"me/labels": 'app="other"'}
 
 
-def test_files_of_a_deleted_object_stay(node: NodeContext, store: ObjectStore) -> None:
+def test_files_of_a_deleted_object_are_kept(node: NodeContext, store: ObjectStore) -> None:
     put(store)
     pod = pod_of(*VOLUMES[:2])
     make(pod, node, store)
@@ -317,9 +315,7 @@ def test_files_of_a_deleted_object_stay(node: NodeContext, store: ObjectStore) -
     assert texts(pod, node) == {"map/colour": "red", "secret/root": "other"}
 
 
-def test_a_volume_that_has_not_been_made_is_left_to_the_step_that_makes_it(
-    node: NodeContext, store: ObjectStore
-) -> None:
+def test_a_refresh_skips_a_volume_that_is_not_made_yet(node: NodeContext, store: ObjectStore) -> None:
     put(store)
     pod = pod_of(*VOLUMES)
     assert refresh_volumes(pod, node, store) == ()
@@ -329,7 +325,7 @@ def test_a_volume_that_has_not_been_made_is_left_to_the_step_that_makes_it(
     assert texts(pod, node) == {}
 
 
-def test_two_never_write_the_volumes_of_a_pod_at_once(node: NodeContext, store: ObjectStore) -> None:
+def test_volumes_of_a_pod_are_written_by_one_caller_at_a_time(node: NodeContext, store: ObjectStore) -> None:
     put(store)
     pod = pod_of(*VOLUMES)
     make(pod, node, store)
@@ -343,7 +339,7 @@ def test_two_never_write_the_volumes_of_a_pod_at_once(node: NodeContext, store: 
     assert texts(pod, node)["map/colour"] == "blue"
 
 
-def test_who_waited_for_a_pod_that_has_gone_does_nothing(node: NodeContext, store: ObjectStore) -> None:
+def test_a_refresh_that_waited_for_a_removed_pod_does_nothing(node: NodeContext, store: ObjectStore) -> None:
     put(store)
     pod = pod_of(*VOLUMES)
     make(pod, node, store)
@@ -363,7 +359,7 @@ def remove(node: NodeContext) -> None:
     remove_pod_directories(node, namespace="default", name="web", uid=UID)
 
 
-def test_files_in_memory_are_removed_with_the_pod(node: NodeContext, store: ObjectStore) -> None:
+def test_memory_volumes_are_removed_with_the_pod(node: NodeContext, store: ObjectStore) -> None:
     put(store)
     make(pod_of(*VOLUMES), node, store)
     for _ in range(2):
@@ -372,9 +368,7 @@ def test_files_in_memory_are_removed_with_the_pod(node: NodeContext, store: Obje
     assert store.get(PASSWORD) is not None
 
 
-def test_files_in_memory_are_removed_even_if_the_pods_own_directory_is_gone(
-    node: NodeContext, store: ObjectStore
-) -> None:
+def test_memory_volumes_are_removed_even_if_the_pod_directory_is_gone(node: NodeContext, store: ObjectStore) -> None:
     put(store)
     make(pod_of(*VOLUMES), node, store)
     (node.state_dir / "pods" / UID).rename(node.state_dir / "gone")
@@ -383,9 +377,7 @@ def test_files_in_memory_are_removed_even_if_the_pods_own_directory_is_gone(
 
 
 @pytest.mark.skipif(not mounting.may_mount(), reason="mounts")
-def test_what_was_mounted_for_a_pod_is_unmounted_and_what_others_mounted_stays(
-    node: NodeContext, store: ObjectStore, tmp_path: Path
-) -> None:
+def test_only_mounts_made_for_the_pod_are_unmounted(node: NodeContext, store: ObjectStore, tmp_path: Path) -> None:
     node = replace(node, may_mount=True)
     pod = pod_of(
         {"name": "memory", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}, {"name": "disk", "emptyDir": {}}

@@ -40,18 +40,20 @@ def files(state_dir: Path, kind: str) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in sorted((state_dir / "image_manager" / kind).glob("*"))]
 
 
-def test_an_image_that_was_there_before_is_everybodys(records: PullRecords) -> None:
+def test_a_preloaded_image_may_be_used_by_every_pod(records: PullRecords) -> None:
     assert records.may_use(IMAGE, REF, ())
     assert not records.asks_for_credentials(IMAGE, REF)
 
 
 @pytest.mark.parametrize("credential", [None, NODES_OWN])
-def test_an_image_pulled_without_a_secret_is_everybodys(records: PullRecords, credential: Credential | None) -> None:
+def test_an_image_pulled_without_a_secret_may_be_used_by_every_pod(
+    records: PullRecords, credential: Credential | None
+) -> None:
     pull(records, credential)
     assert records.may_use(IMAGE, REF, ())
 
 
-def test_an_image_pulled_with_a_secret_is_for_those_who_have_it(records: PullRecords) -> None:
+def test_an_image_pulled_with_a_secret_may_be_used_only_with_that_secret(records: PullRecords) -> None:
     pull(records, secret())
     assert records.asks_for_credentials(IMAGE, REF)
     assert records.may_use(IMAGE, REF, [secret()])
@@ -60,7 +62,9 @@ def test_an_image_pulled_with_a_secret_is_for_those_who_have_it(records: PullRec
     assert not records.may_use(IMAGE, REF, [secret("other", "uid-2", "another")])
 
 
-def test_the_same_words_from_another_secret_will_do_and_are_remembered(records: PullRecords, tmp_path: Path) -> None:
+def test_the_same_credentials_from_another_secret_are_accepted_and_recorded(
+    records: PullRecords, tmp_path: Path
+) -> None:
     pull(records, secret())
     assert records.may_use(IMAGE, REF, [secret("copy", "uid-2")])
     assert records.may_use(IMAGE, REF, [secret("copy", "uid-2", "changed since")])
@@ -72,32 +76,32 @@ def test_the_same_words_from_another_secret_will_do_and_are_remembered(records: 
     ]
 
 
-def test_a_secret_of_the_same_name_that_was_made_anew_is_another(records: PullRecords) -> None:
+def test_a_recreated_secret_of_the_same_name_is_not_accepted(records: PullRecords) -> None:
     pull(records, secret())
     assert not records.may_use(IMAGE, REF, [secret(uid="uid-2", password="another")])
 
 
-def test_access_is_to_a_name_not_to_what_it_stands_for(records: PullRecords) -> None:
+def test_access_is_granted_per_image_name_and_not_per_image_id(records: PullRecords) -> None:
     pull(records, None)
     assert records.may_use("registry.example.com/team/app@" + DIGEST, REF, ())
     assert not records.may_use("registry.example.com/other/app:1", REF, ())
 
 
-def test_a_pull_without_a_secret_opens_an_image_for_all_and_none_closes_it_again(records: PullRecords) -> None:
+def test_an_anonymous_pull_grants_access_to_all_pods_permanently(records: PullRecords) -> None:
     pull(records, secret())
     pull(records, None)
     pull(records, secret("other", "uid-2"))
     assert records.may_use(IMAGE, REF, ())
 
 
-def test_an_image_whose_pull_is_under_way_elsewhere_or_was_never_finished_is_not_preloaded(tmp_path: Path) -> None:
+def test_an_image_with_an_unfinished_pull_does_not_count_as_preloaded(tmp_path: Path) -> None:
     dying = PullRecords(tmp_path, Verification())
     dying.intend(IMAGE)
     assert not dying.may_use(IMAGE, REF, [secret()])
     assert not PullRecords(tmp_path, Verification()).may_use(IMAGE, REF, [secret()])
 
 
-def test_intents_are_counted_and_gone_with_the_last_pull(records: PullRecords, tmp_path: Path) -> None:
+def test_pull_intents_are_counted_and_removed_with_the_last_pull(records: PullRecords, tmp_path: Path) -> None:
     records.intend(IMAGE)
     records.intend(IMAGE)
     records.failed(IMAGE)
@@ -106,7 +110,7 @@ def test_intents_are_counted_and_gone_with_the_last_pull(records: PullRecords, t
     assert files(tmp_path, "pulling") == []
 
 
-async def test_a_worker_makes_records_of_what_its_elder_died_in(tmp_path: Path) -> None:
+async def test_a_worker_turns_the_pull_intents_of_a_dead_worker_into_records(tmp_path: Path) -> None:
     elder = PullRecords(tmp_path, Verification())
     elder.intend(IMAGE)
     elder.intend("absent:1")
@@ -122,14 +126,16 @@ async def test_a_worker_makes_records_of_what_its_elder_died_in(tmp_path: Path) 
     assert records.may_use("absent:1", "sha256:2", ())
 
 
-def test_records_outlive_the_worker(records: PullRecords, tmp_path: Path) -> None:
+def test_pull_records_survive_a_worker_restart(records: PullRecords, tmp_path: Path) -> None:
     pull(records, secret())
     again = PullRecords(tmp_path, Verification())
     assert again.may_use(IMAGE, REF, [secret()])
     assert not again.may_use(IMAGE, REF, ())
 
 
-def test_files_are_the_kubelets_private_and_without_a_password(records: PullRecords, tmp_path: Path) -> None:
+def test_pull_record_files_have_the_kubelets_format_are_private_and_hold_no_password(
+    records: PullRecords, tmp_path: Path
+) -> None:
     before = os.umask(0)
     try:
         pull(records, secret())
@@ -168,7 +174,7 @@ def test_files_are_the_kubelets_private_and_without_a_password(records: PullReco
 
 
 @pytest.mark.parametrize("torn", ["", "{", '{"kind": "ImagePulledRecord"}', '{"imageRef": 5}'])
-def test_a_record_that_cannot_be_read_is_verified_anew_and_replaced(tmp_path: Path, torn: str) -> None:
+def test_a_corrupt_pull_record_is_verified_again_and_replaced(tmp_path: Path, torn: str) -> None:
     first = PullRecords(tmp_path, Verification())
     pull(first, None)
     [path] = (tmp_path / "image_manager" / "pulled").iterdir()
@@ -180,7 +186,7 @@ def test_a_record_that_cannot_be_read_is_verified_anew_and_replaced(tmp_path: Pa
     assert len(pulled_images(tmp_path)) == 1
 
 
-def test_a_draft_that_a_crash_left_is_nothing(records: PullRecords, tmp_path: Path) -> None:
+def test_a_draft_left_by_a_crash_is_ignored(records: PullRecords, tmp_path: Path) -> None:
     pull(records, None)
     [path] = (tmp_path / "image_manager" / "pulled").iterdir()
     path.with_name(path.name + ".tmp").write_text("{")
@@ -188,7 +194,7 @@ def test_a_draft_that_a_crash_left_is_nothing(records: PullRecords, tmp_path: Pa
     assert PullRecords(tmp_path, Verification()).may_use(IMAGE, REF, ())
 
 
-def test_a_pull_counts_although_its_record_cannot_be_written(records: PullRecords, tmp_path: Path) -> None:
+def test_a_pull_counts_even_if_its_record_cannot_be_written(records: PullRecords, tmp_path: Path) -> None:
     records.intend(IMAGE)
     (tmp_path / "image_manager" / "pulled").write_text("no directory")
     records.pulled(IMAGE, REF, secret())
@@ -196,7 +202,7 @@ def test_a_pull_counts_although_its_record_cannot_be_written(records: PullRecord
     assert [intent["image"] for intent in files(tmp_path, "pulling")] == [IMAGE]
 
 
-def test_looking_does_not_let_a_record_grow_without_end(records: PullRecords, tmp_path: Path) -> None:
+def test_repeated_verification_does_not_grow_a_record_without_bound(records: PullRecords, tmp_path: Path) -> None:
     pull(records, secret())
     for number in range(SECRETS_KEPT + 10):
         assert records.may_use(IMAGE, REF, [secret(f"copy-{number}", f"copy-{number}")])
@@ -204,7 +210,7 @@ def test_looking_does_not_let_a_record_grow_without_end(records: PullRecords, tm
     assert len(record.credential_mapping["registry.example.com/team/app"].kubernetes_secrets) == SECRETS_KEPT
 
 
-def test_images_that_are_gone_are_forgotten_but_not_what_came_meanwhile(records: PullRecords, tmp_path: Path) -> None:
+def test_records_of_removed_images_are_dropped_but_not_those_of_new_ones(records: PullRecords, tmp_path: Path) -> None:
     pull(records, None, ref="sha256:gone")
     pull(records, None, ref="sha256:there")
     began = datetime.now(UTC)
@@ -231,7 +237,7 @@ def test_images_that_are_gone_are_forgotten_but_not_what_came_meanwhile(records:
         ("NeverVerifyAllowlistedImages", ("quay.io/team/*",), "quay.io/teams/app", True, True),
     ],
 )
-def test_the_policy_says_which_images_are_verified(
+def test_the_verification_policy_decides_which_images_are_verified(
     policy: str, allowed: tuple[str, ...], image: str, preloaded: bool, pulled: bool
 ) -> None:
     verification = Verification(policy, allowed)
@@ -264,7 +270,7 @@ def test_the_policy_says_which_images_are_verified(
         ),
     ],
 )
-def test_a_policy_that_is_none_is_refused(policy: str, allowed: tuple[str, ...], why: str) -> None:
+def test_an_unknown_verification_policy_is_refused(policy: str, allowed: tuple[str, ...], why: str) -> None:
     with pytest.raises(VerificationInvalid) as caught:
         Verification(policy, allowed)
     assert str(caught.value) == why
@@ -282,5 +288,5 @@ def test_a_policy_that_is_none_is_refused(policy: str, allowed: tuple[str, ...],
         ("no name", "no name"),
     ],
 )
-def test_a_name_is_cut_as_it_was_written(image: str, name: str) -> None:
+def test_the_repository_of_an_image_name_is_cut_without_normalisation(image: str, name: str) -> None:
     assert without_tag_and_digest(image) == name

@@ -95,7 +95,7 @@ async def exited(reader: PodReader, uid: str, name: str = "main") -> ObservedPod
     raise AssertionError("the container goes on")
 
 
-async def test_pod_of_which_the_runtime_has_nothing_is_empty(reader: PodReader) -> None:
+async def test_pod_unknown_to_the_runtime_is_read_as_empty(reader: PodReader) -> None:
     pod = await reader.read("u-nobody")
     assert (pod.uid, pod.name, pod.sandboxes, pod.containers) == ("u-nobody", "", (), ())
 
@@ -143,7 +143,7 @@ async def test_failed_start_is_an_exit_that_never_started(reader: PodReader, mak
 
 
 @pytest.mark.every_runtime("what a runtime says of a container without its shim is its own")
-async def test_a_255_is_an_unknown_end_if_the_shim_was_killed_and_nobody_watched(
+async def test_exit_code_255_is_unknown_if_the_shim_was_killed_unobserved(
     client: CriClient, runtime: Containerd, make_pod: PodMaker, tmp_path: Path
 ) -> None:
     async with make_pod() as pod:
@@ -161,7 +161,7 @@ async def test_a_255_is_an_unknown_end_if_the_shim_was_killed_and_nobody_watched
         assert (lost.exit_code, lost.reason) == (255, "Unknown" if tells_exits() else "Error")
 
 
-async def test_what_the_kernel_says_late_replaces_an_unknown_end(
+async def test_a_late_exit_code_from_the_kernel_replaces_an_unknown_exit(
     client: CriClient, runtime: Containerd, make_pod: PodMaker, tmp_path: Path
 ) -> None:
     seen = SeenExits(tmp_path / "exits")
@@ -253,9 +253,7 @@ async def test_relist_with_nothing_new_is_two_calls(reader: PodReader, watched: 
         assert relist.failures == {}
 
 
-async def test_relist_finds_what_changed(
-    reader: PodReader, watched: Watched, client: CriClient, make_pod: PodMaker
-) -> None:
+async def test_relist_finds_changes(reader: PodReader, watched: Watched, client: CriClient, make_pod: PodMaker) -> None:
     async with make_pod() as pod:
         await pod.run()
         container_id = await pod.start()
@@ -276,7 +274,9 @@ async def test_relist_finds_what_changed(
         assert pod.uid not in (await reader.read_all()).pods
 
 
-async def test_a_container_that_is_gone_is_forgotten(reader: PodReader, client: CriClient, make_pod: PodMaker) -> None:
+async def test_a_removed_container_is_dropped_from_the_cache(
+    reader: PodReader, client: CriClient, make_pod: PodMaker
+) -> None:
     async with make_pod() as pod:
         await pod.run()
         await pod.start()
@@ -285,7 +285,7 @@ async def test_a_container_that_is_gone_is_forgotten(reader: PodReader, client: 
     assert (reader._sandboxes, reader._containers) == ({}, {})
 
 
-async def test_each_listing_has_a_later_number_taken_when_it_began(
+async def test_each_listing_has_a_higher_sequence_number_taken_at_its_start(
     reader: PodReader, watched: Watched, make_pod: PodMaker
 ) -> None:
     async with make_pod() as pod:
@@ -371,7 +371,7 @@ async def test_pod_that_cannot_be_read_is_named_and_the_others_are_read(
         assert set((await reader.read_all()).pods) == {broken.uid, well.uid}
 
 
-async def test_pod_whose_status_hangs_holds_up_no_other_and_is_not_asked_again_meanwhile(
+async def test_pod_with_a_hung_status_call_delays_no_other_and_is_not_asked_again(
     watched: Watched, make_pod: PodMaker
 ) -> None:
     reader = PodReader(watched, boot=1, owner=OWNER, pod_timeout_seconds=0.3)  # type: ignore[arg-type]
@@ -401,7 +401,7 @@ async def test_pod_whose_status_hangs_holds_up_no_other_and_is_not_asked_again_m
         assert relist.failures == {}
 
 
-async def test_listing_that_fails_fails_as_a_whole(client: CriClient, tmp_path: Path) -> None:
+async def test_failed_list_call_fails_the_whole_relist(client: CriClient, tmp_path: Path) -> None:
     async with CriClient(str(tmp_path / "none.sock")) as nowhere:
         reader = PodReader(nowhere, boot=1, owner=OWNER)
         with pytest.raises(Unavailable):
@@ -410,7 +410,7 @@ async def test_listing_that_fails_fails_as_a_whole(client: CriClient, tmp_path: 
             await reader.read("u")
 
 
-async def test_unexpected_error_is_not_taken_for_a_pods(
+async def test_unexpected_error_fails_the_relist_and_not_a_pod(
     reader: PodReader, watched: Watched, make_pod: PodMaker
 ) -> None:
     async with make_pod() as pod:
@@ -425,7 +425,7 @@ async def test_unexpected_error_is_not_taken_for_a_pods(
             await reader.read_all()
 
 
-async def test_our_container_without_a_valid_pod_is_skipped_with_one_warning(
+async def test_container_of_this_node_without_a_valid_pod_is_skipped_with_one_warning(
     reader: PodReader, client: CriClient, make_pod: PodMaker, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with make_pod() as pod, contextlib.AsyncExitStack() as stack:
@@ -490,7 +490,7 @@ def command_line(pid: int) -> bytes:
     return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
-async def test_cancelled_relist_leaves_no_call_behind(reader: PodReader, watched: Watched, make_pod: PodMaker) -> None:
+async def test_cancelled_relist_leaves_no_call_running(reader: PodReader, watched: Watched, make_pod: PodMaker) -> None:
     async with make_pod() as pod:
         await pod.run()
         container_id = await pod.start()

@@ -39,23 +39,21 @@ def directory(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("code", "reason"), [(7, "Error"), (0, "Completed")])
-async def test_an_end_that_the_runtime_does_not_know_is_the_one_that_was_seen(
-    directory: Path, code: int, reason: str
-) -> None:
+async def test_an_unknown_exit_is_replaced_by_the_observed_one(directory: Path, code: int, reason: str) -> None:
     exits = SeenExits(directory)
     exits.note("c1", code, AT)
     told = await exits.complete(UNKNOWN)
     assert (told.exit_code, told.reason, told.finished_at) == (code, reason, AT)
 
 
-async def test_what_the_kernel_said_is_believed_over_the_255_that_a_killed_shim_leaves(directory: Path) -> None:
+async def test_an_observed_exit_replaces_code_255_of_a_killed_shim(directory: Path) -> None:
     exits = SeenExits(directory)
     exits.note("c1", 137, AT)
     told = await exits.complete(Exit(id="c1", exit_code=255, reason="Error"))
     assert (told.exit_code, told.reason) == (137, "Error")
 
 
-async def test_a_255_of_which_the_kernel_says_nothing_stays(directory: Path) -> None:
+async def test_exit_code_255_without_an_observed_exit_is_kept(directory: Path) -> None:
     exits = SeenExits(directory)
     exits.expect("c1")
     exits.give_up("c1")
@@ -67,14 +65,14 @@ async def test_a_255_of_which_the_kernel_says_nothing_stays(directory: Path) -> 
     [Exit(id="c1", exit_code=code, reason=reason) for code, reason in ((1, "Error"), (137, "OOMKilled"))],
     ids=str,
 )
-async def test_what_the_runtime_knows_stays(directory: Path, known: Exit) -> None:
+async def test_an_exit_known_to_the_runtime_is_kept(directory: Path, known: Exit) -> None:
     exits = SeenExits(directory)
     exits.note("c1", 7, AT)
     assert await exits.complete(known) == known
     assert await SeenExits(directory / "other").complete(known) == known
 
 
-async def test_another_life_of_the_worker_knows_it_too_and_nobody_else_may_read_it(directory: Path) -> None:
+async def test_observed_exits_survive_a_worker_restart_in_private_files(directory: Path) -> None:
     exits = SeenExits(directory)
     exits.note("c1", 7, AT)
     await exits.settled()
@@ -83,7 +81,7 @@ async def test_another_life_of_the_worker_knows_it_too_and_nobody_else_may_read_
 
 
 @pytest.mark.parametrize("written", [True, False])
-async def test_an_end_goes_with_its_container(directory: Path, written: bool) -> None:
+async def test_an_observed_exit_is_removed_with_its_container(directory: Path, written: bool) -> None:
     exits = SeenExits(directory)
     exits.note("c0", 7, AT)
     await exits.settled()
@@ -95,7 +93,7 @@ async def test_an_end_goes_with_its_container(directory: Path, written: bool) ->
     assert (exits.ids(), files(directory)) == (frozenset(), [])
 
 
-async def test_files_are_written_beside_the_loop_and_the_last_word_counts(
+async def test_observed_exits_are_written_off_the_event_loop_and_the_last_one_counts(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thousand containers may end at once on a disk that hangs; the noted exits count at once."""
@@ -121,7 +119,7 @@ async def test_files_are_written_beside_the_loop_and_the_last_word_counts(
     assert (await SeenExits(directory).complete(UNKNOWN)).exit_code == 0
 
 
-async def test_files_are_written_though_every_thread_that_is_shared_hangs(directory: Path) -> None:
+async def test_observed_exits_are_written_even_if_all_shared_threads_hang(directory: Path) -> None:
     hangs = threading.Event()
     hanging = [asyncio.to_thread(hangs.wait, 30) for _ in range(64)]
     everything = asyncio.gather(*hanging)
@@ -136,7 +134,7 @@ async def test_files_are_written_though_every_thread_that_is_shared_hangs(direct
         await everything
 
 
-async def test_an_end_that_cannot_be_kept_is_said_and_counts_all_the_same(
+async def test_an_exit_that_cannot_be_written_is_logged_and_still_counts(
     directory: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def no_room(*_: Any, **__: Any) -> None:
@@ -159,7 +157,7 @@ def test_a_file_that_is_not_a_record_of_an_exit_is_skipped(directory: Path) -> N
     assert not (directory / ".c3.new").exists()
 
 
-async def test_an_id_that_leads_elsewhere_is_not_kept(directory: Path) -> None:
+async def test_an_unsafe_container_id_is_not_written(directory: Path) -> None:
     exits = SeenExits(directory)
     exits.note("../c1", 7, AT)
     assert exits.ids() == frozenset()

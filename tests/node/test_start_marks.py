@@ -41,7 +41,7 @@ def full(*_: Any, **__: Any) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_a_mark_is_read_as_it_was_written_and_only_its_owner_may(node: NodeContext) -> None:
+def test_a_start_mark_is_read_back_and_is_private(node: NodeContext) -> None:
     write_start_mark(node, UID, "web", mark())
     assert read_start_mark(node, UID, "web") == mark()
     assert read_start_mark(node, UID, "api") is None
@@ -50,7 +50,7 @@ def test_a_mark_is_read_as_it_was_written_and_only_its_owner_may(node: NodeConte
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_each_container_has_that_of_its_newest_instance_alone(node: NodeContext) -> None:
+def test_each_container_has_only_the_mark_of_its_newest_instance(node: NodeContext) -> None:
     for restart in range(20):
         write_start_mark(node, UID, "web", mark(restart))
         write_start_mark(node, UID, "api", mark(restart))
@@ -58,7 +58,7 @@ def test_each_container_has_that_of_its_newest_instance_alone(node: NodeContext)
     assert files(node) == [f"pods/{UID}/starts/api", f"pods/{UID}/starts/web"]
 
 
-def test_one_that_is_withdrawn_counts_no_more_and_can_be_put_back(node: NodeContext) -> None:
+def test_a_withdrawn_mark_is_void_and_can_be_restored(node: NodeContext) -> None:
     write_start_mark(node, UID, "web", mark(3))
     write_start_mark(node, UID, "api", mark(id="other"))
     assert withdraw_start_mark(node, UID, "unknown") is None
@@ -79,7 +79,7 @@ def test_withdrawing_a_mark_that_does_not_exist_does_nothing(node: NodeContext) 
     assert withdraw_start_mark(node, UID, "c0") is None
 
 
-def test_on_a_full_disk_it_takes_the_place_of_the_one_before(
+def test_on_a_full_disk_a_mark_overwrites_the_previous_one_in_place(
     node: NodeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_start_mark(node, UID, "web", mark())
@@ -91,14 +91,14 @@ def test_on_a_full_disk_it_takes_the_place_of_the_one_before(
         assert (read_start_mark(node, UID, "web"), path.stat().st_size) == (each, 512)
 
 
-def test_on_a_full_disk_without_one_before_it_is_refused(node: NodeContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_full_disk_a_first_mark_is_refused(node: NodeContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start_marks, "replace_file", full)
     with pytest.raises(OSError, match="No space left"):
         write_start_mark(node, UID, "web", mark())
     assert files(node) == []
 
 
-def test_a_disk_that_is_really_full_refuses_the_first_mark_of_a_container_and_no_other(tmp_path: Path) -> None:
+def test_on_a_really_full_disk_only_a_containers_first_mark_is_refused(tmp_path: Path) -> None:
     with small_disk(tmp_path, megabytes=1) as disk:
         node = replace(NODE, state_dir=disk)
         write_start_mark(node, UID, "web", mark())
@@ -114,7 +114,7 @@ def test_a_disk_that_is_really_full_refuses_the_first_mark_of_a_container_and_no
         assert read_start_mark(node, UID, "api") == mark()
 
 
-def test_one_that_does_not_fit_in_the_place_of_another_replaces_it(node: NodeContext) -> None:
+def test_a_mark_too_large_for_the_previous_file_replaces_it(node: NodeContext) -> None:
     for each in (mark(), mark(1, id="long" * 200), mark(2)):
         write_start_mark(node, UID, "web", each)
         assert read_start_mark(node, UID, "web") == each

@@ -44,7 +44,7 @@ def log(path: Path, *lines: str) -> Path:
     return path
 
 
-def test_the_file_is_the_message(tmp_path: Path) -> None:
+def test_the_file_content_is_the_termination_message(tmp_path: Path) -> None:
     place = tmp_path / "00000000"
     make_message_file(place)
     place.write_text("all done")
@@ -60,7 +60,7 @@ def test_only_the_end_of_a_long_message_is_read(tmp_path: Path) -> None:
     assert (len(message), message.endswith("end")) == (4096, True)
 
 
-def test_bytes_that_are_no_text_are_replaced(tmp_path: Path) -> None:
+def test_invalid_utf_8_in_a_termination_message_is_replaced(tmp_path: Path) -> None:
     place = tmp_path / "m"
     place.write_bytes(b"a\xff\xfeb")
     assert message_of(ended(place)) == "a\ufffd\ufffdb"
@@ -75,7 +75,7 @@ def test_bytes_that_are_no_text_are_replaced(tmp_path: Path) -> None:
         ("File", 1, "Error", False),
     ],
 )
-def test_an_empty_file_falls_back_to_the_log_of_what_failed(
+def test_an_empty_file_falls_back_to_the_log_of_a_failed_container(
     tmp_path: Path, policy: str, code: int, reason: str, falls_back: bool
 ) -> None:
     """Row 101: FallbackToLogsOnError."""
@@ -86,7 +86,7 @@ def test_an_empty_file_falls_back_to_the_log_of_what_failed(
     assert message_of(status) == ("one\ntwo\n" if falls_back else "")
 
 
-def test_the_last_80_lines_and_2048_bytes_of_a_long_log_are_taken(tmp_path: Path) -> None:
+def test_the_fallback_is_limited_to_the_last_80_lines_and_2048_bytes(tmp_path: Path) -> None:
     """Row 101: 80 lines, 2048 bytes."""
     many = log(tmp_path / "many.log", *(f"stdout F {number}" for number in range(1000)))
     status = ended(None, policy="FallbackToLogsOnError", exit_code=1, reason="Error", log_path=str(many))
@@ -115,13 +115,13 @@ def test_a_message_that_cannot_be_read_is_reported_or_left_out(tmp_path: Path) -
     os.close(writer)
 
 
-def test_only_what_has_ended_is_read(tmp_path: Path) -> None:
+def test_the_message_is_read_only_of_an_ended_container(tmp_path: Path) -> None:
     assert wants_message(ended(tmp_path))
     assert not wants_message(ended(tmp_path, state="running"))
     assert not wants_message(ended(tmp_path, path=""))
 
 
-def test_everybody_may_write_to_the_file_and_old_ones_go(tmp_path: Path) -> None:
+def test_the_message_file_is_world_writable_and_old_ones_are_removed(tmp_path: Path) -> None:
     for restart in range(6):
         make_message_file(tmp_path / "web" / f"{restart:08x}")
     kept = sorted(path.name for path in (tmp_path / "web").iterdir())
@@ -133,7 +133,7 @@ def test_everybody_may_write_to_the_file_and_old_ones_go(tmp_path: Path) -> None
     assert (tmp_path / "web" / "00000005").read_text() == "kept", "a start that is repeated takes nothing away"
 
 
-def test_a_path_that_cannot_exist_is_reported(tmp_path: Path) -> None:
+def test_an_impossible_message_path_is_reported(tmp_path: Path) -> None:
     """A container that could not be started for its log's sake still names it so."""
     more: dict[str, Any] = {"exit_code": 128, "reason": "StartError", "log_path": f"{tmp_path}/a\0b"}
     told = message_of(ended(None, policy="FallbackToLogsOnError", **more))
@@ -141,7 +141,7 @@ def test_a_path_that_cannot_exist_is_reported(tmp_path: Path) -> None:
     assert message_of(ended(Path("/a\0b"))).endswith("Invalid argument")
 
 
-def test_no_link_leads_to_the_log_of_another_pod(tmp_path: Path) -> None:
+def test_a_symlink_to_the_log_of_another_pod_is_not_followed(tmp_path: Path) -> None:
     """A pod that mounts the log directory may put a link in place of its own."""
     (theirs := tmp_path / "default_db_1" / "main").mkdir(parents=True)
     (own := tmp_path / "default_web_2").mkdir()

@@ -48,7 +48,7 @@ WHOLE = pod(
 )
 
 
-def test_every_place_that_names_an_object_is_found_in_the_manifests_order() -> None:
+def test_every_reference_to_an_object_is_found_in_manifest_order() -> None:
     def at(kind: str, name: str, path: str, use: Any, *, optional: bool = False, key: str | None = None) -> Reference:
         return Reference(ref(kind, name, "prod"), optional, key, f"spec.{path}", use)
 
@@ -75,7 +75,7 @@ def test_a_pod_without_a_namespace_refers_to_the_default_one() -> None:
     assert found.ref == ObjectRef("Secret", "default", "x")
 
 
-def test_what_is_there_is_resolved_and_what_is_not_is_left_out(tmp_path: Path) -> None:
+def test_existing_references_are_resolved_and_missing_ones_left_out(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     store.put(config_map("c1", "prod", data={"k1": "v"}))
     store.put(config_map("c2", "default", data={"another": "namespace"}))
@@ -87,6 +87,6 @@ def test_what_is_there_is_resolved_and_what_is_not_is_left_out(tmp_path: Path) -
     }
 
 
-def test_refs_read_as_the_kubelet_writes_them_and_have_an_order() -> None:
+def test_references_are_printed_as_by_the_kubelet_and_can_be_sorted() -> None:
     assert [str(ref()), str(ref("Secret", "b"))] == ['configmap "a"', 'secret "b"']
     assert sorted([ref("Secret", "a"), ref(name="b"), ref(name="a")]) == [ref(name="a"), ref(name="b"), ref("Secret")]

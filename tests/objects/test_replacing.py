@@ -24,7 +24,7 @@ def held(wanted: ConfigMap | Secret) -> ConfigMap | Secret:
     return replaced(None, wanted, now=EARLIER, uid="uid-1")[0]
 
 
-def test_a_change_keeps_the_identity_and_counts() -> None:
+def test_a_change_keeps_uid_and_creation_time_and_increments_the_version() -> None:
     kept, change = put(held(config_map(data={"a": "1"})), config_map(data={"b": "2"}))
     assert change == "configured"
     assert (kept.metadata.uid, kept.metadata.creation_timestamp, kept.metadata.resource_version) == (
@@ -33,14 +33,14 @@ def test_a_change_keeps_the_identity_and_counts() -> None:
     assert kept.data == {"b": "2"}, "what the manifest has no more is gone"
 
 
-def test_labels_and_annotations_are_what_is_wanted_now() -> None:
+def test_labels_and_annotations_are_replaced_by_those_of_the_new_manifest() -> None:
     before = held(parse_config_map({"metadata": {"name": "a", "labels": {"x": "1"}, "annotations": {"n": "1"}}}))
     kept, change = put(before, parse_config_map({"metadata": {"name": "a", "labels": {"y": "2"}}}))
     assert change == "configured"
     assert (kept.metadata.labels, kept.metadata.annotations) == ({"y": "2"}, {})
 
 
-def test_what_a_manifest_says_of_identity_changes_nothing() -> None:
+def test_uid_and_creation_time_in_a_manifest_are_ignored() -> None:
     before = held(config_map(data={"a": "1"}))
     again = parse_config_map(
         {
@@ -51,7 +51,7 @@ def test_what_a_manifest_says_of_identity_changes_nothing() -> None:
     assert put(before, again) == (before, "unchanged")
 
 
-def test_a_secrets_strings_become_data_over_what_data_has() -> None:
+def test_string_data_of_a_secret_overrides_its_data() -> None:
     kept, _ = put(None, secret(data={"a": "b2xk", "b": "b2xk"}, stringData={"a": "new"}))
     assert isinstance(kept, Secret)
     assert (kept.data, kept.string_data, kept.type) == ({"a": "bmV3", "b": "b2xk"}, {}, "Opaque")
@@ -86,7 +86,7 @@ WHY = "Forbidden: field is immutable when `immutable` is set"
         ),
     ],
 )
-def test_what_is_immutable_is_refused_as_an_api_server_does(
+def test_a_change_of_an_immutable_object_is_refused_as_by_an_api_server(
     before: ConfigMap | Secret, after: ConfigMap | Secret, sentence: str
 ) -> None:
     with pytest.raises(ObjectRefused) as refused:
@@ -95,7 +95,7 @@ def test_what_is_immutable_is_refused_as_an_api_server_does(
 
 
 @pytest.mark.parametrize("immutable", [None, False, True])
-def test_what_is_immutable_may_still_change_its_labels(immutable: bool | None) -> None:
+def test_labels_of_an_immutable_object_may_change(immutable: bool | None) -> None:
     before = held(secret(stringData={"k": "v"}, immutable=True))
     after = parse_secret({"metadata": {"name": "a", "labels": {"x": "1"}}, "data": {"k": "dg=="}, "immutable": True})
     assert put(before, after)[1] == "configured"
@@ -107,7 +107,7 @@ def document(**metadata: Any) -> dict[str, Any]:
     return {"metadata": {"name": "a", **metadata}, "stringData": {"k": "hunter2"}}
 
 
-def test_an_object_is_admitted_without_what_a_cluster_wrote() -> None:
+def test_an_object_is_admitted_without_the_fields_that_a_cluster_added() -> None:
     given = document(
         uid="u",
         resourceVersion="1",
@@ -125,6 +125,6 @@ def test_an_object_is_admitted_without_what_a_cluster_wrote() -> None:
     assert "hunter2" not in repr(admitted)
 
 
-def test_an_object_that_is_wrong_is_not_admitted() -> None:
+def test_an_invalid_object_is_refused() -> None:
     with pytest.raises(PodInvalid, match=r"data\[/\]: must consist"):
         admit_object(config_map(data={"/": ""}))

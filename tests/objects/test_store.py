@@ -24,7 +24,9 @@ def store(tmp_path: Path) -> ObjectStore:
     return store_in(tmp_path)
 
 
-def test_config_maps_lie_below_the_state_and_secrets_in_memory_each_private(store: ObjectStore, tmp_path: Path) -> None:
+def test_config_maps_are_kept_on_disk_and_secrets_in_memory_with_private_modes(
+    store: ObjectStore, tmp_path: Path
+) -> None:
     before = os.umask(0)
     try:
         store.put(config_map(data={"k": "v"}))
@@ -37,7 +39,7 @@ def test_config_maps_lie_below_the_state_and_secrets_in_memory_each_private(stor
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
 
 
-def test_what_was_put_is_found_with_an_identity(store: ObjectStore) -> None:
+def test_a_stored_object_has_a_uid_and_a_creation_time(store: ObjectStore) -> None:
     store.put(config_map(data={"k": "v"}))
     found = store.get(ref())
     assert isinstance(found, ConfigMap) and found.data == {"k": "v"}
@@ -46,7 +48,7 @@ def test_what_was_put_is_found_with_an_identity(store: ObjectStore) -> None:
     assert meta.creation_timestamp is not None
 
 
-def test_a_put_says_what_it_did(store: ObjectStore) -> None:
+def test_put_returns_whether_the_object_was_created_configured_or_unchanged(store: ObjectStore) -> None:
     assert store.put(config_map(data={"k": "v"})) == "created"
     assert store.put(config_map(data={"k": "v"})) == "unchanged"
     assert store.put(config_map(data={"k": "w"})) == "configured"
@@ -72,7 +74,7 @@ def test_objects_are_listed_by_namespace_and_name(store: ObjectStore) -> None:
     assert all(isinstance(one, Secret) for one in store.list("Secret"))
 
 
-def test_a_version_differs_when_its_object_does_and_only_then(store: ObjectStore) -> None:
+def test_the_version_changes_exactly_when_the_object_changes(store: ObjectStore) -> None:
     store.put(config_map(data={"k": "v"}))
     store.put(secret(stringData={"k": "v"}))
     before = store.versions()
@@ -87,7 +89,7 @@ def test_a_version_differs_when_its_object_does_and_only_then(store: ObjectStore
 
 
 @pytest.mark.parametrize("length", [250, 251, 253])
-def test_a_name_may_be_as_long_as_kubernetes_lets_it_be(store: ObjectStore, length: int) -> None:
+def test_an_object_name_may_have_the_maximum_length_of_kubernetes(store: ObjectStore, length: int) -> None:
     # The longest name, and one that ends as a file of a shorter one would.
     for name in ("n" * length, "n" * (length - 5) + ".json"):
         store.put(config_map(name, data={"k": name}))
@@ -97,7 +99,9 @@ def test_a_name_may_be_as_long_as_kubernetes_lets_it_be(store: ObjectStore, leng
 
 
 @pytest.mark.parametrize(("namespace", "name"), [("default", "../../x"), ("..", "a"), ("", "a"), ("default", "a/b")])
-def test_no_name_leads_out_of_the_store(store: ObjectStore, tmp_path: Path, namespace: str, name: str) -> None:
+def test_names_that_lead_out_of_the_store_are_refused(
+    store: ObjectStore, tmp_path: Path, namespace: str, name: str
+) -> None:
     (tmp_path / "x.json").write_text("{}")
     there = ObjectRef("ConfigMap", namespace, name)
     assert store.get(there) is None
@@ -108,7 +112,7 @@ def test_no_name_leads_out_of_the_store(store: ObjectStore, tmp_path: Path, name
     assert (tmp_path / "x.json").read_text() == "{}"
 
 
-def test_files_that_are_no_objects_are_passed_over(store: ObjectStore, tmp_path: Path) -> None:
+def test_files_that_are_not_objects_are_skipped(store: ObjectStore, tmp_path: Path) -> None:
     store.put(config_map())
     place = tmp_path / "state/objects/configmaps"
     (place / "default/README").touch()
@@ -119,7 +123,7 @@ def test_files_that_are_no_objects_are_passed_over(store: ObjectStore, tmp_path:
     assert len(store.list("ConfigMap")) == 1
 
 
-def test_a_file_that_holds_no_object_is_named_and_not_shown(store: ObjectStore, tmp_path: Path) -> None:
+def test_a_corrupt_object_file_is_named_without_showing_its_content(store: ObjectStore, tmp_path: Path) -> None:
     store.put(secret())
     file = tmp_path / "memory/objects/secrets/default/a.json"
     file.write_text('{"data": {"k": ["hunter2"]}}')
@@ -131,7 +135,7 @@ def test_a_file_that_holds_no_object_is_named_and_not_shown(store: ObjectStore, 
     assert store.put(secret()) == "created"
 
 
-def test_what_is_refused_changes_nothing(store: ObjectStore) -> None:
+def test_a_refused_change_leaves_the_stored_object_unchanged(store: ObjectStore) -> None:
     store.put(config_map(data={"k": "v"}, immutable=True))
     before = store.versions()
     with pytest.raises(ObjectRefused):
@@ -159,7 +163,7 @@ def test_a_killed_writer_leaves_the_old_or_the_new_object(what: str, ends: set[s
     assert left == {"secrets", ".lock"}
 
 
-def test_two_processes_lose_no_change_of_each_other(tmp_path: Path) -> None:
+def test_concurrent_writes_by_two_processes_are_all_kept(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from tests.objects.objects import config_map, store_in\n"
         "store, mine = store_in(Path(sys.argv[1])), sys.argv[2]\n"
@@ -202,7 +206,7 @@ def test_a_writer_waits_for_another(store: ObjectStore, tmp_path: Path) -> None:
     texts=st.dictionaries(st.from_regex(r"[-._a-zA-Z0-9]{1,20}", fullmatch=True), st.text(), max_size=4),
     blobs=st.dictionaries(st.from_regex(r"[-._a-zA-Z0-9]{1,20}", fullmatch=True), st.binary(), max_size=4),
 )
-def test_whatever_is_put_is_what_is_found(
+def test_any_object_that_is_put_is_read_back_unchanged(
     tmp_path_factory: pytest.TempPathFactory, texts: dict[str, str], blobs: dict[str, bytes]
 ) -> None:
     store = store_in(tmp_path_factory.mktemp("store"))

@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from tests.planted.plant import Plant, Rotten
+from tests.planted.plant import Plant, StalePlant
 from tests.planted.table import TABLE
 from tests.planted.trial import nursery
 
@@ -45,14 +45,14 @@ def _plant_all(plants: Sequence[Plant], *, whole: bool, seconds: float, processe
         for plant in plants:
             try:
                 trial = copies.try_out(plant)
-            except Rotten as error:
+            except StalePlant as error:
                 rotten.append(str(error))
                 _say(f"{plant.name:42}{plant.room:22}{'error':8}{'':9}{error}")
                 continue
             if trial.found:
                 found[plant] = trial.said
             _say(f"{plant.name:42}{plant.room:22}{'yes' if trial.found else 'NO':8}{trial.seconds:<9.1f}{trial.said}")
-        broken = copies.fail_anyhow(set(found.values()))
+        broken = copies.failing_without_bug(set(found.values()))
     sound = {plant for plant, test in found.items() if test not in broken}
     for plant in found.keys() - sound:
         _say(f"{plant.name} does not count as found: {found[plant]} fails without it, too")

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-class Rotten(Exception):
+class StalePlant(Exception):
     """A bug can no longer be planted, since its file has changed; the text names the bug and says why."""
 
 
@@ -30,11 +30,11 @@ class Plant:
     """Paths for pytest: the folders, or the files, of the usual suite that ought to find it."""
 
     def planted(self, root: Path) -> str:
-        """Return the text of the file below `root` with the bug in it. Raises Rotten."""
+        """Return the text of the file below `root` with the bug in it. Raises StalePlant."""
         path = root / self.file
         if not path.is_file():
-            raise Rotten(f"{self.name}: there is no {self.file}")
+            raise StalePlant(f"{self.name}: there is no {self.file}")
         text = path.read_text()
         if (count := text.count(self.before)) != 1:
-            raise Rotten(f"{self.name}: {self.file} has {count} times, not once: {self.before!r}")
+            raise StalePlant(f"{self.name}: {self.file} has {count} times, not once: {self.before!r}")
         return text.replace(self.before, self.after)

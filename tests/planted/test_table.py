@@ -17,18 +17,18 @@ def rooms() -> Iterator[str]:
             yield f"syncpod/{place.stem}"
 
 
-def test_there_are_sixty_one_and_each_has_a_name_of_its_own() -> None:
+def test_there_are_sixty_one_bugs_with_unique_names() -> None:
     assert len(TABLE) == len({plant.name for plant in TABLE}) == 61
 
 
 @pytest.mark.parametrize("plant", TABLE, ids=lambda plant: plant.name)
-def test_a_bug_can_be_planted_and_leaves_a_program(plant: Plant) -> None:
+def test_each_bug_can_be_planted_and_leaves_valid_python(plant: Plant) -> None:
     assert plant.before != plant.after
     compile(plant.planted(ROOT), plant.file, "exec")
 
 
 @pytest.mark.parametrize("plant", TABLE, ids=lambda plant: plant.name)
-def test_a_bug_is_of_its_room_and_has_tests(plant: Plant) -> None:
+def test_each_bug_changes_a_file_of_its_room_and_names_tests(plant: Plant) -> None:
     assert (
         plant.file == plant.room
         or plant.file.removesuffix(".py") == plant.room
@@ -37,5 +37,5 @@ def test_a_bug_is_of_its_room_and_has_tests(plant: Plant) -> None:
     assert plant.tests and all((ROOT / path).exists() for path in plant.tests), plant.tests
 
 
-def test_each_room_has_a_bug() -> None:
+def test_every_room_has_a_bug() -> None:
     assert set(rooms()) <= {plant.room for plant in TABLE}

@@ -54,13 +54,13 @@ class Nursery:
         shutil.copytree(ROOT, self._tree, ignore=_LEFT_OUT)
 
     def try_out(self, plant: Plant) -> Trial:
-        """Plant a bug and run its tests, or the whole suite, until one fails. Raises Rotten."""
+        """Plant a bug and run its tests, or the whole suite, until one fails. Raises StalePlant."""
         with self._planted(plant):
             tests = ("tests", "--ignore=tests/planted") if self._whole else plant.tests
             run = self._run("-x", *tests, seconds=self._seconds)
         return Trial(bool(run.failed), run.seconds, run.failed[0] if run.failed else run.last)
 
-    def fail_anyhow(self, tests: Collection[str]) -> frozenset[str]:
+    def failing_without_bug(self, tests: Collection[str]) -> frozenset[str]:
         """Return those of these tests that fail without a bug, too."""
         if not tests:
             return frozenset()

@@ -20,19 +20,19 @@ from syncpod.pod import (
 from tests.pod.examples import changed, manifest, pod
 
 
-def test_a_good_pod_comes_back_with_its_defaults_and_no_warning() -> None:
+def test_a_valid_pod_is_admitted_with_defaults_and_no_warning() -> None:
     assert admit(pod()) == (with_defaults(parse_pod(pod())), ())
 
 
 @pytest.mark.parametrize("name", ["web.yaml", "kyaml.yaml", "security.yaml", "from_kubectl.yaml"])
-def test_taking_a_pod_twice_is_taking_it_once(name: str) -> None:
+def test_admission_is_idempotent(name: str) -> None:
     (document,) = load_documents(manifest(name))
     taken = admit_pod(document)
     assert admit_pod(taken) == taken
     assert admit_pod(pod_to_wire(taken)) == taken
 
 
-def test_all_that_is_wrong_is_said_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     document = changed(
         {
             "metadata.name": "A",
@@ -48,7 +48,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     ]  # fmt: skip
 
 
-def test_a_long_list_of_mistakes_is_cut_in_the_sentence_alone() -> None:
+def test_a_long_list_of_problems_is_truncated_only_in_the_message() -> None:
     document = pod(metadata__labels={f"l{n}": n for n in range(50)})
     with pytest.raises(PodInvalid) as caught:
         admit(document)
@@ -56,12 +56,12 @@ def test_a_long_list_of_mistakes_is_cut_in_the_sentence_alone() -> None:
     assert str(caught.value).endswith("; and 30 more")
 
 
-def test_ephemeral_containers_are_not_applied() -> None:
+def test_a_manifest_with_ephemeral_containers_is_refused() -> None:
     with pytest.raises(PodInvalid, match=r"^spec\.ephemeralContainers: must not be set in a manifest"):
         admit(pod(spec__ephemeralContainers=[{"name": "d", "image": "i"}]))
 
 
-def test_what_kubectl_prints_is_taken_without_what_a_cluster_put_in() -> None:
+def test_fields_that_a_cluster_added_are_dropped_from_kubectl_output() -> None:
     (document,) = load_documents(manifest("from_kubectl.yaml"))
     taken, warnings = admit(document)
     assert [str(warning) for warning in warnings] == [
@@ -128,7 +128,7 @@ status:
 """A static pod as `kubectl get -o yaml` prints it."""
 
 
-def test_the_mirror_of_a_static_pod_is_taken_without_what_its_kubelet_put_in() -> None:
+def test_fields_that_a_kubelet_added_are_dropped_from_a_mirror_pod() -> None:
     (document,) = load_documents(MIRROR)
     taken, warnings = admit(document)
     assert [str(warning) for warning in warnings] == [
@@ -147,7 +147,7 @@ def test_the_mirror_of_a_static_pod_is_taken_without_what_its_kubelet_put_in() -
     assert admit(taken).pod == taken
 
 
-def test_a_mirrors_annotation_by_ones_own_hand_needs_a_node() -> None:
+def test_a_mirror_annotation_without_a_node_name_is_refused() -> None:
     """As an API server has it: only what it has written itself is dropped."""
     mirror = {"kubernetes.io/config.mirror": "x"}
     with pytest.raises(PodInvalid, match=r"config\.mirror\]: may be set only with spec\.nodeName"):
@@ -155,12 +155,12 @@ def test_a_mirrors_annotation_by_ones_own_hand_needs_a_node() -> None:
     assert admit(pod(metadata__annotations=mirror, spec__nodeName="n")).pod.metadata.annotations == mirror
 
 
-def test_a_person_may_choose_uid_and_node() -> None:
+def test_a_manifest_may_set_uid_and_node_name() -> None:
     taken, warnings = admit(pod(metadata__uid="mine", spec__nodeName="node-1"))
     assert (taken.metadata.uid, taken.spec.node_name, warnings) == ("mine", "node-1", ())
 
 
-def test_a_projected_volume_of_ones_own_is_not_dropped_in_silence() -> None:
+def test_a_users_projected_volume_is_not_silently_dropped() -> None:
     token = {"sources": [{"serviceAccountToken": {"path": "t"}}]}
     with pytest.raises(
         PodInvalid,
@@ -197,7 +197,7 @@ def test_an_ephemeral_container_gets_its_defaults() -> None:
         ({"name": "a", "image": "i", "securityContext": {"windowsOptions": {}}}, "ephemeralContainer.securityContext.windowsOptions: not supported yet: Windows"),
     ],
 )  # fmt: skip
-def test_an_ephemeral_container_that_does_not_fit_is_refused(document: dict[str, Any], problem: str) -> None:
+def test_an_ephemeral_container_in_conflict_with_the_pod_is_refused(document: dict[str, Any], problem: str) -> None:
     """Row 55: by the path of what is wrong."""
     with pytest.raises(PodInvalid) as caught:
         admit_ephemeral_container(RUNNING, document)
@@ -219,7 +219,7 @@ def test_an_ephemeral_container_that_does_not_fit_is_refused(document: dict[str,
         ("lifecycle", {"preStop": {"exec": {"command": ["true"]}}}),
     ],
 )
-def test_what_an_ephemeral_container_may_not_have_is_refused_by_its_path(field: str, value: Any) -> None:
+def test_fields_forbidden_in_an_ephemeral_container_are_refused_by_path(field: str, value: Any) -> None:
     """Row 55: no resources, probes, hooks, ports, and never a restart."""
     with pytest.raises(PodInvalid) as caught:
         admit_ephemeral_container(RUNNING, {"name": "look", "image": "busybox", field: value})
@@ -227,5 +227,5 @@ def test_what_an_ephemeral_container_may_not_have_is_refused_by_its_path(field: 
     assert paths[f"ephemeralContainer.{field}"] == "must not be set for an ephemeral container"
 
 
-def test_admission_needs_no_status_and_gives_none() -> None:
+def test_admission_ignores_and_drops_the_status() -> None:
     assert admit_pod(Pod.model_validate(pod() | {"status": {"phase": "Failed"}})).status == Pod().status

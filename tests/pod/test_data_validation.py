@@ -57,12 +57,12 @@ def test_base64_may_be_broken_into_lines(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["c2Vj cmV0", "c2VjcmV0=", "c2Vjcm", "c2Vj-_==", "ü", "YQ==YQ=="])
-def test_what_is_no_base64_is_named_and_not_shown(text: str) -> None:
+def test_invalid_base64_is_named_without_showing_it(text: str) -> None:
     [problem] = problems_of_secret(data={"a": text, "b": "c2VjcmV0"})
     assert problem == "data[a]: must be base64"
 
 
-def test_a_secret_may_hold_a_mebibyte_once_its_strings_are_laid_over_its_data() -> None:
+def test_a_secret_may_hold_one_mebibyte_after_merging_string_data() -> None:
     assert problems_of_secret(data={"a": encoded(b"x" * MIB)}, stringData={"a": "y" * MIB}) == []
     assert problems_of_secret(data={"a": encoded(b"x" * MIB)}, stringData={"b": "y"}) == [
         "data: must be no more than 1 MiB in all"
@@ -98,7 +98,7 @@ DOCKER = "kubernetes.io/dockerconfigjson"
     ],
 )
 @pytest.mark.parametrize("field", ["data", "stringData"])
-def test_a_secret_of_a_known_type_has_what_is_looked_for(
+def test_a_secret_of_a_known_type_must_have_its_required_keys(
     kind: str, data: dict[str, str], problems: list[str] | None, field: str
 ) -> None:
     written = {key: encoded(text) for key, text in data.items()} if field == "data" else data
@@ -106,6 +106,6 @@ def test_a_secret_of_a_known_type_has_what_is_looked_for(
     assert len(found) == 1 if problems is None else found == problems
 
 
-def test_a_secrets_values_are_in_no_repr() -> None:
+def test_the_repr_of_a_secret_omits_its_values() -> None:
     secret = parse_secret({"metadata": {"name": "a"}, "data": {"x": "aHVudGVyMg=="}, "stringData": {"y": "hunter2"}})
     assert "hunter2" not in f"{secret!r} {secret}" and "aHVudGVyMg" not in f"{secret!r} {secret}"

@@ -12,7 +12,7 @@ def completed(document: dict[str, Any]) -> Pod:
     return with_defaults(parse_pod(document))
 
 
-def test_a_bare_pod_gets_what_the_api_server_gives_it() -> None:
+def test_a_minimal_pod_gets_the_defaults_of_the_api_server() -> None:
     assert pod_to_wire(
         completed({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
     ) == {
@@ -39,7 +39,7 @@ def test_a_bare_pod_gets_what_the_api_server_gives_it() -> None:
     }
 
 
-def test_what_is_set_stays() -> None:
+def test_defaults_do_not_override_set_fields() -> None:
     document = pod(
         metadata__namespace="n",
         spec__restartPolicy="Never",
@@ -103,11 +103,11 @@ def test_the_pull_policy_follows_from_the_tag(image: str, policy: str) -> None:
         ("registry.local/" + "a" * 256, None),
     ],
 )
-def test_an_image_reference_is_taken_apart_or_is_none(image: str, parts: tuple[str, str, str] | None) -> None:
+def test_an_image_reference_is_parsed_or_rejected(image: str, parts: tuple[str, str, str] | None) -> None:
     assert parse_image_name(image) == parts
 
 
-def test_limits_stand_in_for_requests_and_amounts_are_rounded_to_thousandths() -> None:
+def test_requests_default_to_limits_and_amounts_are_rounded_to_thousandths() -> None:
     document = changed(
         {"spec.containers.0.resources": {"limits": {"cpu": "0.1m", "memory": "1Gi"}, "requests": {"memory": "1M"}}}
     )
@@ -152,14 +152,16 @@ WHOLE: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("said", "of_each", "expected"), WHOLE.values(), ids=WHOLE)
-def test_of_a_pod_as_a_whole(said: dict[str, Any], of_each: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_defaults_of_pod_level_resources(
+    said: dict[str, Any], of_each: dict[str, Any], expected: dict[str, Any]
+) -> None:
     containers = [{"name": name, "image": "i", "resources": of_each} for name in ("a", "b")]
     once = completed(pod(spec__resources=said, spec__containers=containers))
     assert pod_to_wire(once)["spec"].get("resources", {}) == expected
     assert with_defaults(once) == once
 
 
-def test_ports_are_tcp_and_are_the_nodes_own_with_host_network() -> None:
+def test_ports_default_to_tcp_and_to_the_host_port_with_host_network() -> None:
     ports = [{"containerPort": 80}, {"containerPort": 81, "hostPort": 8081}]
     document = changed({"spec.containers.0.ports": ports, "spec.initContainers.0.ports": ports})
     apart, shared = completed(document).spec, completed(changed({"spec.hostNetwork": True}, document)).spec
@@ -168,7 +170,7 @@ def test_ports_are_tcp_and_are_the_nodes_own_with_host_network() -> None:
     assert [port.host_port for port in shared.init_containers[0].ports] == [80, 8081]
 
 
-def test_probes_and_hooks_get_their_numbers_and_schemes() -> None:
+def test_probes_and_hooks_get_default_numbers_and_schemes() -> None:
     document = changed(
         {
             "spec.containers.0.livenessProbe": {"httpGet": {"port": 80}},
@@ -186,7 +188,7 @@ def test_probes_and_hooks_get_their_numbers_and_schemes() -> None:
     assert container["lifecycle"] == {"preStop": {"httpGet": {"port": "http", "path": "/", "scheme": "HTTP"}}}
 
 
-def test_volumes_get_their_source_their_mode_and_their_type() -> None:
+def test_volumes_get_a_default_source_mode_and_type() -> None:
     ref = {"fieldRef": {"fieldPath": "metadata.name"}, "path": "n"}
     sources = [{"serviceAccountToken": {"path": "t"}}, {"downwardAPI": {"items": [ref]}}]
     document = pod(
@@ -240,7 +242,7 @@ def test_an_app_armor_annotation_becomes_the_containers_profile() -> None:
     assert setup is not None and setup.app_armor_profile is not None and setup.app_armor_profile.type == "Unconfined"
 
 
-def test_a_grace_period_that_is_negative_is_a_second() -> None:
+def test_a_negative_grace_period_becomes_one_second() -> None:
     assert (
         with_defaults(parse_pod(pod(spec__terminationGracePeriodSeconds=-5))).spec.termination_grace_period_seconds == 1
     )

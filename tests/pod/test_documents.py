@@ -31,7 +31,7 @@ def read(text: str) -> Any:
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in MANIFESTS.iterdir()))
-def test_each_manifest_is_read(name: str) -> None:
+def test_every_example_manifest_is_read(name: str) -> None:
     assert load_documents(manifest(name), source=name)
 
 
@@ -68,7 +68,7 @@ def test_json_documents_may_follow_each_other() -> None:
     assert len(load_documents(json.dumps(pod()) + "\n" + json.dumps(pod()))) == 2
 
 
-def test_kyaml_is_read_with_its_folded_and_escaped_texts() -> None:
+def test_kyaml_with_folded_and_escaped_strings_is_read() -> None:
     (loaded,) = load_documents(manifest("kyaml.yaml"))
     assert isinstance(loaded, Pod)
     assert loaded.metadata.labels == {"country": "no"}
@@ -89,18 +89,18 @@ def test_kyaml_is_read_with_its_folded_and_escaped_texts() -> None:
         ('"yes"', "yes"), ("'01777'", "01777"), ("'it''s'", "it's"), ('"it\\\'s"', "it's"), ('"\\x41\\u00e9"', "Aé"),
     ],
 )  # fmt: skip
-def test_a_scalar_means_what_it_means_to_kubernetes(scalar: str, value: Any) -> None:
+def test_scalars_are_resolved_as_by_kubernetes(scalar: str, value: Any) -> None:
     found = read(f"a: {scalar}")["a"]
     assert (type(found), found) == (type(value), value)
 
 
-def test_keys_become_text() -> None:
+def test_mapping_keys_become_strings() -> None:
     assert read("{1: a, true: b, 1.5: c, 2024-01-01: d, x: e}") == {
         "1": "a", "true": "b", "1.5": "c", "2024-01-01": "d", "x": "e",
     }  # fmt: skip
 
 
-def test_a_backslash_before_a_quote_means_itself_outside_double_quotes() -> None:
+def test_a_backslash_before_a_quote_is_literal_outside_double_quotes() -> None:
     text = "a: \"don\\'t\"\nb: 'c\\'\nd: |\n  e\\'\nf: g\\'h\ni: \"\\\\'\"\nj: \"é\\'\""
     assert read(text) == {"a": "don't", "b": "c\\", "d": "e\\'\n", "f": "g\\'h", "i": "\\'", "j": "é'"}
 
@@ -171,7 +171,7 @@ GOOD = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\n"
         (GOOD + "apiVersion: v1\nkind: Pod\nspec: {hostNetwrk: true}", "m.yaml, document 2: spec.hostNetwrk: unknown field; did you mean hostNetwork?"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_is_refused_in_one_sentence(text: str | bytes, reason: str | None) -> None:
+def test_an_unreadable_document_is_refused_in_one_sentence(text: str | bytes, reason: str | None) -> None:
     if reason is None:
         assert load_documents(text) == ()
         return
@@ -180,17 +180,17 @@ def test_what_cannot_be_read_is_refused_in_one_sentence(text: str | bytes, reaso
     assert str(caught.value) == reason
 
 
-def test_escapes_of_single_quotes_in_one_text_are_read_together() -> None:
+def test_many_escaped_single_quotes_are_read_in_linear_time() -> None:
     assert read('a: "' + "\\'" * 100_000 + '"\nb: "\\\\\\\'\\""') == {"a": "'" * 100_000, "b": "\\'\""}
 
 
-def test_merges_cost_no_more_than_what_they_add() -> None:
+def test_many_yaml_merges_are_read_in_linear_time() -> None:
     merged = read("".join(f"k{n}: v\n<<: {{k{n}: w, m{n}: x}}\n" for n in range(20_000)))
     assert len(merged) == 40_000
     assert (merged["k7"], merged["m7"]) == ("v", "x")
 
 
-def test_every_object_that_cannot_be_taken_has_a_line() -> None:
+def test_every_unsupported_object_has_its_own_line() -> None:
     foreign = "---\napiVersion: v1\nkind: Service\n---\nkind: Ingress\n---\n[1]\n---\nkind: Pod\n"
     with pytest.raises(ManifestErrors) as caught:
         load_documents(GOOD + foreign, source="m.yaml")
@@ -205,7 +205,7 @@ def test_every_object_that_cannot_be_taken_has_a_line() -> None:
     assert len(str(many.value).split("\n")) == 21 and str(many.value).endswith("\nand 980 more")
 
 
-def test_a_secret_is_never_shown_in_what_is_said_about_it() -> None:
+def test_error_messages_never_contain_secret_values() -> None:
     with pytest.raises(ManifestErrors) as caught:
         load_documents("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {token: 7315}")
     assert "7315" not in str(caught.value)
@@ -219,14 +219,14 @@ JSON = st.recursive(
 
 
 @given(document=st.dictionaries(st.text("abc ", min_size=1), JSON, min_size=1))
-def test_json_is_read_the_same_as_json_and_as_yaml(document: dict[str, Any]) -> None:
+def test_the_json_and_yaml_readers_agree_on_json(document: dict[str, Any]) -> None:
     text = json.dumps(document)
     assert read(text) == document
     assert read("--- " + text) == document
 
 
 @given(st.text() | st.binary())
-def test_any_text_is_read_or_refused(text: str | bytes) -> None:
+def test_any_text_is_parsed_or_refused(text: str | bytes) -> None:
     try:
         load_documents(text)
     except ManifestErrors as error:

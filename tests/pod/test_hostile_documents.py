@@ -61,7 +61,7 @@ def test_a_hostile_document_is_refused_in_one_sentence(changes: dict[str, Any], 
     assert str(caught.value) == sentence
 
 
-def test_twenty_of_many_mistakes_are_named() -> None:
+def test_at_most_twenty_problems_are_named() -> None:
     with pytest.raises(PodInvalid) as caught:
         admit(changed({"metadata.labels": {f"k{n}": n for n in range(10_000)}}))
     said = str(caught.value).split("; ")
@@ -70,7 +70,7 @@ def test_twenty_of_many_mistakes_are_named() -> None:
     assert len(str(caught.value)) < 5_000
 
 
-def test_an_accepted_pod_is_read_again_regardless_of_its_size() -> None:
+def test_a_pod_record_is_read_regardless_of_its_size() -> None:
     """A node's own record of a pod is not refused for a bound that came later."""
     assert len(readmit(changed({"metadata.labels": many("k{}")})).pod.metadata.labels) == MANY
 
@@ -78,7 +78,7 @@ def test_an_accepted_pod_is_read_again_regardless_of_its_size() -> None:
 @pytest.mark.parametrize(
     "document", [None, [], "x", 5, 1.5, True, {"spec": []}, {"metadata": "x"}, {"spec": {"containers": {}}}]
 )
-def test_a_document_that_is_none_is_refused(document: Any) -> None:
+def test_a_document_that_is_not_an_object_is_refused(document: Any) -> None:
     with pytest.raises(PodInvalid):
         admit(document)
     with pytest.raises(PodInvalid):
@@ -138,7 +138,7 @@ def replaced(document: Any, path: tuple[str | int, ...], value: Any) -> Any:
 
 
 @given(path=st.sampled_from(list(places(EVERYTHING))), value=ANYTHING)
-def test_anything_anywhere_is_taken_or_refused_with_its_path(path: tuple[str | int, ...], value: Any) -> None:
+def test_any_value_at_any_path_is_accepted_or_refused_with_its_path(path: tuple[str | int, ...], value: Any) -> None:
     try:
         admit(replaced(EVERYTHING, path, value))
     except PodInvalid as error:

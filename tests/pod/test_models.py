@@ -33,7 +33,7 @@ FIELDS: dict[str, list[str]] = json.loads((Path(__file__).parent / "core_v1_fiel
 
 
 @pytest.mark.parametrize("kind", FIELDS)
-def test_every_field_of_the_api_is_known_and_no_other(kind: str) -> None:
+def test_the_models_have_exactly_the_fields_of_the_api(kind: str) -> None:
     model: type[Model] = getattr(syncpod.pod, kind)
     assert sorted(str(field.alias) for field in model.model_fields.values()) == FIELDS[kind]
 
@@ -89,7 +89,7 @@ def test_a_value_that_is_not_an_object_is_not_a_pod(document: Any) -> None:
         parse_pod(document)
 
 
-def test_a_document_without_end_is_refused() -> None:
+def test_a_document_nested_too_deeply_is_refused() -> None:
     document: dict[str, Any] = pod()
     inner = document["metadata"]
     for _ in range(200):
@@ -99,19 +99,19 @@ def test_a_document_without_end_is_refused() -> None:
         parse_pod(document)
 
 
-def test_between_our_own_versions_unknown_fields_are_ignored_at_any_depth() -> None:
+def test_records_of_another_version_may_have_unknown_fields_at_any_depth() -> None:
     document = pod(x=1, spec__y=1)
     document["spec"]["containers"][0]["z"] = {}
     assert parse_pod(document, strict=False) == parse_pod(pod())
 
 
-def test_the_status_of_a_later_server_does_not_make_a_manifest_wrong() -> None:
+def test_unknown_status_fields_in_a_manifest_are_ignored() -> None:
     assert parse_pod(pod(status={"phase": "Running", "later": 1})).status == PodStatus(phase="Running")
     with pytest.raises(PodInvalid, match=r"^status\.phase: must be"):
         parse_pod(pod(status={"phase": "Asleep"}))
 
 
-def test_null_and_empty_words_are_absent() -> None:
+def test_null_and_empty_strings_count_as_unset() -> None:
     document = pod(spec__dnsPolicy="", spec__restartPolicy="", spec__nodeSelector=None, metadata__labels={"a": None})
     document["spec"]["containers"][0]["ports"] = [{"containerPort": 1, "protocol": ""}]
     parsed = parse_pod(document)
@@ -130,14 +130,14 @@ def test_records_are_made_by_attribute_and_cannot_be_changed() -> None:
         made.spec.host_pid = False  # type: ignore[misc]
 
 
-def test_the_wire_form_leaves_out_what_is_unset_and_keeps_what_is_set() -> None:
+def test_the_wire_form_has_exactly_the_fields_that_are_set() -> None:
     document = pod(spec__hostUsers=False, spec__securityContext={}, spec__terminationGracePeriodSeconds=0)
     assert pod_to_wire(parse_pod(document)) == document
     assert pod_to_wire(Pod()) == {"apiVersion": "v1", "kind": "Pod"}
     assert pod_to_wire(Volume(name="v")) == {"name": "v"}
 
 
-def test_zeros_that_mean_something_are_written() -> None:
+def test_meaningful_zeros_are_written() -> None:
     status = ContainerStatus(name="c", state=ContainerState(terminated=ContainerStateTerminated(reason="Completed")))
     assert pod_to_wire(status) == {
         "name": "c", "ready": False, "restartCount": 0, "image": "", "imageID": "",
@@ -157,7 +157,7 @@ def test_times_are_utc_and_written_with_z() -> None:
         ObjectMeta(creation_timestamp=datetime(2026, 1, 31))  # noqa: DTZ001
 
 
-def test_the_files_made_from_a_pod_are_those_of_its_volume_and_of_its_parts() -> None:
+def test_downward_api_items_are_listed_for_volumes_and_projections() -> None:
     def item(path: str) -> dict[str, Any]:
         return {"path": path, "fieldRef": {"fieldPath": "metadata.name"}}
 

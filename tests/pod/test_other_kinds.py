@@ -26,13 +26,13 @@ POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {
         ({"kind": "Frobnicator"}, "kind: must be Pod, ConfigMap, Secret or List, not Frobnicator"),
     ],
 )
-def test_a_refusal_names_the_way_on(document: dict[str, object], way: str) -> None:
+def test_a_refusal_says_what_to_do_instead(document: dict[str, object], way: str) -> None:
     with pytest.raises(ManifestErrors) as refused:
         load_documents(json.dumps(document))
     assert way in str(refused.value)
 
 
-def test_documents_of_other_kinds_can_be_left_out_and_are_named() -> None:
+def test_documents_of_other_kinds_can_be_skipped_and_are_named() -> None:
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "front"}}
     listed = {"apiVersion": "v1", "kind": "List", "items": [service, POD]}
     left_out: list[str] = []
@@ -55,7 +55,7 @@ def test_documents_of_other_kinds_can_be_left_out_and_are_named() -> None:
         ({"volumes": [{"configMap": {"items": [{"user": 1}]}}]}, "spec.volumes[0].configMap.items[0].user"),
     ],
 )
-def test_a_field_of_a_newer_kubernetes_is_said_to_be_new(spec: dict[str, object], field: str) -> None:
+def test_a_field_of_a_newer_kubernetes_is_reported_as_such(spec: dict[str, object], field: str) -> None:
     with pytest.raises(PodInvalid) as refused:
         parse_pod(POD | {"spec": spec})
     said = next(line for one in refused.value.problems if (line := str(one)).startswith(field) and "unknown" in line)

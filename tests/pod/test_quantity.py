@@ -70,7 +70,7 @@ SUFFIXES = {
 
 
 @given(whole=st.integers(0, 10**12), decimals=st.text("0123456789", max_size=6), suffix=st.sampled_from(list(SUFFIXES)))
-def test_digits_times_suffix_is_the_number_up_to_a_billionth(whole: int, decimals: str, suffix: str) -> None:
+def test_a_quantity_is_its_digits_times_its_suffix_down_to_nano(whole: int, decimals: str, suffix: str) -> None:
     exact = Fraction(f"{whole}.{decimals or '0'}") * SUFFIXES[suffix]
     if suffix.endswith("i"):
         exact = min(exact, Fraction(LARGEST))
@@ -80,21 +80,21 @@ def test_digits_times_suffix_is_the_number_up_to_a_billionth(whole: int, decimal
 
 
 @given(whole=st.integers(0, 10**15), suffix=st.sampled_from(list(SUFFIXES)))
-def test_the_sign_only_turns_the_number_round(whole: int, suffix: str) -> None:
+def test_the_sign_only_negates_the_quantity(whole: int, suffix: str) -> None:
     positive, negative = parse_quantity(f"{whole}{suffix}"), parse_quantity(f"-{whole}{suffix}")
     assert negative.number == -positive.number
     assert negative.value() == -positive.value() and negative.milli_value() == -positive.milli_value()
 
 
 @given(st.text())
-def test_any_text_is_a_quantity_or_a_sentence(text: str) -> None:
+def test_any_text_is_parsed_as_a_quantity_or_refused(text: str) -> None:
     try:
         parse_quantity(text)
     except ValueError as error:
         assert str(error)
 
 
-def test_blanks_around_a_quantity_in_a_document_do_not_belong_to_it() -> None:
+def test_whitespace_around_a_quantity_in_a_document_is_ignored() -> None:
     read = ResourceRequirements.model_validate({"limits": {"cpu": " 100m ", "memory": "\u00a01Gi"}})
     assert read.limits == {"cpu": "100m", "memory": "1Gi"}
 
@@ -126,12 +126,12 @@ def test_quantities_compare_by_number() -> None:
         ("-2048Ki", "-2Mi"),
     ],
 )
-def test_a_quantity_is_written_as_kubernetes_writes_it(typed: str, written: str) -> None:
+def test_a_quantity_is_formatted_as_by_kubernetes(typed: str, written: str) -> None:
     assert quantity_text(parse_quantity(typed), like=typed) == written
 
 
 @given(st.integers(-(2**62), 2**62), st.sampled_from(["", "n", "m", "k", "E", "Ki", "Gi", "e3", "e-6"]))
-def test_a_written_quantity_reads_back_equal_and_is_written_the_same(number: int, suffix: str) -> None:
+def test_a_formatted_quantity_parses_back_equal_and_formats_alike(number: int, suffix: str) -> None:
     typed = f"{number}{suffix}"
     quantity = parse_quantity(typed)
     written = quantity_text(quantity, like=typed)

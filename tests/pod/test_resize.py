@@ -18,7 +18,7 @@ def a_pod(changes: dict[str, Any]) -> Pod:
     return with_defaults(parse_pod(changed(changes)))
 
 
-def test_amounts_are_merged_by_name_and_all_else_stays() -> None:
+def test_resources_are_merged_by_name_and_nothing_else_changes() -> None:
     old = a_pod({C: {"limits": {"cpu": "1", "memory": "64Mi"}, "requests": {"cpu": "500m", "memory": "64Mi"}}})
     wish = {"containers": [{"name": "server", "resources": {"limits": {"cpu": "2"}, "requests": {"memory": "32Mi"}}}]}
     new = resized(old, wish)
@@ -28,12 +28,12 @@ def test_amounts_are_merged_by_name_and_all_else_stays() -> None:
     assert resized(new, wish) == new
 
 
-def test_a_limit_that_is_added_is_requested_too_as_in_a_manifest() -> None:
+def test_an_added_limit_also_becomes_the_request() -> None:
     wish = {"initContainers": [{"name": "setup", "resources": {"limits": {"memory": "1Gi"}}}]}
     assert resized(a_pod({}), wish).spec.init_containers[0].resources.requests == {"memory": "1Gi"}
 
 
-def test_a_pod_as_a_whole_is_resized() -> None:
+def test_pod_level_resources_are_resized() -> None:
     old = a_pod({"spec.resources": {"requests": {"cpu": "1"}}})
     new = resized(old, {"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "3"}}})
     assert new.spec.resources is not None
@@ -57,7 +57,7 @@ REFUSED: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("wish", "why"), REFUSED, ids=[why[:60] for _, why in REFUSED])
-def test_what_cannot_be_asked_for_is_refused_by_its_path(wish: Any, why: str) -> None:
+def test_an_invalid_resize_is_refused_by_path(wish: Any, why: str) -> None:
     with pytest.raises(PodInvalid) as refused:
         resized(a_pod({}), wish)
     assert str(refused.value) == why

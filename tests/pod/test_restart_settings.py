@@ -26,7 +26,7 @@ def pod(annotations: dict[str, str]) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "annotations": annotations}, "spec": spec}
 
 
-def test_annotations_are_read_and_the_rest_is_the_kubelets_default() -> None:
+def test_restart_annotations_are_read_and_unset_ones_have_the_kubelets_defaults() -> None:
     assert restart_settings(admit(pod(FULL)).pod.metadata.annotations) == RestartSettings(
         initial=timedelta(seconds=1.5),
         factor=1.5,
@@ -66,7 +66,7 @@ def test_annotations_are_read_and_the_rest_is_the_kubelets_default() -> None:
         ({"restart-limits": "6"}, "[syncpod.dev/restart-limits]: unknown; known are syncpod.dev/backoff-initial, "),
     ],
 )
-def test_what_is_wrong_is_refused_by_its_path(annotations: dict[str, str], problem: str) -> None:
+def test_an_invalid_restart_annotation_is_refused_by_path(annotations: dict[str, str], problem: str) -> None:
     document = pod({f"syncpod.dev/{name}": value for name, value in annotations.items()})
     if not problem:
         admit(document)  # not a name of ours: an annotation like any other
@@ -81,7 +81,7 @@ def test_what_is_wrong_is_refused_by_its_path(annotations: dict[str, str], probl
 
 
 @given(st.dictionaries(st.sampled_from(sorted(FULL)), st.text(max_size=12) | st.sampled_from(sorted(FULL.values()))))
-def test_nothing_written_raises_and_what_is_taken_never_runs_hot(annotations: dict[str, str]) -> None:
+def test_any_annotation_is_refused_or_keeps_restarts_paced(annotations: dict[str, str]) -> None:
     problems = list(check_restart_settings(annotations, "metadata.annotations"))
     settings = restart_settings(annotations)
     if not problems:

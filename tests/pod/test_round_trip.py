@@ -80,7 +80,7 @@ SLOW = settings(
 
 @SLOW
 @given(PODS)
-def test_reading_what_was_written_gives_the_same_pod(document: dict[str, Any]) -> None:
+def test_a_formatted_pod_parses_back_equal(document: dict[str, Any]) -> None:
     read = parse_pod(document)
     written = pod_to_wire(read)
     assert parse_pod(written) == read
@@ -91,7 +91,7 @@ def test_reading_what_was_written_gives_the_same_pod(document: dict[str, Any]) -
 
 @SLOW
 @given(PODS)
-def test_defaults_are_filled_in_once(document: dict[str, Any]) -> None:
+def test_defaulting_is_idempotent(document: dict[str, Any]) -> None:
     once = with_defaults(parse_pod(document))
     assert with_defaults(once) == once
     assert parse_pod(pod_to_wire(once)) == once
@@ -100,7 +100,7 @@ def test_defaults_are_filled_in_once(document: dict[str, Any]) -> None:
 
 @SLOW
 @given(PODS)
-def test_admission_gives_a_pod_or_says_why_not(document: dict[str, Any]) -> None:
+def test_admission_returns_a_pod_or_a_reason(document: dict[str, Any]) -> None:
     try:
         taken = admit(document).pod
     except PodInvalid as error:

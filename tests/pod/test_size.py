@@ -11,7 +11,7 @@ LARGEST = 524_288
 
 
 @pytest.mark.parametrize("letter", ["x", "ä"])
-def test_a_pod_is_refused_by_its_bytes(letter: str) -> None:
+def test_a_pod_that_exceeds_the_size_limit_in_utf_8_bytes_is_refused(letter: str) -> None:
     """A letter counts as what it is in UTF-8."""
     fits = LARGEST // len(letter.encode()) - 2_000
     admit(changed({"spec.containers.0.args": [letter * fits]}))
@@ -21,5 +21,5 @@ def test_a_pod_is_refused_by_its_bytes(letter: str) -> None:
         admit(changed({"spec.containers.0.args": [letter * (fits + 2_000)]}))
 
 
-def test_a_larger_one_that_was_admitted_before_is_admitted_again() -> None:
+def test_an_oversized_pod_that_was_admitted_before_is_admitted_again() -> None:
     readmit(changed({"spec.containers.0.args": ["x" * LARGEST]}))

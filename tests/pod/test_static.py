@@ -58,7 +58,7 @@ def test_a_manifest_becomes_a_static_pod_as_the_kubelet_makes_it() -> None:
     assert static_pod(manifest(uid="mine", namespace="x"), node="n", path="/p").metadata.uid == "mine"
 
 
-def test_what_a_static_pod_is_given_is_not_warned_about() -> None:
+def test_fields_added_to_a_static_pod_cause_no_warning() -> None:
     pod = static_pod(manifest(), node="n", path="/p")
     assert check_without_effect(with_defaults(pod)) == ()
     tolerations = (*pod.spec.tolerations, Toleration(key="a", operator="Exists"))
@@ -67,9 +67,7 @@ def test_what_a_static_pod_is_given_is_not_warned_about() -> None:
 
 
 @given(name=NAMES, node=NAMES, path=TEXTS, label=LABELS)
-def test_the_uid_is_of_what_is_said_where_and_on_which_node_and_of_nothing_else(
-    name: str, node: str, path: str, label: str
-) -> None:
+def test_the_uid_depends_only_on_content_path_and_node(name: str, node: str, path: str, label: str) -> None:
     def uid(pod: Pod, node: str = node, path: str = path) -> str:
         return static_pod(pod, node=node, path=path).metadata.uid
 
@@ -86,7 +84,7 @@ def test_the_uid_is_of_what_is_said_where_and_on_which_node_and_of_nothing_else(
 
 
 @given(name=NAMES, node=NAMES)
-def test_a_static_pod_is_admitted_as_it_is_and_twice_is_the_same_as_once(name: str, node: str) -> None:
+def test_admission_of_a_static_pod_is_idempotent(name: str, node: str) -> None:
     admitted = admit(static_pod(manifest(name), node=node, path="/p")).pod
     assert (admitted.metadata.name, admitted.spec.node_name) == (f"{name}-{node}", node)
     assert admit(admitted).pod == admitted

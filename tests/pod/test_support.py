@@ -36,7 +36,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "problem"), REFUSED, ids=[problem for _, problem in REFUSED])
-def test_what_is_not_supported_is_refused_by_name(changes: dict[str, Any], problem: str) -> None:
+def test_unsupported_fields_are_refused_by_name(changes: dict[str, Any], problem: str) -> None:
     assert [str(found) for found in check_supported(with_defaults(parse_pod(changed(changes))))] == [problem]
 
 
@@ -45,7 +45,7 @@ SOURCES = sorted({str(field.alias) for field in Volume.model_fields.values()} - 
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_every_other_kind_of_volume_is_refused_by_name(source: str) -> None:
+def test_unsupported_volume_kinds_are_refused_by_name(source: str) -> None:
     document = changed({"spec.volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", source: {}}]})
     found = check_supported(with_defaults(parse_pod(document)))
     assert [str(problem) for problem in found] == [
@@ -54,7 +54,7 @@ def test_every_other_kind_of_volume_is_refused_by_name(source: str) -> None:
     ]
 
 
-def test_the_drivers_own_fields_are_not_looked_at() -> None:
+def test_fields_of_an_unsupported_volume_driver_are_not_validated() -> None:
     """Whether an nfs volume names its server is of no use to someone who cannot have one."""
     pod = changed({"spec.volumes.0": {"name": "work", "nfs": {"path": "relative", "anything": [1, {"deep": None}]}}})
     assert problems(pod) == [
@@ -134,7 +134,7 @@ WITHOUT_EFFECT: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("field", "value"), WITHOUT_EFFECT)
-def test_fields_that_only_a_cluster_acts_on_are_accepted_with_a_note(field: str, value: Any) -> None:
+def test_fields_for_cluster_components_are_accepted_with_a_warning(field: str, value: Any) -> None:
     pod = with_defaults(parse_pod(changed({f"spec.{field}": value})))
     assert check_supported(pod) == ()
     (warning,) = check_without_effect(pod)
@@ -143,7 +143,7 @@ def test_fields_that_only_a_cluster_acts_on_are_accepted_with_a_note(field: str,
     assert warning.message.startswith("has no effect here: ")
 
 
-def test_when_to_change_the_group_of_lasting_volumes_is_taken_and_said() -> None:
+def test_fs_group_change_policy_is_accepted_with_a_warning() -> None:
     security = {"fsGroup": 1, "fsGroupChangePolicy": "OnRootMismatch"}
     (warning,) = check_without_effect(with_defaults(parse_pod(changed({"spec.securityContext": security}))))
     assert str(warning) == (
@@ -151,7 +151,7 @@ def test_when_to_change_the_group_of_lasting_volumes_is_taken_and_said() -> None
     )
 
 
-def test_an_annotation_that_once_chose_a_seccomp_profile_is_said_to_do_nothing() -> None:
+def test_a_deprecated_seccomp_annotation_causes_a_warning() -> None:
     key = "seccomp.security.alpha.kubernetes.io/pod"
     (warning,) = check_without_effect(
         with_defaults(parse_pod(changed({"metadata.annotations": {key: "runtime/default"}})))

@@ -19,16 +19,16 @@ def written(document: str) -> str:
     return re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n{rendered()}\n{END}", document, flags=re.DOTALL)
 
 
-def test_the_document_is_what_the_models_say() -> None:
+def test_the_document_matches_the_models() -> None:
     text = DOCUMENT.read_text()
     assert text == written(text), "run `python -m tests.pod.test_support_table`"
 
 
-def test_every_note_is_about_a_field_that_is_taken() -> None:
+def test_every_note_is_about_an_accepted_field() -> None:
     assert unused_notes() == ()
 
 
-def test_fields_that_the_table_calls_refused_or_ignored_are() -> None:
+def test_fields_listed_as_refused_or_ignored_are_refused_or_ignored() -> None:
     by_path = {row.path: row.support for row in rows()}
     document: dict[str, Any] = {
         "apiVersion": "v1",

@@ -92,7 +92,7 @@ def test_what_may_not_change_is_refused_by_its_path(
     assert problems(old, new) == expected
 
 
-def test_a_merge_takes_the_new_wishes_and_keeps_identity_and_status() -> None:
+def test_an_update_takes_the_new_spec_and_keeps_identity_and_status() -> None:
     kept = {"metadata.uid": "u", "metadata.generation": 3, "status": {"phase": "Running"}, "spec.nodeName": "n"}
     old = a_pod(kept | {"metadata.labels": {"old": "1"}, "spec.ephemeralContainers": [{"name": "d", "image": "i"}]})
     new = a_pod({f"{C}.image": "registry.local/server", "metadata.labels": {"new": "2"}})
@@ -104,7 +104,7 @@ def test_a_merge_takes_the_new_wishes_and_keeps_identity_and_status() -> None:
     assert merged.spec.ephemeral_containers == old.spec.ephemeral_containers
 
 
-def test_a_merge_that_changes_no_wish_changes_nothing() -> None:
+def test_an_update_with_the_same_spec_changes_nothing() -> None:
     old = a_pod({"metadata.uid": "u", "spec.nodeName": "n"})
     assert merge_update(old, a_pod({})) == old
     assert merge_update(old, a_pod({"metadata.labels": {"a": "b"}})).metadata.generation is None

@@ -66,7 +66,7 @@ GOOD: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("changes", GOOD, ids=str)
-def test_values_that_kubernetes_accepts_are_accepted(changes: dict[str, Any]) -> None:
+def test_values_accepted_by_kubernetes_are_accepted(changes: dict[str, Any]) -> None:
     assert problems(changes) == []
 
 
@@ -161,5 +161,5 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "problem"), BAD, ids=[problem[:100] for _, problem in BAD])
-def test_what_kubernetes_refuses_is_refused_by_its_path(changes: dict[str, Any], problem: str) -> None:
+def test_values_refused_by_kubernetes_are_refused_by_path(changes: dict[str, Any], problem: str) -> None:
     assert problem in problems(changes)

@@ -69,7 +69,7 @@ GOOD: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("changes", GOOD, ids=str)
-def test_a_volume_that_kubernetes_takes_is_taken(changes: dict[str, Any]) -> None:
+def test_volumes_accepted_by_kubernetes_are_accepted(changes: dict[str, Any]) -> None:
     assert problems(changes) == []
 
 
@@ -142,9 +142,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "problem"), BAD, ids=[problem[:100] for _, problem in BAD])
-def test_a_volume_that_kubernetes_refuses_is_refused_by_the_path_of_the_slip(
-    changes: dict[str, Any], problem: str
-) -> None:
+def test_volumes_refused_by_kubernetes_are_refused_by_path(changes: dict[str, Any], problem: str) -> None:
     assert problem in problems(changes)
 
 
@@ -156,14 +154,14 @@ def test_a_volume_that_kubernetes_refuses_is_refused_by_the_path_of_the_slip(
         if name not in ("name", "empty_dir", "downward_api", "projected") and field.annotation != DriverSource | None
     ],
 )
-def test_a_source_that_names_nothing_is_no_source(source: str) -> None:
+def test_an_empty_volume_source_counts_as_unset(source: str) -> None:
     """Only an emptyDir, and a list of files that is empty, mean something by themselves."""
     found = problems(volume(**{source: {}}))
     assert found
     assert all(problem.startswith(f"{V}.{source}") for problem in found)
 
 
-def test_two_sources_are_named_both() -> None:
+def test_two_sources_of_one_volume_are_both_named() -> None:
     assert problems(volume(emptyDir={}, hostPath={"path": "/"}, secret={"secretName": "s"})) == [
         f"{V}: must have one source, not hostPath and emptyDir and secret"
     ]

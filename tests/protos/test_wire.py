@@ -91,16 +91,16 @@ def test_package_and_syntax_are_those_of_cri_v1() -> None:
     assert f'syntax = "{WIRE["syntax"]}";' in source
 
 
-def test_every_message_has_the_same_fields_numbers_and_types_and_there_are_no_others() -> None:
+def test_messages_fields_numbers_and_types_are_exactly_those_of_cri_v1() -> None:
     assert {name: _message(name, message) for name, message in _messages().items()} == WIRE["messages"]
 
 
-def test_every_enum_has_the_same_values_and_there_are_no_others() -> None:
+def test_enums_and_their_values_are_exactly_those_of_cri_v1() -> None:
     ours = {name: {value.name: value.number for value in enum.values} for name, enum in _enums().items()}
     assert ours == WIRE["enums"]
 
 
-def test_every_service_has_the_same_methods_and_streams_and_there_are_no_others() -> None:
+def test_services_methods_and_streams_are_exactly_those_of_cri_v1() -> None:
     ours = {
         name: {method.name: _method(method) for method in service.methods}
         for name, service in FILE.services_by_name.items()
@@ -114,7 +114,7 @@ def test_stubs_and_servicers_offer_every_method() -> None:
         assert {name for name in vars(servicer) if not name.startswith("_")} == set(methods)
 
 
-def test_every_message_and_method_is_explained() -> None:
+def test_every_message_and_method_has_a_comment() -> None:
     lines = (generate.ROOT / "protos/cri/v1/api.proto").read_text().splitlines()
     openings = ("message ", "enum ", "service ", "rpc ")
     bare = [

@@ -33,12 +33,12 @@ async def test_a_recorded_history_of_a_node_replays(recorded: Path) -> None:
     await _replay(recorded)
 
 
-async def test_a_step_that_a_node_would_not_take_any_more_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_step_that_the_node_no_longer_takes_fails_the_replay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decide, "plan", lambda *_, **__: decide.Plan((), None))
     with pytest.raises(NondeterminismError):
         await _replay(HISTORIES / TODAY / "kept.json")
 
 
-def test_every_story_of_a_node_has_its_history_of_today() -> None:
+def test_every_node_story_has_a_history_of_the_current_decisions() -> None:
     recorded = {path.stem for path in (HISTORIES / TODAY).glob("*.json")}
     assert recorded == {story.__name__ for story in STORIES}, "python -m tests.replay.record_node"

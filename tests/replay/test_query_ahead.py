@@ -139,7 +139,7 @@ async def worker_of(server: ScriptedServer, runner: WorkflowRunner) -> AsyncIter
             server.over()
 
 
-def query_ahead() -> PollWorkflowTaskQueueResponse:
+def a_query_ahead_of_its_tasks() -> PollWorkflowTaskQueueResponse:
     """A query, with a signal in its history that no task has taken."""
     query = WorkflowQuery(query_type="has_been_signalled", query_args=Payloads(payloads=[]))
     return task(history()[:6], query=query)
@@ -150,11 +150,11 @@ def timers(answer: Any) -> int:
 
 
 @pytest.mark.parametrize("is_sticky", [False, True], ids=["the whole history", "what is new since the last task"])
-async def test_the_sdk_uses_a_querys_instance_that_ran_ahead_for_the_next_task(is_sticky: bool) -> None:
+async def test_the_sdk_reuses_an_instance_that_a_query_ran_ahead(is_sticky: bool) -> None:
     """What is wrong in temporalio 1.35.0: when this fails, the guard is no longer needed."""
     HANDLED.clear()
     following = task(history()[4 if is_sticky else 0 :], started_event_id=7)
-    server = ScriptedServer(query_ahead(), following, sticky=is_sticky)
+    server = ScriptedServer(a_query_ahead_of_its_tasks(), following, sticky=is_sticky)
     async with worker_of(server, UnsandboxedWorkflowRunner()):
         await server.until_answered()
     (handled,) = HANDLED
@@ -163,12 +163,12 @@ async def test_the_sdk_uses_a_querys_instance_that_ran_ahead_for_the_next_task(i
     assert timers(server.answers[1]) == 1, "and its command is the next task's"
 
 
-async def test_a_guarded_instance_never_runs_ahead() -> None:
+async def test_a_guarded_instance_does_not_run_ahead_of_its_history() -> None:
     HANDLED.clear()
     ignored = Ignored()
     runner = WatchedRunner(UnsandboxedWorkflowRunner(), ignored)
     following = task(history(), started_event_id=7)
-    server = ScriptedServer(query_ahead(), following)
+    server = ScriptedServer(a_query_ahead_of_its_tasks(), following)
     async with worker_of(server, runner):
         await server.until_answered()
     (handled,) = HANDLED
@@ -191,7 +191,7 @@ class Refusing(OutboundInterceptor):
         return "answered"
 
 
-async def test_a_client_asks_again_where_it_is_asked_to() -> None:
+async def test_a_client_repeats_a_query_that_asks_to_be_repeated() -> None:
     asked = cast(QueryWorkflowInput, None)
     assert await AskAgain().intercept_client(Refusing(2)).query_workflow(asked) == "answered"
     with pytest.raises(WorkflowQueryFailedError, match="no such query"):

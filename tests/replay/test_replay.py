@@ -44,7 +44,7 @@ def of(decision: Decision, name: StepName, restart: int) -> bool:
     return step is not None and step.name == name and getattr(step.input, "restart", 0) == restart
 
 
-async def test_a_step_that_would_now_be_another_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_changed_step_is_named_in_the_replay_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def another(decision: Decision) -> Decision:
         if decision.step is None or not of(decision, StepName.START_CONTAINER, 1):
             return decision
@@ -60,7 +60,7 @@ async def test_a_step_that_would_now_be_another_is_named(monkeypatch: pytest.Mon
     )
 
 
-async def test_a_step_of_which_only_a_number_would_differ_is_named_though_the_sdk_sees_nothing(
+async def test_a_step_that_differs_only_in_a_number_is_named_although_the_sdk_does_not_notice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def another(decision: Decision) -> Decision:
@@ -77,7 +77,7 @@ async def test_a_step_of_which_only_a_number_would_differ_is_named_though_the_sd
         await replay("crash_loop", await read("crash_loop"))
 
 
-async def test_a_step_that_would_not_be_taken_any_more_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_step_that_is_no_longer_taken_is_named_in_the_replay_error(monkeypatch: pytest.MonkeyPatch) -> None:
     planted(monkeypatch, lambda decision: Decision() if of(decision, StepName.START_CONTAINER, 1) else decision)
     with pytest.raises(Differs) as differs:
         await replay("crash_loop", await read("crash_loop"))
@@ -87,13 +87,13 @@ async def test_a_step_that_would_not_be_taken_any_more_is_named(monkeypatch: pyt
     )
 
 
-async def test_a_wait_that_would_differ_is_told_with_its_event(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_changed_wait_is_reported_with_its_event(monkeypatch: pytest.MonkeyPatch) -> None:
     planted(monkeypatch, lambda decision: replace(decision, holds=()))
     with pytest.raises(Differs, match=r"history crash_loop, event \d+: .*TimerStarted"):
         await replay("crash_loop", await read("crash_loop"))
 
 
-def test_every_story_has_its_history_of_each_version() -> None:
+def test_every_story_has_a_history_of_each_version() -> None:
     stories = {story.__name__ for story in STORIES}
     for decisions in {TODAY, *(path.parent.name for path in RECORDED)}:
         recorded = {path.stem for path in (HISTORIES / decisions).glob("*.json")}
@@ -102,7 +102,7 @@ def test_every_story_has_its_history_of_each_version() -> None:
         assert decisions != TODAY or recorded == stories
 
 
-async def test_a_pod_that_an_earlier_version_took_is_not_refused_on_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pod_admitted_by_an_earlier_version_is_not_refused_on_replay(monkeypatch: pytest.MonkeyPatch) -> None:
     history = await read("brought_up")
     payload = history.events[0].workflow_execution_started_event_attributes.input.payloads[0]
     given = json.loads(payload.data)

@@ -102,7 +102,7 @@ class Watch:
         self.loop.call_soon_threadsafe(self.stuck.failed, workflow_id, run_id, why)
 
 
-async def test_a_recorded_history_that_cannot_be_replayed_heals(tmp_path: Path) -> None:
+async def test_a_pod_recovers_from_a_history_that_cannot_be_replayed(tmp_path: Path) -> None:
     run, events = await asyncio.to_thread(recorded)
     (start,) = await DATA_CONVERTER.decode(
         events[0].workflow_execution_started_event_attributes.input.payloads, [dict[str, Any]]

@@ -47,20 +47,20 @@ def test_an_image_names_its_user_in_many_ways(root: Path, text: str, found: tupl
     ("text", "problem"),
     [("daemon", 'no user "daemon" in the image'), ("app:daemon", 'no group "daemon" in the image')],
 )
-def test_whom_only_the_machine_knows_an_image_does_not(root: Path, text: str, problem: str) -> None:
+def test_users_of_the_machine_are_unknown_to_an_image(root: Path, text: str, problem: str) -> None:
     with pytest.raises(LookupError) as caught:
         image_user(text, ImageAccounts(root))
     assert caught.value.args == (problem,)
 
 
-def test_an_image_without_users_knows_nobody(tmp_path: Path) -> None:
+def test_an_image_without_a_passwd_file_has_no_users(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/passwd").symlink_to("../../../../etc/passwd")  # Leads nowhere: the image has no such file itself.
     assert ImageAccounts(tmp_path).named("root") is None
     assert ImageAccounts(tmp_path).numbered(0) == Account("", 0, 0)
 
 
-def test_users_that_are_a_fifo_or_a_device_are_nobody_and_not_waited_for(tmp_path: Path) -> None:
+def test_a_passwd_file_that_is_a_fifo_or_device_is_ignored_without_blocking(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     os.mkfifo(tmp_path / "etc/passwd")
     (tmp_path / "etc/group").mkdir()
@@ -69,7 +69,7 @@ def test_users_that_are_a_fifo_or_a_device_are_nobody_and_not_waited_for(tmp_pat
 
 
 @pytest.mark.parametrize("number", ["4294967295", "9" * 5000])
-def test_a_number_that_is_nobodys_is_no_user(number: str, root: Path) -> None:
+def test_an_invalid_user_number_is_refused(number: str, root: Path) -> None:
     (root / "usr/passwd").write_text(
         f"odd:x:{number}:0::/:/bin/sh\nodd:x:1:{number}::/:/bin/sh\napp:x:7:8::/:/bin/sh\n"
     )
@@ -90,14 +90,14 @@ def runs_as(root: Path, text: str, **asked: int) -> User | None:
     return user(security, ROOT, "c", OwnImage(root, ImageConfig(user=text)))
 
 
-def test_a_container_runs_as_its_images_user_with_that_ones_groups(root: Path) -> None:
+def test_a_container_runs_as_its_images_user_and_groups(root: Path) -> None:
     assert runs_as(root, "app") == User(7, 8, (8, 9, 10))
     assert runs_as(root, "") == User(0, 0, (0, 9))
     assert runs_as(root, "app", run_as_user=0) == User(0, 0, (0, 9))
     assert runs_as(root, "", run_as_user=7, run_as_group=5) == User(7, 5, (5, 9, 10))
 
 
-def test_without_root_an_images_root_is_who_runs_it_and_nobody_else_can_be_had(root: Path) -> None:
+def test_without_root_only_the_images_root_is_available_as_the_current_user(root: Path) -> None:
     security = cri.LinuxContainerSecurityContext()
     for text in ("", "root", "0:0"):
         assert user(security, ORDINARY, "c", OwnImage(root, ImageConfig(user=text))) is None
@@ -105,7 +105,7 @@ def test_without_root_an_images_root_is_who_runs_it_and_nobody_else_can_be_had(r
         user(security, ORDINARY, "c", OwnImage(root, ImageConfig(user="app")))
 
 
-def test_the_environment_is_the_images_beneath_the_pods(root: Path) -> None:
+def test_the_pods_environment_overrides_the_images(root: Path) -> None:
     image = OwnImage(root, ImageConfig(environment=(("PATH", "/opt"), ("A", "image"), ("B", "image"))))
     config = cri.ContainerConfig(envs=[cri.KeyValue(key="B", value=b"pod")])
     found = dict(environment(config, ROOT, User(7, 8), "web", image))

@@ -17,7 +17,7 @@ WEIGHTS = {2: 1, 102: 17, 256: 35, 1024: 100, 262144: 10000, 999999: 10000}
 
 
 @pytest.mark.parametrize(("shares", "weight"), WEIGHTS.items())
-def test_cpu_shares_become_the_weight(shares: int, weight: int) -> None:
+def test_cpu_shares_are_converted_to_a_weight(shares: int, weight: int) -> None:
     assert weight_of(shares) == weight
 
 
@@ -53,7 +53,7 @@ SWAP_MAX = {
 
 
 @pytest.mark.parametrize(("memory", "together", "written"), SWAP_MAX.values(), ids=SWAP_MAX.keys())
-def test_the_limit_on_swap(memory: int, together: int, written: str | None) -> None:
+def test_the_swap_limit_is_memory_and_swap_minus_memory(memory: int, together: int, written: str | None) -> None:
     resources = LinuxContainerResources(memory_limit_in_bytes=memory, memory_swap_limit_in_bytes=together)
     assert swap_max(resources) == written
 
@@ -65,14 +65,14 @@ def test_a_limit_on_memory_and_swap_that_memory_alone_exceeds_is_refused(memory:
         swap_max(resources)
 
 
-def test_pressure_is_told_in_nanoseconds() -> None:
+def test_pressure_is_reported_in_nanoseconds() -> None:
     text = "some avg10=1.50 avg60=0.25 avg300=0.00 total=123\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=4\n"
     read = parse_pressures(text)
     assert read.some == Pressure(123_000, 1.5, 0.25, 0.0)
     assert read.full == Pressure(4_000, 0.0, 0.0, 0.0)
 
 
-def test_the_rest_of_a_limit_is_never_negative() -> None:
+def test_the_remainder_of_a_limit_is_never_negative() -> None:
     memory = Memory(
         usage=90, working_set=70, limit=100, resident=60, page_faults=1, major_page_faults=0, swap_usage=9, swap_limit=8
     )
@@ -90,7 +90,7 @@ PATHS = {
 
 
 @pytest.mark.parametrize(("given", "path"), PATHS.items())
-def test_a_containers_cgroup_is(given: tuple[str, str], path: str) -> None:
+def test_the_cgroup_path_of_a_container(given: tuple[str, str], path: str) -> None:
     assert container_cgroup(*given) == path
 
 
@@ -110,6 +110,6 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("parent", "container", "why"), REFUSED.values(), ids=REFUSED.keys())
-def test_a_cgroup_is_refused_that_is(parent: str, container: str, why: str) -> None:
+def test_invalid_cgroup_parents_are_refused(parent: str, container: str, why: str) -> None:
     with pytest.raises(CgroupRefused, match=why):
         container_cgroup(parent, container)

@@ -89,7 +89,7 @@ def live_in(application: Path) -> dict[str, Any]:
     return told
 
 
-def test_containers_are_put_below_the_cgroup_above_our_own_if_it_is_ours(session: Path) -> None:
+def test_container_cgroups_are_made_in_the_parent_of_our_own_if_it_is_delegated(session: Path) -> None:
     available = (session.parent / "cgroup.controllers").read_text().split()
     told = live_in(session)
     assert told["bases"] == [str(session.parent)]
@@ -107,7 +107,7 @@ def test_containers_are_put_below_the_cgroup_above_our_own_if_it_is_ours(session
         )
 
 
-def test_a_cgroup_of_our_own_below_one_that_is_not_is_of_no_use(session: Path) -> None:
+def test_an_own_cgroup_below_an_undelegated_parent_is_not_used(session: Path) -> None:
     os.chown(session.parent, 0, 0)
     told = live_in(session)
     assert told["bases"] == []

@@ -32,7 +32,7 @@ HYBRID_OWN = """9:pids:/mine
 UNIFIED = b"29 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate,memory_recursiveprot"
 
 
-def test_each_hierarchy_of_use_is_found_once_and_only_where_we_can_see_ourselves_in_it() -> None:
+def test_each_usable_hierarchy_is_found_once_and_only_if_it_contains_this_process() -> None:
     found = mounted_hierarchies(parse_mounts(HYBRID), HYBRID_OWN)
     assert [(mount.version, str(mount.own_directory), sorted(mount.controllers)) for mount in found] == [
         (1, "/sys/fs/cgroup/cpu,cpuacct", ["cpu", "cpuacct"]),
@@ -42,7 +42,7 @@ def test_each_hierarchy_of_use_is_found_once_and_only_where_we_can_see_ourselves
     ]
 
 
-def test_a_mount_that_shows_a_part_of_a_hierarchy_is_of_use_if_we_are_in_that_part() -> None:
+def test_a_partial_mount_of_a_hierarchy_is_usable_if_it_contains_this_process() -> None:
     mounts = parse_mounts(UNIFIED.replace(b" / ", b" /machine/1 "))
     own = "/machine/1/web"
     assert mounted_hierarchies(mounts, f"0::{own}\n") == (
@@ -51,7 +51,7 @@ def test_a_mount_that_shows_a_part_of_a_hierarchy_is_of_use_if_we_are_in_that_pa
     assert mounted_hierarchies(mounts, "0::/machine/10\n") == ()
 
 
-def test_without_any_mounted_cgroups_the_reason_is_that() -> None:
+def test_missing_cgroup_mounts_are_given_as_the_reason() -> None:
     assert (
         find(parse_mounts(b"24 1 0:22 / /proc rw - proc proc rw"), "", root=True).why_not
         == "no cgroups are mounted here"
@@ -132,7 +132,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("cgroups", "resources", "sentence"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_cannot_be_enforced_is_refused(
+def test_unenforceable_limits_are_refused(
     cgroups: Cgroups, resources: LinuxContainerResources, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
@@ -141,7 +141,7 @@ def test_what_cannot_be_enforced_is_refused(
         cgroups.make("/syncpod/pod1/" + "a" * 64, resources)
 
 
-def test_who_is_not_root_hears_that_root_could(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_refusal_to_an_ordinary_user_says_that_root_could(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert BARE_V2.refusal(MEMORY) == (
         "memory limit: cannot be enforced, since the memory controller is not delegated to this user: "
@@ -164,7 +164,7 @@ def test_who_is_not_root_hears_that_root_could(monkeypatch: pytest.MonkeyPatch) 
     ],
     ids=["closed", "without cpu", "open"],
 )
-def test_it_tells_which_limits_cannot_be_enforced_before_any_is_asked_for(
+def test_unenforceable_limits_are_listed_in_advance(
     cgroups: Cgroups, unenforced: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
@@ -174,7 +174,7 @@ def test_it_tells_which_limits_cannot_be_enforced_before_any_is_asked_for(
 
 
 @pytest.mark.parametrize("cgroups", [CLOSED, BARE_V2, V1, V2])
-def test_a_container_that_asks_for_no_limit_is_never_refused(cgroups: Cgroups) -> None:
+def test_a_container_without_limits_is_never_refused(cgroups: Cgroups) -> None:
     assert cgroups.refusal(NO_LIMIT) is None
 
 
@@ -184,7 +184,7 @@ def test_with_both_versions_each_limit_is_enforced_by_the_one_that_has_its_contr
     assert both.refusal(LinuxContainerResources(memory_limit_in_bytes=1, unified={"pids.max": "9"})) is None
 
 
-def test_where_cgroups_are_closed_a_container_has_none_and_that_is_no_error() -> None:
+def test_without_usable_cgroups_a_container_has_none_and_no_error() -> None:
     path = "/syncpod/pod1/" + "a" * 64
     CLOSED.make(path, NO_LIMIT)
     CLOSED.update(path, NO_LIMIT, NO_LIMIT)

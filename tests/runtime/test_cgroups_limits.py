@@ -122,7 +122,7 @@ def eventually(holds: Callable[[], bool]) -> None:
 
 
 @needs("memory")
-def test_who_takes_more_memory_than_its_limit_is_killed_and_the_cgroup_says_so(containers: Containers) -> None:
+def test_a_process_over_its_memory_limit_is_oom_killed_and_reported(containers: Containers) -> None:
     path = containers.make(memory_limit_in_bytes=32 * MIB, memory_swap_limit_in_bytes=32 * MIB)
     bystander = containers.make(memory_limit_in_bytes=32 * MIB)
     process = containers.run(path, "hoard = b'x' * (256 << 20)")
@@ -132,14 +132,14 @@ def test_who_takes_more_memory_than_its_limit_is_killed_and_the_cgroup_says_so(c
 
 
 @needs("memory")
-def test_who_stays_below_its_limit_is_not_killed(containers: Containers) -> None:
+def test_a_process_below_its_memory_limit_is_not_killed(containers: Containers) -> None:
     path = containers.make(memory_limit_in_bytes=64 * MIB)
     assert containers.run(path, "hoard = b'x' * (16 << 20)").wait() == 0
     assert not containers.cgroups.oom_killed(path)
 
 
 @needs("cpu")
-def test_who_takes_more_cpu_than_its_quota_is_throttled(containers: Containers) -> None:
+def test_a_process_over_its_cpu_quota_is_throttled(containers: Containers) -> None:
     path = containers.make(cpu_quota=10_000, cpu_period=100_000, cpu_shares=512)
     containers.start(path, SPIN)
 
@@ -152,7 +152,7 @@ def test_who_takes_more_cpu_than_its_quota_is_throttled(containers: Containers) 
 
 
 @needs("cpu", "cpuset", "memory")
-def test_an_update_changes_what_it_gives_and_nothing_else(containers: Containers) -> None:
+def test_a_limit_update_changes_only_the_given_values(containers: Containers) -> None:
     path = containers.make(
         cpu_quota=50_000, cpu_period=100_000, memory_limit_in_bytes=32 * MIB, memory_swap_limit_in_bytes=32 * MIB
     )
@@ -176,7 +176,7 @@ def test_an_update_changes_what_it_gives_and_nothing_else(containers: Containers
 
 @needs("memory")
 @pytest.mark.parametrize("limit", [16 * MIB, 128 * MIB])
-def test_memory_and_swap_move_together_in_either_direction(containers: Containers, limit: int) -> None:
+def test_memory_and_swap_limits_can_be_raised_and_lowered_together(containers: Containers, limit: int) -> None:
     path = containers.make(memory_limit_in_bytes=64 * MIB, memory_swap_limit_in_bytes=64 * MIB)
     containers.cgroups.update(
         path, LinuxContainerResources(memory_limit_in_bytes=limit, memory_swap_limit_in_bytes=limit), BEFORE
@@ -187,7 +187,7 @@ def test_memory_and_swap_move_together_in_either_direction(containers: Container
 
 
 @needs("memory")
-def test_memory_may_grow_beyond_what_it_had_together_with_swap(containers: Containers) -> None:
+def test_a_memory_limit_may_exceed_the_former_limit_on_memory_and_swap(containers: Containers) -> None:
     path = containers.make(memory_limit_in_bytes=16 * MIB, memory_swap_limit_in_bytes=16 * MIB)
     containers.cgroups.update(path, LinuxContainerResources(memory_limit_in_bytes=32 * MIB), BEFORE)
     usage = containers.cgroups.usage(path)
@@ -197,7 +197,7 @@ def test_memory_may_grow_beyond_what_it_had_together_with_swap(containers: Conta
 
 @needs("memory")
 @pytest.mark.skipif(any(each.version == 2 for each in FOUND.hierarchies if "memory" in each.controllers), reason="v1")
-def test_a_limit_below_what_is_used_is_refused_rather_than_fatal(containers: Containers) -> None:
+def test_a_limit_below_current_usage_is_refused_without_an_oom_kill(containers: Containers) -> None:
     path = containers.make(memory_limit_in_bytes=64 * MIB)
     process = containers.start(path, "hoard = b'x' * (16 << 20)\nprint('.', flush=True)\ninput()")
     with pytest.raises(CgroupRefused, match=r"memory limit 1048576: the container uses \d+ bytes now"):
@@ -212,14 +212,14 @@ def test_huge_pages_are_limited_where_the_machine_has_them(containers: Container
 
 
 @needs("hugetlb")
-def test_a_cgroup_that_cannot_have_its_limits_is_not_left_behind(containers: Containers) -> None:
+def test_a_cgroup_whose_limits_cannot_be_set_is_removed(containers: Containers) -> None:
     with pytest.raises(CgroupRefused, match=r"^hugepages-3MB limit: hugetlb.3MB.\w+ cannot be set to 1: no such file"):
         containers.make(hugepage_limits=[HugepageLimit(page_size="3MB", limit=1)])
     assert not any(directory.exists() for directory in containers.directories(containers.parent))
 
 
 @needs("memory", "pids")
-def test_usage_counts_what_the_processes_use_and_the_pod_sums_its_containers(containers: Containers) -> None:
+def test_usage_is_that_of_the_processes_and_summed_for_the_pod(containers: Containers) -> None:
     one, other = containers.make(memory_limit_in_bytes=64 * MIB), containers.make()
     containers.start(one, "hoard = b'x' * (16 << 20)\n" + SPIN)
     containers.start(other, FAMILY)
@@ -273,7 +273,7 @@ WAYS_TO_KILL = {
 
 
 @pytest.mark.parametrize("cgroups", WAYS_TO_KILL.values(), ids=WAYS_TO_KILL.keys())
-def test_a_kill_reaches_what_has_left_its_parents_and_nothing_else(cgroups: Cgroups) -> None:
+def test_a_kill_reaches_daemonised_processes_and_no_others(cgroups: Cgroups) -> None:
     if not cgroups.hierarchies:
         pytest.skip("this machine has no such hierarchies")
     containers = Containers(cgroups)
@@ -308,7 +308,7 @@ def test_a_cgroup_in_use_is_not_removed_and_its_processes_are_named(containers: 
     assert process.poll() is None
 
 
-def test_everything_can_be_repeated(containers: Containers) -> None:
+def test_all_cgroup_operations_are_idempotent(containers: Containers) -> None:
     path = containers.make(cpu_shares=2)
     containers.cgroups.make(path, LinuxContainerResources(cpu_shares=2))
     for _ in range(2):
@@ -321,7 +321,7 @@ def test_everything_can_be_repeated(containers: Containers) -> None:
         containers.cgroups.update(path, LinuxContainerResources(cpu_shares=2), BEFORE)
 
 
-def test_a_pods_cgroup_goes_with_its_last_container_but_one_that_was_there_before_stays(containers: Containers) -> None:
+def test_a_pod_cgroup_is_removed_with_its_last_container_unless_it_existed_before(containers: Containers) -> None:
     foreign = [each.base / containers.parent.lstrip("/") for each in containers.cgroups.hierarchies]
     for directory in foreign:
         directory.mkdir()
@@ -339,7 +339,7 @@ def test_a_pods_cgroup_goes_with_its_last_container_but_one_that_was_there_befor
 
 
 @pytest.mark.parametrize("path", ["/", "/syncpod", "/syncpod/pod1", "/a/../" + "a" * 64, "a" * 64])
-def test_only_a_containers_own_cgroup_is_ever_changed(path: str) -> None:
+def test_only_the_containers_own_cgroup_is_changed(path: str) -> None:
     for change in (FOUND.kill, FOUND.remove, FOUND.procs, FOUND.oom_killed):
         with pytest.raises(CgroupRefused):
             change(path)

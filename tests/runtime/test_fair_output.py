@@ -11,7 +11,7 @@ from syncpod.runtime.processes.packets import Word
 PACKETS = 100
 
 
-async def test_others_go_first_between_two_packets_of_an_attached_containers_output() -> None:
+async def test_other_tasks_run_between_two_packets_of_attached_output() -> None:
     ours, supervisor = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, supervisor:
         ours.setblocking(False)

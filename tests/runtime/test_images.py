@@ -31,7 +31,7 @@ DIGEST = "sha256:" + "a" * 64
         ("a/b__c/d-e.f", "docker.io/a/b__c/d-e.f:latest"),
     ],
 )
-def test_a_name_in_full(name: str, full: str) -> None:
+def test_an_image_name_is_completed(name: str, full: str) -> None:
     assert str(parse_reference(name)) == full
 
 
@@ -60,13 +60,13 @@ def test_a_name_in_full(name: str, full: str) -> None:
         "ünicode",
     ],
 )
-def test_what_is_no_name(name: str) -> None:
+def test_an_invalid_image_name_is_refused(name: str) -> None:
     with pytest.raises(ReferenceInvalid):
         parse_reference(name)
 
 
 @given(st.text(max_size=80))
-def test_any_text_is_a_name_or_is_refused_and_a_full_name_is_its_own(text: str) -> None:
+def test_any_text_is_a_name_or_refused_and_completion_is_idempotent(text: str) -> None:
     try:
         full = parse_reference(text)
     except ReferenceInvalid:
@@ -74,7 +74,7 @@ def test_any_text_is_a_name_or_is_refused_and_a_full_name_is_its_own(text: str) 
     assert parse_reference(str(full)) == full
 
 
-def test_an_image_is_there_from_its_pull_to_its_removal(tmp_path: Path) -> None:
+def test_an_image_exists_from_its_pull_to_its_removal(tmp_path: Path) -> None:
     store = ImageStore(tmp_path / "images")
     assert store.find("busybox") is None
     image = store.pull(parse_reference("busybox"))
@@ -86,7 +86,7 @@ def test_an_image_is_there_from_its_pull_to_its_removal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("torn", [b"", b"{", b"[]", b"{}", b'{"repository": 1, "tag": 2, "digest": 3, "pulled_at": 4}'])
-def test_a_torn_record_is_an_image_that_has_to_be_pulled_again(tmp_path: Path, torn: bytes) -> None:
+def test_an_image_with_a_torn_record_must_be_pulled_again(tmp_path: Path, torn: bytes) -> None:
     store = ImageStore(tmp_path / "images")
     image, other = store.pull(parse_reference("busybox")), store.pull(parse_reference("other"))
     file = tmp_path / "images" / f"{image.id.removeprefix('sha256:')}.json"
@@ -118,7 +118,7 @@ def test_an_image_is_found_by_each_of_its_names(tmp_path: Path) -> None:
     assert store.find("") is None
 
 
-def test_a_name_of_hexadecimal_digits_is_a_name_first(tmp_path: Path) -> None:
+def test_a_hexadecimal_reference_is_tried_as_a_name_before_an_id(tmp_path: Path) -> None:
     store = ImageStore(tmp_path / "images")
     by_name = store.pull(parse_reference("cafe"))
     assert store.find("cafe") == by_name

@@ -66,7 +66,7 @@ FILES: dict[str, Callable[[Path, Layout], Path]] = {
 
 
 @pytest.mark.parametrize("write", FILES.values(), ids=FILES.keys())
-def test_an_image_is_loaded_from(write: Callable[[Path, Layout], Path], tmp_path: Path) -> None:
+def test_an_image_is_loaded_from_each_format(write: Callable[[Path, Layout], Path], tmp_path: Path) -> None:
     config = {"Env": ["A=1"], "Entrypoint": ["/bin/hello"], "Cmd": ["x"], "User": "5:6", "WorkingDir": "/w"}
     image, root = loaded(tmp_path / "state", write(tmp_path, Layout((HELLO,), config | {"StopSignal": "SIGQUIT"})))
     assert (root / "bin/hello").read_text() == "#!/bin/sh\n"
@@ -75,13 +75,13 @@ def test_an_image_is_loaded_from(write: Callable[[Path, Layout], Path], tmp_path
     assert image.content.config == ImageConfig((("A", "1"),), ("/bin/hello",), ("x",), "5:6", "/w", "SIGQUIT")
 
 
-def test_the_image_for_this_machine_is_taken_from_an_index_and_layers_may_be_uncompressed(tmp_path: Path) -> None:
+def test_the_image_for_this_platform_is_chosen_and_layers_may_be_uncompressed(tmp_path: Path) -> None:
     layout = Layout((HELLO,), nested=True, compress=False)
     _, root = loaded(tmp_path / "state", write_tar(tmp_path / "image.tar", layout.files()))
     assert (root / "bin/hello").exists()
 
 
-def test_an_image_may_be_given_a_name_and_loaded_twice(tmp_path: Path) -> None:
+def test_an_image_may_be_loaded_twice_and_under_a_given_name(tmp_path: Path) -> None:
     file = write_tar(tmp_path / "image.tar", Layout((HELLO,), name="1.2").files())
     with pytest.raises(CannotLoad, match=r'called by a tag alone, "1.2": name it with --name NAME:1.2'):
         list(load(tmp_path / "state", file))
@@ -96,7 +96,7 @@ def test_an_image_may_be_given_a_name_and_loaded_twice(tmp_path: Path) -> None:
     assert {each.reference.tag for each in names} == {"1.2", "latest"}
 
 
-def test_a_store_sees_what_another_process_loads_and_removes_all_names_at_once(tmp_path: Path) -> None:
+def test_a_store_sees_images_loaded_by_another_process_and_removes_all_names_at_once(tmp_path: Path) -> None:
     file = write_tar(tmp_path / "image.tar", Layout((HELLO,)).files())
     (tmp_path / "state").mkdir()
     store = ImageStore(tmp_path / "state/images")
@@ -111,7 +111,7 @@ def test_a_store_sees_what_another_process_loads_and_removes_all_names_at_once(t
     assert store.find("example.test/app:1") is None
 
 
-def test_a_load_that_is_killed_leaves_nothing_that_counts(tmp_path: Path) -> None:
+def test_a_killed_load_leaves_no_image(tmp_path: Path) -> None:
     layout = write_directory(tmp_path / "layout", Layout((HELLO,)).files())
     dies = "it.Unpacking.finish = lambda _: os.kill(os.getpid(), 9)"
     code = f"import os; from syncpod.runtime import load as it; {dies}; it.main(['--state-dir', *sys.argv[1:]])"
@@ -127,7 +127,7 @@ def test_a_load_that_is_killed_leaves_nothing_that_counts(tmp_path: Path) -> Non
 # --- layers -----------------------------------------------------------------------------------------------------------
 
 
-def test_layers_lie_upon_one_another_and_whiteouts_hide_what_is_beneath(tmp_path: Path) -> None:
+def test_layers_are_stacked_and_whiteouts_hide_lower_files(tmp_path: Path) -> None:
     root = unpacked(
         tmp_path,
         layer(
@@ -146,7 +146,7 @@ def test_layers_lie_upon_one_another_and_whiteouts_hide_what_is_beneath(tmp_path
     assert files == {"a/old": "2", "b/new": "2", "c/inside": "2"}
 
 
-def test_links_count_from_the_images_own_root(tmp_path: Path) -> None:
+def test_absolute_links_are_resolved_in_the_image_root(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     root = unpacked(
@@ -168,7 +168,7 @@ def test_links_count_from_the_images_own_root(tmp_path: Path) -> None:
     assert (root / "passwd").readlink() == Path("/etc/passwd")
 
 
-def test_a_link_is_replaced_by_what_a_later_layer_has_in_its_place(tmp_path: Path) -> None:
+def test_a_link_is_replaced_by_an_entry_of_a_later_layer(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.write_text("mine")
     root = unpacked(tmp_path, layer(symlink("x", str(outside))), layer(entry("x", b"theirs")))
@@ -204,7 +204,7 @@ def likeness(path: Path) -> tuple[int, int, int, int]:
 
 
 @pytest.mark.parametrize("layers", REPLACED.values(), ids=REPLACED.keys())
-def test_a_link_in_place_of_a_directory_that_is_removed_by(layers: tuple[bytes, ...], tmp_path: Path) -> None:
+def test_a_link_that_replaces_a_directory_is_not_followed_by_removal(layers: tuple[bytes, ...], tmp_path: Path) -> None:
     (tmp_path / "outside/etc").mkdir(parents=True)
     before = likeness(tmp_path / "outside"), likeness(tmp_path / "outside/etc")
     made(tmp_path / "root", *layers, layer(symlink("a", str(tmp_path / "outside")))).finish()
@@ -212,14 +212,14 @@ def test_a_link_in_place_of_a_directory_that_is_removed_by(layers: tuple[bytes, 
     assert (tmp_path / "root/a").readlink() == tmp_path / "outside"
 
 
-def test_a_directory_is_not_made_like_one_that_was_there_before_it(tmp_path: Path) -> None:
+def test_a_directory_that_replaces_another_does_not_inherit_its_attributes(tmp_path: Path) -> None:
     before = layer(entry("a"), entry("a/b", mode=0o700, mtime=1000))
     made(tmp_path / "root", before, layer(entry(".wh.a", b"")), layer(entry("a/b/file", b""))).finish()
     assert stat.S_IMODE((tmp_path / "root/a/b").stat().st_mode) == 0o755
 
 
 @pytest.mark.parametrize("replaced", ["a", "a/etc"])
-def test_nothing_is_done_through_a_link_that_somebody_else_puts_there(replaced: str, tmp_path: Path) -> None:
+def test_unpacking_does_not_follow_a_link_planted_meanwhile(replaced: str, tmp_path: Path) -> None:
     (tmp_path / "outside/etc").mkdir(parents=True)
     before = likeness(tmp_path / "outside"), likeness(tmp_path / "outside/etc")
     unpacking = made(tmp_path / "root", *REPLACED["an entry"])
@@ -230,7 +230,7 @@ def test_nothing_is_done_through_a_link_that_somebody_else_puts_there(replaced: 
     assert (likeness(tmp_path / "outside"), likeness(tmp_path / "outside/etc")) == before
 
 
-def test_modes_times_and_owners_are_the_images(tmp_path: Path) -> None:
+def test_modes_times_and_owners_are_unpacked(tmp_path: Path) -> None:
     closed = entry("closed", mode=0o500, mtime=1000)
     root = unpacked(tmp_path, layer(closed, entry("closed/suid", b"", mode=0o4755, uid=7, gid=8, mtime=2000)))
     directory, file = (root / "closed").stat(), (root / "closed/suid").stat()
@@ -241,7 +241,7 @@ def test_modes_times_and_owners_are_the_images(tmp_path: Path) -> None:
         assert (stat.S_IMODE(file.st_mode), file.st_uid) == (0o755, os.geteuid())
 
 
-def test_devices_and_what_overlays_go_by_are_no_trap(tmp_path: Path) -> None:
+def test_devices_and_overlay_attributes_of_an_image_are_harmless(tmp_path: Path) -> None:
     hidden = entry("hidden", type=tarfile.CHRTYPE)
     opaque = entry("kept", b"", pax_headers={"SCHILY.xattr.user.overlay.opaque": "y", "SCHILY.xattr.user.k": "v"})
     root = unpacked(tmp_path, layer(hidden, opaque))
@@ -249,7 +249,7 @@ def test_devices_and_what_overlays_go_by_are_no_trap(tmp_path: Path) -> None:
     assert os.listxattr(root / "kept") in ([], ["user.k"])  # Not every file system has them.
 
 
-def test_without_root_all_is_ours_and_what_only_root_could_make_is_left_out(tmp_path: Path) -> None:
+def test_without_root_all_files_belong_to_the_user_and_privileged_entries_are_skipped(tmp_path: Path) -> None:
     content = layer(
         entry("suid", b"", mode=0o6755, uid=7, gid=8, pax_headers={"SCHILY.xattr.security.capability": "x"}),
         entry("dev"),
@@ -289,14 +289,17 @@ HOSTILE = {
         "a/x: would lie in what is not a directory: too many symbolic links",
     ),
     "a file as the root": (layer(entry("./", b"x")), "./: stands for the root, and is not a directory"),
-    "an owner that is none": (layer(entry("x", b"", uid=1 << 40)), "x: belongs to 1099511627776:0, who cannot be"),
+    "an owner that is none": (
+        layer(entry("x", b"", uid=1 << 40)),
+        "x: belongs to 1099511627776:0, which is not a valid user and group",
+    ),
     "a name too long": (layer(entry("x" * 300, b"")), f"{'x' * 300}: file name too long"),
     "a nameless whiteout": (layer(entry(".wh...", b"")), ".wh...: hides nothing that has a name"),
 }
 
 
 @pytest.mark.parametrize(("content", "sentence"), HOSTILE.values(), ids=HOSTILE.keys())
-def test_a_layer_is_refused_with(content: bytes, sentence: str, tmp_path: Path) -> None:
+def test_an_invalid_layer_is_refused(content: bytes, sentence: str, tmp_path: Path) -> None:
     assert refusal(tmp_path, Layout((content,))) == sentence
 
 
@@ -340,7 +343,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("fields", "sentence"), WRONG.values(), ids=WRONG.keys())
-def test_an_image_is_refused_that_is(fields: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+def test_an_invalid_image_is_refused(fields: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     assert sentence in refusal(tmp_path, Layout(**{"layers": (HELLO,), **fields}))
 
 
@@ -381,7 +384,7 @@ MISTYPED = {
 
 
 @pytest.mark.parametrize(("files", "sentence"), MISTYPED.values(), ids=MISTYPED.keys())
-def test_a_file_is_refused_with(files: dict[str, bytes], sentence: str, tmp_path: Path) -> None:
+def test_an_invalid_image_file_is_refused(files: dict[str, bytes], sentence: str, tmp_path: Path) -> None:
     for file in (write_tar(tmp_path / "image.tar", files), write_directory(tmp_path / "layout", files)):
         with pytest.raises(CannotLoad) as caught:
             list(load(tmp_path / "state", file))
@@ -389,7 +392,7 @@ def test_a_file_is_refused_with(files: dict[str, bytes], sentence: str, tmp_path
 
 
 @pytest.mark.parametrize("mode", ["w:gz", "w:bz2", "w:xz"])
-def test_a_damaged_archive_is_said_to_be_one(mode: str, tmp_path: Path) -> None:
+def test_a_damaged_archive_is_reported_as_damaged(mode: str, tmp_path: Path) -> None:
     whole = write_tar(
         tmp_path / "image", Layout((layer(entry("x", hashlib.shake_256().digest(20_000))),)).files(), mode
     ).read_bytes()
@@ -408,7 +411,7 @@ def test_terminal_control_characters_are_escaped(tmp_path: Path, capsys: pytest.
     assert capsys.readouterr().err == f"{file}: ../\\x1b[2J\\n: leads out of the image\n"
 
 
-def test_a_header_that_is_longer_than_any_is_not_read(tmp_path: Path) -> None:
+def test_an_oversized_tar_header_is_not_read(tmp_path: Path) -> None:
     bomb = entry("x", b"", pax_headers={"comment": "x" * (2 << 20)})
     assert "is damaged: a header of" in refusal(tmp_path, Layout((layer(bomb),)))
 
@@ -430,14 +433,14 @@ HEADERS = {
 
 
 @pytest.mark.parametrize("tar", HEADERS.values(), ids=HEADERS.keys())
-def test_a_tar_is_refused_with(tar: bytes, tmp_path: Path) -> None:
-    assert "is damaged: a header that is none" in refusal(tmp_path, Layout((tar,)))
+def test_an_invalid_tar_is_refused(tar: bytes, tmp_path: Path) -> None:
+    assert "is damaged: an invalid header" in refusal(tmp_path, Layout((tar,)))
     (tmp_path / "image.tar").write_bytes(tar)
     with pytest.raises(CannotLoad, match=r"is a damaged archive|is neither an OCI layout"):
         list(load(tmp_path / "state", tmp_path / "image.tar"))
 
 
-def test_a_layer_that_an_archive_no_longer_holds_as_it_did_is_said_to_be_damaged() -> None:
+def test_a_layer_that_changed_in_the_archive_meanwhile_is_reported_as_damaged() -> None:
     class Changed:
         def open(self, name: str) -> IO[bytes]:
             raise lzma.LZMAError("Corrupt input data")
@@ -447,7 +450,7 @@ def test_a_layer_that_an_archive_no_longer_holds_as_it_did_is_said_to_be_damaged
         pass
 
 
-def test_an_archive_without_an_image_is_refused_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_archive_without_an_image_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "text").write_text("text")
     (tmp_path / "empty").mkdir()
     for name, why in (
@@ -459,7 +462,7 @@ def test_an_archive_without_an_image_is_refused_as_such(tmp_path: Path, capsys: 
         assert capsys.readouterr().err == f"{tmp_path / name}: {why}\n"
 
 
-def test_a_layout_leads_nowhere_else(tmp_path: Path) -> None:
+def test_links_out_of_an_image_layout_are_refused(tmp_path: Path) -> None:
     layout = write_directory(tmp_path / "layout", Layout((HELLO,)).files())
     (layout / "index.json").rename(tmp_path / "index.json")
     (layout / "index.json").symlink_to(tmp_path / "index.json")
@@ -471,16 +474,16 @@ def test_a_layout_leads_nowhere_else(tmp_path: Path) -> None:
     ("text", "number"),
     [("SIGTERM", 15), ("term", 15), ("9", 9), ("SIGRTMIN+3", 37), ("37", 37), ("RTMAX-1", 63), ("", 15)],
 )
-def test_a_stop_signal_is_named_in_many_ways(text: str, number: int) -> None:
+def test_all_spellings_of_a_stop_signal_are_accepted(text: str, number: int) -> None:
     assert number_of(stop_signal(ImageConfig(stop_signal=text))) == number
 
 
-def test_a_signal_that_this_machine_has_not_is_none() -> None:
+def test_a_stop_signal_unknown_to_this_machine_is_refused() -> None:
     with pytest.raises(ConfigInvalid, match="there is no signal 99"):
         stop_signal(ImageConfig(stop_signal="99"))
 
 
 @pytest.mark.parametrize(("user", "error"), [("99999999999999999999", ConfigInvalid), (5, TypeError)])
-def test_a_record_of_a_user_who_cannot_be_is_none(user: object, error: type[Exception]) -> None:
+def test_an_image_record_with_an_invalid_user_is_refused(user: object, error: type[Exception]) -> None:
     with pytest.raises(error):
         read_config({"environment": [], "entrypoint": [], "command": [], "user": user})

@@ -79,7 +79,7 @@ async def bombed(machine: Machine, cgroup: tuple[Path, ...]) -> int:
     return process.pid
 
 
-async def test_when_an_end_is_on_record_nobody_is_left(machine: Machine, cgroup: tuple[Path, ...]) -> None:
+async def test_no_process_is_left_when_an_exit_is_recorded(machine: Machine, cgroup: tuple[Path, ...]) -> None:
     main = await bombed(machine, cgroup)
     process = await machine.found()
     process.kill()
@@ -89,9 +89,7 @@ async def test_when_an_end_is_on_record_nobody_is_left(machine: Machine, cgroup:
     assert not runs(main)
 
 
-async def test_nobody_is_left_either_where_the_supervisor_was_killed(
-    machine: Machine, cgroup: tuple[Path, ...]
-) -> None:
+async def test_no_process_is_left_when_the_supervisor_was_killed(machine: Machine, cgroup: tuple[Path, ...]) -> None:
     await bombed(machine, cgroup)
     process = await machine.found()
     started = records.read_started(machine.place())

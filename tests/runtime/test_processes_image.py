@@ -53,7 +53,9 @@ async def output(machine: Machine, script: str, **more: Any) -> list[str]:
     return [line.split(" ", 2)[2] for line in log]
 
 
-async def test_it_sees_the_images_files_and_none_of_the_machines(machine: Machine, root: str, tmp_path: Path) -> None:
+async def test_a_container_sees_the_images_files_and_none_of_the_machines(
+    machine: Machine, root: str, tmp_path: Path
+) -> None:
     seen = f"ls -d /usr/lib /proc/self /dev/null /sys/kernel {tmp_path} 2> /dev/null"
     script = f"cat /hello; {seen}; echo x > /hello; cat /hello"
     said = await output(machine, script, root=root)
@@ -76,7 +78,9 @@ async def test_writes_of_a_container_stay_private_to_it(machine: Machine, root: 
     assert Path("/etc/hosts").read_bytes() == hosts  # noqa: ASYNC240
 
 
-async def test_volumes_lie_in_it_and_a_read_only_root_is_read_only(machine: Machine, root: str, tmp_path: Path) -> None:
+async def test_volumes_are_mounted_in_an_image_root_which_may_be_read_only(
+    machine: Machine, root: str, tmp_path: Path
+) -> None:
     volume = tmp_path / "volume"
     volume.mkdir()
     (volume / "file").write_text("from outside\n")
@@ -100,7 +104,7 @@ async def test_volumes_lie_in_it_and_a_read_only_root_is_read_only(machine: Mach
     assert (volume / "new").exists()
 
 
-async def test_a_command_runs_in_it_and_a_terminal_works(machine: Machine, root: str) -> None:
+async def test_commands_and_terminals_work_in_an_image_root(machine: Machine, root: str) -> None:
     process = await machine.start("sleep", "600", environment=BIN, root=root)
     command = await process.execute(("sh", "-c", "tty; cat /hello"), terminal=True)
     said = b"".join([data async for _, data in command.output()])
@@ -109,6 +113,6 @@ async def test_a_command_runs_in_it_and_a_terminal_works(machine: Machine, root:
     assert said.endswith(b"hello\r\n")
 
 
-async def test_a_program_that_the_image_lacks_is_not_the_machines(machine: Machine, root: str) -> None:
+async def test_a_program_missing_in_the_image_is_not_taken_from_the_machine(machine: Machine, root: str) -> None:
     with pytest.raises(StartFailed, match='exec: "python3": executable file not found in \\$PATH'):
         await machine.start("python3", environment=BIN, root=root)

@@ -28,7 +28,7 @@ async def machine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         yield made
 
 
-def test_it_is_what_the_state_machine_asks_for(tmp_path: Path) -> None:
+def test_it_implements_the_state_machines_protocol(tmp_path: Path) -> None:
     processes: Processes = Supervised(level=LEVELS[0], links=tmp_path)
     assert processes
 
@@ -42,7 +42,7 @@ def test_it_is_what_the_state_machine_asks_for(tmp_path: Path) -> None:
         ("kill -KILL $$", 137, "Error"),
     ],
 )
-async def test_its_end_has_containerds_code_and_reason(machine: Machine, script: str, code: int, reason: str) -> None:
+async def test_an_exit_has_containerds_code_and_reason(machine: Machine, script: str, code: int, reason: str) -> None:
     before = time.time_ns()
     process = await machine.start("sh", "-c", script)
     exited = await process.wait()
@@ -55,7 +55,7 @@ async def test_its_end_has_containerds_code_and_reason(machine: Machine, script:
     process.signal(signal.SIGTERM)
 
 
-async def test_the_kernels_killing_for_memory_is_the_reason_where_the_cgroup_tells(tmp_path: Path) -> None:
+async def test_an_oom_kill_reported_by_the_cgroup_is_the_reason(tmp_path: Path) -> None:
     cgroup = tmp_path / "cgroup.procs"
     cgroup.touch()
     processes = Supervised(level=LEVELS[-1], links=tmp_path, oom_killed=lambda procs: procs == (str(cgroup),))
@@ -66,7 +66,7 @@ async def test_the_kernels_killing_for_memory_is_the_reason_where_the_cgroup_tel
     await processes.close()
 
 
-async def test_it_has_its_own_environment_directory_and_session(machine: Machine) -> None:
+async def test_a_process_has_its_own_environment_directory_and_session(machine: Machine) -> None:
     script = "env; pwd; echo $(ps -o sid= -p $$) $$; umask; cat; ls -l /proc/$$/fd; grep Sig /proc/self/status"
     environment = (("PATH", PATH), ("WHO", "a b\nc"), ("EMPTY", ""))
     _, log = await machine.run("sh", "-c", script, environment=environment, working_directory="/usr")
@@ -94,7 +94,7 @@ async def test_it_has_its_own_environment_directory_and_session(machine: Machine
         (("/etc/passwd",), 'exec: "/etc/passwd": permission denied'),
     ],
 )
-async def test_a_command_that_cannot_be_executed_is_refused_in_runcs_words(
+async def test_a_command_that_cannot_be_executed_is_refused_with_runcs_message(
     machine: Machine, arguments: tuple[str, ...], sentence: str
 ) -> None:
     with pytest.raises(StartFailed) as failed:
@@ -105,12 +105,12 @@ async def test_a_command_that_cannot_be_executed_is_refused_in_runcs_words(
     assert (found.exit_code, found.reason, found.message, found.started_at) == (128, "StartError", sentence, 0)
 
 
-async def test_a_file_in_no_format_that_runs_is_refused(machine: Machine) -> None:
+async def test_a_file_that_is_not_executable_code_is_refused(machine: Machine) -> None:
     with pytest.raises(StartFailed, match=r"^exec: .*permission denied|exec /proc/self/oom_score: "):
         await machine.start("/proc/self/oom_score")
 
 
-async def test_a_directory_that_is_none_is_refused(machine: Machine) -> None:
+async def test_an_invalid_working_directory_is_refused(machine: Machine) -> None:
     with pytest.raises(StartFailed) as failed:
         await machine.start("true", working_directory="/etc/passwd")
     assert str(failed.value) in {
@@ -124,12 +124,12 @@ async def test_a_nul_in_an_argument_is_refused(machine: Machine) -> None:
         await machine.start("echo", "a\0b")
 
 
-async def test_a_log_that_cannot_be_made_is_refused(machine: Machine) -> None:
+async def test_a_log_that_cannot_be_created_is_refused(machine: Machine) -> None:
     with pytest.raises(StartFailed, match=r"^open log /proc/nothing/log: "):
         await machine.start("true", log_path="/proc/nothing/log")
 
 
-async def test_a_signal_reaches_the_main_process_alone(machine: Machine, tmp_path: Path) -> None:
+async def test_a_signal_reaches_only_the_main_process(machine: Machine, tmp_path: Path) -> None:
     script = 'trap "exit 5" USR1; sh -c "trap \'echo child\' USR1; echo ready; sleep 60" & while :; do sleep 0.05; done'
     log = tmp_path / "log"
     process = await machine.start("sh", "-c", script, log_path=str(log))
@@ -151,7 +151,7 @@ ESCAPES = (
 
 
 @pytest.mark.parametrize("ending", ["kill", "main ends"])
-async def test_nothing_that_it_started_outlives_it(machine: Machine, tmp_path: Path, ending: str) -> None:
+async def test_child_processes_do_not_outlive_the_main_process(machine: Machine, tmp_path: Path, ending: str) -> None:
     log = tmp_path / "log"
     process = await machine.start(PYTHON, "-c", ESCAPES, log_path=str(log))
     await until(lambda: log.exists() and len(log.read_text().splitlines()) == 4)
@@ -165,7 +165,7 @@ async def test_nothing_that_it_started_outlives_it(machine: Machine, tmp_path: P
     assert not any(runs(pid) for pid in pids)
 
 
-async def test_it_runs_on_without_its_server_and_is_found_with_its_end(machine: Machine, tmp_path: Path) -> None:
+async def test_a_process_outlives_its_server_and_its_exit_is_found(machine: Machine, tmp_path: Path) -> None:
     first = await machine.start(
         "sh", "-c", "while ! [ -e go ]; do sleep 0.01; done; exit 6", working_directory="/dev/shm"
     )
@@ -178,7 +178,7 @@ async def test_it_runs_on_without_its_server_and_is_found_with_its_end(machine: 
     assert (await found.wait()).exit_code == 143
 
 
-async def test_it_may_end_while_there_is_no_server(machine: Machine) -> None:
+async def test_an_exit_without_a_running_server_is_found(machine: Machine) -> None:
     first = await machine.start("sh", "-c", "sleep 0.05; exit 6")
     await machine.restart()
     await until(lambda: (machine.place() / records.EXIT).exists())
@@ -187,9 +187,7 @@ async def test_it_may_end_while_there_is_no_server(machine: Machine) -> None:
     assert (exited.exit_code, exited.reason, exited.started_at) == (6, "Error", first.started_at)
 
 
-async def test_a_supervisor_that_was_killed_takes_all_with_it_and_the_end_is_unknown(
-    machine: Machine, tmp_path: Path
-) -> None:
+async def test_a_killed_supervisor_ends_its_processes_and_the_exit_is_unknown(machine: Machine, tmp_path: Path) -> None:
     log = tmp_path / "log"
     process = await machine.start("sh", "-c", "sleep 600 & echo $!; wait", log_path=str(log))
     await until(lambda: log.exists() and log.read_text())
@@ -202,7 +200,9 @@ async def test_a_supervisor_that_was_killed_takes_all_with_it_and_the_end_is_unk
     assert await machine.processes.find(machine.place()) == exited
 
 
-async def test_the_same_holds_if_no_server_was_running_then(machine: Machine, tmp_path: Path) -> None:
+async def test_a_supervisor_killed_without_a_server_ends_its_processes_and_the_exit_is_unknown(
+    machine: Machine, tmp_path: Path
+) -> None:
     log = tmp_path / "log"
     process = await machine.start("sh", "-c", "sleep 600 & echo $!; wait", log_path=str(log))
     await until(lambda: log.exists() and log.read_text())
@@ -233,7 +233,7 @@ def left_behind(machine: Machine, boot_id: str, main: records.Identity) -> Path:
     return place
 
 
-async def test_after_a_boot_nothing_is_killed_and_the_end_is_unknown(
+async def test_after_a_reboot_no_process_is_killed_and_the_exit_is_unknown(
     machine: Machine, bystander: records.Identity
 ) -> None:
     exited = await machine.processes.find(left_behind(machine, "another", bystander))
@@ -241,21 +241,21 @@ async def test_after_a_boot_nothing_is_killed_and_the_end_is_unknown(
     assert (exited.exit_code, exited.reason, exited.started_at) == (255, "Unknown", 5)
 
 
-async def test_an_id_that_is_anothers_by_now_is_left_alone(machine: Machine, bystander: records.Identity) -> None:
+async def test_a_reused_process_id_is_left_alone(machine: Machine, bystander: records.Identity) -> None:
     earlier = records.Identity(bystander.pid, bystander.ticks - 1)
     exited = await machine.processes.find(left_behind(machine, records.boot_id(), earlier))
     assert isinstance(exited, Exited)
     assert exited.reason == "Unknown"
 
 
-async def test_a_stopped_supervisor_does_not_save_its_container(machine: Machine) -> None:
+async def test_a_container_with_a_stopped_supervisor_can_be_killed(machine: Machine) -> None:
     process = await machine.start("sleep", "600")
     os.kill(supervisor_of(machine), signal.SIGSTOP)
     process.kill()
     assert (await process.wait()).exit_code == 137
 
 
-async def test_a_specification_that_nobody_runs_is_withdrawn_for_good(machine: Machine) -> None:
+async def test_a_specification_without_a_supervisor_is_withdrawn_permanently(machine: Machine) -> None:
     assert await machine.processes.find(machine.place()) is None
     await (await machine.start("true", name="first")).wait()
     [spawner] = [pid for pid in children_of(os.getpid()) if b"spawner.py" in seen_of(pid, "cmdline")]
@@ -291,7 +291,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("delay", [0, 0.002, 0.006, 0.02])
-async def test_a_start_cut_off_by_the_servers_end_either_runs_and_is_found_or_never_will(
+async def test_a_start_interrupted_by_the_servers_end_either_runs_and_is_found_or_never_runs(
     machine: Machine, tmp_path: Path, delay: float
 ) -> None:
     machine.place("w")
@@ -321,7 +321,7 @@ async def test_a_cancelled_start_is_found(machine: Machine) -> None:
         assert isinstance(found, ContainerHandle)
 
 
-async def test_the_spawner_is_replaced_when_it_was_killed(machine: Machine) -> None:
+async def test_a_killed_spawner_is_replaced(machine: Machine) -> None:
     first = await machine.start("sleep", "600", name="first")
     spawner = records.stat_of(supervisor_of(machine, "first"))
     assert spawner is not None
@@ -350,7 +350,7 @@ async def test_a_pause_ends_at_sigterm_too(machine: Machine) -> None:
     assert (await pause.wait()).exit_code == 143
 
 
-async def test_nothing_secret_is_on_a_command_line_or_open_to_others(machine: Machine) -> None:
+async def test_secrets_are_on_no_command_line_and_in_no_readable_file(machine: Machine) -> None:
     process = await machine.start("sleep", "600", environment=(("PATH", PATH), ("PASSWORD", "hunter2")))
     for what in ("cmdline", "environ"):
         assert b"hunter2" not in seen_of(supervisor_of(machine), what)
@@ -359,7 +359,7 @@ async def test_nothing_secret_is_on_a_command_line_or_open_to_others(machine: Ma
     assert process.pid
 
 
-async def test_usage_counts_all_that_runs_in_it(machine: Machine, tmp_path: Path) -> None:
+async def test_usage_counts_all_processes_of_a_container(machine: Machine, tmp_path: Path) -> None:
     log = tmp_path / "log"
     process = await machine.start("sh", "-c", "sleep 600 & sleep 600 & echo; wait", log_path=str(log))
     await until(lambda: log.exists() and log.read_text())
@@ -379,7 +379,7 @@ def seen_of(pid: int, what: str) -> bytes:
     return Path(f"/proc/{pid}/{what}").read_bytes()
 
 
-async def test_ps_tells_what_a_supervisor_is_for(machine: Machine) -> None:
+async def test_ps_shows_what_a_supervisor_is_for(machine: Machine) -> None:
     await machine.start("sleep", "600", name="0123456789abcdef")
     assert (
         seen_of(supervisor_of(machine, "0123456789abcdef"), "cmdline").rstrip(b"\0")
@@ -387,7 +387,7 @@ async def test_ps_tells_what_a_supervisor_is_for(machine: Machine) -> None:
     )
 
 
-def test_children_are_found_also_where_the_kernel_does_not_list_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_children_are_found_even_if_the_kernel_does_not_list_them(monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen(["sleep", "600"]) as child:
         assert child.pid in children_of(os.getpid())
         monkeypatch.setattr("syncpod.runtime.processes.descendants._KERNEL_LISTS_CHILDREN", False)
@@ -395,7 +395,7 @@ def test_children_are_found_also_where_the_kernel_does_not_list_them(monkeypatch
         child.kill()
 
 
-async def test_a_log_that_cannot_be_opened_is_a_recorded_end_with_its_reason(machine: Machine) -> None:
+async def test_a_log_that_cannot_be_opened_is_recorded_as_the_reason_of_the_exit(machine: Machine) -> None:
     taken = machine.directory / "logs" / "c.log"
     taken.mkdir(parents=True)
     sentence = f"open log {taken}: Is a directory"
@@ -407,7 +407,7 @@ async def test_a_log_that_cannot_be_opened_is_a_recorded_end_with_its_reason(mac
     assert (found.exit_code, found.reason, found.message) == (128, "StartError", sentence)
 
 
-async def test_three_hundred_starts_at_once_all_run_though_their_spawner_is_slower(tmp_path: Path) -> None:
+async def test_three_hundred_concurrent_starts_all_run_despite_a_slow_spawner(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:

@@ -31,16 +31,14 @@ def wanted(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-async def test_a_mount_is_a_link_for_as_long_as_the_container_runs(
-    machine: Machine, volume: Path, wanted: Path
-) -> None:
+async def test_a_mount_is_a_symlink_while_the_container_runs(machine: Machine, volume: Path, wanted: Path) -> None:
     exited, log = await machine.run("cat", f"{wanted}/file", mounts=(Mount(str(wanted), str(volume)),))
     assert (exited.exit_code, log) == (0, ["stdout F hello"])
     assert not wanted.is_symlink()
     assert not any((machine.directory / "links").iterdir())
 
 
-async def test_containers_share_a_link_and_the_last_takes_it_away(machine: Machine, volume: Path, wanted: Path) -> None:
+async def test_containers_share_a_link_that_the_last_one_removes(machine: Machine, volume: Path, wanted: Path) -> None:
     mounts = (Mount(str(wanted), str(volume)),)
     first = await machine.start("sleep", "600", name="first", mounts=mounts)
     second = await machine.start("sleep", "600", name="second", mounts=mounts)
@@ -57,7 +55,7 @@ async def test_containers_share_a_link_and_the_last_takes_it_away(machine: Machi
     assert not wanted.is_symlink()
 
 
-async def test_the_same_path_inside_and_out_needs_nothing(machine: Machine, volume: Path) -> None:
+async def test_a_mount_at_its_own_host_path_needs_no_link(machine: Machine, volume: Path) -> None:
     mount = Mount(str(volume), str(volume))
     exited, _ = await machine.run("cat", f"{volume}/file", mounts=(mount,))
     assert exited.exit_code == 0
@@ -65,7 +63,7 @@ async def test_the_same_path_inside_and_out_needs_nothing(machine: Machine, volu
     assert not volume.is_symlink()
 
 
-async def test_what_is_there_already_is_not_touched(machine: Machine, volume: Path, wanted: Path) -> None:
+async def test_an_existing_file_is_not_replaced_by_a_link(machine: Machine, volume: Path, wanted: Path) -> None:
     wanted.mkdir()
     mount = Mount(str(wanted), str(volume))
     sentence = f"mount {wanted}: without mount namespaces a mount is a symbolic link, and something else is there"
@@ -75,7 +73,7 @@ async def test_what_is_there_already_is_not_touched(machine: Machine, volume: Pa
     assert wanted.is_dir()
 
 
-async def test_a_link_by_somebody_else_is_not_taken_away(machine: Machine, volume: Path, wanted: Path) -> None:
+async def test_a_foreign_link_is_not_removed(machine: Machine, volume: Path, wanted: Path) -> None:
     process = await machine.start("sleep", "600", mounts=(Mount(str(wanted), str(volume)),))
     wanted.unlink()
     wanted.symlink_to("/elsewhere")
@@ -90,7 +88,7 @@ async def test_a_start_that_fails_leaves_no_link(machine: Machine, volume: Path,
     assert not wanted.is_symlink()
 
 
-def test_files_that_every_container_gets_are_the_machines(tmp_path: Path, volume: Path) -> None:
+def test_mounts_of_etc_hosts_and_the_termination_log_use_the_machines_files(tmp_path: Path, volume: Path) -> None:
     links = Links(tmp_path / "links")
     mounts = tuple(Mount(path, str(volume / "file")) for path in ("/etc/hosts", "/dev/termination-log"))
     assert [links.refusal(mount) for mount in mounts] == [None, None]
@@ -108,7 +106,7 @@ def test_a_mount_that_a_link_cannot_replace_is_refused(tmp_path: Path, volume: P
 
 
 @pytest.mark.parametrize("inner_first", [True, False])
-def test_a_link_in_another_is_refused_in_either_order(
+def test_a_mount_inside_another_link_is_refused_in_either_order(
     tmp_path: Path, volume: Path, wanted: Path, inner_first: bool
 ) -> None:
     """It would be made in the volume that the outer one leads to, on the machine."""
@@ -123,7 +121,7 @@ def test_a_link_in_another_is_refused_in_either_order(
     assert sorted(path.name for path in volume.iterdir()) == ["file"]
 
 
-def test_claims_are_given_up_once_and_for_all(tmp_path: Path, volume: Path, wanted: Path) -> None:
+def test_a_link_claim_is_released_only_once(tmp_path: Path, volume: Path, wanted: Path) -> None:
     links = Links(tmp_path / "links")
     links.make("c", (Mount(str(wanted), str(volume)),))
     links.make("c", (Mount(str(wanted), str(volume)),))

@@ -31,7 +31,9 @@ def test_a_line_has_its_time_its_stream_and_its_text(log: CriLog, path: Path) ->
     assert path.stat().st_mode & 0o777 == 0o640
 
 
-def test_a_line_that_comes_in_pieces_is_one_also_when_the_other_stream_speaks(log: CriLog, path: Path) -> None:
+def test_a_line_written_in_pieces_is_one_line_even_if_the_other_stream_writes_meanwhile(
+    log: CriLog, path: Path
+) -> None:
     log.write(b"stdout", b"one ")
     log.write(b"stderr", b"between\n")
     log.write(b"stdout", b"line\ntwo")
@@ -52,7 +54,7 @@ def test_a_line_that_comes_in_pieces_is_one_also_when_the_other_stream_speaks(lo
     ],
 )
 @pytest.mark.parametrize("piece", [1000, 10**6])
-def test_a_long_line_is_cut_into_partial_ones(log: CriLog, path: Path, length: int, tags: str, piece: int) -> None:
+def test_a_long_line_is_split_into_partial_lines(log: CriLog, path: Path, length: int, tags: str, piece: int) -> None:
     text = "".join(chr(97 + index % 26) for index in range(length))
     data = f"{text}\n".encode()
     for start in range(0, len(data), piece):
@@ -63,7 +65,7 @@ def test_a_long_line_is_cut_into_partial_ones(log: CriLog, path: Path, length: i
     assert all(len(part) <= LONGEST_LINE for _, _, part in written)
 
 
-def test_after_it_was_moved_away_and_reopened_it_goes_on_in_a_new_file(log: CriLog, path: Path) -> None:
+def test_a_moved_and_reopened_log_continues_in_a_new_file(log: CriLog, path: Path) -> None:
     log.write(b"stdout", b"old\nhalf")
     path.rename(path.with_suffix(".1"))
     log.reopen()
@@ -78,7 +80,7 @@ def test_an_existing_file_is_appended_to(log: CriLog, path: Path) -> None:
     assert lines(path) == ["stdout F first", "stdout F second"]
 
 
-def test_a_fifo_that_nobody_reads_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_log_that_is_an_unread_fifo_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "log")
     reader = os.open(tmp_path / "log", os.O_RDONLY | os.O_NONBLOCK)
     log = CriLog(str(tmp_path / "log"))
@@ -88,7 +90,7 @@ def test_a_fifo_that_nobody_reads_holds_nobody_up(tmp_path: Path) -> None:
     log.write(b"stdout", b"nobody\n")
 
 
-async def test_what_a_container_writes_is_logged_to_the_last_byte(tmp_path: Path) -> None:
+async def test_all_output_of_a_container_is_logged(tmp_path: Path) -> None:
     async with machine_at(LEVELS[-1], tmp_path) as machine:
         script = "for i in $(seq 2000); do echo line $i; done; echo oops >&2; printf end"
         exited, log = await machine.run("sh", "-c", script)
@@ -97,7 +99,7 @@ async def test_what_a_container_writes_is_logged_to_the_last_byte(tmp_path: Path
         assert {line for line in log if not line.startswith("stdout F")} == {"stderr F oops", "stdout P end"}
 
 
-async def test_without_a_log_path_output_is_read_and_kept_nowhere(tmp_path: Path) -> None:
+async def test_without_a_log_path_output_is_discarded(tmp_path: Path) -> None:
     async with machine_at(LEVELS[-1], tmp_path) as machine:
         process = await machine.start("sh", "-c", "head -c 1000000 /dev/zero")
         assert (await process.wait()).exit_code == 0
@@ -122,14 +124,14 @@ async def test_a_running_containers_log_is_reopened_on_demand(tmp_path: Path) ->
             await found.reopen_log()
 
 
-async def test_a_full_disk_stops_no_container(tmp_path: Path) -> None:
+async def test_a_full_log_disk_does_not_stop_a_container(tmp_path: Path) -> None:
     async with machine_at(LEVELS[-1], tmp_path) as machine:
         process = await machine.start("sh", "-c", "echo lost; exit 3", log_path="/dev/full")
         assert (await process.wait()).exit_code == 3
 
 
 @pytest.mark.parametrize("level", [each for each in LEVELS if each is not Level.PLAIN], ids=lambda level: level.value)
-async def test_what_background_processes_write_is_logged_until_the_end(tmp_path: Path, level: Level) -> None:
+async def test_output_of_background_processes_is_logged_until_the_container_ends(tmp_path: Path, level: Level) -> None:
     async with machine_at(level, tmp_path) as machine:
         log = tmp_path / "log"
         script = "(while :; do echo child; sleep 0.01; done) & while ! [ -s /tmp/done ]; do sleep 0.01; done"

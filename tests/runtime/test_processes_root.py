@@ -46,7 +46,7 @@ async def output(machine: Machine, script: str, **more: Any) -> list[str]:
     return [line.split(" ", 2)[2] for line in log]
 
 
-async def test_its_programs_are_the_hosts_and_tmp_and_run_are_its_own(machine: Machine) -> None:
+async def test_a_container_has_the_hosts_programs_and_its_own_tmp_and_run(machine: Machine) -> None:
     (machine.directory / "seen").touch()
     listed = await output(
         machine, f"ls -A /tmp; ls -A /run; stat -c %a /tmp /run; ls {machine.directory}/seen 2>&1; sh -c pwd"
@@ -64,7 +64,7 @@ async def test_files_that_a_container_writes_are_private(machine: Machine) -> No
 
 
 @pytest.mark.parametrize("level", WITH_OWN_ROOT, ids=lambda level: level.value)
-async def test_files_beside_the_runtimes_own_state_are_private_too(level: Level, volume: Path) -> None:
+async def test_files_beside_the_runtimes_state_are_private(level: Level, volume: Path) -> None:
     """`/var` and `/home` are where the state is, and where pods mount their volumes."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as state:
         containers = Path(state, "containers")
@@ -83,7 +83,9 @@ async def test_files_beside_the_runtimes_own_state_are_private_too(level: Level,
 
 @pytest.mark.parametrize("level", WITH_OWN_ROOT, ids=lambda level: level.value)
 @pytest.mark.parametrize("way", [".local", "link"])
-async def test_files_on_the_way_to_the_runtimes_state_are_the_hosts_only_to_read(level: Level, way: str) -> None:
+async def test_files_in_parents_of_the_runtimes_state_are_the_hosts_and_writes_stay_private(
+    level: Level, way: str
+) -> None:
     """A home directory, say: what is written to its files, or put in their place, is the container's own."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as home, tempfile.TemporaryDirectory(dir="/var/tmp") as beside:
         Path(beside, "link").symlink_to(Path(home, ".local"))
@@ -107,7 +109,7 @@ async def test_files_on_the_way_to_the_runtimes_state_are_the_hosts_only_to_read
 
 
 @pytest.mark.parametrize("level", WITH_OWN_ROOT, ids=lambda level: level.value)
-async def test_files_beside_what_is_mounted_are_the_hosts_only_to_read(level: Level, tmp_path: Path) -> None:
+async def test_files_beside_a_mount_are_the_hosts_and_read_only(level: Level, tmp_path: Path) -> None:
     """Such a directory is not a lower layer in a user namespace; this one has a file too large to be copied, too."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
         mounted = Path(place, "mounted")
@@ -176,7 +178,7 @@ async def test_files_and_directories_are_mounted_where_the_pod_wants_them(machin
     assert not Path("/data").exists()
 
 
-async def test_a_read_only_mount_and_root_cannot_be_written_but_a_volume_can(machine: Machine, volume: Path) -> None:
+async def test_read_only_mounts_and_root_cannot_be_written_but_volumes_can(machine: Machine, volume: Path) -> None:
     mounts = (
         Mount("/once", str(volume), read_only=True),
         Mount("/all", str(volume), recursive_read_only=True),
@@ -187,7 +189,7 @@ async def test_a_read_only_mount_and_root_cannot_be_written_but_a_volume_can(mac
     assert await output(machine, script, mounts=mounts, read_only_root=True) == ["/usr/volume/x"]
 
 
-async def test_a_mount_through_a_link_stays_inside(machine: Machine, volume: Path) -> None:
+async def test_a_mount_through_a_symlink_stays_inside_the_root(machine: Machine, volume: Path) -> None:
     mounts = (Mount("/var/run/here", str(volume)), Mount("/bin/volume", str(volume)))
     assert await output(machine, "cat /run/here/file /usr/bin/volume/file", mounts=mounts) == ["from outside"] * 2
 
@@ -198,7 +200,7 @@ async def test_a_mount_over_the_root_or_nowhere_is_refused(machine: Machine, vol
         await machine.start("true", mounts=(Mount(path, str(volume)),))
 
 
-async def test_nothing_is_made_on_the_host_for_a_mount(machine: Machine, volume: Path) -> None:
+async def test_mounts_create_no_files_on_the_host(machine: Machine, volume: Path) -> None:
     with pytest.raises(StartFailed, match=r"/sys/new: would have to be made on the host, whose /sys"):
         await machine.start("true", mounts=(Mount("/sys/new", str(volume)),))
 
@@ -209,12 +211,12 @@ async def test_proc_is_not_hidden_by_a_mount(machine: Machine, volume: Path, pat
         await machine.start("true", mounts=(Mount(path, str(volume)),))
 
 
-async def test_a_file_may_stand_for_a_figure_in_proc_and_proc_for_itself(machine: Machine, volume: Path) -> None:
+async def test_a_file_may_be_mounted_in_proc_and_proc_on_itself(machine: Machine, volume: Path) -> None:
     mounts = (Mount("/proc/uptime", str(volume / "file")), Mount("/proc", "/proc"))
     assert await output(machine, "cat /proc/uptime", mounts=mounts) == ["from outside"]
 
 
-async def test_mounts_lie_in_one_another_in_whatever_order_they_are_asked_for(machine: Machine, tmp_path: Path) -> None:
+async def test_nested_mounts_work_in_any_order(machine: Machine, tmp_path: Path) -> None:
     for name in ("outer", "inner", "last"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text(f"{name}\n")
@@ -227,7 +229,7 @@ async def test_mounts_lie_in_one_another_in_whatever_order_they_are_asked_for(ma
     assert await output(machine, "cat /data/file /data/x/file /same/file", mounts=mounts) == ["outer", "inner", "last"]
 
 
-async def test_a_read_only_root_may_have_volumes_over_all_that_is_beneath_them(machine: Machine, volume: Path) -> None:
+async def test_a_read_only_root_may_have_volumes_over_existing_directories(machine: Machine, volume: Path) -> None:
     mounts = (Mount("/etc", str(volume)), Mount("/mnt", str(volume)))
     script = "cat /etc/file /mnt/file; ls /etc; touch /mnt/new && echo written"
     seen = await output(machine, script, mounts=mounts, read_only_root=True, hostname="web-0")
@@ -244,13 +246,13 @@ async def test_a_file_is_not_mounted_over_a_directory(machine: Machine, volume: 
         await machine.start("true", mounts=(Mount("/usr", str(volume / "file")),))
 
 
-async def test_it_has_the_pods_host_name_and_the_machine_keeps_its_own(machine: Machine) -> None:
+async def test_a_container_has_the_pods_host_name_and_the_machine_keeps_its_own(machine: Machine) -> None:
     before = os.uname().nodename
     assert await output(machine, "hostname || cat /proc/sys/kernel/hostname", hostname="web-0") == ["web-0"]
     assert os.uname().nodename == before
 
 
-async def test_its_file_of_the_host_name_says_the_same(machine: Machine, volume: Path) -> None:
+async def test_etc_hostname_has_the_pods_host_name(machine: Machine, volume: Path) -> None:
     script = "cat /etc/hostname; (echo mine > /etc/hostname) 2>/dev/null && cat /etc/hostname"
     assert await output(machine, script, hostname="web-0") == ["web-0", "mine"]
     assert await output(machine, script, name="frozen", hostname="web-1", read_only_root=True) == ["web-1"]
@@ -259,7 +261,7 @@ async def test_its_file_of_the_host_name_says_the_same(machine: Machine, volume:
     assert Path("/etc/hostname").read_text().strip() not in {"web-0", "web-1", "mine"}
 
 
-async def test_the_console_is_the_containers_own_terminal_or_not_there(machine: Machine) -> None:
+async def test_the_console_is_the_containers_own_terminal_or_missing(machine: Machine) -> None:
     assert await output(machine, "ls /dev/console 2>/dev/null || echo none") == ["none"]
     lines = await output(machine, "echo hello > /dev/console", name="terminal", terminal=True)
     assert [line.strip() for line in lines] == ["hello"]
@@ -270,13 +272,13 @@ async def test_a_missing_working_directory_is_made(machine: Machine) -> None:
     assert not Path("/srv/not").exists()
 
 
-async def test_nothing_of_it_is_mounted_on_the_machine(machine: Machine, volume: Path) -> None:
+async def test_container_mounts_are_not_visible_on_the_machine(machine: Machine, volume: Path) -> None:
     process = await machine.start("sleep", "600", mounts=(Mount("/data", str(volume)),))
     assert str(machine.directory) in Path(f"/proc/{process.pid}/mountinfo").read_text()
     assert str(machine.directory) not in Path("/proc/self/mountinfo").read_text()
 
 
-async def test_all_that_it_leaves_behind_can_be_removed(machine: Machine, tmp_path: Path) -> None:
+async def test_all_files_that_a_container_leaves_can_be_removed(machine: Machine, tmp_path: Path) -> None:
     script = (
         "rm -rf /usr/share/doc/[a-c]* 2>/dev/null; mkdir -p /usr/a/b; touch /usr/a/b/c; chmod 0 /usr/a/b; "
         "mkdir /tmp/z; chmod 0 /tmp/z"
@@ -299,7 +301,7 @@ async def test_a_tree_deeper_than_any_stack_can_be_removed(machine: Machine) -> 
     assert not place.exists()
 
 
-def test_removing_takes_names_that_are_in_its_own_way(tmp_path: Path) -> None:
+def test_removal_handles_entries_with_its_own_temporary_names(tmp_path: Path) -> None:
     for name in ("full", ".removed-0", ".removed-1/.removed-0", "full/.removed-0", "full/b/c/.removed-1", "full/d/e/f"):
         (tmp_path / "gone" / name).mkdir(parents=True, exist_ok=True)
         (tmp_path / "gone" / name / "file").touch()
@@ -308,7 +310,7 @@ def test_removing_takes_names_that_are_in_its_own_way(tmp_path: Path) -> None:
 
 
 @as_root
-def test_removing_leaves_what_is_mounted_alone(tmp_path: Path) -> None:
+def test_removal_leaves_mounts_alone(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "file").touch()
     mounted = tmp_path / "gone" / "a" / "b"
@@ -324,7 +326,7 @@ def test_removing_leaves_what_is_mounted_alone(tmp_path: Path) -> None:
     assert not (tmp_path / "gone").exists()
 
 
-def test_removing_follows_no_link(tmp_path: Path) -> None:
+def test_removal_does_not_follow_links(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "file").touch()
     (tmp_path / "gone").mkdir()
@@ -334,7 +336,7 @@ def test_removing_follows_no_link(tmp_path: Path) -> None:
 
 
 @as_root
-async def test_it_runs_as_another_user(root: Machine) -> None:
+async def test_a_container_runs_as_another_user(root: Machine) -> None:
     lines = await output(
         root, "id -u; id -g; id -G; echo via > /dev/stdout; touch /usr/no", user=User(1234, 1235, (7, 8))
     )
@@ -370,7 +372,7 @@ def capabilities_in(status: list[str]) -> dict[str, int]:
         (("CAP_KILL", "NET_BIND_SERVICE"), ("ALL", "CAP_KILL"), 1 << 10),
     ],
 )
-async def test_it_keeps_the_capabilities_that_it_is_given(
+async def test_a_container_has_the_given_capabilities(
     root: Machine, added: tuple[str, ...], dropped: tuple[str, ...], expected: int
 ) -> None:
     status = await output(root, "cat /proc/self/status", added_capabilities=added, dropped_capabilities=dropped)
@@ -379,7 +381,7 @@ async def test_it_keeps_the_capabilities_that_it_is_given(
 
 
 @as_root
-async def test_one_capability_can_be_taken_away(root: Machine) -> None:
+async def test_a_capability_can_be_dropped(root: Machine) -> None:
     held = capabilities_in(await output(root, "cat /proc/self/status", dropped_capabilities=("CAP_CHOWN",)))
     assert held["CapEff"] & 1 == 0
     assert held["CapEff"] >> 1 & 0b11 == 0b11
@@ -395,11 +397,11 @@ async def test_no_new_privileges_and_the_oom_score_are_set(machine: Machine) -> 
     assert lines == ["700", "NoNewPrivs:\t1"]
 
 
-async def test_a_score_that_may_not_be_lowered_stays(machine: Machine) -> None:
+async def test_an_oom_score_that_may_not_be_lowered_is_kept(machine: Machine) -> None:
     [line] = await output(machine, "cat /proc/self/oom_score_adj", oom_score_adj=-900)
     assert int(line) in {-900, int(Path("/proc/self/oom_score_adj").read_text())}
 
 
-async def test_layers_are_nobody_elses_to_read(machine: Machine) -> None:
+async def test_layers_are_not_readable_by_others(machine: Machine) -> None:
     await machine.run("true")
     assert stat.S_IMODE((machine.place() / layers.LAYERS).stat().st_mode) == 0o700

@@ -45,12 +45,12 @@ async def test_a_command_has_its_output_its_input_and_its_code(process: Process)
     command.end_input()
 
 
-async def test_a_commands_streams_can_be_one(process: Process) -> None:
+async def test_stdout_and_stderr_of_a_command_can_be_one_stream(process: Process) -> None:
     command = await process.execute(("sh", "-c", "echo a; echo b >&2; kill -9 $$"), merge_stderr=True)
     assert await everything(command) == (b"a\nb\n", b"", 137)
 
 
-async def test_a_command_gets_what_the_main_process_got(machine: Machine) -> None:
+async def test_a_command_has_the_main_processs_environment_directory_and_namespaces(machine: Machine) -> None:
     environment = (("PATH", os.environ["PATH"]), ("WHO", "me"))
     process = await machine.start("sleep", "600", environment=environment, working_directory="/usr", hostname="pod")
     command = await process.execute(("sh", "-c", "echo $WHO; pwd; readlink /proc/self/ns/mnt /proc/self/ns/user; env"))
@@ -111,9 +111,7 @@ async def test_a_command_that_cannot_be_executed_is_reported(machine: Machine, p
 
 
 @pytest.mark.parametrize("given", [4, 1], ids=["no process to be had", "no descriptors to be had"])
-def test_a_command_for_which_the_machine_has_nothing_left_is_refused(
-    monkeypatch: pytest.MonkeyPatch, given: int
-) -> None:
+def test_a_command_is_refused_if_no_process_can_be_forked(monkeypatch: pytest.MonkeyPatch, given: int) -> None:
     def fork(*_: object) -> tuple[int, int]:
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
@@ -139,7 +137,7 @@ async def started(command: Streams, count: int) -> list[int]:
     return [int(line) for line in read.split()]
 
 
-async def test_a_command_that_is_let_go_is_killed_with_all_that_it_started(process: Process) -> None:
+async def test_an_abandoned_command_is_killed_with_all_its_children(process: Process) -> None:
     command = await process.execute(
         ("sh", "-c", "setsid sh -c 'echo $$; sleep 600 & wait' & sleep 600 & echo $!; wait")
     )
@@ -150,7 +148,7 @@ async def test_a_command_that_is_let_go_is_killed_with_all_that_it_started(proce
     assert runs(process.pid)
 
 
-async def test_what_an_ended_command_left_running_lives_until_the_container_ends(process: Process) -> None:
+async def test_processes_left_by_an_ended_command_live_until_the_container_ends(process: Process) -> None:
     command = await process.execute(("sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!"))
     [pid] = await started(command, 1)
     assert await command.wait() == 0
@@ -171,7 +169,7 @@ async def test_a_command_ends_with_its_container(process: Process) -> None:
     await command.close()
 
 
-async def test_a_command_goes_on_while_another_server_comes(machine: Machine) -> None:
+async def test_a_command_continues_across_a_server_restart(machine: Machine) -> None:
     await machine.start("sleep", "600")
     await machine.restart()
     process = await machine.found()
@@ -179,7 +177,7 @@ async def test_a_command_goes_on_while_another_server_comes(machine: Machine) ->
     assert await everything(command) == (b"again\n", b"", 0)
 
 
-async def test_attached_one_sees_output_from_now_on_and_gives_input(machine: Machine) -> None:
+async def test_an_attached_client_sees_new_output_and_sends_input(machine: Machine) -> None:
     process = await machine.start(
         "sh", "-c", "while read line; do echo got $line; echo err >&2; done; exit 4", stdin=True
     )
@@ -193,7 +191,7 @@ async def test_attached_one_sees_output_from_now_on_and_gives_input(machine: Mac
 
 
 @pytest.mark.parametrize("more", [{}, {"terminal": True}, {"terminal": True, "stdin_once": True}])
-async def test_the_end_of_input_only_detaches_where_a_container_is_to_read_on(
+async def test_the_end_of_input_only_detaches_if_the_container_keeps_its_stdin_open(
     machine: Machine, tmp_path: Path, more: dict[str, Any]
 ) -> None:
     log = tmp_path / "log"
@@ -211,7 +209,7 @@ async def test_the_end_of_input_only_detaches_where_a_container_is_to_read_on(
     assert runs(process.pid)
 
 
-async def test_input_for_the_first_attached_ends_when_it_says_so(machine: Machine) -> None:
+async def test_with_stdin_once_input_ends_when_the_first_client_closes_it(machine: Machine) -> None:
     process = await machine.start("sh", "-c", "cat; exit 4", stdin=True, stdin_once=True)
     attached = await process.attach()
     await attached.write(b"all ")
@@ -220,14 +218,14 @@ async def test_input_for_the_first_attached_ends_when_it_says_so(machine: Machin
     assert await everything(attached) == (b"all of it", b"", 4)
 
 
-async def test_input_for_the_first_attached_ends_when_it_is_gone(machine: Machine) -> None:
+async def test_with_stdin_once_input_ends_when_the_first_client_disconnects(machine: Machine) -> None:
     process = await machine.start("sh", "-c", "cat >/dev/null; exit 4", stdin=True, stdin_once=True)
     attached = await process.attach()
     await attached.close()
     assert (await process.wait()).exit_code == 4
 
 
-async def test_much_input_to_a_slow_container_arrives(machine: Machine, tmp_path: Path) -> None:
+async def test_large_input_to_a_slow_container_arrives(machine: Machine, tmp_path: Path) -> None:
     process = await machine.start("sh", "-c", "sleep 0.1; wc -c", stdin=True, stdin_once=True)
     attached = await process.attach()
     await attached.write(b"x" * 1_000_000)
@@ -235,7 +233,7 @@ async def test_much_input_to_a_slow_container_arrives(machine: Machine, tmp_path
     assert await everything(attached) == (b"1000000\n", b"", 0)
 
 
-async def test_a_containers_terminal_is_logged_and_attached_to(machine: Machine, tmp_path: Path) -> None:
+async def test_a_containers_terminal_is_logged_and_can_be_attached(machine: Machine, tmp_path: Path) -> None:
     log = tmp_path / "log"
     process = await machine.start(
         "sh", "-c", "tty; read line; stty size; exit 3", terminal=True, stdin=True, log_path=str(log)
@@ -249,7 +247,7 @@ async def test_a_containers_terminal_is_logged_and_attached_to(machine: Machine,
     assert any(line.startswith("stdout F /dev/pts/") for line in lines(log))
 
 
-async def test_one_attached_that_does_not_read_stops_nobody(machine: Machine, tmp_path: Path) -> None:
+async def test_an_attached_client_that_does_not_read_blocks_nobody(machine: Machine, tmp_path: Path) -> None:
     log = tmp_path / "log"
     script = "read go; head -c 8000000 /dev/zero | tr '\\0' '\\n'"
     process = await machine.start("sh", "-c", script, log_path=str(log), stdin=True)
@@ -261,7 +259,7 @@ async def test_one_attached_that_does_not_read_stops_nobody(machine: Machine, tm
     await attached.close()
 
 
-async def test_a_stopped_supervisor_delays_no_kill_of_what_is_executed(machine: Machine, process: Process) -> None:
+async def test_a_stopped_supervisor_does_not_delay_the_kill_of_a_command(machine: Machine, process: Process) -> None:
     command = await process.execute(("sleep", "600"))
     supervisor = records.read_started(machine.place())
     assert supervisor is not None

@@ -47,7 +47,7 @@ def own_directory() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("level", [Level.USER_NAMESPACES, Level.PLAIN], ids=lambda level: level.value)
-def test_without_root_containers_run_end_and_are_found(own_directory: Path, level: Level) -> None:
+def test_without_root_containers_run_exit_and_are_found_again(own_directory: Path, level: Level) -> None:
     python = interpreter()
     if python is None or shutil.which("setpriv") is None:
         pytest.skip("needs setpriv, and a Python 3.11 or later that every user may run")
@@ -72,7 +72,7 @@ def test_without_root_containers_run_end_and_are_found(own_directory: Path, leve
     [((), Level.NAMESPACES), (as_nobody(), Level.USER_NAMESPACES)],
     ids=["root", "nobody"],
 )
-def test_a_mount_that_may_not_be_looked_at_weakens_nothing(
+def test_an_inaccessible_mount_does_not_weaken_isolation(
     own_directory: Path, within: Sequence[str], level: Level
 ) -> None:
     python = interpreter()

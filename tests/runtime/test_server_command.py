@@ -43,11 +43,11 @@ def server() -> Iterator[Embedded]:
         ),
     ],
 )
-def test_a_wrong_command_line_is_one_sentence_and_2(arguments: tuple[str, ...], said: str) -> None:
+def test_a_wrong_command_line_gives_one_sentence_and_exit_code_2(arguments: tuple[str, ...], said: str) -> None:
     assert ended(*arguments) == (2, said)
 
 
-def test_a_socket_whose_path_the_kernel_would_not_take(tmp_path: Path) -> None:
+def test_a_socket_path_too_long_for_the_kernel_is_refused(tmp_path: Path) -> None:
     socket = tmp_path / ("s" * MAX_SOCKET_PATH)
     code, said = ended("--state-dir", str(tmp_path), "--socket", str(socket))
     assert (code, said) == (
@@ -56,21 +56,21 @@ def test_a_socket_whose_path_the_kernel_would_not_take(tmp_path: Path) -> None:
     )
 
 
-def test_a_socket_where_something_else_is_leaves_that_alone(tmp_path: Path) -> None:
+def test_an_existing_file_at_the_socket_path_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("precious")
     code, said = ended("--state-dir", str(tmp_path / "s"), "--socket", str(tmp_path / "file"), "--simulate")
     assert code == 2
-    assert f"--socket: {tmp_path / 'file'} is there and no socket: name another, or remove it" in said
+    assert f"--socket: {tmp_path / 'file'} exists and is not a socket: name another, or remove it" in said
     assert (tmp_path / "file").read_text() == "precious"
 
 
-def test_a_socket_in_a_directory_that_is_not_there(tmp_path: Path) -> None:
+def test_a_socket_in_a_missing_directory_is_refused(tmp_path: Path) -> None:
     code, said = ended("--state-dir", str(tmp_path / "s"), "--socket", str(tmp_path / "no/s"), "--simulate")
     assert code == 2
     assert f"--socket: cannot listen at {tmp_path / 'no/s'}: there is no directory {tmp_path / 'no'}" in said
 
 
-def test_a_second_server_of_a_directory_says_who_has_it(server: Embedded) -> None:
+def test_a_second_server_of_a_directory_is_refused_with_the_holders_pid(server: Embedded) -> None:
     assert ended("--state-dir", str(server.state_dir), "--simulate") == (
         1,
         f"--state-dir: {server.state_dir} is in use by the embedded runtime in process {server.pid}: "
@@ -78,14 +78,14 @@ def test_a_second_server_of_a_directory_says_who_has_it(server: Embedded) -> Non
     )
 
 
-def test_nobody_else_gets_at_its_socket_or_its_state(server: Embedded) -> None:
+def test_socket_and_state_are_private(server: Embedded) -> None:
     assert stat.S_IMODE(server.state_dir.stat().st_mode) == 0o700
     assert stat.S_IMODE(server.socket.stat().st_mode) == 0o600
     for made in server.state_dir.rglob("*"):
         assert stat.S_IMODE(made.stat().st_mode) & 0o077 == 0 or made.parent != server.state_dir, made
 
 
-def test_it_says_where_it_serves_and_ends_in_order(server: Embedded) -> None:
+def test_a_server_prints_its_endpoint_and_shuts_down_cleanly(server: Embedded) -> None:
     assert f"embedded runtime at unix://{server.socket} (pid {server.pid})\n" in server.log.read_text()
     assert server.stop() == 0
     assert not server.socket.exists()
@@ -94,7 +94,7 @@ def test_it_says_where_it_serves_and_ends_in_order(server: Embedded) -> None:
     server.start()
 
 
-def test_a_socket_that_a_killed_server_left_is_in_nobodys_way(server: Embedded) -> None:
+def test_a_stale_socket_of_a_killed_server_is_replaced(server: Embedded) -> None:
     server.kill()
     assert server.socket.exists()
     server.start()

@@ -63,7 +63,7 @@ async def test_a_container_survives_servers_that_are_killed_between_any_two_call
     assert list((server.state_dir / "containers").iterdir()) == []
 
 
-async def test_an_end_while_no_server_is_there_has_its_code_and_its_time(server: Embedded, pod: Pod) -> None:
+async def test_an_exit_without_a_running_server_has_its_code_and_time(server: Embedded, pod: Pod) -> None:
     container = await pod.started("sh", "-c", "sleep 0.3; exit 7")
     pid = await pod.pid(container)
     server.kill()
@@ -75,7 +75,9 @@ async def test_an_end_while_no_server_is_there_has_its_code_and_its_time(server:
     assert status.started_at < status.finished_at < booted
 
 
-async def test_a_sandbox_whose_pause_is_killed_is_not_ready_and_its_containers_run_on(calls: BareCri, pod: Pod) -> None:
+async def test_a_sandbox_with_a_killed_pause_process_is_not_ready_and_its_containers_keep_running(
+    calls: BareCri, pod: Pod
+) -> None:
     container = await pod.started(*RUNS)
     request = cri.PodSandboxStatusRequest(pod_sandbox_id=pod.sandbox, verbose=True)
     os.kill(json.loads((await calls.runtime.PodSandboxStatus(request)).info["info"])["pid"], signal.SIGKILL)
@@ -87,7 +89,7 @@ async def test_a_sandbox_whose_pause_is_killed_is_not_ready_and_its_containers_r
     assert (await pod.status(container)).state == cri.CONTAINER_RUNNING
 
 
-async def test_a_name_is_taken_after_a_restart_too(server: Embedded, calls: BareCri, pod: Pod) -> None:
+async def test_names_stay_reserved_after_a_server_restart(server: Embedded, calls: BareCri, pod: Pod) -> None:
     await pod.create(pod.container(*RUNS))
     server.restart()
     with pytest.raises(grpc.aio.AioRpcError, match="is reserved for"):
@@ -96,7 +98,7 @@ async def test_a_name_is_taken_after_a_restart_too(server: Embedded, calls: Bare
         await calls.runtime.RunPodSandbox(cri.RunPodSandboxRequest(config=pod.config))
 
 
-async def test_a_creation_given_up_is_made_or_not_but_never_half(calls: BareCri, pod: Pod) -> None:
+async def test_a_cancelled_create_is_done_completely_or_not_at_all(calls: BareCri, pod: Pod) -> None:
     for number in range(20):
         creation = asyncio.ensure_future(pod.create(pod.container(*RUNS, name=f"c{number}")))
         await asyncio.sleep(0.0002 * number)
@@ -111,7 +113,7 @@ async def test_a_creation_given_up_is_made_or_not_but_never_half(calls: BareCri,
     assert sorted(each.metadata.name for each in listed.containers) == sorted(f"c{number}" for number in range(20))
 
 
-async def test_a_sandbox_given_up_is_nowhere_and_its_name_free(server: Embedded, calls: BareCri) -> None:
+async def test_a_cancelled_sandbox_is_removed_and_its_name_freed(server: Embedded, calls: BareCri) -> None:
     earlier = Pod(calls)
     await earlier.run()  # A server has no spawner before its first start.
     await earlier.remove()
@@ -145,9 +147,7 @@ async def test_a_sandbox_given_up_is_nowhere_and_its_name_free(server: Embedded,
     await pod.remove()
 
 
-async def test_a_removal_of_a_pod_removes_everything_that_ran_and_all_that_was_written(
-    server: Embedded, calls: BareCri, tmp_path: Path
-) -> None:
+async def test_removing_a_pod_removes_its_processes_and_files(server: Embedded, calls: BareCri, tmp_path: Path) -> None:
     pod = Pod(calls, logs=tmp_path)
     await pod.run()
     containers = [await pod.started("sh", "-c", "sleep 1000 & wait", name=f"c{number}") for number in range(3)]
@@ -166,7 +166,7 @@ FOUND = Cgroups.find()
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not FOUND.hierarchies, reason=FOUND.why_not or "needs root")
-async def test_a_pods_cgroup_goes_with_its_sandbox_though_it_could_not_go_with_its_last_container(pod: Pod) -> None:
+async def test_a_pod_cgroup_is_removed_with_its_sandbox_if_not_with_its_last_container(pod: Pod) -> None:
     container = await pod.started(*RUNS)
     cgroups = [each.base / pod.config.linux.cgroup_parent.lstrip("/") for each in FOUND.hierarchies]
     assert all((cgroup / container).is_dir() for cgroup in cgroups)
@@ -180,7 +180,7 @@ async def test_a_pods_cgroup_goes_with_its_sandbox_though_it_could_not_go_with_i
     assert not any(cgroup.exists() for cgroup in cgroups)
 
 
-async def test_a_harness_that_is_closed_leaves_no_cgroup_of_a_container_that_ran() -> None:
+async def test_closing_the_harness_removes_cgroups_of_running_containers() -> None:
     with Embedded.launch() as other:
         async with BareCri(other.endpoint) as calls:
             pod = Pod(calls)
@@ -191,7 +191,7 @@ async def test_a_harness_that_is_closed_leaves_no_cgroup_of_a_container_that_ran
     assert not any((parent / container).exists() for parent in parents)
 
 
-async def test_output_goes_to_the_log_whose_directories_are_made_at_the_start(pod: Pod, tmp_path: Path) -> None:
+async def test_output_goes_to_the_log_and_its_directories_are_created(pod: Pod, tmp_path: Path) -> None:
     config = pod.container("sh", "-c", "echo out; echo err >&2")
     config.log_path = "sub/0.log"
     container = await pod.create(config)
@@ -203,7 +203,7 @@ async def test_output_goes_to_the_log_whose_directories_are_made_at_the_start(po
     assert lines == ["stderr F err", "stdout F out"]
 
 
-async def test_what_a_status_says_of_a_container(pod: Pod) -> None:
+async def test_container_status_has_all_fields(pod: Pod) -> None:
     config = pod.container("sleep", "1000")
     config.labels["l"] = "v"
     config.annotations["a"] = "w"
@@ -222,7 +222,7 @@ async def test_what_a_status_says_of_a_container(pod: Pod) -> None:
     assert (await pod.status(container)).exit_code == 128 + signal.SIGUSR1
 
 
-async def test_the_environment_is_what_the_config_says_over_what_every_container_has(pod: Pod, calls: BareCri) -> None:
+async def test_the_configured_environment_overrides_the_defaults(pod: Pod, calls: BareCri) -> None:
     config = pod.container("sleep", "1000")
     config.envs.add(key="MINE", value="söme".encode())
     config.envs.add(key="HOME", value=b"/elsewhere")
@@ -234,7 +234,7 @@ async def test_the_environment_is_what_the_config_says_over_what_every_container
     assert "PYTHONPATH" not in variables and "VIRTUAL_ENV" not in variables
 
 
-async def test_a_pod_of_the_hosts_network_is_told_the_machines_name(calls: BareCri, tmp_path: Path) -> None:
+async def test_a_host_network_pod_has_the_machines_host_name(calls: BareCri, tmp_path: Path) -> None:
     pod = Pod(calls, logs=tmp_path)
     pod.config.hostname = ""  # as the kubelet leaves it
     pod.config.linux.security_context.namespace_options.network = cri.NODE
@@ -244,7 +244,7 @@ async def test_a_pod_of_the_hosts_network_is_told_the_machines_name(calls: BareC
     await pod.remove()
 
 
-async def test_the_pause_image_waits_for_the_signal_that_ends_it(
+async def test_a_container_of_the_pause_image_runs_until_signalled(
     server: Embedded, calls: BareCri, pod: Pod, tmp_path: Path
 ) -> None:
     config = pod.container()
@@ -265,7 +265,7 @@ async def test_the_pause_image_waits_for_the_signal_that_ends_it(
     assert (tmp_path / "logs/pause.log").read_text().endswith(" stderr F Shutting down, got signal: Terminated\n")
 
 
-async def test_a_command_that_says_too_much_is_cut_and_its_answer_still_fits(pod: Pod, calls: BareCri) -> None:
+async def test_exec_sync_output_is_truncated_to_fit_the_response(pod: Pod, calls: BareCri) -> None:
     container = await pod.started(*RUNS)
     request = cri.ExecSyncRequest(container_id=container, cmd=["sh", "-c", "head -c 40000000 /dev/zero; exit 4"])
     answer = await calls.runtime.ExecSync(request)
@@ -273,7 +273,7 @@ async def test_a_command_that_says_too_much_is_cut_and_its_answer_still_fits(pod
     assert 16_000_000 < len(answer.stdout) <= 16 << 20
 
 
-async def test_a_command_is_not_waited_for_through_what_it_left_running(pod: Pod, calls: BareCri) -> None:
+async def test_exec_sync_does_not_wait_for_background_processes(pod: Pod, calls: BareCri) -> None:
     container = await pod.started(*RUNS)
     command = ["sh", "-c", "sleep 1000 & echo $!; head -c 60000 /dev/zero | tr '\\0' .; exit 5"]
     answer = await calls.runtime.ExecSync(cri.ExecSyncRequest(container_id=container, cmd=command))
@@ -284,7 +284,7 @@ async def test_a_command_is_not_waited_for_through_what_it_left_running(pod: Pod
     assert not is_alive(int(pid))
 
 
-async def test_what_a_container_writes_to_its_own_root_is_measured(server: Embedded, pod: Pod, tmp_path: Path) -> None:
+async def test_the_writable_layer_of_a_container_is_measured(server: Embedded, pod: Pod, tmp_path: Path) -> None:
     script = "head -c 300000 /dev/zero > /usr/large; head -c 200000 /dev/zero > /tmp/small; echo written; sleep 1000"
     config = pod.container("sh", "-c", script)
     config.log_path = "0.log"
@@ -299,7 +299,7 @@ async def test_what_a_container_writes_to_its_own_root_is_measured(server: Embed
     assert again.used_bytes == layer.used_bytes
 
 
-async def test_events_tell_a_pods_whole_story_with_its_state_each_time(server: Embedded, calls: BareCri) -> None:
+async def test_container_events_report_each_change_with_the_pods_state(server: Embedded, calls: BareCri) -> None:
     reader = calls.runtime.GetContainerEvents(cri.GetEventsRequest())
     told: list[cri.ContainerEventResponse] = []
 
@@ -333,7 +333,7 @@ async def test_events_tell_a_pods_whole_story_with_its_state_each_time(server: E
     assert not told[7].HasField("pod_sandbox_status")
 
 
-async def test_each_sandbox_has_an_address_on_which_its_containers_are_reached(calls: BareCri, pod: Pod) -> None:
+async def test_containers_are_reached_at_their_sandboxs_address(calls: BareCri, pod: Pod) -> None:
     other = Pod(calls)
     await other.run()
     statuses = [
@@ -345,7 +345,7 @@ async def test_each_sandbox_has_an_address_on_which_its_containers_are_reached(c
     await other.remove()
 
 
-async def test_a_pods_own_resolver_is_that_of_its_containers(calls: BareCri) -> None:
+async def test_containers_use_the_resolver_of_their_pod(calls: BareCri) -> None:
     pod = Pod(calls)
     pod.config.dns_config.MergeFrom(
         cri.DNSConfig(servers=["192.0.2.1"], searches=["a.example", "b.example"], options=["ndots:5"])

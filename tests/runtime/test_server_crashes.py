@@ -32,7 +32,7 @@ def test_the_next_server_continues_after_a_crash_before_any_change(lives: list[d
     assert [life for life in lives if life["wrong"]] == []
 
 
-def test_it_was_killed_at_every_kind_of_change(lives: list[dict[str, Any]]) -> None:
+def test_a_crash_is_tested_before_every_kind_of_change(lives: list[dict[str, Any]]) -> None:
     about = {life["before"].split("/")[0] + " " + life["before"].rpartition("/")[2] for life in lives}
     assert {
         "os.rename sandboxes .record.new",

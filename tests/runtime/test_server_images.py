@@ -65,7 +65,7 @@ def logged(tmp_path: Path) -> list[str]:
 
 
 @as_root
-async def test_a_container_has_its_images_files_and_does_what_the_image_says(
+async def test_a_container_has_its_images_files_and_configuration(
     server: Embedded, calls: BareCri, pod: Pod, tmp_path: Path, busybox: Image
 ) -> None:
     load(
@@ -99,7 +99,7 @@ async def test_a_container_has_its_images_files_and_does_what_the_image_says(
 
 
 @as_root
-async def test_a_containers_own_settings_override_its_images(
+async def test_container_settings_override_the_images(
     server: Embedded, pod: Pod, tmp_path: Path, busybox: Image
 ) -> None:
     load(server, tmp_path, busybox, Env=["NAME=image"], Entrypoint=["false"], Cmd=["x"], User="app")
@@ -122,7 +122,7 @@ async def test_a_containers_own_settings_override_its_images(
     assert (volume / "file").exists()
 
 
-async def test_an_images_files_stay_for_as_long_as_a_container_has_them(
+async def test_an_images_files_are_kept_while_a_container_uses_them(
     server: Embedded, calls: BareCri, pod: Pod, tmp_path: Path, busybox: Image
 ) -> None:
     load(server, tmp_path, busybox)
@@ -145,7 +145,7 @@ async def test_an_images_files_stay_for_as_long_as_a_container_has_them(
     await until(lambda: not [each for each in roots.iterdir() if each.is_dir()])
 
 
-def test_where_mounts_are_closed_an_image_of_its_own_is_refused() -> None:
+def test_without_mount_namespaces_an_image_with_files_is_refused() -> None:
     config = cri.ContainerConfig(image=cri.ImageSpec(image=NAME))
     with pytest.raises(Refusal, match=r"^config\.image: it was loaded and has files of its own, which need mount"):
         check_container(config, PLAIN, privileged_sandbox=False, of_own_files=True, path="config")

@@ -46,7 +46,7 @@ def test_a_list_of_entries_is_the_list_of_their_sandboxes(id: str, labels: dict[
     assert cri.ListPodSandboxResponse.FromString(entry).items[0] == sandbox == listing.read_sandbox(entry)
 
 
-def test_every_sandbox_gets_an_address_of_its_own_that_nothing_else_has() -> None:
+def test_every_sandbox_gets_a_unique_address() -> None:
     taken: set[str] = set()
     for number in range(2000):
         address = free_address(str(number), taken)
@@ -65,7 +65,7 @@ def registry(*ids: str) -> Registry[Thing]:
     return made
 
 
-def test_a_beginning_of_an_id_finds_what_it_is_the_only_one_of() -> None:
+def test_a_unique_id_prefix_is_resolved() -> None:
     found = registry("abc1", "abd2")
     assert found.get("abc", "container_id") == Thing("abc1", "name of abc1")
     assert found.find("x", "container_id") is None
@@ -79,11 +79,11 @@ def test_a_beginning_of_an_id_finds_what_it_is_the_only_one_of() -> None:
         found.get("x", "container_id")
 
 
-def test_a_whole_id_is_itself_though_others_begin_so() -> None:
+def test_a_full_id_is_resolved_even_if_it_is_a_prefix_of_others() -> None:
     assert registry("ab", "abc").get("ab", "id").id == "ab"
 
 
-def test_a_name_is_taken_until_what_has_it_is_gone() -> None:
+def test_a_name_is_reserved_until_its_holder_is_removed() -> None:
     things = registry()
     things.reserve("n", "1")
     with pytest.raises(Refusal, match='name "n" is reserved for "1"') as refusal:
@@ -95,15 +95,15 @@ def test_a_name_is_taken_until_what_has_it_is_gone() -> None:
 
 
 @given(labels, labels)
-def test_a_selector_wants_all_of_its_labels(mine: dict[str, str], wanted: dict[str, str]) -> None:
+def test_a_label_selector_requires_all_labels(mine: dict[str, str], wanted: dict[str, str]) -> None:
     assert has_labels(mine, wanted) == (wanted.items() <= mine.items())
 
 
-def test_a_sentence_is_never_too_long_for_a_trailer() -> None:
+def test_an_error_message_is_truncated_to_fit_a_grpc_trailer() -> None:
     assert len(invalid("config.labels", "x" * 10_000_000).sentence) == MAX_SENTENCE
 
 
-async def test_a_reader_that_falls_behind_is_told_so() -> None:
+async def test_an_event_reader_that_falls_behind_is_told_so() -> None:
     events = Events()
     reader = events.read()
     first = asyncio.ensure_future(anext(reader))
@@ -116,7 +116,7 @@ async def test_a_reader_that_falls_behind_is_told_so() -> None:
             pass
 
 
-async def test_readers_are_told_to_list_when_an_event_cannot_be_made() -> None:
+async def test_event_readers_are_told_to_relist_if_an_event_cannot_be_built() -> None:
     events = Events()
     waiting = asyncio.ensure_future(anext(events.read()))
     await asyncio.sleep(0)
@@ -129,5 +129,5 @@ async def test_readers_are_told_to_list_when_an_event_cannot_be_made() -> None:
         await waiting
 
 
-async def test_no_event_is_made_when_nobody_reads() -> None:
+async def test_no_event_is_built_without_readers() -> None:
     Events().publish(lambda: pytest.fail("nobody asked for it"))

@@ -46,14 +46,14 @@ async def refused(pod: Pod, config: cri.ContainerConfig) -> str:
     return caught.value.details() or ""
 
 
-async def test_it_says_what_containers_have_in_common(server: Embedded, calls: BareCri) -> None:
+async def test_the_server_reports_what_containers_share(server: Embedded, calls: BareCri) -> None:
     status = await calls.runtime.Status(cri.StatusRequest(verbose=True))
     assert json.loads(status.info["config"])["isolation"] == "plain"
     assert not status.runtime_handlers[0].features.recursive_read_only_mounts
     assert "containers share the machine's files, processes, network and users" in server.log.read_text()
 
 
-def test_features_that_are_missing_here_are_named_in_the_log_and_by_up(server: Embedded) -> None:
+def test_missing_features_are_named_in_the_log_and_by_up(server: Embedded) -> None:
     told = weaknesses(server.endpoint)
     assert told[0] == (
         "containers have no mounts of their own here (the kernel: No space left on device): they share the machine's "
@@ -63,7 +63,7 @@ def test_features_that_are_missing_here_are_named_in_the_log_and_by_up(server: E
     assert all(weakness in server.log.read_text() for weakness in told)
 
 
-async def test_a_volume_is_a_link_that_goes_with_the_last_container(server: Embedded, pod: Pod, tmp_path: Path) -> None:
+async def test_a_volume_is_a_link_removed_with_the_last_container(server: Embedded, pod: Pod, tmp_path: Path) -> None:
     wanted, volume = tmp_path / "data", tmp_path / "volume"
     config = pod.container("sh", "-c", f"echo first > {wanted}/file; while :; do sleep 0.05; done")
     config.mounts.add(container_path=str(wanted), host_path=str(volume))
@@ -87,7 +87,7 @@ async def test_a_volume_is_a_link_that_goes_with_the_last_container(server: Embe
     assert (volume / "file").read_text() == "first\n"
 
 
-async def test_a_mount_that_cannot_be_a_link_is_refused_when_the_container_is_made(pod: Pod, tmp_path: Path) -> None:
+async def test_a_mount_that_cannot_be_a_link_is_refused_at_creation(pod: Pod, tmp_path: Path) -> None:
     taken = tmp_path / "taken"
     taken.write_text("somebody's")
     config = pod.container("true")
@@ -103,7 +103,7 @@ async def test_a_mount_that_cannot_be_a_link_is_refused_when_the_container_is_ma
     assert await pod.create(config), "its name is free"
 
 
-async def test_a_root_that_is_read_only_and_a_resolver_of_its_own_are_refused(pod: Pod, calls: BareCri) -> None:
+async def test_a_read_only_root_and_a_custom_resolver_are_refused(pod: Pod, calls: BareCri) -> None:
     config = pod.container("true")
     config.linux.security_context.readonly_rootfs = True
     assert "readonly_rootfs: needs mount namespaces" in await refused(pod, config)
@@ -113,7 +113,7 @@ async def test_a_root_that_is_read_only_and_a_resolver_of_its_own_are_refused(po
         await calls.runtime.RunPodSandbox(cri.RunPodSandboxRequest(config=other))
 
 
-async def test_a_command_runs_where_the_container_does(pod: Pod) -> None:
+async def test_a_command_runs_in_the_containers_mount_namespace(pod: Pod) -> None:
     container = await pod.started("sleep", "1000")
     answer = await pod.calls.ExecSync(
         cri.ExecSyncRequest(

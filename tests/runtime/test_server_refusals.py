@@ -83,7 +83,7 @@ def check(config: cri.ContainerConfig, host: Host) -> None:
 
 @pytest.mark.parametrize("what", SANDBOXES)
 @pytest.mark.parametrize("host", [ROOT, ORDINARY, PLAIN], ids=["root", "ordinary", "plain"])
-def test_a_sandbox_that_cannot_be_had_is_refused_by_name(what: str, host: Host) -> None:
+def test_an_unsupported_sandbox_setting_is_refused_by_name(what: str, host: Host) -> None:
     change, sentence = SANDBOXES[what]
     config = cri.PodSandboxConfig()
     process_spec.check_sandbox(config, host, "config")
@@ -97,7 +97,7 @@ def test_a_sandbox_that_cannot_be_had_is_refused_by_name(what: str, host: Host) 
 
 @pytest.mark.parametrize("what", CONTAINERS)
 @pytest.mark.parametrize("host", [ROOT, ORDINARY, PLAIN], ids=["root", "ordinary", "plain"])
-def test_a_container_that_cannot_be_had_is_refused_by_name(what: str, host: Host) -> None:
+def test_an_unsupported_container_setting_is_refused_by_name(what: str, host: Host) -> None:
     change, sentence = CONTAINERS[what]
     config = cri.ContainerConfig()
     check(config, host)
@@ -108,13 +108,13 @@ def test_a_container_that_cannot_be_had_is_refused_by_name(what: str, host: Host
     check(config, SIMULATED)
 
 
-def test_on_the_machines_network_its_ports_are_the_machines() -> None:
+def test_host_network_pods_may_have_host_ports() -> None:
     config = cri.PodSandboxConfig(port_mappings=[cri.PortMapping(container_port=80, host_port=80)])
     config.linux.security_context.namespace_options.network = cri.NODE
     process_spec.check_sandbox(config, ORDINARY, "config")
 
 
-def test_what_takes_nothing_away_from_a_pod_is_accepted() -> None:
+def test_settings_that_are_already_fulfilled_are_accepted() -> None:
     config = cri.ContainerConfig(mounts=[cri.Mount(container_path="/a", host_path="/b", selinux_relabel=True)])
     security = config.linux.security_context
     security.masked_paths.append("/proc/kcore")
@@ -128,7 +128,7 @@ def test_what_takes_nothing_away_from_a_pod_is_accepted() -> None:
         check(config, host)
 
 
-def test_capabilities_are_roots_to_add() -> None:
+def test_only_root_may_add_capabilities() -> None:
     config = cri.ContainerConfig()
     config.linux.security_context.capabilities.add_capabilities.append("NET_ADMIN")
     check(config, ROOT)
@@ -136,7 +136,7 @@ def test_capabilities_are_roots_to_add() -> None:
         check(config, ORDINARY)
 
 
-def test_a_read_only_root_needs_mounts_of_its_own() -> None:
+def test_a_read_only_root_needs_a_mount_namespace() -> None:
     config = cri.ContainerConfig()
     config.linux.security_context.readonly_rootfs = True
     check(config, ORDINARY)
@@ -155,7 +155,7 @@ def security(**fields: Any) -> cri.LinuxContainerSecurityContext:
     return made
 
 
-def test_root_runs_processes_as_anybody() -> None:
+def test_root_may_run_processes_as_any_user() -> None:
     def user(**fields: Any) -> User | None:
         return process_spec.user(security(**fields), ROOT, "c")
 
@@ -180,13 +180,13 @@ def test_root_runs_processes_as_anybody() -> None:
         ({"policy": cri.Strict}, "c.supplemental_groups_policy: only root can leave groups"),
     ],
 )
-def test_an_ordinary_user_runs_them_as_itself_alone(fields: dict[str, Any], sentence: str) -> None:
+def test_an_ordinary_user_may_run_processes_only_as_itself(fields: dict[str, Any], sentence: str) -> None:
     with pytest.raises(Refusal) as refusal:
         process_spec.user(security(**fields), ORDINARY, "c")
     assert refusal.value.sentence.startswith(sentence)
 
 
-def test_an_ordinary_user_may_say_who_it_is() -> None:
+def test_an_ordinary_user_may_name_itself() -> None:
     asked = security(run_as_user=54321, run_as_group=54321, groups=(54322,))
     assert process_spec.user(asked, ORDINARY, "c") is None
 
@@ -203,13 +203,13 @@ def test_an_ordinary_user_may_say_who_it_is() -> None:
         ("registry.k8s.io/pause:3.10", ["a"], [], ("a",)),
     ],
 )
-def test_what_is_run(image: str, command: list[str], args: list[str], runs: tuple[str, ...]) -> None:
+def test_the_command_of_a_container(image: str, command: list[str], args: list[str], runs: tuple[str, ...]) -> None:
     config = cri.ContainerConfig(command=command, args=args)
     made = Image(parse_reference(image), 0, 1)
     assert process_spec.arguments(config, made, replace(ROOT, search_path=os.environ["PATH"]), "config") == runs
 
 
-def test_busybox_is_a_shell_with_or_without_busybox(tmp_path: Path) -> None:
+def test_the_busybox_image_runs_a_shell_even_without_a_busybox_program(tmp_path: Path) -> None:
     image = Image(parse_reference("busybox"), 0, 1)
     host = replace(ROOT, search_path=str(tmp_path))
     assert process_spec.arguments(cri.ContainerConfig(), image, host, "config") == ("sh",)
@@ -219,7 +219,7 @@ def test_busybox_is_a_shell_with_or_without_busybox(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("args", "more"), [([], ""), (["sh", "-c", "true"], " that could take the args")])
-def test_an_image_that_no_program_is_called_by_needs_a_command(args: list[str], more: str) -> None:
+def test_an_image_without_a_program_of_its_name_needs_a_command(args: list[str], more: str) -> None:
     image = Image(parse_reference("no-such-program"), 0, 1)
     with pytest.raises(Refusal) as refusal:
         process_spec.arguments(cri.ContainerConfig(args=args), image, ROOT, "config")
@@ -229,7 +229,7 @@ def test_an_image_that_no_program_is_called_by_needs_a_command(args: list[str], 
     )
 
 
-def test_every_signal_of_cri_is_one_of_this_machine() -> None:
+def test_every_cri_signal_has_a_number_on_this_machine() -> None:
     numbers = {name: process_spec.stop_signal(number) for name, number in cri.Signal.items()}
     assert numbers["SIGNAL_RUNTIME_DEFAULT"] == numbers["SIGNAL_SIGTERM"] == signal.SIGTERM
     assert numbers["SIGNAL_SIGCLD"] == signal.SIGCHLD
@@ -243,7 +243,7 @@ def test_every_signal_of_cri_is_one_of_this_machine() -> None:
             assert number == getattr(signal, plain)
 
 
-def test_a_missing_host_path_becomes_a_directory_and_a_link_what_it_leads_to(tmp_path: Path) -> None:
+def test_a_missing_mount_source_is_created_and_a_symlink_resolved(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     config = cri.ContainerConfig(
@@ -274,12 +274,12 @@ MACHINES = "search one.example two.example\nnameserver 192.0.2.1\nnameserver 192
         (cri.DNSConfig(servers=["192.0.2.1", "192.0.2.2"], options=["ndots:5"]), False),
     ],
 )
-def test_a_resolver_that_is_the_machines_own(config: cri.DNSConfig, own: bool) -> None:
+def test_the_machines_own_resolver_is_accepted(config: cri.DNSConfig, own: bool) -> None:
     assert resolver.is_machines_own(config, MACHINES) == own
     assert resolver.is_machines_own(config, resolver.resolv_conf(config))
 
 
-def test_a_process_is_no_harder_to_kill_than_this_user_may_make_it() -> None:
+def test_the_oom_score_is_not_lower_than_this_user_may_set() -> None:
     def score(wanted: int, host: Host) -> int | None:
         config = cri.ContainerConfig(metadata=cri.ContainerMetadata(name="c"))
         config.linux.resources.oom_score_adj = wanted

@@ -66,9 +66,7 @@ def oom_score_adj(pid: int) -> int:
 
 
 @needs_cgroups
-async def test_a_running_containers_limits_are_changed_in_its_cgroup_and_known_to_the_next_server(
-    server: Embedded, pod: Pod
-) -> None:
+async def test_updated_limits_are_set_in_the_cgroup_and_survive_a_server_restart(server: Embedded, pod: Pod) -> None:
     container = await pod.create(
         limited(pod, memory_limit_in_bytes=32 * MIB, cpu_quota=50_000, cpu_period=100_000, oom_score_adj=900)
     )
@@ -90,7 +88,7 @@ async def test_a_running_containers_limits_are_changed_in_its_cgroup_and_known_t
 
 
 @needs_cgroups
-async def test_what_was_not_started_yet_starts_with_its_changed_limits(server: Embedded, pod: Pod) -> None:
+async def test_a_created_container_starts_with_its_updated_limits(server: Embedded, pod: Pod) -> None:
     container = await pod.create(limited(pod, memory_limit_in_bytes=32 * MIB))
     await update(pod, container, memory_limit_in_bytes=48 * MIB, cpu_quota=30_000, cpu_period=100_000)
     server.restart()
@@ -99,7 +97,7 @@ async def test_what_was_not_started_yet_starts_with_its_changed_limits(server: E
 
 
 @needs_cgroups
-async def test_a_change_of_which_a_part_is_refused_changes_nothing(pod: Pod) -> None:
+async def test_an_update_refused_in_part_changes_nothing(pod: Pod) -> None:
     container = await pod.create(limited(pod, memory_limit_in_bytes=64 * MIB, cpu_shares=512))
     await pod.start(container)
     before = in_cgroup(pod, container)
@@ -115,7 +113,7 @@ async def test_limits_of_an_exited_container_cannot_be_changed(pod: Pod) -> None
     assert await refusal(pod, container, cpu_shares=2) == f'container "{container}" is in CONTAINER_EXITED state'
 
 
-async def test_a_pods_size_is_noted_with_its_sandbox(server: Embedded, pod: Pod) -> None:
+async def test_pod_sandbox_resources_are_recorded(server: Embedded, pod: Pod) -> None:
     request = cri.UpdatePodSandboxResourcesRequest(
         pod_sandbox_id=pod.sandbox, resources=cri.LinuxContainerResources(memory_limit_in_bytes=256 * MIB)
     )
@@ -127,7 +125,7 @@ async def test_a_pods_size_is_noted_with_its_sandbox(server: Embedded, pod: Pod)
     assert str(256 * MIB) in status.info["info"]
 
 
-def test_where_cgroups_are_closed_a_limit_is_refused_by_name() -> None:
+def test_without_usable_cgroups_a_limit_is_refused_by_name() -> None:
     closed = Cgroups(why_not="cgroups are closed to this user", remedy="run as root")
     change = cri.LinuxContainerResources(memory_limit_in_bytes=MIB)
     sentence = r"^memory limit: cannot be enforced, since cgroups are closed to this user"

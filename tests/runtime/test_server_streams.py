@@ -89,7 +89,7 @@ def logged(tmp_path: Path) -> str:
     return log.read_text() if log.exists() else ""
 
 
-async def test_several_attach_to_one_container_and_it_outlives_their_server(
+async def test_several_clients_attach_to_a_container_which_outlives_the_server(
     server: Embedded, pod: Pod, tmp_path: Path
 ) -> None:
     container = await reading(pod, ECHO)
@@ -117,7 +117,7 @@ async def test_several_attach_to_one_container_and_it_outlives_their_server(
     assert "end of input" not in logged(tmp_path)
 
 
-async def test_input_that_is_for_the_first_alone_ends_with_it(pod: Pod, tmp_path: Path) -> None:
+async def test_with_stdin_once_input_ends_with_the_first_client(pod: Pod, tmp_path: Path) -> None:
     container = await reading(pod, ECHO, stdin_once=True)
     client = await attach(pod, container)
     client.send(b"all of it\n", fin=True)
@@ -127,7 +127,7 @@ async def test_input_that_is_for_the_first_alone_ends_with_it(pod: Pod, tmp_path
     assert "end of input" in logged(tmp_path)
 
 
-async def test_a_terminal_has_the_size_of_who_attached_and_takes_its_keys(pod: Pod) -> None:
+async def test_an_attached_terminal_has_the_clients_size_and_input(pod: Pod) -> None:
     container = await reading(pod, 'until [ "$(stty size)" = "33 77" ]; do sleep 0.01; done; stty size; cat', tty=True)
     client = await attach(pod, container, tty=True)
     client.client.send(client.ids["resize"], b'{"Width":77,"Height":33}')
@@ -139,7 +139,7 @@ async def test_a_terminal_has_the_size_of_who_attached_and_takes_its_keys(pod: P
     assert (await pod.ended(container)).exit_code == 130
 
 
-async def test_a_port_is_reached_at_the_pods_address_and_else_at_localhost(pod: Pod) -> None:
+async def test_a_port_is_forwarded_to_the_pods_address_or_else_to_localhost(pod: Pod) -> None:
     address = (
         await pod.calls.PodSandboxStatus(cri.PodSandboxStatusRequest(pod_sandbox_id=pod.sandbox))
     ).status.network.ip
@@ -171,7 +171,7 @@ async def forwarded(pod: Pod, port: int) -> tuple[bytes, bytes]:
     return bytes(client.data.get(data, b"")), bytes(client.data.get(error, b""))
 
 
-async def test_a_container_is_stopped_by_the_signal_that_its_config_names(server: Embedded, pod: Pod) -> None:
+async def test_a_container_is_stopped_by_its_configured_signal(server: Embedded, pod: Pod) -> None:
     config = pod.container("sh", "-c", "trap '' TERM; trap 'exit 10' USR1; while :; do sleep 0.05; done")
     config.stop_signal = cri.SIGNAL_SIGUSR1
     container = await pod.create(config)

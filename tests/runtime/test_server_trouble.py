@@ -108,7 +108,7 @@ def of_a_container(directory: Path) -> bool:
     return directory.name == "process"
 
 
-async def test_a_disk_that_is_full_for_a_moment_at_boot_costs_no_state(machine: Machine) -> None:
+async def test_a_disk_that_is_briefly_full_at_boot_loses_no_state(machine: Machine) -> None:
     before = await machine.running()
     full = [FULL]
 
@@ -122,7 +122,7 @@ async def test_a_disk_that_is_full_for_a_moment_at_boot_costs_no_state(machine: 
     await machine.remove()
 
 
-async def test_a_container_whose_fate_is_unknown_counts_as_ended_and_can_be_removed(machine: Machine) -> None:
+async def test_a_container_in_an_undeterminable_state_counts_as_exited_and_can_be_removed(machine: Machine) -> None:
     await machine.running()
 
     async def find(directory: Path) -> None:
@@ -137,7 +137,7 @@ async def test_a_container_whose_fate_is_unknown_counts_as_ended_and_can_be_remo
     await machine.remove()
 
 
-async def test_one_that_does_not_answer_holds_up_nobody_and_is_never_called_created(
+async def test_an_unanswering_container_blocks_nobody_and_is_never_listed_as_created(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sandboxes, "_BOOT_SECONDS", 0.05)
@@ -160,7 +160,7 @@ async def test_one_that_does_not_answer_holds_up_nobody_and_is_never_called_crea
     await machine.remove()
 
 
-async def test_a_watch_that_fails_is_an_end(machine: Machine) -> None:
+async def test_a_failed_watch_counts_as_an_exit(machine: Machine) -> None:
     container = await machine.running()
     await machine.boot()
     container, life = machine.container, machine.life
@@ -186,7 +186,9 @@ async def test_a_watch_that_fails_is_an_end(machine: Machine) -> None:
     await machine.remove()
 
 
-async def test_a_stop_waits_for_no_news_that_never_comes(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stop_does_not_wait_for_an_exit_that_is_never_reported(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(recovery, "_END_SECONDS", 0.05)
     container, life = await machine.running(), machine.life
     watch = container.watch
@@ -198,7 +200,7 @@ async def test_a_stop_waits_for_no_news_that_never_comes(machine: Machine, monke
     await machine.remove()
 
 
-async def test_an_end_that_could_not_be_written_down_is_written_later(
+async def test_an_exit_that_could_not_be_written_is_written_later(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     container, life = await machine.running(), machine.life
@@ -218,7 +220,7 @@ async def test_an_end_that_could_not_be_written_down_is_written_later(
 
 
 @pytest.mark.parametrize("torn", [b"", b"{", b"[]", b'{"exit_code": "0"}', b"[" * 100_000])
-async def test_a_torn_record_of_an_end_is_asked_for_again(machine: Machine, torn: bytes) -> None:
+async def test_a_torn_exit_record_is_requested_again(machine: Machine, torn: bytes) -> None:
     container = await machine.running()
     await machine.life.containers.stop(container, 0)
     (machine.kept / "ended").write_bytes(torn)
@@ -229,7 +231,7 @@ async def test_a_torn_record_of_an_end_is_asked_for_again(machine: Machine, torn
 
 
 @pytest.mark.parametrize("torn", [b"", b"\n", b"{}\n", b"[]\n", b'{"created_at": 1}\n\xff', b"[" * 100_000 + b"\n"])
-async def test_a_torn_record_keeps_no_other_pod_from_being_served(machine: Machine, torn: bytes) -> None:
+async def test_a_torn_record_does_not_affect_other_pods(machine: Machine, torn: bytes) -> None:
     container = await machine.running()
     life = machine.life
     other = cri.PodSandboxConfig()
@@ -247,7 +249,7 @@ async def test_a_torn_record_keeps_no_other_pod_from_being_served(machine: Machi
     assert await machine.life.sandboxes.run(other), "its name is free"
 
 
-async def test_a_container_that_cannot_be_written_down_leaves_nothing(
+async def test_a_container_that_cannot_be_recorded_leaves_nothing(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await machine.running()
@@ -266,7 +268,7 @@ async def test_a_container_that_cannot_be_written_down_leaves_nothing(
 
 
 @pytest.mark.parametrize("trouble", [FULL, RuntimeError("can't start new thread"), ValueError("unforeseen")])
-async def test_a_sandbox_that_fails_and_cannot_be_undone_frees_its_name_and_its_address(
+async def test_a_failed_sandbox_frees_its_name_and_address_even_if_cleanup_fails(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, trouble: Exception
 ) -> None:
     life = await machine.boot()
@@ -293,7 +295,7 @@ async def test_no_thread_is_needed_to_remove_a_pod(machine: Machine, monkeypatch
     await machine.remove()
 
 
-async def test_a_removal_that_failed_is_not_taken_for_done(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_removal_does_not_count_as_done(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     await machine.running()
     sandbox, real = machine.sandbox, store.forget
 
@@ -310,7 +312,7 @@ async def test_a_removal_that_failed_is_not_taken_for_done(machine: Machine, mon
     await machine.remove()
 
 
-async def test_a_cgroup_that_cannot_be_removed_keeps_no_container(machine: Machine) -> None:
+async def test_a_container_is_removed_even_if_its_cgroup_cannot_be(machine: Machine) -> None:
     container = await machine.running()
 
     class Broken:
@@ -355,7 +357,7 @@ async def test_a_container_that_could_not_be_started_sends_no_events(machine: Ma
     assert [each.container_event_type for each in told] == [cri.CONTAINER_CREATED_EVENT, cri.CONTAINER_DELETED_EVENT]
 
 
-async def test_the_server_may_open_as_much_as_it_can_and_containers_get_what_it_was_given(tmp_path: Path) -> None:
+async def test_the_server_raises_its_file_limit_and_containers_get_the_original_one(tmp_path: Path) -> None:
     limited = ("sh", "-c", 'ulimit -Sn 500 && exec "$@"', "sh")
     with Embedded.launch(within=limited) as server:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -371,7 +373,7 @@ async def test_the_server_may_open_as_much_as_it_can_and_containers_get_what_it_
             await pod.remove()
 
 
-async def test_real_containers_in_trouble_keep_no_other_from_being_served(tmp_path: Path) -> None:
+async def test_real_containers_in_trouble_do_not_affect_others(tmp_path: Path) -> None:
     runs = ("sh", "-c", "while :; do sleep 0.05; done")
     with Embedded.launch() as server:
         async with BareCri(server.endpoint, cgroup_parent=server.cgroup_parent) as calls:

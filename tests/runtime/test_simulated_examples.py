@@ -49,7 +49,7 @@ def written(section: str) -> list[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_an_example_is_a_pod_whose_scripts_are_of_its_containers_and_can_be_obeyed(path: Path) -> None:
+def test_each_example_pod_has_valid_scripts_for_its_containers(path: Path) -> None:
     (document,) = load_documents(path.read_text(), source=path.name)
     assert isinstance(document, Pod)
     pod = admit_pod(pod_to_wire(document))

@@ -49,11 +49,11 @@ async def outcomes(faults: Faults, call: str, script: dict[str, str], times: int
     return failed
 
 
-async def test_in_earnest_nothing_happens() -> None:
+async def test_without_scripts_no_fault_occurs() -> None:
     await NoFaults().before("RunPodSandbox", scripts({"hang": ["RunPodSandbox"]}), "u1")
 
 
-async def test_a_call_of_which_nothing_is_said_goes_on_and_is_not_counted(tmp_path: Path) -> None:
+async def test_an_unscripted_call_passes_and_is_not_counted(tmp_path: Path) -> None:
     faults = scripted(tmp_path)
     await faults.before("StartContainer", {}, WEB)
     await faults.before("StartContainer", scripts(web={"hang": ["StopContainer"]}), WEB)
@@ -61,13 +61,13 @@ async def test_a_call_of_which_nothing_is_said_goes_on_and_is_not_counted(tmp_pa
     assert list((tmp_path / "faults").iterdir()) == []
 
 
-async def test_a_script_that_cannot_be_obeyed_is_refused_at_run_pod_sandbox(tmp_path: Path) -> None:
+async def test_an_invalid_script_is_refused_at_run_pod_sandbox(tmp_path: Path) -> None:
     with pytest.raises(CallFailed, match=r"\[simulate.syncpod.dev/web\].runTime: must be a duration") as refused:
         await scripted(tmp_path).before("RunPodSandbox", scripts(web={"runTime": "soon"}), "u1")
     assert refused.value.code is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_a_call_hangs_until_its_client_gives_up(tmp_path: Path) -> None:
+async def test_a_scripted_call_hangs_until_its_client_gives_up(tmp_path: Path) -> None:
     faults = scripted(tmp_path)
     hanging = asyncio.create_task(faults.before("StopContainer", scripts(web={"hang": ["StopContainer"]}), WEB))
     done, _ = await asyncio.wait([hanging], timeout=0.05)
@@ -77,11 +77,11 @@ async def test_a_call_hangs_until_its_client_gives_up(tmp_path: Path) -> None:
     assert hanging.cancelled()
 
 
-async def test_a_call_goes_on_after_it_has_hung_for_its_time(tmp_path: Path) -> None:
+async def test_a_scripted_call_continues_after_its_hang_time(tmp_path: Path) -> None:
     await scripted(tmp_path).before("StopContainer", scripts(web={"hang": {"StopContainer": "5ms"}}), WEB)
 
 
-async def test_only_the_first_calls_hang_where_the_script_says_how_many(tmp_path: Path) -> None:
+async def test_only_the_scripted_number_of_calls_hang(tmp_path: Path) -> None:
     script = scripts(web={"hang": {"StopContainer": {"times": 1}}})
     first = asyncio.create_task(scripted(tmp_path).before("StopContainer", script, WEB))
     await asyncio.sleep(0.01)
@@ -90,7 +90,7 @@ async def test_only_the_first_calls_hang_where_the_script_says_how_many(tmp_path
     await scripted(tmp_path).before("StopContainer", script, WEB)
 
 
-async def test_calls_fail_with_the_status_and_the_words_of_the_script(tmp_path: Path) -> None:
+async def test_calls_fail_with_the_scripted_status_and_message(tmp_path: Path) -> None:
     how = {"code": "UNAVAILABLE", "message": "the snapshotter is away"}
     with pytest.raises(CallFailed, match="the snapshotter is away") as failed:
         await scripted(tmp_path).before("CreateContainer", scripts(web={"failureRates": {"CreateContainer": how}}), WEB)
@@ -100,7 +100,7 @@ async def test_calls_fail_with_the_status_and_the_words_of_the_script(tmp_path: 
     assert failed.value.code is grpc.StatusCode.UNKNOWN
 
 
-async def test_the_first_calls_fail_where_the_script_says_how_many_and_a_new_server_knows_how_many_there_were(
+async def test_only_the_scripted_number_of_calls_fail_even_across_a_server_restart(
     tmp_path: Path,
 ) -> None:
     script = scripts(web={"failureRates": {"CreateContainer": {"times": 3}}})
@@ -108,7 +108,7 @@ async def test_the_first_calls_fail_where_the_script_says_how_many_and_a_new_ser
     assert await outcomes(scripted(tmp_path), "CreateContainer", script, 3) == [True, False, False]
 
 
-async def test_a_rate_fails_the_same_calls_in_each_run_and_others_of_each_pod(tmp_path: Path) -> None:
+async def test_a_failure_rate_is_deterministic_per_pod(tmp_path: Path) -> None:
     script = scripts(web={"failureRates": {"CreateContainer": 0.3}})
     runs = []
     for run in ("one", "another"):
@@ -119,18 +119,18 @@ async def test_a_rate_fails_the_same_calls_in_each_run_and_others_of_each_pod(tm
     assert 0 < sum(runs[0]) < 50
 
 
-def test_draws_come_as_often_as_their_rate_says() -> None:
+def test_failure_draws_match_their_rate() -> None:
     drawn = [draw(f"u{pod}/web", "CreateContainer", number) for pod in range(100) for number in range(100)]
     for rate in (0.01, 0.2, 0.9):
         assert sum(each < rate for each in drawn) / len(drawn) == pytest.approx(rate, abs=0.02)
 
 
 @given(st.text(), st.sampled_from(["CreateContainer", "StopContainer"]), st.integers(0, 10**9))
-def test_a_draw_is_a_number_below_one(subject: str, call: str, number: int) -> None:
+def test_a_failure_draw_is_between_zero_and_one(subject: str, call: str, number: int) -> None:
     assert 0 <= draw(subject, call, number) < 1
 
 
-async def test_the_sandboxs_script_concerns_its_calls_and_those_of_each_of_its_containers(tmp_path: Path) -> None:
+async def test_a_sandbox_script_applies_to_its_calls_and_those_of_its_containers(tmp_path: Path) -> None:
     faults = scripted(tmp_path)
     script = scripts({"failureRates": {"StartContainer": {"times": 1}, "StopPodSandbox": {"times": 1}}})
     assert await outcomes(faults, "StartContainer", script, 2) == [True, False]
@@ -138,14 +138,14 @@ async def test_the_sandboxs_script_concerns_its_calls_and_those_of_each_of_its_c
     assert await outcomes(faults, "StopPodSandbox", script, 2, "u1") == [True, False]
 
 
-async def test_the_runtime_dies_of_a_call_as_often_as_the_script_says(tmp_path: Path) -> None:
+async def test_a_call_crashes_the_runtime_as_often_as_scripted(tmp_path: Path) -> None:
     script = scripts(web={"restartRuntime": ["StartContainer"]})
     with pytest.raises(Restarted):
         await scripted(tmp_path).before("StartContainer", script, WEB)
     await scripted(tmp_path).before("StartContainer", script, WEB)
 
 
-async def test_a_call_of_which_the_runtime_dies_never_returns(tmp_path: Path) -> None:
+async def test_a_call_that_crashes_the_runtime_never_returns(tmp_path: Path) -> None:
     faults = ScriptedFaults(tmp_path / "faults", lambda: None)
     dying = asyncio.create_task(
         faults.before("StartContainer", scripts(web={"restartRuntime": ["StartContainer"]}), WEB)
@@ -156,7 +156,7 @@ async def test_a_call_of_which_the_runtime_dies_never_returns(tmp_path: Path) ->
     await asyncio.wait([dying])
 
 
-async def test_counts_are_forgotten_a_day_after_the_last_call(tmp_path: Path) -> None:
+async def test_fault_counts_are_dropped_a_day_after_the_last_call(tmp_path: Path) -> None:
     script = scripts(web={"failureRates": {"CreateContainer": {"times": 1}}})
     assert await outcomes(scripted(tmp_path), "CreateContainer", script, 2) == [True, False]
     (counts,) = (tmp_path / "faults").iterdir()

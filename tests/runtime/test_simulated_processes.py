@@ -61,12 +61,12 @@ async def found(simulated: Simulated, directory: Path) -> SimulatedProcess:
     return process
 
 
-def test_it_is_what_the_state_machine_asks_for(simulated: Simulated) -> None:
+def test_simulated_processes_implement_the_state_machines_protocol(simulated: Simulated) -> None:
     processes: Processes = simulated
     assert processes is simulated
 
 
-async def test_it_ends_by_itself_exactly_when_and_how_the_script_says(simulated: Simulated, tmp_path: Path) -> None:
+async def test_a_simulated_process_exits_exactly_as_scripted(simulated: Simulated, tmp_path: Path) -> None:
     process = await simulated.start(web(runTime="20ms", exitCode=3), tmp_path)
     exited = await process.wait()
     assert exited == Exited(3, "Error", "", process.started_at, process.started_at + 20 * 10**6)
@@ -83,7 +83,7 @@ async def test_it_ends_by_itself_exactly_when_and_how_the_script_says(simulated:
         ({"oomKilled": True, "exitCode": 0}, 0, "OOMKilled"),
     ],
 )
-async def test_the_reason_is_containerds(
+async def test_simulated_exit_reasons_are_containerds(
     simulated: Simulated, tmp_path: Path, script: dict[str, Any], code: int, reason: str
 ) -> None:
     exited = await (await simulated.start(web(runTime="1ms", **script), tmp_path)).wait()
@@ -91,7 +91,7 @@ async def test_the_reason_is_containerds(
 
 
 @pytest.mark.parametrize(("attempt", "code"), [(0, 1), (1, 2), (2, 0), (7, 0)])
-async def test_each_attempt_has_its_own_exit_code_and_the_last_is_that_of_all_later_ones(
+async def test_each_attempt_has_its_exit_code_and_the_last_one_repeats(
     simulated: Simulated, tmp_path: Path, attempt: int, code: int
 ) -> None:
     process = await simulated.start(web(attempt, runTime="1ms", exitCodes=[1, 2, 0]), tmp_path)
@@ -108,7 +108,7 @@ async def test_an_attempt_without_an_exit_code_runs_until_it_is_stopped(
     assert (await process.wait()).exit_code == 143
 
 
-async def test_what_ended_while_no_server_ran_is_found_with_its_code_and_time(
+async def test_a_simulated_exit_without_a_server_is_found_with_its_code_and_time(
     simulated: Simulated, clock: Clock, tmp_path: Path
 ) -> None:
     process = await simulated.start(web(runTime="30m", exitCode=7), tmp_path)
@@ -117,7 +117,9 @@ async def test_what_ended_while_no_server_ran_is_found_with_its_code_and_time(
     assert await simulated.find(tmp_path) == Exited(7, "Error", "", process.started_at, process.started_at + HOUR // 2)
 
 
-async def test_what_runs_is_found_running_and_ends_for_the_next_server(simulated: Simulated, tmp_path: Path) -> None:
+async def test_a_simulated_process_is_found_running_and_exits_under_the_next_server(
+    simulated: Simulated, tmp_path: Path
+) -> None:
     before = await simulated.start(web(runTime="50ms", exitCode=7), tmp_path)
     await simulated.close()
     process = await found(simulated, tmp_path)
@@ -125,7 +127,7 @@ async def test_what_runs_is_found_running_and_ends_for_the_next_server(simulated
     assert (await process.wait()).finished_at == before.started_at + 50 * 10**6
 
 
-async def test_what_was_never_started_is_not_found(simulated: Simulated, tmp_path: Path) -> None:
+async def test_a_simulated_process_that_was_never_started_is_not_found(simulated: Simulated, tmp_path: Path) -> None:
     assert await simulated.find(tmp_path) is None
 
 
@@ -143,7 +145,7 @@ async def test_what_was_never_started_is_not_found(simulated: Simulated, tmp_pat
         ({"ignoresSignals": True}, signal.SIGKILL, 137),
     ],
 )
-async def test_a_signal_ends_it(
+async def test_a_terminating_signal_ends_a_simulated_process(
     simulated: Simulated, tmp_path: Path, script: dict[str, Any], number: int, code: int
 ) -> None:
     process = await simulated.start(web(**script), tmp_path)
@@ -155,7 +157,7 @@ async def test_a_signal_ends_it(
     ("script", "number"),
     [({}, signal.SIGWINCH), ({}, signal.SIGCONT), ({}, 0), ({"ignoresSignals": True}, signal.SIGTERM)],
 )
-async def test_a_signal_that_ends_nothing_ends_nothing(
+async def test_an_ignored_signal_does_not_end_a_simulated_process(
     simulated: Simulated, clock: Clock, tmp_path: Path, script: dict[str, Any], number: int
 ) -> None:
     process = await simulated.start(web(**script), tmp_path)
@@ -166,7 +168,7 @@ async def test_a_signal_that_ends_nothing_ends_nothing(
     assert (await process.wait()).exit_code == 137
 
 
-async def test_a_signal_is_on_disk_before_it_takes_effect(simulated: Simulated, clock: Clock, tmp_path: Path) -> None:
+async def test_a_signal_is_recorded_before_it_takes_effect(simulated: Simulated, clock: Clock, tmp_path: Path) -> None:
     process = await simulated.start(web(stopDelay="30m", stopExitCode=0), tmp_path)
     process.signal(signal.SIGTERM)
     await simulated.close()  # as a kill: nothing but what is on disk goes on
@@ -177,7 +179,7 @@ async def test_a_signal_is_on_disk_before_it_takes_effect(simulated: Simulated, 
     assert (ended.exit_code, ended.reason) == (0, "Completed")
 
 
-async def test_a_kill_ends_what_takes_its_time_to_stop(simulated: Simulated, tmp_path: Path) -> None:
+async def test_sigkill_ends_a_process_with_a_slow_stop(simulated: Simulated, tmp_path: Path) -> None:
     process = await simulated.start(web(stopDelay="30m", stopExitCode=0), tmp_path)
     process.signal(signal.SIGTERM)
     process.signal(signal.SIGTERM)
@@ -185,13 +187,13 @@ async def test_a_kill_ends_what_takes_its_time_to_stop(simulated: Simulated, tmp
     assert (await process.wait()).exit_code == 137
 
 
-async def test_it_may_end_by_itself_while_it_takes_its_time_to_stop(simulated: Simulated, tmp_path: Path) -> None:
+async def test_a_process_with_a_slow_stop_may_exit_by_itself_first(simulated: Simulated, tmp_path: Path) -> None:
     process = await simulated.start(web(runTime="10ms", exitCode=9, stopDelay="30m"), tmp_path)
     process.signal(signal.SIGTERM)
     assert (await process.wait()).exit_code == 9
 
 
-async def test_signals_to_what_has_ended_change_nothing(simulated: Simulated, tmp_path: Path) -> None:
+async def test_signals_to_an_ended_process_change_nothing(simulated: Simulated, tmp_path: Path) -> None:
     process = await simulated.start(web(runTime="0"), tmp_path)
     exited = await process.wait()
     process.signal(signal.SIGTERM)
@@ -199,7 +201,7 @@ async def test_signals_to_what_has_ended_change_nothing(simulated: Simulated, tm
     assert (await process.wait(), await simulated.find(tmp_path), process.usage()) == (exited, exited, None)
 
 
-async def test_any_number_may_wait_and_stop_waiting(simulated: Simulated, tmp_path: Path) -> None:
+async def test_any_number_of_waiters_may_wait_and_cancel(simulated: Simulated, tmp_path: Path) -> None:
     process = await simulated.start(web(), tmp_path)
     waiting = [asyncio.create_task(process.wait()) for _ in range(3)]
     await asyncio.sleep(0)
@@ -212,13 +214,13 @@ async def test_any_number_may_wait_and_stop_waiting(simulated: Simulated, tmp_pa
 # --- starts -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_start_that_fails_says_so_and_leaves_nothing(simulated: Simulated, tmp_path: Path) -> None:
+async def test_a_scripted_start_failure_is_raised_and_leaves_nothing(simulated: Simulated, tmp_path: Path) -> None:
     with pytest.raises(StartFailed, match="no such device"):
         await simulated.start(web(startError="no such device"), tmp_path)
     assert await simulated.find(tmp_path) is None
 
 
-async def test_a_start_that_is_given_up_in_its_delay_has_not_happened(simulated: Simulated, tmp_path: Path) -> None:
+async def test_a_start_cancelled_in_its_delay_has_not_happened(simulated: Simulated, tmp_path: Path) -> None:
     starting = asyncio.create_task(simulated.start(web(startDelay="1h"), tmp_path))
     await asyncio.sleep(0.01)
     starting.cancel()
@@ -226,7 +228,7 @@ async def test_a_start_that_is_given_up_in_its_delay_has_not_happened(simulated:
     assert await simulated.find(tmp_path) is None
 
 
-async def test_a_script_that_cannot_be_obeyed_is_refused_at_the_start_too(simulated: Simulated, tmp_path: Path) -> None:
+async def test_an_invalid_script_is_also_refused_at_the_start(simulated: Simulated, tmp_path: Path) -> None:
     with pytest.raises(StartFailed, match=r"\[simulate.syncpod.dev/web\].runTime: must be a duration"):
         await simulated.start(web(runTime="soon"), tmp_path)
 
@@ -234,7 +236,7 @@ async def test_a_script_that_cannot_be_obeyed_is_refused_at_the_start_too(simula
 # --- sandboxes --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_pause_lives_until_it_is_killed_or_as_long_as_its_script_says(
+async def test_a_simulated_sandbox_lives_until_killed_or_as_scripted(
     simulated: Simulated, clock: Clock, tmp_path: Path
 ) -> None:
     for name in ("short", "long"):
@@ -247,7 +249,7 @@ async def test_a_pause_lives_until_it_is_killed_or_as_long_as_its_script_says(
     assert (await process.wait()).exit_code == 137
 
 
-async def test_the_runtime_restarts_once_so_long_after_the_sandbox_has_started(
+async def test_the_runtime_restarts_once_at_the_scripted_time_after_the_sandbox_start(
     simulated: Simulated, clock: Clock, restarts: list[str], tmp_path: Path
 ) -> None:
     process = await simulated.start(pause(restartRuntimeAfter="10ms", runTime="50ms"), tmp_path)
@@ -255,7 +257,7 @@ async def test_the_runtime_restarts_once_so_long_after_the_sandbox_has_started(
     assert restarts == ["restart"]
 
 
-async def test_the_runtime_that_has_restarted_does_not_restart_again(
+async def test_a_restarted_runtime_does_not_restart_again(
     simulated: Simulated, clock: Clock, restarts: list[str], tmp_path: Path
 ) -> None:
     await simulated.start(pause(restartRuntimeAfter="30m", runTime="2h"), tmp_path)
@@ -281,7 +283,7 @@ async def test_the_runtime_does_not_restart_for_a_sandbox_that_is_gone(
 # --- logs, commands, usage --------------------------------------------------------------------------------------------
 
 
-async def test_its_lines_are_in_the_log_in_cris_format(simulated: Simulated, tmp_path: Path) -> None:
+async def test_scripted_log_lines_are_written_in_cri_format(simulated: Simulated, tmp_path: Path) -> None:
     log = tmp_path / "logs" / "web" / "0.log"
     process = tmp_path / "process"
     process.mkdir()
@@ -298,7 +300,7 @@ async def test_its_lines_are_in_the_log_in_cris_format(simulated: Simulated, tmp
     assert (first[3], second[3] + third[3], fourth[3]) == ("hello", "x" * 20_000, "")
 
 
-async def test_a_log_that_was_moved_away_is_there_again_once_reopened(simulated: Simulated, tmp_path: Path) -> None:
+async def test_a_moved_simulated_log_exists_again_after_reopen(simulated: Simulated, tmp_path: Path) -> None:
     log = tmp_path / "0.log"
     process = await simulated.start(web(log_path=str(log), log=["hello"]), tmp_path)
     log.rename(tmp_path / "0.log.1")
@@ -306,7 +308,7 @@ async def test_a_log_that_was_moved_away_is_there_again_once_reopened(simulated:
     assert (log.read_text(), len((tmp_path / "0.log.1").read_text().splitlines())) == ("", 1)
 
 
-async def test_a_log_that_cannot_be_written_fails_the_start(simulated: Simulated, tmp_path: Path) -> None:
+async def test_an_unwritable_simulated_log_fails_the_start(simulated: Simulated, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StartFailed, match="failed to open log file"):
         await simulated.start(web(log_path=str(tmp_path / "file" / "0.log"), log=["hello"]), tmp_path)
@@ -314,7 +316,7 @@ async def test_a_log_that_cannot_be_written_fails_the_start(simulated: Simulated
 
 
 @pytest.mark.parametrize(("merged", "second"), [(False, Stream.STDERR), (True, Stream.STDOUT)])
-async def test_a_command_answers_what_the_script_says(
+async def test_a_command_has_its_scripted_answer(
     simulated: Simulated, tmp_path: Path, merged: bool, second: Stream
 ) -> None:
     answer = {"stdout": "out\n", "stderr": "err\n", "exitCode": 3, "delay": "1ms"}
@@ -327,18 +329,22 @@ async def test_a_command_answers_what_the_script_says(
     await streams.close()
 
 
-async def test_a_command_without_a_script_answers_nothing_and_succeeds(simulated: Simulated, tmp_path: Path) -> None:
+async def test_an_unscripted_command_succeeds_without_output(simulated: Simulated, tmp_path: Path) -> None:
     streams = await (await simulated.start(web(), tmp_path)).execute(("true",))
     assert ([piece async for piece in streams.output()], await streams.wait()) == ([], 0)
 
 
-async def test_nothing_comes_from_an_attached_container_until_it_ends(simulated: Simulated, tmp_path: Path) -> None:
+async def test_an_attached_simulated_container_gives_no_output_until_it_ends(
+    simulated: Simulated, tmp_path: Path
+) -> None:
     process = await simulated.start(web(runTime="20ms", exitCode=4), tmp_path)
     streams = await process.attach()
     assert ([piece async for piece in streams.output()], await streams.wait()) == ([], 4)
 
 
-async def test_the_end_of_input_detaches_unless_it_is_the_containers(simulated: Simulated, tmp_path: Path) -> None:
+async def test_the_end_of_input_detaches_except_with_stdin_once_and_no_terminal(
+    simulated: Simulated, tmp_path: Path
+) -> None:
     cases: dict[str, dict[str, Any]] = {"goes on": {}, "on a terminal": {"stdin_once": True, "terminal": True}}
     for name, more in cases.items():
         (tmp_path / name).mkdir()
@@ -361,7 +367,7 @@ async def test_an_ended_container_accepts_no_exec_and_no_attach(simulated: Simul
         await process.attach()
 
 
-async def test_it_uses_what_the_script_says(simulated: Simulated, clock: Clock, tmp_path: Path) -> None:
+async def test_simulated_usage_is_as_scripted(simulated: Simulated, clock: Clock, tmp_path: Path) -> None:
     process = await simulated.start(web(memory="64Mi", cpu="250m"), tmp_path)
     clock.ahead = HOUR
     usage = process.usage()

@@ -49,7 +49,7 @@ def runtime() -> Iterator[Embedded]:
         yield launched
 
 
-async def test_a_crowd_is_read_in_small_groups_and_then_known(runtime: Embedded) -> None:
+async def test_many_new_pods_are_read_in_small_groups_and_then_cached(runtime: Embedded) -> None:
     async with BareCri(runtime.endpoint) as calls, Counting(runtime.endpoint) as client:
         for number in range(PODS):
             labels = {names.NODE_LABEL: "n1", names.POD_UID_LABEL: f"u{number}"}

@@ -75,13 +75,11 @@ def test_every_field_of_a_sandbox_is_read() -> None:
         ({"runTime": "1s", "oomKilled": True, "exitCode": 0}, (0,)),
     ],
 )
-def test_a_container_ends_with_the_code_that_is_given_else_as_such_an_end_does(
-    script: dict[str, Any], codes: tuple[int | None, ...]
-) -> None:
+def test_a_scripted_exit_has_its_given_or_default_code(script: dict[str, Any], codes: tuple[int | None, ...]) -> None:
     assert web(**script).exit_codes == codes
 
 
-def test_calls_hang_for_ever_or_for_a_time_all_or_the_first() -> None:
+def test_scripted_hangs_may_be_endless_or_timed_and_limited_in_number() -> None:
     assert web(hang=["StopContainer", "ExecSync"]).calls.hang == {
         "StopContainer": Hang(None, None),
         "ExecSync": Hang(None, None),
@@ -92,7 +90,7 @@ def test_calls_hang_for_ever_or_for_a_time_all_or_the_first() -> None:
     }
 
 
-def test_calls_fail_by_rate_with_a_code_and_a_message_of_ones_own() -> None:
+def test_scripted_failures_have_a_rate_a_code_and_a_message() -> None:
     failing = {"CreateContainer": 0.2, "StartContainer": {"times": 1, "code": "UNAVAILABLE", "message": "gone"}}
     assert web(failureRates=failing).calls.failure_rates == {
         "CreateContainer": FailureRate(0.2, None, grpc.StatusCode.UNKNOWN, ""),
@@ -100,7 +98,7 @@ def test_calls_fail_by_rate_with_a_code_and_a_message_of_ones_own() -> None:
     }
 
 
-def test_calls_that_the_runtime_dies_of_are_the_first_unless_more_are_asked_for() -> None:
+def test_only_the_first_scripted_crash_call_crashes_unless_more_are_requested() -> None:
     assert web(restartRuntime=["StartContainer"]).calls.restart_runtime == {"StartContainer": 1}
     assert web(restartRuntime={"StartContainer": 2}).calls.restart_runtime == {"StartContainer": 2}
 
@@ -147,7 +145,7 @@ REFUSED: tuple[tuple[str, str, str], ...] = (
 
 
 @pytest.mark.parametrize(("name", "script", "sentence"), REFUSED, ids=[f"{name} {text}" for name, text, _ in REFUSED])
-def test_a_script_that_cannot_be_obeyed_is_refused_with_its_path(name: str, script: str, sentence: str) -> None:
+def test_an_invalid_script_is_refused_with_its_path(name: str, script: str, sentence: str) -> None:
     with pytest.raises(ScriptInvalid) as refused:
         check_scripts({f"simulate.syncpod.dev/{name}": script, "unrelated": "["})
     assert str(refused.value).startswith(f"metadata.annotations[simulate.syncpod.dev/{name}]")
@@ -168,14 +166,14 @@ def test_pods_with_the_same_script_share_it() -> None:
     minutes=st.integers(0, 59),
     milliseconds=st.integers(0, 59_999),
 )
-def test_durations_are_gos(hours: int, minutes: int, milliseconds: int) -> None:
+def test_script_durations_have_gos_format(hours: int, minutes: int, milliseconds: int) -> None:
     nanoseconds = (hours * 3600 + minutes * 60) * SECOND + milliseconds * 10**6
     assert duration(f"{hours}h{minutes}m{milliseconds / 1000:.3f}s") == nanoseconds
     assert duration(f"{hours}h{minutes}m{milliseconds}ms") == nanoseconds
 
 
 @pytest.mark.parametrize("text", ["", "5", "s", "1 s", "+1s", "1d", "1s ", "1,5s", "٣s", "1.2.3s"])
-def test_what_is_no_duration_is_none(text: str) -> None:
+def test_invalid_script_durations_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be a duration such as 1m30s"):
         duration(text)
 
@@ -188,7 +186,7 @@ _FIELDS = st.sampled_from(["runTime", "exitCodes", "hang", "failureRates", "rest
 
 
 @given(name=st.sampled_from(["pod", "web"]), script=st.text() | st.dictionaries(_FIELDS, _JSON).map(json.dumps))
-def test_any_script_is_read_or_refused_in_one_sentence(name: str, script: str) -> None:
+def test_any_script_is_parsed_or_refused_in_one_sentence(name: str, script: str) -> None:
     annotations = {f"simulate.syncpod.dev/{name}": script}
     try:
         check_scripts(annotations)

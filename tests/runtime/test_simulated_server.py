@@ -87,7 +87,7 @@ async def fails(call: Any) -> tuple[grpc.StatusCode, str]:
     return failed.value.code(), failed.value.details() or ""
 
 
-async def test_a_container_lives_as_scripted_attempt_by_attempt(calls: BareCri) -> None:
+async def test_a_container_behaves_as_scripted_in_each_attempt(calls: BareCri) -> None:
     pod = Pod(calls, {"web": {"runTime": "10ms", "exitCodes": [3, None], "log": ["hello"]}})
     await pod.run()
     first = await pod.exited(await pod.start(0))
@@ -98,14 +98,14 @@ async def test_a_container_lives_as_scripted_attempt_by_attempt(calls: BareCri) 
     assert (await pod.exited(second)).exit_code == 143
 
 
-async def test_a_script_that_cannot_be_obeyed_is_refused_with_its_path(calls: BareCri) -> None:
+async def test_an_invalid_script_is_refused_with_its_path(calls: BareCri) -> None:
     assert await fails(Pod(calls, {"web": {"runTime": "soon"}}).run()) == (
         grpc.StatusCode.INVALID_ARGUMENT,
         "metadata.annotations[simulate.syncpod.dev/web].runTime: must be a duration such as 1m30s",
     )
 
 
-async def test_a_start_that_fails_leaves_a_container_that_ended_with_a_start_error(calls: BareCri) -> None:
+async def test_a_failed_start_leaves_a_container_with_a_start_error(calls: BareCri) -> None:
     pod = Pod(calls, {"web": {"startError": "no such device"}})
     await pod.run()
     container = await pod.create()
@@ -116,7 +116,7 @@ async def test_a_start_that_fails_leaves_a_container_that_ended_with_a_start_err
     assert (status.exit_code, status.reason, status.started_at) == (128, "StartError", 0)
 
 
-async def test_calls_fail_as_often_as_scripted_with_the_scripts_status(calls: BareCri) -> None:
+async def test_calls_fail_as_often_and_with_the_status_scripted(calls: BareCri) -> None:
     how = {"times": 1, "code": "UNAVAILABLE", "message": "the network plugin is away"}
     pod = Pod(calls, {"pod": {"failureRates": {"RunPodSandbox": how, "CreateContainer": {"times": 1}}}})
     assert await fails(pod.run()) == (grpc.StatusCode.UNAVAILABLE, "the network plugin is away")
@@ -128,7 +128,7 @@ async def test_calls_fail_as_often_as_scripted_with_the_scripts_status(calls: Ba
     await pod.start()
 
 
-async def test_a_call_hangs_until_its_client_gives_up_and_has_done_nothing(calls: BareCri) -> None:
+async def test_a_hung_call_that_its_client_gives_up_has_no_effect(calls: BareCri) -> None:
     pod = Pod(calls, {"web": {"hang": {"StopContainer": {"times": 1}}}})
     await pod.run()
     container = await pod.start()
@@ -171,20 +171,20 @@ EACH_CALL = (
 
 
 @pytest.mark.parametrize(("call", "make"), EACH_CALL, ids=[call for call, _ in EACH_CALL])
-async def test_each_call_that_a_script_may_name_obeys_it(calls: BareCri, call: str, make: Any) -> None:
+async def test_every_scriptable_call_follows_its_script(calls: BareCri, call: str, make: Any) -> None:
     pod = Pod(calls, {"pod": {"failureRates": {call: {"code": "DATA_LOSS", "message": f"{call} is scripted"}}}})
     await pod.run()
     container = "" if call == "CreateContainer" else await pod.create()
     assert await fails(make(pod, container)) == (grpc.StatusCode.DATA_LOSS, f"{call} is scripted")
 
 
-async def test_a_pull_for_a_sandbox_obeys_its_script(calls: BareCri) -> None:
+async def test_a_pull_for_a_sandbox_follows_its_script(calls: BareCri) -> None:
     pod = Pod(calls, {"pod": {"failureRates": {"PullImage": {"message": "the registry is away"}}}})
     pull = cri.PullImageRequest(image=cri.ImageSpec(image=BUSYBOX), sandbox_config=pod.config)
     assert await fails(calls.images.PullImage(pull)) == (grpc.StatusCode.UNKNOWN, "the registry is away")
 
 
-async def test_a_command_answers_as_scripted(calls: BareCri) -> None:
+async def test_exec_sync_answers_as_scripted(calls: BareCri) -> None:
     pod = Pod(calls, {"web": {"exec": {"stdout": "out", "stderr": "err", "exitCode": 3}}})
     await pod.run()
     container = await pod.start()
@@ -192,7 +192,7 @@ async def test_a_command_answers_as_scripted(calls: BareCri) -> None:
     assert (done.stdout, done.stderr, done.exit_code) == (b"out", b"err", 3)
 
 
-async def test_a_sandbox_dies_as_scripted(calls: BareCri) -> None:
+async def test_a_sandbox_ends_as_scripted(calls: BareCri) -> None:
     pod = Pod(calls, {"pod": {"runTime": "10ms"}})
     await pod.run()
 
@@ -202,7 +202,7 @@ async def test_a_sandbox_dies_as_scripted(calls: BareCri) -> None:
     await until_asked(is_dead)
 
 
-async def test_stats_are_what_the_script_says(calls: BareCri) -> None:
+async def test_stats_are_as_scripted(calls: BareCri) -> None:
     pod = Pod(calls, {"web": {"memory": "64Mi", "cpu": "250m"}})
     await pod.run()
     container = await pod.start()
@@ -213,7 +213,7 @@ async def test_stats_are_what_the_script_says(calls: BareCri) -> None:
 # --- the server dies --------------------------------------------------------------------------------------------------
 
 
-async def test_pods_live_on_while_the_server_is_dead(runtime: Embedded, calls: BareCri) -> None:
+async def test_simulated_pods_continue_while_the_server_is_down(runtime: Embedded, calls: BareCri) -> None:
     pod = Pod(calls, {"web": {"runTime": "300ms", "exitCode": 7}, "other": {}})
     await pod.run()
     short, other = await pod.start(), await pod.create(name="other")
@@ -228,7 +228,7 @@ async def test_pods_live_on_while_the_server_is_dead(runtime: Embedded, calls: B
     assert await pod.ready()
 
 
-async def test_the_runtime_dies_of_a_call_once_and_serves_again(runtime: Embedded, calls: BareCri) -> None:
+async def test_a_scripted_crash_ends_the_server_once(runtime: Embedded, calls: BareCri) -> None:
     pod = Pod(calls, {"web": {"restartRuntime": ["StartContainer"]}})
     await pod.run()
     container = await pod.create()
@@ -248,7 +248,7 @@ async def test_the_runtime_dies_of_a_call_once_and_serves_again(runtime: Embedde
     assert (await pod.status(container)).state == cri.CONTAINER_RUNNING
 
 
-async def test_the_runtime_restarts_after_the_scripts_time_and_its_pods_run_on(
+async def test_the_runtime_restarts_at_the_scripted_time_and_its_pods_continue(
     runtime: Embedded, calls: BareCri
 ) -> None:
     def starts() -> int:

@@ -20,7 +20,7 @@ def timers() -> Iterator[Timers]:
     made.close()
 
 
-async def test_moments_come_in_their_order_and_equal_ones_in_the_order_in_which_they_were_asked_for(
+async def test_timers_fire_in_order_and_equal_ones_in_order_of_creation(
     timers: Timers,
 ) -> None:
     came: list[str] = []
@@ -51,7 +51,7 @@ async def test_a_cancelled_timer_never_fires(timers: Timers) -> None:
     assert (came, len(timers)) == ([0, 2], 0)
 
 
-async def test_cancelled_moments_far_away_take_no_room(timers: Timers) -> None:
+async def test_cancelled_distant_timers_take_no_memory(timers: Timers) -> None:
     far = time.time_ns() + 10**18
     kept = timers.at(far, lambda: None)
     for _ in range(10_000):
@@ -62,7 +62,7 @@ async def test_cancelled_moments_far_away_take_no_room(timers: Timers) -> None:
     assert len(timers) == 0
 
 
-async def test_a_moment_that_asks_for_another_gets_it(timers: Timers) -> None:
+async def test_a_timer_callback_may_create_another_timer(timers: Timers) -> None:
     done = asyncio.Event()
 
     def ask_for_another() -> None:

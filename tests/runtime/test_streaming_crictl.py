@@ -97,7 +97,7 @@ async def sleeper(crictl: Crictl) -> str:
     return await crictl.container("sleeper", ["sleep", "3600"])
 
 
-async def test_exec_passes_both_outputs_and_tells_the_code(crictl: Crictl, sleeper: str, transport: str) -> None:
+async def test_exec_passes_both_outputs_and_the_exit_code(crictl: Crictl, sleeper: str, transport: str) -> None:
     output, errors, code = await crictl.run("exec", transport, sleeper, "sh", "-c", "echo out; echo err >&2; exit 7")
     assert output == b"out\n"
     assert errors.startswith(b"err\n")
@@ -105,18 +105,18 @@ async def test_exec_passes_both_outputs_and_tells_the_code(crictl: Crictl, sleep
     assert code != 0
 
 
-async def test_exec_loses_nothing_either_way(crictl: Crictl, sleeper: str, transport: str) -> None:
+async def test_exec_loses_no_bytes_in_either_direction(crictl: Crictl, sleeper: str, transport: str) -> None:
     data = os.urandom(5_000_000)
     assert await crictl.run("exec", "-i", transport, sleeper, "cat", stdin=data) == (data, b"", 0)
 
 
-async def test_exec_says_what_is_not_there(crictl: Crictl, sleeper: str, transport: str) -> None:
+async def test_exec_of_a_missing_program_is_reported(crictl: Crictl, sleeper: str, transport: str) -> None:
     _, errors, code = await crictl.run("exec", transport, sleeper, "no-such-program")
     assert code != 0
     assert b"no-such-program" in errors
 
 
-async def test_attach_is_the_containers_input_and_output(crictl: Crictl, transport: str) -> None:
+async def test_attach_connects_to_the_containers_input_and_output(crictl: Crictl, transport: str) -> None:
     name = transport.removeprefix("--transport=")
     script = "read line; echo got $line; cat; exit 3"
     id = await crictl.container(name, ["sh", "-c", script], stdin=True, stdin_once=True)
@@ -124,7 +124,7 @@ async def test_attach_is_the_containers_input_and_output(crictl: Crictl, transpo
     assert (output, errors, code) == (b"got one\ntwo\n", b"", 0)
 
 
-async def test_attach_ends_with_its_input_and_the_container_reads_on(crictl: Crictl, transport: str) -> None:
+async def test_attach_ends_with_its_input_while_the_container_keeps_its_own(crictl: Crictl, transport: str) -> None:
     id = await crictl.container(f"on-{transport.removeprefix('--transport=')}", ["cat"], stdin=True)
     for _ in range(2):
         _, errors, code = await crictl.run("attach", "-i", transport, id, stdin=b"hi\n")
@@ -132,7 +132,7 @@ async def test_attach_ends_with_its_input_and_the_container_reads_on(crictl: Cri
     assert json.loads(await crictl.said("inspect", id))["status"]["state"] == "CONTAINER_RUNNING"
 
 
-async def test_port_forward_reaches_a_port_again_and_again(crictl: Crictl, transport: str) -> None:
+async def test_port_forward_reaches_a_port_repeatedly(crictl: Crictl, transport: str) -> None:
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(await reader.read() + b"bye")
         writer.close()

@@ -74,7 +74,7 @@ def pair(client: SpdyClient, port: int, request: str = "") -> tuple[int, int]:
     return client.open(headers, streamtype="error", fin=True), client.open(headers, streamtype="data")
 
 
-async def test_bytes_go_both_ways_and_each_side_ends_by_itself(sandbox: Sandbox) -> None:
+async def test_bytes_go_both_ways_and_each_side_may_close_separately(sandbox: Sandbox) -> None:
     client = await SpdyClient.connect(sandbox.url(), V1)
     error, data = pair(client, sandbox.port, "0")
     client.send(data, b"hello ")
@@ -87,7 +87,7 @@ async def test_bytes_go_both_ways_and_each_side_ends_by_itself(sandbox: Sandbox)
     client.close()
 
 
-async def test_many_connections_share_one(sandbox: Sandbox) -> None:
+async def test_many_port_forwards_share_one_connection(sandbox: Sandbox) -> None:
     client = await SpdyClient.connect(sandbox.url(), V1)
     pairs = [pair(client, sandbox.port, str(number)) for number in range(20)]
     for number, (_, data) in enumerate(pairs):
@@ -107,7 +107,7 @@ async def test_a_client_need_not_name_its_requests(sandbox: Sandbox) -> None:
     client.close()
 
 
-async def test_a_port_where_nobody_listens_is_said(sandbox: Sandbox) -> None:
+async def test_a_port_without_a_listener_is_reported(sandbox: Sandbox) -> None:
     client = await SpdyClient.connect(sandbox.url(), V1)
     port = unused_port()
     error, data = pair(client, port, "0")
@@ -120,7 +120,7 @@ async def test_a_port_where_nobody_listens_is_said(sandbox: Sandbox) -> None:
     client.close()
 
 
-async def test_a_connection_that_breaks_breaks_alone(sandbox: Sandbox) -> None:
+async def test_a_broken_connection_does_not_affect_others(sandbox: Sandbox) -> None:
     client = await SpdyClient.connect(sandbox.url(), V1)
     error, data = pair(client, sandbox.port, "0")
     client.send(data, b"x")
@@ -136,7 +136,7 @@ async def test_a_connection_that_breaks_breaks_alone(sandbox: Sandbox) -> None:
     client.close()
 
 
-async def test_a_client_that_gives_up_a_connection_ends_it(sandbox: Sandbox) -> None:
+async def test_a_client_reset_ends_the_forwarded_connection(sandbox: Sandbox) -> None:
     client = await SpdyClient.connect(sandbox.url(), V1)
     error, data = pair(client, sandbox.port, "0")
     client.send(data, b"x")
@@ -158,7 +158,7 @@ async def test_a_client_that_gives_up_a_connection_ends_it(sandbox: Sandbox) -> 
         {"streamtype": "video", "port": "80"},
     ],
 )
-async def test_half_a_connection_that_is_none_is_refused(sandbox: Sandbox, headers: dict[str, str]) -> None:
+async def test_an_incomplete_or_invalid_stream_pair_is_refused(sandbox: Sandbox, headers: dict[str, str]) -> None:
     client = await SpdyClient.connect(sandbox.url(), V1)
     stream = client.open(headers)
     while stream not in client.reset:

@@ -60,7 +60,7 @@ async def sent(url: str, request: bytes) -> str:
     return head + body
 
 
-async def test_a_url_is_used_once(streaming: StreamingServer) -> None:
+async def test_a_streaming_url_can_be_used_only_once(streaming: StreamingServer) -> None:
     here = url(streaming)
     assert (await answer(here, HANDSHAKE)).startswith("HTTP/1.1 101 ")
     again = await answer(here, HANDSHAKE)
@@ -68,7 +68,7 @@ async def test_a_url_is_used_once(streaming: StreamingServer) -> None:
     assert again.endswith("\r\n\r\nno such URL, or it has been used, or a minute has passed since it was made\n")
 
 
-async def test_a_token_is_for_what_it_was_made_for(streaming: StreamingServer) -> None:
+async def test_a_token_is_valid_only_for_its_kind_of_request(streaming: StreamingServer) -> None:
     here = url(streaming)
     elsewhere = urlsplit(here).path.replace("/exec/", "/attach/")
     assert " 404 " in await answer(here, HANDSHAKE, path=elsewhere)
@@ -93,7 +93,7 @@ async def test_a_token_is_for_what_it_was_made_for(streaming: StreamingServer) -
         (HANDSHAKE | {"Long": "x" * 100_000}, "GET", 431, "16384 bytes"),
     ],
 )
-async def test_a_wrong_request_is_told_why_and_leaves_the_url_good(
+async def test_a_wrong_request_is_refused_with_the_reason_and_the_url_stays_valid(
     streaming: StreamingServer, headers: dict[str, str], method: str, code: int, said: str
 ) -> None:
     here = url(streaming)
@@ -104,7 +104,7 @@ async def test_a_wrong_request_is_told_why_and_leaves_the_url_good(
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:1", "127.0.0.1", "[::1]:80", "LOCALHOST:8"])
-async def test_every_name_of_the_loopback_address_is_good(streaming: StreamingServer, host: str) -> None:
+async def test_every_loopback_host_name_is_accepted(streaming: StreamingServer, host: str) -> None:
     assert " 101 " in await answer(url(streaming), HANDSHAKE | {"Host": host})
 
 
@@ -113,7 +113,7 @@ async def test_a_wrong_handshake_is_refused(streaming: StreamingServer, wrong: d
     assert " 400 " in await answer(url(streaming), HANDSHAKE | wrong)
 
 
-async def test_a_slow_request_is_not_waited_for(streaming: StreamingServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_request_times_out(streaming: StreamingServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "REQUEST_SECONDS", 0.05)
     assert (await sent(url(streaming), b"GET /exec/")).startswith("HTTP/1.1 408 ")
 
@@ -130,7 +130,7 @@ def test_any_head_is_parsed_or_refused(head: bytes) -> None:
         request.upgrades_to("websocket")
 
 
-def test_a_token_lives_a_minute() -> None:
+def test_a_token_expires_after_a_minute() -> None:
     now = [100.0]
     made: Tickets[str] = Tickets(clock=lambda: now[0])
     first = made.issue("first")
@@ -149,7 +149,7 @@ def test_tokens_are_long_and_all_different() -> None:
     assert all(len(token) >= 43 for token in tokens)  # 256 bits
 
 
-def test_as_many_tokens_are_kept_as_the_kubelet_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_tokens_is_limited_as_by_the_kubelet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tickets, "MAX_TICKETS", 2)
     now = [0.0]
     made: Tickets[int] = Tickets(clock=lambda: now[0])
@@ -162,7 +162,7 @@ def test_as_many_tokens_are_kept_as_the_kubelet_keeps(monkeypatch: pytest.Monkey
     made.issue(4)
 
 
-async def test_the_newest_of_a_terminals_sizes_counts_however_they_are_cut() -> None:
+async def test_the_newest_terminal_size_counts_however_the_messages_are_split() -> None:
     sizes = TerminalSizes()
     for piece in (b'{"Width":80,"He', b'ight":24}\n{"Width":100,', b'"Height":50}\n{"Wid'):
         sizes.feed(piece)

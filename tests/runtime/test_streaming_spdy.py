@@ -51,7 +51,7 @@ async def test_the_first_version_that_both_speak_is_chosen(commands: Commands) -
     client.close()
 
 
-async def test_older_versions_end_in_a_sentence_or_nothing(commands: Commands) -> None:
+async def test_older_protocol_versions_end_with_a_message_or_nothing(commands: Commands) -> None:
     for command, said in (("false", b"command terminated with exit code 1"), ("true", b"")):
         client, ids = await opened(commands.exec(command), "error", "stdout", "stderr", protocol="v2.channel.k8s.io")
         await client.until_ended(*ids.values())
@@ -70,21 +70,23 @@ async def test_a_terminal_has_the_clients_size(commands: Commands) -> None:
     client.close()
 
 
-async def test_the_server_lets_the_client_hang_up(commands: Commands) -> None:
+async def test_the_server_lets_the_client_close_the_connection(commands: Commands) -> None:
     client, ids = await opened(commands.exec("true"), "error", "stdout", "stderr")
     await client.until_ended(*ids.values())
     assert client.went_away is None
     client.close()
 
 
-async def test_a_client_that_stays_is_hung_up_on(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_does_not_close_is_disconnected(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(spdy_command, "CLOSING_SECONDS", 0.05)
     client, _ = await opened(commands.exec("true"), "error", "stdout", "stderr")
     await client.until_closed()
     assert client.went_away == 0
 
 
-async def test_streams_that_a_command_has_not_are_refused(commands: Commands) -> None:
+async def test_streams_that_a_command_does_not_have_are_refused(commands: Commands) -> None:
     client, ids = await opened(commands.exec("true"), "error", "stdin", "video", "stdout")
     again = client.open(streamtype="stdout")
     ids["stderr"] = client.open(streamtype="stderr")
@@ -114,7 +116,7 @@ async def test_pings_are_answered_and_other_frames_passed_over(commands: Command
     client.close()
 
 
-async def test_a_client_that_speaks_something_else_is_told_once(commands: Commands) -> None:
+async def test_a_client_with_another_protocol_gets_one_error(commands: Commands) -> None:
     client, _ = await opened(commands.exec("sleep", "600"), "error", "stdout", "stderr")
     streams = await commands.one()
     client.writer.write(control(SYN_STREAM, b"broken"))
@@ -136,7 +138,7 @@ async def test_a_stream_id_is_used_once(commands: Commands) -> None:
     client.close()
 
 
-async def test_a_client_need_not_read_one_of_the_outputs(commands: Commands) -> None:
+async def test_a_client_may_ignore_one_of_the_outputs(commands: Commands) -> None:
     url = commands.exec("sh", "-c", "head -c 1000000 /dev/zero; echo err >&2")
     client, ids = await opened(url, "error", "stdout", "stderr")
     client.writer.write(control(RST_STREAM, struct.pack(">II", ids["stdout"], 5)))
@@ -147,7 +149,7 @@ async def test_a_client_need_not_read_one_of_the_outputs(commands: Commands) -> 
 
 
 @pytest.mark.parametrize("goodbye", [b"", control(GOAWAY, bytes(8))], ids=["hangs up", "says goodbye"])
-async def test_a_command_is_killed_when_its_client_goes(commands: Commands, goodbye: bytes) -> None:
+async def test_a_command_is_killed_when_its_client_disconnects(commands: Commands, goodbye: bytes) -> None:
     client, _ = await opened(commands.exec("sleep", "600"), "error", "stdout", "stderr")
     streams = await commands.one()
     if goodbye:
@@ -159,7 +161,7 @@ async def test_a_command_is_killed_when_its_client_goes(commands: Commands, good
     client.close()
 
 
-async def test_a_command_is_killed_when_its_client_dies_before_input_that_is_not_read(commands: Commands) -> None:
+async def test_a_command_is_killed_when_its_client_dies_with_unread_input(commands: Commands) -> None:
     client, ids = await opened(commands.exec("sleep", "600", stdin=True), "error", "stdin", "stdout", "stderr")
     streams = await commands.one()
 
@@ -188,7 +190,7 @@ async def test_output_comes_while_input_waits(commands: Commands) -> None:
     client.close()
 
 
-async def test_a_container_runs_on_when_who_attached_goes(commands: Commands) -> None:
+async def test_a_container_keeps_running_when_an_attached_client_disconnects(commands: Commands) -> None:
     client, _ = await opened(commands.attach("sleep", "600"), "error", "stdin", "stdout", "stderr")
     streams = await commands.one()
     client.close()
@@ -196,7 +198,7 @@ async def test_a_container_runs_on_when_who_attached_goes(commands: Commands) ->
     assert streams.process.returncode is None
 
 
-async def test_the_servers_end_is_no_success(commands: Commands) -> None:
+async def test_a_server_shutdown_is_not_reported_as_success(commands: Commands) -> None:
     client, ids = await opened(commands.exec("sleep", "600"), "error", "stdout", "stderr")
     streams = await commands.one()
     closing = asyncio.create_task(commands.streaming.close())

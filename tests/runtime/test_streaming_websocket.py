@@ -54,7 +54,7 @@ async def test_a_command_has_its_output_and_its_code(commands: Commands) -> None
     assert status["details"] == {"causes": [{"reason": "ExitCode", "message": "7"}]}
 
 
-async def test_version_5_can_end_input(commands: Commands) -> None:
+async def test_protocol_version_5_can_close_stdin(commands: Commands) -> None:
     async with websocket(commands.exec("cat", stdin=True), "v5.channel.k8s.io") as connection:
         await connection.send(b"\0some ")
         await connection.send(b"\0input")
@@ -64,7 +64,7 @@ async def test_version_5_can_end_input(commands: Commands) -> None:
     assert json.loads(said[3]) == SUCCESS
 
 
-async def test_version_4_takes_the_same_for_a_channel_that_is_not(commands: Commands) -> None:
+async def test_protocol_version_4_treats_a_close_message_as_an_unknown_channel(commands: Commands) -> None:
     async with websocket(commands.exec("head", "-n1", stdin=True), "v4.channel.k8s.io") as connection:
         await connection.send(b"\xff\0")
         await connection.send(b"\0line\n")
@@ -72,7 +72,9 @@ async def test_version_4_takes_the_same_for_a_channel_that_is_not(commands: Comm
 
 
 @pytest.mark.parametrize("protocols", [(), ("channel.k8s.io",), ("v3.channel.k8s.io",)])
-async def test_older_versions_end_in_a_sentence_or_nothing(commands: Commands, protocols: tuple[str, ...]) -> None:
+async def test_older_protocol_versions_end_with_a_message_or_nothing(
+    commands: Commands, protocols: tuple[str, ...]
+) -> None:
     async with websocket(commands.exec("sh", "-c", "exit 3"), *protocols) as connection:
         assert (await everything(connection))[3] == b"command terminated with exit code 3"
     async with websocket(commands.exec("true"), *protocols) as connection:
@@ -106,7 +108,7 @@ async def test_a_terminal_has_the_clients_size(commands: Commands) -> None:
     assert 2 not in said
 
 
-async def test_much_goes_both_ways_and_none_is_lost(commands: Commands) -> None:
+async def test_large_data_goes_both_ways_without_loss(commands: Commands) -> None:
     data = bytes(range(256)) * 20_000
     async with websocket(commands.exec("cat", stdin=True), "v5.channel.k8s.io") as connection:
 
@@ -119,14 +121,14 @@ async def test_much_goes_both_ways_and_none_is_lost(commands: Commands) -> None:
     assert said[1] == data
 
 
-async def test_a_command_is_killed_when_its_client_goes(commands: Commands) -> None:
+async def test_a_command_is_killed_when_its_client_disconnects(commands: Commands) -> None:
     async with websocket(commands.exec("sleep", "600"), "v5.channel.k8s.io"):
         streams = await commands.one()
     await streams.closed.wait()
     assert streams.process.returncode == -9
 
 
-async def test_a_command_is_killed_when_its_client_dies_before_input_that_is_not_read(commands: Commands) -> None:
+async def test_a_command_is_killed_when_its_client_dies_with_unread_input(commands: Commands) -> None:
     async with websocket(commands.exec("sleep", "600", stdin=True), "v5.channel.k8s.io") as connection:
         streams = await commands.one()
 
@@ -151,7 +153,7 @@ async def test_a_command_waits_for_a_client_that_does_not_read(commands: Command
         assert len((await everything(connection))[1]) == 20_000_000
 
 
-async def test_attaching_ends_in_success_whatever_the_exit_code(commands: Commands) -> None:
+async def test_attach_ends_with_success_whatever_the_exit_code(commands: Commands) -> None:
     async with websocket(commands.attach("sh", "-c", "cat; exit 3"), "v5.channel.k8s.io") as connection:
         await connection.send(b"\0hello")
         await connection.send(b"\xff\0")
@@ -159,14 +161,14 @@ async def test_attaching_ends_in_success_whatever_the_exit_code(commands: Comman
     assert (said[1], json.loads(said[3])) == (b"hello", SUCCESS)
 
 
-async def test_a_container_runs_on_when_who_attached_goes(commands: Commands) -> None:
+async def test_a_container_keeps_running_when_an_attached_client_disconnects(commands: Commands) -> None:
     async with websocket(commands.attach("sleep", "600"), "v5.channel.k8s.io"):
         streams = await commands.one()
     await streams.closed.wait()
     assert streams.process.returncode is None
 
 
-async def test_the_servers_end_is_no_success(commands: Commands) -> None:
+async def test_a_server_shutdown_is_not_reported_as_success(commands: Commands) -> None:
     async with websocket(commands.exec("sleep", "600"), "v5.channel.k8s.io") as connection:
         streams = await commands.one()
         reading = asyncio.create_task(connection.recv())

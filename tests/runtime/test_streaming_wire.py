@@ -43,7 +43,7 @@ async def still_waits(task: asyncio.Task[None]) -> bool:
     return not task.done()
 
 
-async def test_a_late_reader_gets_all_that_was_flushed(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_late_reader_gets_all_flushed_data(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "CLOSING_SECONDS", 0.0)
 
     async def say_and_close() -> None:
@@ -57,7 +57,7 @@ async def test_a_late_reader_gets_all_that_was_flushed(ends: Ends, monkeypatch: 
     await saying
 
 
-async def test_flushing_ends_with_the_client(ends: Ends) -> None:
+async def test_flushing_ends_when_the_client_disconnects(ends: Ends) -> None:
     ends.server.write_at_once(bytes(MUCH))
     flushing = asyncio.create_task(ends.server.flush())
     assert await still_waits(flushing)
@@ -73,7 +73,7 @@ async def test_writing_waits_for_the_reader(ends: Ends) -> None:
     await writing
 
 
-async def test_what_is_delivered_waits_for_whoever_takes_it(ends: Ends) -> None:
+async def test_delivery_waits_for_the_reader(ends: Ends) -> None:
     pipe = Pipe(limit=10)
     delivering = asyncio.create_task(deliver(ends.server, pipe, b"more than ten bytes"))
     assert await still_waits(delivering)
@@ -81,7 +81,7 @@ async def test_what_is_delivered_waits_for_whoever_takes_it(ends: Ends) -> None:
     await delivering
 
 
-async def test_nobody_waits_for_a_pipe_that_is_discarded(ends: Ends) -> None:
+async def test_writing_to_a_discarded_pipe_does_not_wait(ends: Ends) -> None:
     pipe = Pipe(limit=10)
     delivering = asyncio.create_task(deliver(ends.server, pipe, b"more than ten bytes"))
     assert await still_waits(delivering)
@@ -91,7 +91,7 @@ async def test_nobody_waits_for_a_pipe_that_is_discarded(ends: Ends) -> None:
     assert await pipe.get() == b""
 
 
-async def test_what_was_put_before_the_end_is_read() -> None:
+async def test_data_written_before_the_end_is_read() -> None:
     pipe = Pipe()
     pipe.put(b"some")
     pipe.put(b"thing")

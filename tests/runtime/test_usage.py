@@ -43,27 +43,27 @@ TREE = (
 )
 
 
-def test_a_process_and_all_its_descendants_are_summed_and_zombies_are_no_processes() -> None:
+def test_usage_sums_a_process_and_its_descendants_without_counting_zombies() -> None:
     assert ProcessTable(TREE).usage(10) == Usage(cpu_nanoseconds=15 * TICK, memory_bytes=33_000, processes=2)
 
 
-def test_below_a_supervisor_its_own_time_and_memory_are_left_out_but_not_what_it_waited_for() -> None:
+def test_usage_below_a_supervisor_excludes_its_own_but_includes_reaped_children() -> None:
     assert ProcessTable(TREE).usage_below(10) == Usage(cpu_nanoseconds=14 * TICK, memory_bytes=23_000, processes=1)
 
 
 @pytest.mark.parametrize("pid", [12, 99])
-def test_who_is_gone_uses_nothing(pid: int) -> None:
+def test_an_ended_process_has_no_usage(pid: int) -> None:
     assert ProcessTable(TREE).usage(pid) is None
     assert ProcessTable(TREE).usage_below(pid) is None
 
 
-def test_a_parent_that_is_younger_than_its_child_has_only_inherited_an_id() -> None:
+def test_a_parent_younger_than_its_child_is_a_reused_pid() -> None:
     reused = (process(10, 1, start=500), process(11, 10, own=4, start=400), process(12, 10, own=8, start=600))
     assert ProcessTable(reused).usage(10) == Usage(cpu_nanoseconds=8 * TICK, memory_bytes=22_000, processes=2)
 
 
 @given(st.lists(st.tuples(st.integers(1, 12), st.integers(0, 12), st.integers(0, 3)), max_size=12))
-def test_no_table_however_torn_counts_a_process_twice_or_goes_in_circles(rows: list[tuple[int, int, int]]) -> None:
+def test_any_inconsistent_process_table_is_summed_without_loops_or_duplicates(rows: list[tuple[int, int, int]]) -> None:
     processes = {pid: replace(process(pid, parent, own=1), start_ticks=start) for pid, parent, start in rows}
     for pid in processes:
         usage = ProcessTable(processes.values()).usage(pid)
@@ -71,7 +71,7 @@ def test_no_table_however_torn_counts_a_process_twice_or_goes_in_circles(rows: l
 
 
 @given(st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=15))
-def test_a_name_may_hold_anything(name: str) -> None:
+def test_a_process_name_may_contain_any_characters(name: str) -> None:
     fields = ["R", "7", *map(str, range(5, 14)), "1", "2", "3", "4", *map(str, range(18, 22)), "99", "23", "24", "25"]
     read = parse_stat(f"42 ({name}) {' '.join(fields)}")
     assert (read.pid, read.parent, read.state, read.own_ticks, read.waited_ticks) == (42, 7, "R", 3, 7)
@@ -93,7 +93,7 @@ def eventually(holds: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_a_real_process_is_counted_with_its_children_whatever_session_they_are_in() -> None:
+def test_usage_includes_children_in_other_sessions() -> None:
     command = [sys.executable, "-I", "-S", "-c", FAMILY]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout and parent.stdout.readline() == ".\n"
@@ -106,7 +106,7 @@ def test_a_real_process_is_counted_with_its_children_whatever_session_they_are_i
     assert usage_of(parent.pid) is None
 
 
-def test_the_time_of_children_that_are_gone_is_not_lost() -> None:
+def test_cpu_time_of_ended_children_is_kept() -> None:
     code = (
         "import subprocess, sys; subprocess.run([sys.executable, '-c', 'sum(range(6_000_000))'], check=True); input()"
     )
@@ -126,7 +126,7 @@ def test_the_time_of_children_that_are_gone_is_not_lost() -> None:
         parent.communicate("\n")
 
 
-def test_a_process_that_nobody_has_waited_for_is_gone_all_the_same() -> None:
+def test_an_unreaped_process_counts_as_ended() -> None:
     with subprocess.Popen(["sleep", "1000"]) as sleeper:
         assert usage_of(sleeper.pid) is not None
         os.kill(sleeper.pid, signal.SIGKILL)
@@ -144,11 +144,11 @@ RATES = {
 
 
 @pytest.mark.parametrize(("earlier", "later", "rate"), RATES.values(), ids=RATES.keys())
-def test_the_rate_between_two_readings(earlier: tuple[int, int], later: tuple[int, int], rate: int | None) -> None:
+def test_the_cpu_rate_between_two_readings(earlier: tuple[int, int], later: tuple[int, int], rate: int | None) -> None:
     assert nano_cores(CpuReading(*earlier), CpuReading(*later)) == rate
 
 
-def test_a_directory_holds_what_du_says(tmp_path: Path) -> None:
+def test_directory_usage_equals_that_of_du(tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"x" * 100_000)
     (tmp_path / "sparse").touch()
     os.truncate(tmp_path / "sparse", 1 << 40)
@@ -173,7 +173,7 @@ def test_a_directory_holds_what_du_says(tmp_path: Path) -> None:
     assert 100_000 <= used.bytes < MIB
 
 
-def test_a_directory_that_holds_too_much_is_not_measured_by_half(tmp_path: Path) -> None:
+def test_a_directory_with_too_many_files_is_not_measured_in_part(tmp_path: Path) -> None:
     for name in range(5):
         (tmp_path / str(name)).touch()
     assert directory_usage(tmp_path, at_most=5) is not None

@@ -21,12 +21,12 @@ def test_a_live_process_keeps_its_directory() -> None:
     assert claim.abandoned("server") == ()
 
 
-def test_what_a_dead_process_left_is_claimed_once(home: Path) -> None:
+def test_the_directory_of_a_dead_process_is_claimed_once(home: Path) -> None:
     (home / "server-left").mkdir()
     assert [left.directory for left in claim.abandoned("server")] == [home / "server-left"]
 
 
-def test_a_directory_that_is_being_removed_is_nobody_elses_to_clear(home: Path) -> None:
+def test_a_directory_being_removed_is_not_claimed_by_others(home: Path) -> None:
     def run(_: int) -> None:
         for _ in range(50):
             held = claim.fresh("server")

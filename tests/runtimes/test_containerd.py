@@ -75,9 +75,7 @@ async def test_a_held_call_waits_until_its_gate_opens(containerd: Containerd, ba
     await bare.remove_pod(pod)
 
 
-async def test_calls_that_have_come_are_let_through_and_later_ones_are_held(
-    containerd: Containerd, bare: BareCri
-) -> None:
+async def test_a_gate_lets_waiting_calls_through_and_holds_later_ones(containerd: Containerd, bare: BareCri) -> None:
     with containerd.gates.hold("cni-add") as gate:
         first = asyncio.ensure_future(bare.start_pod(bare.sandbox_config("first")))
         await gate.reached()
@@ -111,7 +109,7 @@ async def test_closing_removes_pods_mounts_bridge_firewall_rules_and_cgroups(con
     assert _traces(other.directory) == set()
 
 
-async def test_what_a_killed_run_left_is_cleared_by_the_next(containerd: Containerd) -> None:
+async def test_leftovers_of_a_killed_run_are_removed_by_the_next(containerd: Containerd) -> None:
     async with _command("--version", containerd.series) as (run, endpoint):
         directory = Path(endpoint.removeprefix("unix://")).parent
         async with BareCri(endpoint, cgroup_parent=leftovers.Names.of(directory).cgroup_parent) as bare:

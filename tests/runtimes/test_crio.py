@@ -41,7 +41,7 @@ async def test_a_pod_on_the_bridge_serves_its_page_at_its_own_address_and_at_a_p
     await bare.remove_pod(pod)
 
 
-async def test_a_pod_that_shares_its_processes_has_a_pause_process(crio: Crio, bare: BareCri) -> None:
+async def test_a_pod_with_a_shared_pid_namespace_has_a_pause_process(crio: Crio, bare: BareCri) -> None:
     sandbox = bare.sandbox_config("shared", host_network=True)
     sandbox.linux.security_context.namespace_options.pid = cri.NamespaceMode.POD
     pod = await bare.start_pod(sandbox)
@@ -95,7 +95,7 @@ async def test_closing_removes_pods_mounts_bridge_ports_and_cgroups(crio: Crio) 
     assert _traces(other.directory, subnet) == set()
 
 
-async def test_what_a_killed_run_left_is_cleared_by_the_next(crio: Crio) -> None:
+async def test_leftovers_of_a_killed_run_are_removed_by_the_next(crio: Crio) -> None:
     async with _command() as (run, endpoint):
         directory = Path(endpoint.removeprefix("unix://")).parent
         async with BareCri(endpoint, cgroup_parent=leftovers.Names.of(directory).cgroup_parent) as bare:

@@ -58,5 +58,5 @@ def test_every_test_that_is_left_out_exists(suite: tuple[Collected, ...]) -> Non
         ("tests/e2e/test_another_test_a.py::test_one", "test_a.py::test_one", False),
     ],
 )
-def test_a_pattern_means_a_test_with_all_its_parameters(test: str, pattern: str, meant: bool) -> None:
+def test_a_pattern_without_parameters_matches_every_case_of_a_test(test: str, pattern: str, meant: bool) -> None:
     assert differences.fits(test, pattern) is meant

@@ -12,7 +12,7 @@ from tests.runtimes.leftovers import CGROUPS, remove_cgroup
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="cgroups are root's")
-def test_a_cgroup_is_removed_with_what_still_runs_in_it_though_nobody_has_started_that() -> None:
+def test_a_cgroup_is_removed_with_its_orphaned_processes() -> None:
     """A container whose shim has died is a child of process 1: its cgroup alone leads to it."""
     name = f"syncpod-test-{uuid.uuid4().hex[:8]}"
     hierarchies = [*CGROUPS.glob("*/cgroup.procs"), *CGROUPS.glob("cgroup.procs")]

@@ -90,5 +90,5 @@ async def stage(runtime: Runtime) -> AsyncIterator[Stage]:
 
 
 @pytest.mark.parametrize("scene", ANSWERS, ids=lambda scene: scene.__name__)
-async def test_answer(stage: Stage, scene: Scene) -> None:
+async def test_both_runtimes_give_the_same_answers(stage: Stage, scene: Scene) -> None:
     assert await scene(stage) == ANSWERS[scene]

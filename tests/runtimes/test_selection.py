@@ -21,29 +21,29 @@ def test_a_test_runs_on_the_newest_containerd() -> None:
     assert chosen() == {"containerd24"}
 
 
-def test_where_there_is_no_containerd_it_runs_on_the_embedded_runtime() -> None:
+def test_without_containerd_a_test_runs_on_the_embedded_runtime() -> None:
     assert chosen(here=("embedded",)) == {"embedded"}
 
 
-def test_a_test_that_the_preferred_runtime_is_not_for_runs_on_another() -> None:
+def test_a_test_that_excludes_the_preferred_runtime_runs_on_another() -> None:
     assert chosen(among=frozenset({"embedded", "containerd16"})) == {"containerd16"}
 
 
-def test_a_test_that_no_runtime_of_the_machine_is_for_is_there_to_be_skipped() -> None:
+def test_a_test_without_a_runtime_on_this_machine_is_kept_and_skipped() -> None:
     assert chosen(among=ON_CONTAINERD, here=("embedded",)) == {"containerd24"}
 
 
-def test_what_depends_on_the_runtime_runs_on_every_one_whatever_the_machine_has() -> None:
+def test_a_runtime_dependent_test_runs_on_every_runtime() -> None:
     assert chosen(everywhere=True) == chosen(everywhere=True, here=("embedded",)) == ALL
 
 
 @pytest.mark.parametrize("everywhere", [False, True])
-def test_who_asks_for_runtimes_gets_these_and_no_other(everywhere: bool) -> None:
+def test_only_requested_runtimes_are_used(everywhere: bool) -> None:
     assert chosen(everywhere=everywhere, asked="crio") == {"crio"}
     assert chosen(everywhere=everywhere, asked="embedded, crio") == {"embedded", "crio"}
     assert chosen(everywhere=everywhere, asked="crio", among=ON_CONTAINERD) == set()
 
 
-def test_who_asks_for_all_gets_every_test_on_every_runtime_that_it_is_for() -> None:
+def test_requesting_all_runs_every_test_on_every_runtime_it_supports() -> None:
     assert chosen(asked="all") == ALL
     assert chosen(asked="all", among=ON_CONTAINERD) == ON_CONTAINERD

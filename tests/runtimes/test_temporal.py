@@ -27,7 +27,7 @@ def test_its_web_ui_answers(temporal_server: DevServer) -> None:
         assert page.status == 200
 
 
-async def test_a_server_that_a_killed_run_left_is_ended_by_the_next() -> None:
+async def test_a_server_left_by_a_killed_run_is_ended_by_the_next() -> None:
     program = (
         "from tests.runtimes.temporal import DevServer\n"
         "server = DevServer.launch()\n"

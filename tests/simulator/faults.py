@@ -171,7 +171,7 @@ def _runtime_restarted(simulation: Simulation, event: Event) -> None:
 
 
 def _runtime_wiped(simulation: Simulation, event: Event) -> None:
-    simulation.invariants.loses_sight({c.name for c in simulation.runtime.containers.values()})
+    simulation.invariants.forgets_instances({c.name for c in simulation.runtime.containers.values()})
     simulation.runtime.wipe()
 
 
@@ -213,7 +213,7 @@ def _dead_pruned(simulation: Simulation, event: Event) -> None:
     dead = [
         c for c in simulation.runtime.containers.values() if c.name == (event.name or c.name) and c.state == "exited"
     ]
-    simulation.invariants.loses_sight({container.name for container in dead})
+    simulation.invariants.forgets_instances({container.name for container in dead})
     for container in dead:
         del simulation.runtime.containers[container.id]
     simulation.node.changed()

@@ -372,7 +372,7 @@ class Invariants:
         if left:
             raise Violation(f"the pod is gone, and left behind: {left}")
 
-    def loses_sight(self, gone: Collection[str]) -> None:
+    def forgets_instances(self, gone: Collection[str]) -> None:
         """Hear that the instances of these containers are about to be taken away from under the workflow."""
         known, ended = set[str](), set[str]()
         if self.server.run is not None and self.server.run.tasks:

@@ -7,7 +7,7 @@ SIMULATED = DAYS if NIGHTLY else 5
 """Days: the whole month takes most of a minute. What grows does so in the first days, or each day."""
 
 
-def test_nothing_grows_without_bound_in_a_month_of_crashes() -> None:
+def test_no_state_grows_without_bound_in_a_month_of_crashes() -> None:
     readings = crash_loop(SIMULATED)
     shown = table(readings)
     last = readings[-1]

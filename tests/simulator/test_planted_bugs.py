@@ -30,7 +30,7 @@ def half_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backoff, "_next_delay", lambda *args, **more: right(*args, **more) / 2)
 
 
-def believes_whatever_comes_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def accepts_older_listings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workflows.pod.outcome.merge", lambda known, incoming: incoming)
 
 
@@ -43,7 +43,7 @@ def forgets_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start, "snapshot", lambda state: {k: v for k, v in right(state).items() if k != "restarts"})
 
 
-def decides_by_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+def decides_randomly(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step carries something that no replay can know."""
     right, count = decide.record_step, itertools.count(1_000_000)
 
@@ -53,7 +53,7 @@ def decides_by_chance(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decide, "record_step", record_step)
 
 
-def runs_again_what_is_no_longer_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+def reruns_pruned_containers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of a finished init container, and one with code 0 under OnFailure, counts while the runtime lists it."""
     right = facts._absent_ends
 
@@ -65,19 +65,19 @@ def runs_again_what_is_no_longer_listed(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(facts, "_absent_ends", absent)
 
 
-def gives_up_what_is_to_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+def forgets_pending_replacements(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was ended so that another follows is known for that while the runtime lists it."""
     monkeypatch.setattr(facts, "newest_begun", lambda state: state.own.newest_by_name())
 
 
 PLANTED = {
     "back-off half as long": (half_as_long, ("back-off is",)),
-    "stale listings believed": (believes_whatever_comes_last, ("two live sandboxes", "does not run")),
+    "stale listings believed": (accepts_older_listings, ("two live sandboxes", "does not run")),
     "started without a kill": (starts_without_killing, ("two live containers",)),
     "restarts left out of the snapshot": (forgets_restarts, ("the snapshot does not carry restarts",)),
-    "what is pruned runs again": (runs_again_what_is_no_longer_listed, ("has succeeded, and runs again",)),
-    "what is to follow given up": (gives_up_what_is_to_follow, ("is to run again", "does not run")),
-    "not the same when replayed": (decides_by_chance, ("replayed, the run does something else",)),
+    "what is pruned runs again": (reruns_pruned_containers, ("has succeeded, and runs again",)),
+    "what is to follow given up": (forgets_pending_replacements, ("is to run again", "does not run")),
+    "not the same when replayed": (decides_randomly, ("replayed, the run does something else",)),
 }
 """Each with what may be said of it: of one bug, the first seed to show it shows one of its harms."""
 

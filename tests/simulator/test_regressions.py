@@ -10,7 +10,7 @@ from tests.simulator.runtime import FOREVER, Life
 from tests.simulator.simulation import Simulation, simulate
 
 
-def test_the_end_of_a_failed_starts_back_off_does_not_end_the_crash_loop() -> None:
+def test_the_end_of_a_start_back_off_does_not_end_the_crash_loop_back_off() -> None:
     """The node's queue signalled the former, and the container started 5 s after its exit instead of 20 s."""
     spec = {"restartPolicy": "Always", "containers": [{"name": "a", "image": "busybox:1"}]}
     case = Case(pod(spec), {"a": (Life(4.676, 1),)}, (Event(13.802, "step completed by hand", seconds=0.02),))
@@ -18,7 +18,7 @@ def test_the_end_of_a_failed_starts_back_off_does_not_end_the_crash_loop() -> No
 
 
 @pytest.mark.parametrize("policy", ["Always", "OnFailure", "Never"])
-def test_a_container_that_is_replaced_follows_also_where_its_sandbox_dies_meanwhile(policy: str) -> None:
+def test_a_replaced_container_starts_again_even_if_its_sandbox_dies_meanwhile(policy: str) -> None:
     """It was killed for its new image, exited 0, and was then believed to have succeeded: nothing ran any more."""
     spec = {"restartPolicy": policy, "containers": [{"name": "a", "image": "busybox:1"}]}
     events = (
@@ -31,7 +31,7 @@ def test_a_container_that_is_replaced_follows_also_where_its_sandbox_dies_meanwh
     assert any("a, restart 1, runs" in line for line in verdict.trail)
 
 
-def test_a_start_that_hung_until_the_pod_had_ended_is_no_news() -> None:
+def test_a_start_that_hung_until_the_pod_ended_is_removed_with_the_pod() -> None:
     """The container that it creates at last is never started, and is removed with the pod."""
     spec = {
         "restartPolicy": "Always",
@@ -43,7 +43,7 @@ def test_a_start_that_hung_until_the_pod_had_ended_is_no_news() -> None:
     assert simulate(Case(pod(spec), {"b": (Life(0.029, 1),)}, events)).violation == ""
 
 
-def test_a_sandbox_that_was_being_made_as_its_worker_died_is_not_left_behind() -> None:
+def test_a_sandbox_being_created_when_its_worker_dies_is_not_left_behind() -> None:
     """Its pod was gone before its RunPodSandbox ended; the runtime rolls back what nobody waits for any more."""
     spec = {"restartPolicy": "Never", "containers": [{"name": "a", "image": "busybox:1"}]}
     events = (
@@ -58,7 +58,7 @@ def test_a_sandbox_that_was_being_made_as_its_worker_died_is_not_left_behind() -
     assert not simulation.runtime.reserved
 
 
-def test_an_init_container_that_has_succeeded_and_is_pruned_does_not_run_again() -> None:
+def test_a_pruned_successful_init_container_does_not_run_again() -> None:
     """Its recorded end counts in the sandbox in which it ran; the simulated runtime did not tell which that was."""
     spec = {
         "restartPolicy": "Never",
@@ -72,7 +72,7 @@ def test_an_init_container_that_has_succeeded_and_is_pruned_does_not_run_again()
     assert simulate(Case(pod(spec), lives, (Event(1.793, "dead containers pruned", name="i"),))).violation == ""
 
 
-def test_a_cancellation_that_comes_as_a_run_continues_as_new_is_not_lost() -> None:
+def test_a_cancellation_during_continue_as_new_is_not_lost() -> None:
     """The SDK hands a task's cancellation out last: the run must not have been left by then."""
     spec = {"restartPolicy": "Always", "containers": [{"name": "b", "image": "busybox:1"}]}
     events = (
@@ -83,7 +83,7 @@ def test_a_cancellation_that_comes_as_a_run_continues_as_new_is_not_lost() -> No
 
 
 @pytest.mark.parametrize("stops", [0.1, None])
-def test_what_is_ended_with_its_sandbox_follows_in_the_next_whatever_it_exits_with(stops: float | None) -> None:
+def test_a_container_ended_with_its_sandbox_starts_in_the_next_one_whatever_its_exit_code(stops: float | None) -> None:
     """It was stopped as its sandbox had died, exited 0, and its pod was believed to have succeeded."""
     spec = {"restartPolicy": "OnFailure", "containers": [{"name": "a", "image": "busybox:1"}]}
     verdict = simulate(Case(pod(spec), {"a": (Life(None, stop=stops),)}, (Event(5.0, "sandbox dies"),)))
@@ -91,7 +91,7 @@ def test_what_is_ended_with_its_sandbox_follows_in_the_next_whatever_it_exits_wi
     assert any("a, restart 1, runs" in line for line in verdict.trail)
 
 
-def test_what_is_to_follow_does_so_although_one_was_created_that_never_started() -> None:
+def test_a_replaced_container_starts_again_although_a_created_one_never_started() -> None:
     """With that listed as the newest, the one that had been ended for its new image counted as the pod's end."""
     spec = {"restartPolicy": "Never", "containers": [{"name": "a", "image": "busybox:1"}]}
     late = tuple(Event(1.0 + number / 10, "step reports late", seconds=0.5) for number in range(3))
@@ -106,7 +106,7 @@ def test_what_is_to_follow_does_so_although_one_was_created_that_never_started()
 
 
 @pytest.mark.parametrize("what", ["node's clock set", "runtime's dates skewed"])
-def test_a_clock_that_is_set_back_makes_no_elder_instance_the_newest(what: str) -> None:
+def test_a_clock_set_back_does_not_make_an_older_instance_the_newest(what: str) -> None:
     """The exited one was created later by its date than the one that ran, and another was started beside that."""
     spec = {"restartPolicy": "Always", "containers": [{"name": "a", "image": "busybox:1"}]}
     events = (Event(3.5, what, seconds=-3.0), Event(3.6, "container dies", name="a", number=1))

@@ -21,7 +21,7 @@ def test_a_seed_is_the_same_simulation_each_time() -> None:
         assert first == second
 
 
-def test_what_fails_is_reduced_to_what_it_takes() -> None:
+def test_a_failing_case_is_reduced_to_a_minimal_one() -> None:
     events = tuple(Event(float(at), "container dies", "a", number=at) for at in range(40))
     case = Case(pod(TWO), {"a": (Life(1.0, 1), Life(2.0, 1)), "b": (Life(3.0),)}, events, absent=True, max_events=20)
 
@@ -43,7 +43,7 @@ def test_a_reduced_case_is_printed_as_a_test_that_runs() -> None:
     known["test_seed_7"]()  # type: ignore[operator]
 
 
-def test_two_violations_of_one_invariant_are_told_to_be_the_same() -> None:
+def test_violations_of_one_invariant_have_the_same_signature() -> None:
     one, other = (
         "a starts 0.19 s after its exit; its back-off is 40 s",
         "b starts 7.5 s after its exit; its back-off is 80 s",
@@ -60,21 +60,21 @@ def test_every_kind_of_fault_is_drawn_and_counted() -> None:
     assert table(campaign.injected).count("\n") == len(EVENTS) - 1
 
 
-def test_an_upgraded_workers_decisions_are_taken_by_a_run_of_its_own() -> None:
+def test_newer_decisions_of_an_upgraded_worker_apply_in_a_new_run() -> None:
     case = Case(pod(TWO), {}, (Event(30.0, "worker upgraded, or taken back", seconds=1.0, number=1),))
     verdict = simulate(case)
     assert verdict.violation == ""
     assert verdict.runs == simulate(Case(pod(TWO))).runs + 1
 
 
-def test_a_pod_that_was_refused_a_sandbox_gets_it_soon_after_the_network_is_ready() -> None:
+def test_a_pod_refused_a_sandbox_gets_it_soon_after_the_network_is_ready() -> None:
     verdict = simulate(Case(pod(TWO), {}, (Event(0.001, "network not ready", seconds=25.0),)))
     assert verdict.violation == ""
     ready = next(line for line in verdict.trail if "sandbox 0 is ready" in line)  # no attempt was spent
     assert 25.0 < float(ready.split()[0]) < 27.0
 
 
-def test_an_exit_is_dated_as_the_runtimes_clock_has_it() -> None:
+def test_an_exit_is_dated_by_the_runtimes_clock() -> None:
     simulation = Simulation(Case(pod(TWO), {"a": (Life(1.0, 1), FOREVER)}))
     simulation.begin()
     simulation.set_clocks(ahead=3600.0, skew=-2.0)
@@ -94,7 +94,7 @@ def hooked(**lifecycle: object) -> dict[str, object]:
 HOOK = {"exec": {"command": ["true"]}}
 
 
-def test_a_container_whose_post_start_hook_fails_is_ended_and_backs_off() -> None:
+def test_a_container_with_a_failed_post_start_hook_is_killed_and_backs_off() -> None:
     """It restarts at once, as after any first exit; then the crash-loop back-off delays it."""
     twice = (Event(0.0, "postStart hook fails"), Event(0.0, "postStart hook fails"))
     verdict = simulate(Case(pod(hooked(postStart=HOOK)), {}, twice))
@@ -105,7 +105,7 @@ def test_a_container_whose_post_start_hook_fails_is_ended_and_backs_off() -> Non
     assert runs[2] - runs[1] > 10.0
 
 
-def test_a_pre_stop_hook_that_hangs_has_the_grace_and_no_more() -> None:
+def test_a_hung_pre_stop_hook_takes_no_longer_than_the_grace() -> None:
     events = (Event(1.0, "preStop hook hangs", seconds=60.0), Event(2.0, "deleted", number=10))
     verdict = simulate(Case(pod(hooked(preStop=HOOK)), {"a": (Life(None, stop=None),)}, events))
     assert verdict.violation == ""
@@ -113,7 +113,7 @@ def test_a_pre_stop_hook_that_hangs_has_the_grace_and_no_more() -> None:
     assert 12.0 < killed < 15.0
 
 
-def test_nothing_that_the_simulated_runtime_lists_is_passed_over_for_its_name() -> None:
+def test_no_container_of_the_simulated_runtime_is_skipped_for_its_name() -> None:
     simulation = Simulation(Case(pod(TWO), {"a": (Life(1.0, 1),)}))
     simulation.begin()
     simulation.clock.run(5.0)

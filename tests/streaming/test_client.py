@@ -74,7 +74,7 @@ async def served(script: Script, answer: bytes = SWITCHING) -> AsyncIterator[str
     await asyncio.gather(*serving)
 
 
-async def test_a_stream_is_open_once_the_server_has_taken_it() -> None:
+async def test_a_stream_is_open_once_the_server_has_accepted_it() -> None:
     taken = asyncio.Event()
 
     async def script(server: Server) -> None:
@@ -92,7 +92,7 @@ async def test_a_stream_is_open_once_the_server_has_taken_it() -> None:
         assert not stream.cut_off
 
 
-async def test_a_stream_that_is_refused_is_none() -> None:
+async def test_a_refused_stream_raises_an_error() -> None:
     async def script(server: Server) -> None:
         await server.opened()
         server.writer.write(server.says.rst_stream(1, ResetStatus.REFUSED_STREAM))
@@ -102,7 +102,7 @@ async def test_a_stream_that_is_refused_is_none() -> None:
             await session.open({})
 
 
-async def test_a_goodbye_is_not_the_end_of_what_was_sent_before() -> None:
+async def test_data_sent_before_a_goaway_is_still_read() -> None:
     async def script(server: Server) -> None:
         await server.opened()
         server.writer.write(server.says.syn_reply(1) + server.says.go_away(1, GoAwayStatus.OK))
@@ -114,7 +114,7 @@ async def test_a_goodbye_is_not_the_end_of_what_was_sent_before() -> None:
         assert await stream.input.get() == b"late"
 
 
-async def test_a_stream_that_breaks_off_is_told_from_one_that_ends() -> None:
+async def test_a_broken_stream_is_distinguished_from_one_that_ends() -> None:
     async def script(server: Server) -> None:
         await server.opened()
         server.writer.write(server.says.syn_reply(1) + server.says.data(1, b"half"))
@@ -131,7 +131,7 @@ async def test_a_stream_that_breaks_off_is_told_from_one_that_ends() -> None:
             await session.open({})
 
 
-async def test_the_session_is_kept_alive_and_answers_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_session_sends_pings_and_answers_those_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """Row 124: the runtime closes a session that is idle for 4 hours; one with a client is never idle."""
     monkeypatch.setattr(client, "PING_SECONDS", 0.02)
 
@@ -150,7 +150,7 @@ async def test_the_session_is_kept_alive_and_answers_the_server(monkeypatch: pyt
         connection.close()
 
 
-async def test_frames_stay_whole_when_a_write_is_given_up() -> None:
+async def test_a_cancelled_write_does_not_split_a_frame() -> None:
     large = bytes(30_000_000)
     given_up = asyncio.Event()
 
@@ -184,7 +184,7 @@ async def test_frames_stay_whole_when_a_write_is_given_up() -> None:
         (b"x" * 100_000, "not HTTP"),
     ],
 )
-async def test_a_server_that_does_not_go_on_in_spdy_says_why(answer: bytes, said: str) -> None:
+async def test_a_server_that_does_not_upgrade_to_spdy_is_reported_with_its_reason(answer: bytes, said: str) -> None:
     async def script(_server: Server) -> None:
         return
 
@@ -193,6 +193,6 @@ async def test_a_server_that_does_not_go_on_in_spdy_says_why(answer: bytes, said
             await Connection.dial(url, "x")
 
 
-async def test_only_plain_http_is_spoken() -> None:
+async def test_urls_other_than_plain_http_are_refused() -> None:
     with pytest.raises(UpgradeRefused, match="begins with https://"):
         await Connection.dial("https://127.0.0.1/exec/x", "x")

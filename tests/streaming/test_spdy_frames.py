@@ -71,14 +71,14 @@ def conversation() -> tuple[bytes, list[Frame]]:
     ]
 
 
-def test_the_dictionary_is_the_protocols() -> None:
+def test_the_compression_dictionary_is_that_of_spdy_3() -> None:
     assert len(DICTIONARY) == 1423
     assert zlib.adler32(DICTIONARY) == 0xE3C6A7C2  # what every SPDY/3 compressor names in its first bytes
     assert hashlib.sha256(DICTIONARY).hexdigest().startswith("51d27341373f923f")
 
 
 @given(st.lists(st.integers(1, 60)))
-def test_frames_are_the_same_however_their_bytes_arrive(cuts: list[int]) -> None:
+def test_frames_are_decoded_alike_however_their_bytes_are_split(cuts: list[int]) -> None:
     sent, expected = conversation()
     ends = [0, *itertools.takewhile(lambda end: end < len(sent), itertools.accumulate(cuts)), len(sent)]
     pieces = [sent[start:end] for start, end in itertools.pairwise(ends)]
@@ -92,7 +92,7 @@ def test_a_long_data_frame_is_passed_on_as_it_comes() -> None:
 
 
 @given(st.lists(st.binary(max_size=200)))
-def test_any_input_is_frames_or_an_error(pieces: list[bytes]) -> None:
+def test_any_input_is_decoded_or_raises_an_error(pieces: list[bytes]) -> None:
     try:
         decoded(*pieces)
     except FrameError as error:
@@ -123,7 +123,7 @@ def test_a_frame_that_is_too_large_is_refused(sent: bytes, said: str) -> None:
         decoded(sent)
 
 
-def test_a_server_says_what_clients_read() -> None:
+def test_what_a_server_encodes_a_client_decodes() -> None:
     encoder, inflate = Encoder(), zlib.decompressobj(zdict=DICTIONARY)
     for stream_id in (1, 3):
         frame = encoder.syn_reply(stream_id)
@@ -134,7 +134,7 @@ def test_a_server_says_what_clients_read() -> None:
     assert encoder.ping(9) == b"\x80\3\0\6\0\0\0\4\0\0\0\x09"
 
 
-def test_a_client_says_what_servers_read() -> None:
+def test_what_a_client_encodes_a_server_decodes() -> None:
     inflate = zlib.decompressobj(zdict=DICTIONARY)
     frame = Encoder().syn_stream(5, {"streamtype": "error"})
     kind, length, opened, beside, priority = struct.unpack(">IIIIH", frame[:18])
@@ -143,7 +143,7 @@ def test_a_client_says_what_servers_read() -> None:
 
 
 @given(st.lists(st.dictionaries(st.text("abc-", min_size=1, max_size=9), st.text(max_size=40), max_size=5), max_size=6))
-def test_what_one_end_says_the_other_reads(several: list[dict[str, str]]) -> None:
+def test_any_frame_encoded_by_one_end_is_decoded_by_the_other(several: list[dict[str, str]]) -> None:
     ours, theirs = Encoder(), Encoder()
     opened = b"".join(ours.syn_stream(2 * number + 1, headers) for number, headers in enumerate(several))
     assert decoded(opened) == [SynStream(2 * number + 1, each, fin=False) for number, each in enumerate(several)]

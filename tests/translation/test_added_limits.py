@@ -38,7 +38,7 @@ ADDED: dict[str, tuple[Pod, Pod, list[str]]] = {
 
 
 @pytest.mark.parametrize(("before", "after", "paths"), ADDED.values(), ids=ADDED.keys())
-def test_only_limits_that_were_not_there_before_are_judged(before: Pod, after: Pod, paths: list[str]) -> None:
+def test_only_newly_added_limits_are_checked(before: Pod, after: Pod, paths: list[str]) -> None:
     added = added_limits(before, after)
     assert [path for path, _ in added] == paths
     assert refusal_of_limits(added, CLOSED) == (f"{paths[0]}: cannot be enforced, since {WHY}" if paths else "")
@@ -48,6 +48,6 @@ def test_only_limits_that_were_not_there_before_are_judged(before: Pod, after: P
 @pytest.mark.parametrize(
     "config", ["", "no JSON", "[]", '{"containerd": {}}', '{"limitsUnenforced": ["cpu"]}', '{"limitsUnenforced": {}}']
 )
-def test_a_runtime_that_does_not_tell_is_one_that_can(config: str) -> None:
+def test_a_runtime_without_feature_information_is_assumed_capable(config: str) -> None:
     assert unenforced_limits({"config": config} if config else {}) == {}
     assert unenforced_limits({"config": f'{{"limitsUnenforced": {{"cpu": "{WHY}"}}}}'}) == {"cpu": WHY}

@@ -10,23 +10,23 @@ from syncpod.translation.config_error import ContainerConfigError
 from tests.translation.translation import as_data, configured, make_container, make_pod
 
 
-def test_the_restart_count_is_attempt_annotation_and_log_file() -> None:
+def test_the_restart_count_is_in_the_attempt_the_annotation_and_the_log_path() -> None:
     config = configured(*make_container({}), restart_count=7)
     assert config.metadata.attempt == 7
     assert config.annotations[names.CONTAINER_RESTART_COUNT_ANNOTATION] == "7"
     assert config.log_path == "main/7.log"
 
 
-def test_the_image_is_what_the_runtime_has_of_it_and_what_the_user_wrote() -> None:
+def test_the_image_spec_has_the_resolved_reference_and_the_users_image_name() -> None:
     config = configured(*make_container({}))
     assert as_data(config.image) == {"image": "sha256:0123", "user_specified_image": "busybox:1"}
 
 
-def test_an_image_that_nobody_looked_at_is_named_as_it_was_written() -> None:
+def test_an_unresolved_image_keeps_the_name_from_the_manifest() -> None:
     assert configured(*make_container({}), image=None).image.image == "busybox:1"
 
 
-def test_a_container_has_none_of_its_pods_labels_and_all_of_its_identity() -> None:
+def test_a_container_has_the_identity_labels_but_no_labels_of_the_pod() -> None:
     pod = make_pod(labels={"app": "web"}, namespace="team-a")
     assert dict(configured(pod, pod.spec.containers[0]).labels) == {
         "io.kubernetes.container.name": "main",
@@ -37,7 +37,7 @@ def test_a_container_has_none_of_its_pods_labels_and_all_of_its_identity() -> No
     }
 
 
-def test_the_annotations_are_enough_to_kill_a_container_without_its_spec() -> None:
+def test_the_annotations_have_all_that_a_kill_without_the_spec_needs() -> None:
     pod = make_pod(
         {
             "containers": [
@@ -70,13 +70,13 @@ def test_the_annotations_are_enough_to_kill_a_container_without_its_spec() -> No
     }
 
 
-def test_a_message_path_that_is_not_absolute_begins_at_the_containers_root() -> None:
+def test_a_relative_termination_message_path_starts_at_the_container_root() -> None:
     """The API takes it, and the kubelet makes it absolute."""
     config = configured(*make_container({"terminationMessagePath": "foo/bar"}))
     assert [mount.container_path for mount in config.mounts][-1] == "/foo/bar"
 
 
-def test_the_ports_annotation_is_json_that_reads_back() -> None:
+def test_the_ports_annotation_is_json_with_the_container_ports() -> None:
     ports = [{"name": "http", "containerPort": 80, "protocol": "TCP"}]
     config = configured(*make_container({"ports": ports}))
     assert json.loads(config.annotations[names.CONTAINER_PORTS_ANNOTATION]) == ports
@@ -89,14 +89,14 @@ def test_an_ephemeral_container_shares_its_targets_processes() -> None:
     assert as_data(config.linux.security_context.namespace_options) == {"pid": "TARGET", "target_id": "c0ffee"}
 
 
-def test_an_ephemeral_container_of_a_pod_that_shares_them_all_needs_no_target() -> None:
+def test_an_ephemeral_container_needs_no_target_if_the_pod_shares_the_pid_namespace() -> None:
     """Row 55: it sees all of them without."""
     pod = make_pod({"shareProcessNamespace": True, "ephemeralContainers": [{"name": "debug", "image": "a"}]})
     config = configured(pod, pod.spec.ephemeral_containers[0], kind="ephemeral_container", target_id="c0ffee")
     assert as_data(config.linux.security_context.namespace_options) == {}
 
 
-def test_an_ephemeral_container_whose_target_is_not_there_is_an_error() -> None:
+def test_an_ephemeral_container_with_a_missing_target_is_an_error() -> None:
     """Row 55: the sentence is the kubelet's."""
     pod = make_pod({"ephemeralContainers": [{"name": "debug", "image": "a", "targetContainerName": "main"}]})
     with pytest.raises(ContainerConfigError, match="unable to find target container main") as caught:
@@ -104,7 +104,7 @@ def test_an_ephemeral_container_whose_target_is_not_there_is_an_error() -> None:
     assert caught.value.reason == "CreateContainerConfigError"
 
 
-def test_every_container_of_a_pod_on_the_nodes_namespaces_says_so_itself() -> None:
+def test_containers_of_a_pod_in_host_namespaces_have_namespace_mode_node() -> None:
     pod, container = make_container({}, hostNetwork=True, hostPID=True, hostIPC=True)
     assert as_data(configured(pod, container).linux.security_context.namespace_options) == {
         "network": "NODE",

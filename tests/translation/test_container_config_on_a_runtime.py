@@ -128,7 +128,7 @@ async def pods(client: CriClient, tmp_path: Path) -> AsyncIterator[Pods]:
     await pods.remove()
 
 
-async def test_a_container_is_what_its_pod_says(pods: Pods, tmp_path: Path) -> None:
+async def test_a_container_matches_its_pod_spec(pods: Pods, tmp_path: Path) -> None:
     given = tmp_path / "given"
     given.mkdir()
     (given / "file").write_text("from the node")
@@ -195,7 +195,7 @@ async def test_a_container_is_what_its_pod_says(pods: Pods, tmp_path: Path) -> N
     assert (scratch / "written").read_text() == "mine\n"
 
 
-async def test_its_limits_are_in_the_pods_cgroup_which_goes_when_the_pod_has_gone(pods: Pods) -> None:
+async def test_limits_are_set_in_the_pod_cgroup_which_is_removed_with_the_pod(pods: Pods) -> None:
     limits = {"requests": {"cpu": "100m"}, "limits": {"cpu": "500m", "memory": "64Mi"}}
     running = await pods.run(
         {"containers": [{"name": "main", "image": BUSYBOX, "command": SLEEP, "resources": limits}]}
@@ -222,7 +222,7 @@ async def test_its_limits_are_in_the_pods_cgroup_which_goes_when_the_pod_has_gon
     assert not running.node.state_dir.joinpath("pods", running.pod.metadata.uid).exists()
 
 
-async def test_its_output_lies_where_the_kubelet_keeps_it(pods: Pods) -> None:
+async def test_container_output_is_logged_at_the_kubelets_path(pods: Pods) -> None:
     running = await pods.run(
         {"containers": [{"name": "main", "image": BUSYBOX, "command": ["sh", "-c", "echo said; sleep 1000"]}]}
     )
@@ -236,7 +236,7 @@ async def test_its_output_lies_where_the_kubelet_keeps_it(pods: Pods) -> None:
     assert log.read_text().split(" ", 3)[1:] == ["stdout", "F", "said\n"]
 
 
-async def test_containers_see_their_own_processes_and_an_ephemeral_one_its_targets(pods: Pods) -> None:
+async def test_containers_see_their_own_processes_and_an_ephemeral_container_those_of_its_target(pods: Pods) -> None:
     """Row 55: namespace mode TARGET."""
     running = await pods.run(
         {
@@ -257,7 +257,7 @@ async def test_containers_see_their_own_processes_and_an_ephemeral_one_its_targe
     assert await running.shell(other, "id -u") == "1000"
 
 
-async def test_a_pod_that_shares_them_sees_them_all(pods: Pods) -> None:
+async def test_containers_of_a_pod_with_shared_processes_see_all_processes(pods: Pods) -> None:
     containers = [{"name": name, "image": BUSYBOX, "command": SLEEP} for name in ("one", "two")]
     running = await pods.run({"shareProcessNamespace": True, "containers": containers})
     one, _ = [await running.start(container) for container in running.pod.spec.containers]
@@ -265,7 +265,7 @@ async def test_a_pod_that_shares_them_sees_them_all(pods: Pods) -> None:
     assert await running.shell(one, "cat /proc/1/comm") == "pause"
 
 
-async def test_a_pod_on_the_nodes_network_has_its_interfaces_its_name_and_its_hosts(pods: Pods) -> None:
+async def test_a_host_network_pod_has_the_nodes_interfaces_host_name_and_hosts_file(pods: Pods) -> None:
     running = await pods.run(
         {"hostNetwork": True, "containers": [{"name": "main", "image": BUSYBOX, "command": SLEEP}]}
     )

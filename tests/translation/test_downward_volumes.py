@@ -32,7 +32,7 @@ FIELDS = {
 
 
 @pytest.mark.parametrize(("field", "text"), FIELDS.items())
-def test_a_file_shows_a_field_of_the_metadata(field: str, text: str) -> None:
+def test_a_downward_file_has_a_metadata_field(field: str, text: str) -> None:
     assert shown(fieldRef={"fieldPath": field}) == text
 
 
@@ -47,7 +47,7 @@ RESOURCES = [
 
 
 @pytest.mark.parametrize(("resource", "divisor", "text"), RESOURCES)
-def test_a_file_shows_a_resource_of_a_container_over_the_divisor_rounded_up(
+def test_a_downward_file_has_a_container_resource_divided_and_rounded_up(
     resource: str, divisor: str, text: str
 ) -> None:
     said = {"divisor": divisor} if divisor else {}
@@ -69,7 +69,7 @@ ERRORS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("source", "message"), ERRORS.values(), ids=ERRORS)
-def test_a_file_cannot_show(source: dict[str, Any], message: str) -> None:
+def test_an_unsupported_downward_field_is_refused(source: dict[str, Any], message: str) -> None:
     with pytest.raises(ContainerConfigError) as caught:
         shown(**source)
     assert message in str(caught.value)

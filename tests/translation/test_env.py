@@ -38,16 +38,16 @@ VALUES = {"A": "1", "B": "2", "EMPTY": "", "NESTED": "$(A)"}
 
 
 @pytest.mark.parametrize(("written", "read"), EXPANSIONS.values(), ids=EXPANSIONS)
-def test_expands(written: str, read: str) -> None:
+def test_references_are_expanded(written: str, read: str) -> None:
     assert expand(written, VALUES) == read
 
 
-def test_the_names_that_a_text_refers_to_are_known_without_values() -> None:
+def test_referenced_variable_names_are_found_without_values() -> None:
     assert references("$(A) $$(B) $(C-d) $E $()") == {"A", "C-d", ""}
 
 
 @given(st.text())
-def test_text_with_every_dollar_doubled_comes_back_as_it_was(text: str) -> None:
+def test_doubled_dollar_signs_expand_to_the_original_text(text: str) -> None:
     assert expand(text.replace("$", "$$"), VALUES) == text
 
 
@@ -56,21 +56,21 @@ def env(fields: list[dict[str, Any]], **spec: Any) -> dict[str, str]:
     return {variable.key: variable.value.decode() for variable in config.envs}
 
 
-def test_variables_come_in_the_order_of_declaration() -> None:
+def test_variables_keep_the_order_of_declaration() -> None:
     names = ["Z", "A", "M", "B"]
     assert list(env([{"name": name, "value": "x"} for name in names])) == names
 
 
-def test_a_later_variable_of_a_name_wins_in_the_place_of_the_first() -> None:
+def test_a_duplicate_variable_overrides_the_value_at_the_first_position() -> None:
     declared = [{"name": "A", "value": "1"}, {"name": "B", "value": "$(A)"}, {"name": "A", "value": "$(A)$(B)"}]
     assert list(env(declared).items()) == [("A", "11"), ("B", "1")]
 
 
-def test_a_value_sees_what_was_declared_before_it_and_nothing_after() -> None:
+def test_a_value_may_refer_only_to_variables_declared_before_it() -> None:
     assert env([{"name": "A", "value": "$(B)"}, {"name": "B", "value": "$(A)"}]) == {"A": "$(B)", "B": "$(B)"}
 
 
-def test_an_empty_value_is_a_variable_too() -> None:
+def test_a_variable_with_an_empty_value_is_set() -> None:
     assert env([{"name": "A"}, {"name": "B", "value": ""}]) == {"A": "", "B": ""}
 
 
@@ -98,7 +98,7 @@ FIELDS = {
 
 
 @pytest.mark.parametrize(("path", "value"), FIELDS.items())
-def test_a_field_of_the_pod(path: str, value: str) -> None:
+def test_a_field_ref_has_the_value_of_the_pod_field(path: str, value: str) -> None:
     pod = make_pod(
         {
             "serviceAccountName": "robot",
@@ -113,7 +113,7 @@ def test_a_field_of_the_pod(path: str, value: str) -> None:
     assert config.envs[0].value.decode() == value
 
 
-def test_a_pod_on_the_nodes_network_has_the_nodes_address() -> None:
+def test_a_host_network_pod_has_the_nodes_address() -> None:
     pod, container = make_container(
         {"env": [{"name": "X", "valueFrom": {"fieldRef": {"fieldPath": "status.podIPs"}}}]}, hostNetwork=True
     )
@@ -132,7 +132,7 @@ RESOURCES: dict[str, tuple[str, dict[str, Any], str]] = {
 }
 
 
-def test_a_container_without_a_limit_is_told_its_pods_and_else_what_the_node_has_for_pods() -> None:
+def test_a_resource_ref_without_a_container_limit_falls_back_to_the_pods_and_then_to_allocatable() -> None:
     variables = [
         {"name": name, "valueFrom": {"resourceFieldRef": {"resource": f"limits.{name}", "divisor": divisor}}}
         for name, divisor in (("cpu", "1m"), ("memory", "1Mi"), ("ephemeral-storage", "1Gi"))
@@ -146,7 +146,7 @@ def test_a_container_without_a_limit_is_told_its_pods_and_else_what_the_node_has
 
 
 @pytest.mark.parametrize(("resource", "more", "value"), RESOURCES.values(), ids=RESOURCES)
-def test_a_resource_of_a_container(resource: str, more: dict[str, Any], value: str) -> None:
+def test_a_resource_ref_has_the_container_resource(resource: str, more: dict[str, Any], value: str) -> None:
     pod = make_pod(
         {
             "containers": [
@@ -192,7 +192,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("fields", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_given_is_an_error_that_names_the_field(fields: dict[str, Any], message: str) -> None:
+def test_an_unresolvable_variable_is_an_error_that_names_the_field(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ContainerConfigError, match=message):
         configured(*make_container(fields))
 
@@ -226,7 +226,7 @@ def file_key(key: str, path: str = "app.env", volume: str = "shared", **more: An
     return {"fileKeyRef": {"volumeName": volume, "path": path, "key": key, **more}}
 
 
-def test_all_of_a_config_map_and_a_secret_become_variables_the_later_winning() -> None:
+def test_env_from_sets_all_keys_and_later_sources_override_earlier_ones() -> None:
     whole = [{"configMapRef": {"name": "settings"}}, {"secretRef": {"name": "keys"}}]
     assert variables({"envFrom": whole}) == {
         "2nd.shape-x": "round",
@@ -237,7 +237,7 @@ def test_all_of_a_config_map_and_a_secret_become_variables_the_later_winning() -
     }
 
 
-def test_keys_get_the_prefix_and_no_key_is_left_out_for_its_form() -> None:
+def test_env_from_adds_the_prefix_and_accepts_every_key() -> None:
     assert list(variables({"envFrom": [{"prefix": "S_", "configMapRef": {"name": "settings"}}]})) == [
         "S_2nd.shape-x",
         "S_color",
@@ -245,7 +245,7 @@ def test_keys_get_the_prefix_and_no_key_is_left_out_for_its_form() -> None:
     ]
 
 
-def test_variables_of_env_win_over_those_of_whole_objects_and_see_them() -> None:
+def test_env_overrides_env_from_and_may_refer_to_it() -> None:
     fields = {
         "envFrom": [{"configMapRef": {"name": "settings"}}],
         "env": [{"name": "SEEN", "value": "<$(color)>"}, {"name": "color", "value": "$(color)ish"}],
@@ -254,7 +254,7 @@ def test_variables_of_env_win_over_those_of_whole_objects_and_see_them() -> None
     assert variables(fields)["color"] == "blueish"
 
 
-def test_keys_of_objects_and_of_files_become_variables_which_later_ones_see_and_nobody_expands_again() -> None:
+def test_values_from_objects_and_files_may_be_referred_to_and_are_not_expanded() -> None:
     env = [
         {"name": "A", "valueFrom": key_of("configMap", "text")},
         {"name": "B", "valueFrom": key_of("secret", "token")},
@@ -269,7 +269,7 @@ def test_keys_of_objects_and_of_files_become_variables_which_later_ones_see_and_
     }
 
 
-def test_arguments_see_them_too() -> None:
+def test_arguments_expand_variables_from_objects_and_files() -> None:
     pod, container = make_container(
         {"args": ["--token=$(T)"], "env": [{"name": "T", "valueFrom": key_of("secret", "token")}]}
     )
@@ -292,7 +292,7 @@ def test_a_missing_optional_source_sets_and_removes_no_variable(source: dict[str
     assert variables({"env": env}) == {"X": "earlier"}
 
 
-def test_whole_objects_that_are_optional_and_not_there_are_left_out() -> None:
+def test_missing_optional_env_from_objects_are_skipped() -> None:
     whole = [{"configMapRef": {"name": "none", "optional": True}}, {"secretRef": {"name": "none", "optional": True}}]
     assert variables({"envFrom": whole}) == {}
 
@@ -327,7 +327,7 @@ MISSING: dict[str, tuple[dict[str, Any], str, ObjectRef]] = {
 
 
 @pytest.mark.parametrize(("fields", "message", "ref"), MISSING.values(), ids=MISSING)
-def test_a_missing_required_source_is_reported_in_the_kubelets_words(
+def test_a_missing_required_source_is_reported_with_the_kubelets_message(
     fields: dict[str, Any], message: str, ref: ObjectRef
 ) -> None:
     with pytest.raises(ObjectMissing) as missing:
@@ -348,39 +348,41 @@ FILES: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("source", "message"), FILES.values(), ids=FILES)
-def test_a_file_that_gives_no_value_is_said_in_the_kubelets_words(source: dict[str, Any], message: str) -> None:
+def test_a_key_missing_in_an_env_file_is_reported_with_the_kubelets_message(
+    source: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ContainerConfigError) as failed:
         variables({"env": [{"name": "X", "valueFrom": source}]})
     assert failed.value.message == message
 
 
-def test_a_file_that_cannot_be_parsed_shows_nothing_of_itself() -> None:
+def test_the_error_of_an_invalid_env_file_omits_its_content() -> None:
     files = {("shared", "app.env"): EnvFile("/e", b"PASSWORD=s3cret\n")}
     with pytest.raises(ContainerConfigError, match=r"^couldn't parse env file$"):
         variables({"env": [{"name": "X", "valueFrom": file_key("PASSWORD")}]}, Sources({}, files))
 
 
-def test_bytes_that_are_no_text_reach_the_container_but_no_command_line() -> None:
+def test_non_utf_8_values_reach_the_environment_but_not_the_command_line() -> None:
     env = [{"name": "RAW", "valueFrom": key_of("secret", "raw")}]
     assert variables({"env": env}) == {"RAW": "\udcff"}
     with pytest.raises(ContainerConfigError, match=r"^spec\.containers\[0\]\.command\[1\]: .* not UTF-8 text$"):
         variables({"env": env, "command": ["echo", "$(RAW)"]})
 
 
-def test_a_value_with_a_nul_byte_is_refused_without_being_shown() -> None:
+def test_a_value_with_a_nul_byte_is_refused_without_showing_it() -> None:
     sources = Sources({SECRET: {"token": b"s3\0cret"}})
     with pytest.raises(ContainerConfigError) as failed:
         variables({"env": [{"name": "X", "valueFrom": key_of("secret", "token")}]}, sources)
     assert failed.value.message == "spec.containers[0]: the value of variable X has a NUL byte, which none can have"
 
 
-def test_sources_of_an_environment_appear_in_no_repr_and_their_secrets_are_known() -> None:
+def test_environment_sources_hide_values_in_their_repr_and_list_the_secrets() -> None:
     assert "s3cret" not in repr(SOURCES)
     assert "8080" not in repr(SOURCES) + repr(SOURCES.files)
     assert SOURCES.secrets() == {"s3cret", "red", "\udcff", "1"}
 
 
-def test_what_an_environment_wants_of_the_node_is_named_once_each() -> None:
+def test_objects_and_files_that_an_environment_needs_are_listed_once_each() -> None:
     pod, container = make_container(
         {
             "envFrom": [{"secretRef": {"name": "keys"}}, {"configMapRef": {"name": "settings"}}],
@@ -396,6 +398,6 @@ def test_what_an_environment_wants_of_the_node_is_named_once_each() -> None:
     assert wanted_files(container) == {("shared", "app.env")}
 
 
-def test_a_map_is_quoted_as_go_quotes_so_that_each_entry_is_one_line() -> None:
+def test_labels_and_annotations_are_printed_one_per_line_with_go_quoting() -> None:
     entries = {"b": "two\nlines\t\x00\x7f", "a": 'quote " and \\ and ☃ and \u00a0'}
     assert format_map(entries) == 'a="quote \\" and \\\\ and ☃ and \\u00a0"\nb="two\\nlines\\t\\x00\\x7f"'

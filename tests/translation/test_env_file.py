@@ -32,7 +32,7 @@ VALUES: dict[str, tuple[bytes, bytes]] = {
 
 
 @pytest.mark.parametrize(("content", "value"), VALUES.values(), ids=VALUES)
-def test_a_variable_is_found(content: bytes, value: bytes) -> None:
+def test_a_variable_is_read_from_an_env_file(content: bytes, value: bytes) -> None:
     assert env_file_value(content, "A") == value
 
 
@@ -53,12 +53,12 @@ INVALID = {
 
 
 @pytest.mark.parametrize(("content", "message"), INVALID.values(), ids=INVALID)
-def test_a_file_in_another_form_is_refused_by_line(content: bytes, message: str) -> None:
+def test_an_invalid_env_file_is_refused_with_its_line(content: bytes, message: str) -> None:
     with pytest.raises(EnvFileInvalid, match=message):
         env_file_value(content, "A")
 
 
-def test_a_refusal_shows_nothing_of_the_file() -> None:
+def test_the_refusal_omits_the_content_of_the_file() -> None:
     with pytest.raises(EnvFileInvalid) as refused:
         env_file_value(b"PASSWORD=s3cret\n", "PASSWORD")
     assert "s3cret" not in str(refused.value)

@@ -73,7 +73,9 @@ CASES: dict[str, tuple[dict[str, Any], RuntimeStatus, list[str]]] = {
 
 
 @pytest.mark.parametrize(("spec", "runtime", "paths"), CASES.values(), ids=CASES)
-def test_refuses(spec: dict[str, Any], runtime: RuntimeStatus, paths: list[str]) -> None:
+def test_an_unannounced_feature_is_refused_by_field(
+    spec: dict[str, Any], runtime: RuntimeStatus, paths: list[str]
+) -> None:
     assert [sentence.partition(": ")[0] for sentence in refusals(make_pod(spec), runtime)] == paths
 
 
@@ -92,7 +94,7 @@ VERSIONS = [
 
 
 @pytest.mark.parametrize(("name", "version", "able"), VERSIONS)
-def test_images_are_mounted_by_the_runtimes_that_can(name: str, version: str, able: bool) -> None:
+def test_image_volumes_are_accepted_on_runtimes_that_support_them(name: str, version: str, able: bool) -> None:
     pod = make_pod(OF_AN_IMAGE)
     assert needs_version(pod)
     expected = () if able else (
@@ -101,15 +103,15 @@ def test_images_are_mounted_by_the_runtimes_that_can(name: str, version: str, ab
     assert refusals(pod, OLD, RuntimeVersion(name, version)) == expected
 
 
-def test_only_for_an_image_volume_is_the_runtimes_version_asked_for() -> None:
+def test_the_runtime_version_is_read_only_for_image_volumes() -> None:
     assert not needs_version(make_pod())
 
 
-def test_an_unknown_handler_is_told_the_known_ones() -> None:
+def test_an_unknown_runtime_handler_is_refused_with_the_known_ones() -> None:
     (sentence,) = refusals(make_pod({"runtimeClassName": "kata"}), NEW)
     assert sentence == "spec.runtimeClassName: the runtime has no handler 'kata'; it has able"
 
 
-def test_the_node_remembers_who_can_mount_recursively_read_only() -> None:
+def test_handlers_with_recursive_read_only_mounts_are_remembered() -> None:
     assert recursive_read_only_handlers(NEW) == ("able",)
     assert recursive_read_only_handlers(OLD) == ()

@@ -26,7 +26,7 @@ def mounts(volume_mounts: list[dict[str, Any]], **how: Any) -> list[Any]:
     return made
 
 
-def test_volumes_come_in_the_order_of_mounting_then_the_hosts_file() -> None:
+def test_volume_mounts_keep_their_order_followed_by_the_hosts_file() -> None:
     logs = {"name": "logs", "mountPath": "/logs", "readOnly": True}
     wanted: list[dict[str, Any]] = [logs, {"name": "scratch", "mountPath": "/scratch"}]
     assert mounts(wanted) == [
@@ -39,15 +39,15 @@ def test_volumes_come_in_the_order_of_mounting_then_the_hosts_file() -> None:
     ]
 
 
-def test_a_container_that_mounts_its_own_hosts_file_keeps_it() -> None:
+def test_an_etc_hosts_mount_of_the_container_is_kept() -> None:
     assert [each["host_path"] for each in mounts([{"name": "logs", "mountPath": "/etc/hosts"}])] == ["/var/log"]
 
 
-def test_there_is_no_hosts_file_before_there_is_an_address() -> None:
+def test_without_a_pod_address_no_hosts_file_is_mounted() -> None:
     assert mounts([], pod_ips=()) == []
 
 
-def test_a_relative_place_in_a_container_is_below_its_root() -> None:
+def test_a_relative_mount_path_starts_at_the_container_root() -> None:
     assert mounts([{"name": "logs", "mountPath": "logs"}])[0]["container_path"] == "/logs"
 
 
@@ -59,26 +59,26 @@ def test_a_relative_place_in_a_container_is_below_its_root() -> None:
         ("Bidirectional", "PROPAGATION_BIDIRECTIONAL"),
     ],
 )
-def test_mounts_propagate_as_said(said: str, propagation: str | None) -> None:
+def test_mount_propagation_is_translated(said: str, propagation: str | None) -> None:
     made = mounts([{"name": "logs", "mountPath": "/logs", "mountPropagation": said}])[0]
     assert made.get("propagation") == propagation
 
 
-def test_with_selinux_what_is_ours_is_relabelled_and_what_is_the_nodes_is_not() -> None:
+def test_with_selinux_pod_volumes_are_relabelled_and_host_paths_are_not() -> None:
     node = replace(NODE, host=replace(HOST, selinux=True))
     wanted = [{"name": "logs", "mountPath": "/logs"}, {"name": "scratch", "mountPath": "/scratch"}]
     made = mounts(wanted, node=node)
     assert [each.get("selinux_relabel", False) for each in made] == [False, True, True]
 
 
-def test_recursive_read_only_if_possible_is_what_the_runtime_can() -> None:
+def test_recursive_read_only_if_possible_depends_on_the_runtime() -> None:
     wanted = [{"name": "logs", "mountPath": "/logs", "readOnly": True, "recursiveReadOnly": "IfPossible"}]
     able = replace(NODE, recursive_read_only_handlers=("",))
     assert mounts(wanted, node=able)[0]["recursive_read_only"]
     assert "recursive_read_only" not in mounts(wanted)[0]
 
 
-def test_recursive_read_only_is_the_handlers_that_the_pod_runs_with() -> None:
+def test_recursive_read_only_depends_on_the_pods_runtime_handler() -> None:
     wanted = {"volumeMounts": [{"name": "logs", "mountPath": "/l", "readOnly": True, "recursiveReadOnly": "Enabled"}]}
     pod, container = make_container(wanted, volumes=VOLUMES, runtimeClassName="kata")
     assert configured(pod, container, node=replace(NODE, recursive_read_only_handlers=("kata",))).mounts
@@ -105,7 +105,7 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("source", "place"), list(zip(PARTS, PLACES, strict=True)), ids=str)
-def test_volumes_of_files_are_only_read_and_what_is_secret_lies_in_memory(
+def test_file_volumes_are_read_only_and_secret_ones_are_in_memory(
     source: dict[str, Any], place: tuple[str, str, bool]
 ) -> None:
     pod, container = make_container(
@@ -121,7 +121,7 @@ def test_volumes_of_files_are_only_read_and_what_is_secret_lies_in_memory(
     }
 
 
-def test_an_empty_dir_in_memory_has_the_kubelets_place_where_the_node_may_mount() -> None:
+def test_a_memory_backed_empty_dir_has_the_kubelets_path_if_the_node_may_mount() -> None:
     pod, container = make_container(
         {"volumeMounts": [{"name": "v", "mountPath": "/v"}]},
         volumes=[{"name": "v", "emptyDir": {"medium": "Memory"}}],
@@ -130,14 +130,14 @@ def test_an_empty_dir_in_memory_has_the_kubelets_place_where_the_node_may_mount(
     assert mount.host_path == f"{NODE.state_dir}/pods/{UID}/volumes/kubernetes.io~empty-dir/v"
 
 
-def test_a_part_of_a_volume_is_the_place_that_was_prepared_for_it() -> None:
+def test_a_sub_path_mount_uses_the_prepared_path() -> None:
     wanted = [{"name": "scratch", "mountPath": "/a"}, {"name": "scratch", "mountPath": "/b", "subPath": "b"}]
     made = mounts(wanted, sub_paths={1: "/prepared/1"})
     assert made[1] == {"container_path": "/b", "host_path": "/prepared/1"}
     assert made[0]["host_path"].endswith("/scratch")
 
 
-def test_an_image_is_mounted_by_the_runtime_and_only_read() -> None:
+def test_an_image_volume_is_mounted_read_only_by_the_runtime() -> None:
     pod, container = make_container(
         {"volumeMounts": [{"name": "v", "mountPath": "/v"}, {"name": "v", "mountPath": "/w", "subPath": "usr/share"}]},
         volumes=[{"name": "v", "image": {"reference": "docker.io/library/tools:1"}}],
@@ -181,12 +181,12 @@ ERRORS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("mount", "message"), ERRORS.values(), ids=ERRORS)
-def test_what_cannot_be_mounted_is_an_error_that_names_the_field(mount: dict[str, Any], message: str) -> None:
+def test_an_impossible_mount_is_an_error_that_names_the_field(mount: dict[str, Any], message: str) -> None:
     with pytest.raises(ContainerConfigError, match=r"^spec\.containers\[0\]\.volumeMounts\[0\]" + message):
         mounts([mount])
 
 
-def test_a_kind_of_volume_that_is_not_there_yet_is_an_error() -> None:
+def test_an_unsupported_volume_kind_is_an_error() -> None:
     pod, container = make_container(
         {"volumeMounts": [{"name": "claim", "mountPath": "/x"}]},
         volumes=[{"name": "claim", "persistentVolumeClaim": {"claimName": "c"}}],
@@ -211,7 +211,7 @@ def test_the_hosts_file_names_the_pod_at_each_of_its_addresses() -> None:
     assert text == LOCAL + "10.4.0.7\tfront\nfd00::7\tfront\n"
 
 
-def test_the_hosts_file_has_the_whole_name_of_a_pod_with_a_subdomain_and_its_aliases() -> None:
+def test_the_hosts_file_has_the_fqdn_and_the_host_aliases() -> None:
     pod = make_pod(
         {"subdomain": "sites", "hostAliases": [{"ip": "192.0.2.1", "hostnames": ["a", "b"]}, {"ip": "192.0.2.2"}]}
     )
@@ -220,6 +220,6 @@ def test_the_hosts_file_has_the_whole_name_of_a_pod_with_a_subdomain_and_its_ali
     )
 
 
-def test_the_hosts_file_of_a_pod_on_the_nodes_network_is_the_nodes() -> None:
+def test_the_hosts_file_of_a_host_network_pod_is_the_nodes() -> None:
     text = hosts_file(make_pod({"hostNetwork": True}), ("192.0.2.10",), "127.0.0.1 localhost\n")
     assert text == "# Kubernetes-managed hosts file (host network).\n127.0.0.1 localhost\n"

@@ -34,7 +34,7 @@ CONTAINER = Container.model_validate(
         ("", ""),
     ],
 )
-def test_a_containers_field_is_the_pods(said: str, field: str) -> None:
+def test_cri_container_fields_in_messages_are_replaced_by_pod_fields(said: str, field: str) -> None:
     assert said_of_container(said, CONTAINER, AT) == field
 
 
@@ -47,5 +47,5 @@ def test_a_containers_field_is_the_pods(said: str, field: str) -> None:
         ("config.log_directory: must be", "config.log_directory: must be"),
     ],
 )
-def test_a_sandboxs_field_is_the_pods(said: str, field: str) -> None:
+def test_cri_sandbox_fields_in_messages_are_replaced_by_pod_fields(said: str, field: str) -> None:
     assert said_of_sandbox(said) == field

@@ -20,14 +20,14 @@ GIB = 1 << 30
     ("millicores", "shares"),
     [(0, 2), (1, 2), (2, 2), (3, 3), (100, 102), (1000, 1024), (256_001, 262144), (9**9, 262144)],
 )
-def test_millicores_weigh(millicores: int, shares: int) -> None:
+def test_cpu_shares_of_millicores(millicores: int, shares: int) -> None:
     assert cpu_shares(millicores) == shares
 
 
 @pytest.mark.parametrize(
     ("millicores", "quota"), [(0, 0), (1, 1000), (10, 1000), (11, 1100), (1500, 150_000), (10**21, 2**44 - 1)]
 )
-def test_millicores_are_microseconds_of_each_period(millicores: int, quota: int) -> None:
+def test_cpu_quota_of_millicores(millicores: int, quota: int) -> None:
     assert cpu_quota(millicores) == quota
 
 
@@ -62,7 +62,7 @@ CONTAINERS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize(("asked", "told"), CONTAINERS.values(), ids=CONTAINERS)
-def test_a_container_that_asks_for(asked: dict[str, Any], told: dict[str, str]) -> None:
+def test_linux_resources_of_a_container(asked: dict[str, Any], told: dict[str, str]) -> None:
     node = replace(NODE, host=replace(HOST, hugepage_sizes=()))
     config = configured(*make_container({"resources": asked}), node=node)
     assert as_data(config.linux.resources) == {"cpu_period": "100000", **told}
@@ -89,7 +89,7 @@ BOUNDED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize(("of_the_pod", "own", "told"), BOUNDED.values(), ids=BOUNDED)
-def test_the_resources_of_the_pod_as_a_whole_bound(
+def test_pod_level_limits_apply_to_containers_without_their_own(
     of_the_pod: dict[str, Any], own: dict[str, Any], told: dict[str, str]
 ) -> None:
     node = replace(NODE, host=replace(HOST, hugepage_sizes=()))
@@ -97,7 +97,7 @@ def test_the_resources_of_the_pod_as_a_whole_bound(
     assert as_data(config.linux.resources) == {"cpu_period": "100000", **told}
 
 
-def test_huge_pages_of_the_pod_are_each_containers_that_says_nothing_of_them() -> None:
+def test_pod_level_huge_page_limits_apply_to_containers_without_their_own() -> None:
     whole = {"limits": {"cpu": "1", "hugepages-2Mi": "8Mi"}}
     containers = [
         {"name": "silent", "image": "i"},
@@ -108,12 +108,12 @@ def test_huge_pages_of_the_pod_are_each_containers_that_says_nothing_of_them() -
     assert made == [8 << 20, 2 << 20]
 
 
-def test_huge_pages_are_not_limited_where_cgroups_cannot_do_it() -> None:
+def test_huge_pages_are_not_limited_without_a_hugetlb_controller() -> None:
     node = replace(NODE, host=replace(HOST, hugetlb_controller=False))
     assert not configured(*make_container({"resources": {}}), node=node).linux.resources.hugepage_limits
 
 
-def test_huge_pages_are_none_of_a_container_that_asks_for_none() -> None:
+def test_a_container_without_huge_pages_gets_a_limit_of_zero() -> None:
     asked = {"limits": {"hugepages-2Mi": "4Mi", "cpu": "1", "memory": "1Gi"}}
     made = configured(*make_container({"resources": asked})).linux.resources
     assert [as_data(limit) for limit in made.hugepage_limits] == [
@@ -131,7 +131,9 @@ UNIFIED: dict[str, tuple[bool, bool, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("unified", "swap", "told"), UNIFIED.values(), ids=UNIFIED)
-def test_containers_get_no_swap_and_die_as_one_on_cgroup(unified: bool, swap: bool, told: dict[str, Any]) -> None:
+def test_containers_get_no_swap_and_are_killed_as_a_group_by_cgroup_version(
+    unified: bool, swap: bool, told: dict[str, Any]
+) -> None:
     node = replace(NODE, host=replace(HOST, hugepage_sizes=(), unified_cgroups=unified, swap_controller=swap))
     made = configured(*make_container({"resources": {"limits": {"memory": "1Gi"}}}), node=node).linux.resources
     assert as_data(made) == {
@@ -172,11 +174,11 @@ OOM: dict[str, tuple[Any, int]] = {
 
 
 @pytest.mark.parametrize(("pod", "score"), OOM.values(), ids=OOM)
-def test_the_oom_score_of(pod: Any, score: int) -> None:
+def test_the_oom_score_adj_of_a_container(pod: Any, score: int) -> None:
     assert oom_score_adj(pod, pod.spec.containers[0], 8 * GIB) == score
 
 
-def test_a_sidecar_never_goes_before_the_main_container_that_asked_for_least() -> None:
+def test_a_sidecars_oom_score_adj_is_at_most_that_of_the_smallest_main_container() -> None:
     pod = pod_of(["4Gi", "2Gi"], sidecars=["1", "3Gi"])
     small, large = pod.spec.init_containers
     assert oom_score_adj(pod, small, 8 * GIB) == oom_score_adj(pod, pod.spec.containers[1], 8 * GIB) == 750
@@ -191,7 +193,7 @@ def test_pod_level_requests_are_divided_among_the_containers() -> None:
 
 
 @given(st.integers(0, 1 << 40), st.integers(1, 1 << 45))
-def test_a_burstable_container_always_lies_between_guaranteed_and_best_effort(requested: int, memory: int) -> None:
+def test_the_oom_score_adj_of_burstable_lies_between_guaranteed_and_best_effort(requested: int, memory: int) -> None:
     pod = pod_of([str(requested)])
     assert 3 <= oom_score_adj(pod, pod.spec.containers[0], memory) <= 999
 
@@ -207,7 +209,7 @@ PODS: dict[str, tuple[list[int], list[tuple[str, int]], int]] = {
 
 
 @pytest.mark.parametrize(("mains", "inits", "total"), PODS.values(), ids=PODS)
-def test_what_a_whole_pod_requests(mains: list[int], inits: list[tuple[str, int]], total: int) -> None:
+def test_the_sum_of_pod_requests(mains: list[int], inits: list[tuple[str, int]], total: int) -> None:
     pod = make_pod(
         {
             "containers": [
@@ -228,7 +230,7 @@ def test_what_a_whole_pod_requests(mains: list[int], inits: list[tuple[str, int]
     assert pod_amounts(pod, "requests")["cpu"].value() == total
 
 
-def test_a_sandbox_says_what_the_pod_says_of_itself_before_what_its_containers_add_up_to() -> None:
+def test_pod_level_resources_of_a_sandbox_override_the_sum_of_its_containers() -> None:
     whole = {"requests": {"cpu": "3"}, "limits": {"memory": "2Gi"}}
     pod, _ = make_container({"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}}, resources=whole)
     assert as_data(sandbox(pod).linux.resources) == {
@@ -239,7 +241,7 @@ def test_a_sandbox_says_what_the_pod_says_of_itself_before_what_its_containers_a
     }
 
 
-def test_a_sandbox_says_what_all_its_containers_may_take_and_what_it_takes_itself() -> None:
+def test_a_sandbox_has_the_sum_of_container_resources_and_the_overhead() -> None:
     resources = {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "1Gi"}}
     pod, _ = make_container({"resources": resources}, overhead={"memory": "64Mi"})
     linux = sandbox(pod).linux
@@ -257,7 +259,7 @@ def test_a_sandbox_says_what_all_its_containers_may_take_and_what_it_takes_itsel
 
 
 @given(st.lists(st.sampled_from(("1", "1Gi", "8Ei", "99999999999999999999Ei", "9E")), min_size=1, max_size=5))
-def test_whatever_containers_may_use_together_can_be_told_a_runtime_and_the_kernel(limits: list[str]) -> None:
+def test_sums_of_resources_stay_within_64_bits(limits: list[str]) -> None:
     """The amounts of each are numbers of 64 bits, and their sum need not be."""
     containers = [
         {"name": f"c{n}", "image": "x", "resources": {"limits": {"memory": limit, "cpu": "92233720368547"}}}

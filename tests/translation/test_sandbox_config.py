@@ -28,30 +28,30 @@ def expected(case: str, name: str) -> Any:
 
 
 @pytest.mark.parametrize("case", ["web", "everything"])
-def test_a_whole_pod_becomes_exactly_this_sandbox(case: str) -> None:
+def test_the_sandbox_config_of_a_whole_pod_matches_the_golden_file(case: str) -> None:
     assert as_data(sandbox(golden_pod(case), attempt=3)) == expected(case, "sandbox")
 
 
 @pytest.mark.parametrize("case", ["web", "everything"])
-def test_its_container_becomes_exactly_this(case: str) -> None:
+def test_the_container_config_of_a_whole_pod_matches_the_golden_file(case: str) -> None:
     pod = golden_pod(case)
     config = configured(pod, pod.spec.containers[0], restart_count=2)
     assert as_data(config) == expected(case, "main")
 
 
-def test_the_same_pod_always_gives_the_same_bytes() -> None:
+def test_the_same_pod_is_always_serialised_to_the_same_bytes() -> None:
     pod = golden_pod("everything")
     first, second = sandbox(pod), sandbox(pod)
     assert first.SerializeToString(deterministic=True) == second.SerializeToString(deterministic=True)
 
 
-def test_a_pods_own_labels_never_hide_whose_it_is() -> None:
+def test_pod_labels_cannot_override_identity_labels() -> None:
     config = sandbox(make_pod(labels={"io.kubernetes.pod.uid": "another", "syncpod.dev/node": "another"}))
     assert config.labels["io.kubernetes.pod.uid"] == config.metadata.uid
     assert config.labels["syncpod.dev/node"] == "node-1"
 
 
-def test_a_pod_on_the_nodes_network_has_no_host_name_of_its_own() -> None:
+def test_a_host_network_pod_has_no_host_name_of_its_own() -> None:
     config = sandbox(make_pod({"hostNetwork": True}))
     assert config.hostname == ""
     assert as_data(config.linux.security_context.namespace_options) == {"network": "NODE", "pid": "CONTAINER"}
@@ -73,11 +73,11 @@ HOSTNAMES = {
 
 
 @pytest.mark.parametrize(("name", "spec", "hostname"), HOSTNAMES.values(), ids=HOSTNAMES)
-def test_the_host_name_is(name: str, spec: dict[str, Any], hostname: str) -> None:
+def test_the_host_name_of_a_pod(name: str, spec: dict[str, Any], hostname: str) -> None:
     assert sandbox(make_pod(spec, name=name)).hostname == hostname
 
 
-def test_a_whole_host_name_that_the_kernel_does_not_take_is_an_error() -> None:
+def test_an_fqdn_too_long_for_the_kernel_is_an_error() -> None:
     pod = make_pod({"subdomain": "s" * 60, "setHostnameAsFQDN": True})
     with pytest.raises(SandboxConfigError, match=r"spec\.setHostnameAsFQDN: .* the kernel takes 64"):
         sandbox(pod)
@@ -93,12 +93,12 @@ SYSCTLS = {
 
 
 @pytest.mark.parametrize(("written", "told"), SYSCTLS.items())
-def test_a_sysctl_with_slashes_gets_dots(written: str, told: str) -> None:
+def test_slashes_in_a_sysctl_name_become_dots(written: str, told: str) -> None:
     pod = make_pod({"securityContext": {"sysctls": [{"name": written, "value": "1"}]}})
     assert dict(sandbox(pod).linux.sysctls) == {told: "1"}
 
 
-def test_host_ports_of_main_containers_and_sidecars_are_mapped_and_each_port_once() -> None:
+def test_host_ports_of_main_containers_and_sidecars_are_mapped_once_each() -> None:
     pod = make_pod(
         {
             "initContainers": [
@@ -137,7 +137,7 @@ def test_one_privileged_container_of_any_kind_makes_the_sandbox_privileged(kind:
     assert not sandbox(make_pod()).linux.security_context.privileged
 
 
-def test_with_systemd_the_pods_cgroup_is_a_slice_in_the_slice_of_all_pods() -> None:
+def test_with_systemd_the_pod_cgroup_is_a_slice_below_that_of_all_pods() -> None:
     config = sandbox(make_pod(uid="a-b"), node=replace(NODE, cgroup_driver="systemd", cgroup_parent="my-node/pods"))
     tier = "/my_node.slice/my_node-pods.slice/my_node-pods-besteffort.slice"
     assert config.linux.cgroup_parent == f"{tier}/my_node-pods-besteffort-poda_b.slice"
@@ -156,11 +156,11 @@ def test_with_systemd_the_pods_cgroup_is_a_slice_in_the_slice_of_all_pods() -> N
     ],
     ids=str,
 )
-def test_a_name_that_leads_out_of_its_directory_or_fits_in_none_makes_no_log_directory(metadata: Any) -> None:
+def test_a_name_unfit_for_a_log_directory_is_refused(metadata: Any) -> None:
     with pytest.raises(UnsafeName, match=r"^metadata\."):
         sandbox(make_pod(**metadata))
 
 
-def test_the_runtime_class_names_the_handler_itself() -> None:
+def test_the_runtime_class_name_is_used_as_the_handler() -> None:
     assert runtime_handler(make_pod({"runtimeClassName": "kata"})) == "kata"
     assert runtime_handler(make_pod()) == ""

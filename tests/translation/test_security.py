@@ -36,7 +36,7 @@ USERS: dict[str, tuple[dict[str, Any], dict[str, Any], ImageStatus | None, int |
 
 
 @pytest.mark.parametrize(("own", "pod", "image", "uid", "name"), USERS.values(), ids=USERS)
-def test_the_user_is(
+def test_the_user_and_group_of_a_container(
     own: dict[str, Any], pod: dict[str, Any], image: ImageStatus | None, uid: int | None, name: str
 ) -> None:
     made = context(own, pod, image)
@@ -44,13 +44,13 @@ def test_the_user_is(
     assert made.run_as_username == name
 
 
-def test_a_group_is_only_named_when_it_is_asked_for() -> None:
+def test_a_group_is_set_only_if_the_pod_asks_for_it() -> None:
     assert not context().HasField("run_as_group")
     assert context({"runAsGroup": 0}, {"runAsGroup": 7}).run_as_group.value == 0
     assert context({}, {"runAsGroup": 7}).run_as_group.value == 7
 
 
-def test_the_volumes_group_comes_before_the_other_groups() -> None:
+def test_the_fs_group_precedes_the_supplemental_groups() -> None:
     pod = {"fsGroup": 2000, "supplementalGroups": [3, 1], "supplementalGroupsPolicy": "Strict"}
     made = context(pod=pod)
     assert list(made.supplemental_groups) == [2000, 3, 1]
@@ -77,18 +77,18 @@ SECCOMP: dict[str, tuple[dict[str, Any] | None, dict[str, Any] | None, dict[str,
 
 
 @pytest.mark.parametrize(("own", "pod", "profile"), SECCOMP.values(), ids=SECCOMP)
-def test_the_seccomp_profile_is(own: Any, pod: Any, profile: Any) -> None:
+def test_the_seccomp_profile_of_a_container(own: Any, pod: Any, profile: Any) -> None:
     made = context(own and {"seccompProfile": own}, pod and {"seccompProfile": pod})
     assert as_data(made.seccomp) == profile
 
 
-def test_the_pause_is_always_confined() -> None:
+def test_the_sandbox_always_has_the_runtime_default_seccomp_profile() -> None:
     pod, _ = make_container({}, securityContext={"seccompProfile": {"type": "Unconfined"}})
     assert as_data(sandbox(pod).linux.security_context.seccomp) == {}
 
 
 @pytest.mark.parametrize("profile", ["/etc/passwd", "../../../etc/passwd", "", "a/../../b"])
-def test_a_seccomp_profile_from_elsewhere_is_an_error(profile: str) -> None:
+def test_a_seccomp_profile_outside_the_profile_directory_is_an_error(profile: str) -> None:
     with pytest.raises(ContainerConfigError, match=r"localhostProfile: must be a path below /var/lib/syncpod/seccomp"):
         context({"seccompProfile": {"type": "Localhost", "localhostProfile": profile}})
 
@@ -105,12 +105,12 @@ APPARMOR: dict[str, tuple[dict[str, Any], dict[str, str], str]] = {
 
 
 @pytest.mark.parametrize(("asked", "profile", "older"), APPARMOR.values(), ids=APPARMOR)
-def test_the_apparmor_profile_is_said_twice_for_older_runtimes(asked: Any, profile: Any, older: str) -> None:
+def test_the_apparmor_profile_is_also_set_in_the_deprecated_field(asked: Any, profile: Any, older: str) -> None:
     made = context({"appArmorProfile": asked})
     assert (as_data(made.apparmor), made.apparmor_profile) == (profile, older)
 
 
-def test_no_apparmor_profile_is_asked_for_by_itself() -> None:
+def test_no_apparmor_profile_is_set_by_default() -> None:
     made = context()
     assert not made.HasField("apparmor")
     assert made.apparmor_profile == ""
@@ -121,7 +121,7 @@ def test_an_apparmor_profile_without_its_name_is_an_error() -> None:
         context({"appArmorProfile": {"type": "Localhost"}})
 
 
-def test_the_pods_selinux_label_holds_until_the_container_has_its_own() -> None:
+def test_the_containers_selinux_label_overrides_the_pods() -> None:
     pod = {"seLinuxOptions": {"level": "s0:c1", "type": "t"}}
     assert as_data(context(pod=pod).selinux_options) == {"level": "s0:c1", "type": "t"}
     assert as_data(context({"seLinuxOptions": {"role": "r", "user": "u"}}, pod).selinux_options) == {
@@ -130,14 +130,14 @@ def test_the_pods_selinux_label_holds_until_the_container_has_its_own() -> None:
     }
 
 
-def test_proc_is_masked_unless_the_container_asks_for_it_bare() -> None:
+def test_proc_is_masked_unless_the_container_sets_proc_mount_unmasked() -> None:
     made = context({"procMount": "Default"})
     assert (tuple(made.masked_paths), tuple(made.readonly_paths)) == (MASKED_PATHS, READONLY_PATHS)
     bare = context({"procMount": "Unmasked"})
     assert (list(bare.masked_paths), list(bare.readonly_paths)) == ([], [])
 
 
-def test_the_heat_of_this_machines_processors_is_masked_too() -> None:
+def test_thermal_throttle_paths_of_this_machine_are_masked() -> None:
     throttle = "/sys/devices/system/cpu/cpu0/thermal_throttle"
     node = replace(NODE, host=replace(HOST, masked_paths=(throttle,)))
     made = configured(*make_container({}), node=node).linux.security_context
@@ -145,18 +145,18 @@ def test_the_heat_of_this_machines_processors_is_masked_too() -> None:
 
 
 @pytest.mark.parametrize(("allowed", "kept"), [(None, False), (True, False), (False, True)])
-def test_new_privileges_are_kept_from_a_container_that_may_not_escalate(allowed: bool | None, kept: bool) -> None:
+def test_no_new_privs_is_set_if_privilege_escalation_is_not_allowed(allowed: bool | None, kept: bool) -> None:
     own = {} if allowed is None else {"allowPrivilegeEscalation": allowed}
     assert context(own).no_new_privs is kept
 
 
-def test_capabilities_go_by_the_names_that_every_runtime_knows() -> None:
+def test_capability_names_are_normalised_for_every_runtime() -> None:
     made = context({"capabilities": {"add": ["NET_ADMIN", "CAP_SYS_TIME"], "drop": ["ALL", "CAP_CHOWN"]}}).capabilities
     assert list(made.add_capabilities) == ["NET_ADMIN", "SYS_TIME"]
     assert list(made.drop_capabilities) == ["ALL", "CHOWN"]
 
 
-def test_the_pods_fields_that_a_container_leaves_open_reach_it() -> None:
+def test_containers_inherit_unset_security_fields_from_the_pod() -> None:
     made = context({"privileged": True, "readOnlyRootFilesystem": True}, {"runAsUser": 9})
     assert (made.privileged, made.readonly_rootfs, made.run_as_user.value) == (True, True, 9)
     assert not made.HasField("capabilities")
@@ -199,5 +199,5 @@ def test_run_as_non_root_refuses(own: dict[str, Any], image: ImageStatus | None,
     ],
     ids=["a number of its own", "over the image's name", "the image's number", "the container lets it"],
 )
-def test_run_as_non_root_is_content_with(own: dict[str, Any], pod: dict[str, Any], image: ImageStatus) -> None:
+def test_run_as_non_root_accepts(own: dict[str, Any], pod: dict[str, Any], image: ImageStatus) -> None:
     context(own, pod, image)

@@ -30,11 +30,11 @@ def texts(mount: dict[str, Any], **variables: str) -> dict[int, str]:
     return sub_path_texts(container, variables, "spec.containers[0]")
 
 
-def test_the_part_of_each_mount_that_wants_one_is_known_by_the_mounts_index() -> None:
+def test_sub_paths_are_listed_by_mount_index() -> None:
     assert sub_path_texts(CONTAINER, {"NAME": "web"}, "spec.containers[0]") == TEXTS
 
 
-def test_what_lies_on_the_node_is_planned_below_the_pods_directory_and_an_images_part_is_not() -> None:
+def test_sub_paths_are_prepared_below_the_pod_directory_except_for_image_volumes() -> None:
     places = Path(f"/var/lib/syncpod/pods/{UID}/volume-subpaths")
     scratch = Path(f"/var/lib/syncpod/pods/{UID}/volumes/kubernetes.io~empty-dir/scratch")
     assert plan_sub_paths(POD, CONTAINER, NODE, TEXTS) == {
@@ -43,19 +43,19 @@ def test_what_lies_on_the_node_is_planned_below_the_pods_directory_and_an_images
     }
 
 
-def test_the_runtime_is_told_the_prepared_places_and_of_an_image_the_path_inside() -> None:
+def test_mounts_use_prepared_sub_paths_and_the_image_sub_path_field() -> None:
     config = configured(POD, CONTAINER, sub_paths={1: "/place/1", 2: "/place/2", 3: "bin"})
     made = [as_data(mount) for mount in config.mounts[:4]]
     assert [each.get("host_path", "") for each in made] == ["/var/log", "/place/1", "/place/2", ""]
     assert made[3]["image_sub_path"] == "bin"
 
 
-def test_nothing_is_mounted_in_place_of_a_part_that_was_not_prepared() -> None:
+def test_a_mount_with_an_unprepared_sub_path_is_an_error() -> None:
     with pytest.raises(ContainerConfigError, match="has not been prepared"):
         configured(POD, CONTAINER, sub_paths={1: "/place/1", 3: "bin"})
 
 
-def test_dollar_signs_in_a_plain_part_mean_themselves() -> None:
+def test_dollar_signs_in_sub_path_are_literal() -> None:
     assert texts({"subPath": "$(NAME)"}, NAME="web") == {0: "$(NAME)"}
 
 
@@ -74,7 +74,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("mount", "message"), REFUSED.values(), ids=REFUSED)
-def test_an_expression_is_shown_as_it_was_written(mount: dict[str, Any], message: str) -> None:
+def test_an_error_quotes_the_sub_path_expression_unexpanded(mount: dict[str, Any], message: str) -> None:
     with pytest.raises(ContainerConfigError) as refused:
         texts(mount, EMPTY="", ROOT="/etc", UP="..", RAW="\udcff")
     assert refused.value.message == message

@@ -49,7 +49,7 @@ CASES: dict[str, tuple[str | None, str | None]] = {
 
 
 @pytest.mark.parametrize(("said", "expected"), CASES.values(), ids=CASES)
-def test_a_pod_asks_for(said: str | None, expected: str | None) -> None:
+def test_sysctls_that_a_pod_may_set(said: str | None, expected: str | None) -> None:
     assert said == expected
 
 
@@ -63,7 +63,7 @@ def test_a_pod_asks_for(said: str | None, expected: str | None) -> None:
         ("net.*.x", "sysctl 'net.*.x': must be a name"),
     ],
 )
-def test_a_sysctl_of_the_node_cannot_be_allowed(pattern: str, sentence: str) -> None:
+def test_a_node_level_sysctl_cannot_be_allowed(pattern: str, sentence: str) -> None:
     with pytest.raises(SysctlPatternInvalid) as wrong:
         allowed_sysctls(KERNEL, [pattern])
     assert str(wrong.value).startswith(sentence)

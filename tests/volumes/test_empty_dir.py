@@ -63,11 +63,11 @@ LIMITS: dict[str, tuple[Pod, str | None, int]] = {
 
 
 @pytest.mark.parametrize(("of", "own", "size"), LIMITS.values(), ids=LIMITS)
-def test_the_size_of_one_in_memory_is(of: Pod, own: str | None, size: int) -> None:
+def test_the_size_of_a_memory_backed_empty_dir(of: Pod, own: str | None, size: int) -> None:
     assert memory_limit(of, own, 100 * MIB) == size * MIB
 
 
-def test_one_in_memory_is_a_file_system_of_its_own_where_the_node_may_mount(tmp_path: Path) -> None:
+def test_a_memory_backed_empty_dir_is_a_tmpfs_if_the_node_may_mount(tmp_path: Path) -> None:
     assert planned(tmp_path / "v", "Memory", size_limit="1Mi").mount == Tmpfs(MIB)
     assert planned(tmp_path / "v", "Memory", may_mount=False).mount is None
 
@@ -83,7 +83,7 @@ ODD = {"name": "c", "resources": {"requests": {"hugepages-32Mi": "32Mi"}, "limit
     ("medium", "containers", "page"),
     [("HugePages", [HUGE], 2 * MIB), ("HugePages-2Mi", [HUGE, LARGE], 2 * MIB), ("HugePages-1Gi", [LARGE], 1 << 30)],
 )
-def test_huge_pages_are_those_that_the_pod_requests(
+def test_the_huge_page_size_is_the_one_that_the_pod_requests(
     medium: str, containers: list[dict[str, Any]], page: int, tmp_path: Path
 ) -> None:
     of = Pod.model_validate({"spec": {"containers": containers}})
@@ -108,14 +108,14 @@ def test_huge_pages_are_refused(
         planned(tmp_path / "v", medium, of=of, may_mount=may_mount)
 
 
-def test_one_that_somebody_died_making_is_made_whole(tmp_path: Path) -> None:
+def test_an_empty_dir_left_half_made_by_a_crash_is_completed(tmp_path: Path) -> None:
     volume = planned(tmp_path / "v")
     volume.path.mkdir(mode=0o700)
     make_empty_dir(volume)
     assert (mode(volume.path), volume.ready.exists()) == ("0o777", True)
 
 
-def test_one_that_is_whole_stays_as_its_containers_have_made_it(tmp_path: Path) -> None:
+def test_an_existing_empty_dir_keeps_what_containers_changed(tmp_path: Path) -> None:
     volume = planned(tmp_path / "v")
     make_empty_dir(volume)
     volume.path.chmod(0o700)
@@ -123,7 +123,7 @@ def test_one_that_is_whole_stays_as_its_containers_have_made_it(tmp_path: Path) 
     assert mode(volume.path) == "0o700"
 
 
-def test_one_that_has_gone_with_the_machines_memory_is_made_again(tmp_path: Path) -> None:
+def test_a_memory_backed_empty_dir_lost_in_a_reboot_is_made_again(tmp_path: Path) -> None:
     volume = planned(tmp_path / "v", "Memory", may_mount=False)
     make_empty_dir(volume)
     volume.path.rmdir()
@@ -131,7 +131,7 @@ def test_one_that_has_gone_with_the_machines_memory_is_made_again(tmp_path: Path
     assert mode(volume.path) == "0o1777"
 
 
-def test_something_else_in_its_place_is_left_alone(tmp_path: Path) -> None:
+def test_another_file_in_place_of_an_empty_dir_is_left_alone(tmp_path: Path) -> None:
     volume = planned(tmp_path / "v")
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     volume.path.symlink_to(tmp_path / "elsewhere")
@@ -141,7 +141,7 @@ def test_something_else_in_its_place_is_left_alone(tmp_path: Path) -> None:
 
 
 @ROOT
-def test_one_in_memory_is_mounted_once_with_its_size_and_group(tmp_path: Path) -> None:
+def test_a_memory_backed_empty_dir_is_mounted_once_with_its_size_and_group(tmp_path: Path) -> None:
     volume = replace(planned(tmp_path / "v", "Memory", size_limit="1Mi"), group=2000)
     try:
         make_empty_dir(volume)
@@ -161,7 +161,7 @@ def test_one_in_memory_is_mounted_once_with_its_size_and_group(tmp_path: Path) -
 
 @ROOT
 @pytest.mark.skipif(not Path("/sys/kernel/mm/hugepages/hugepages-2048kB").exists(), reason="no huge pages of 2 MiB")
-def test_one_of_huge_pages_is_a_file_system_of_them(tmp_path: Path) -> None:
+def test_a_huge_page_empty_dir_is_a_hugetlbfs(tmp_path: Path) -> None:
     plugin = tmp_path / "plugin"
     plugin.mkdir()
     volume = planned(plugin / "v", "HugePages", of=Pod.model_validate({"spec": {"containers": [HUGE]}}))

@@ -31,7 +31,7 @@ def test_a_tmpfs_has_its_size_and_its_permissions(place: Path) -> None:
 
 
 @needs_mounts
-def test_a_tmpfs_is_mounted_once_and_keeps_what_is_in_it(place: Path) -> None:
+def test_a_tmpfs_is_mounted_once_and_keeps_its_files(place: Path) -> None:
     mount_tmpfs(place, None, 0o700)
     (place / "file").write_text("kept")
     mount_tmpfs(place, None, 0o700)
@@ -41,7 +41,7 @@ def test_a_tmpfs_is_mounted_once_and_keeps_what_is_in_it(place: Path) -> None:
 
 
 @needs_mounts
-def test_a_bind_mount_is_told_from_a_directory_of_the_same_file_system(place: Path, tmp_path: Path) -> None:
+def test_a_bind_mount_is_distinguished_from_a_directory_of_the_same_file_system(place: Path, tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
     (source / "file").write_text("seen")
@@ -52,7 +52,7 @@ def test_a_bind_mount_is_told_from_a_directory_of_the_same_file_system(place: Pa
 
 
 @needs_mounts
-def test_a_descriptor_is_bound_as_what_it_was_when_it_was_opened(place: Path, tmp_path: Path) -> None:
+def test_a_bind_mount_of_a_descriptor_shows_the_file_that_was_opened(place: Path, tmp_path: Path) -> None:
     source, other = tmp_path / "source", tmp_path / "other"
     for directory in (source, other):
         directory.mkdir()
@@ -68,7 +68,7 @@ def test_a_descriptor_is_bound_as_what_it_was_when_it_was_opened(place: Path, tm
 
 
 @needs_mounts
-def test_a_file_is_bound_on_a_file_and_not_on_a_directory(place: Path, tmp_path: Path) -> None:
+def test_a_file_can_be_bind_mounted_on_a_file_but_not_on_a_directory(place: Path, tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     source.write_text("seen")
     target.touch()
@@ -81,7 +81,7 @@ def test_a_file_is_bound_on_a_file_and_not_on_a_directory(place: Path, tmp_path:
 
 
 @needs_mounts
-def test_every_layer_goes_at_once_and_what_is_in_use_too(place: Path) -> None:
+def test_stacked_mounts_and_mounts_in_use_are_all_unmounted(place: Path) -> None:
     for _ in range(2):
         bind(place, place)
     held = os.open(place, os.O_RDONLY)
@@ -101,14 +101,14 @@ def test_a_symlink_is_not_followed_to_what_is_mounted_behind_it(place: Path, tmp
     assert is_mount(place)
 
 
-def test_there_is_nothing_to_unmount_where_nothing_is_mounted_or_nothing_is_there(tmp_path: Path) -> None:
+def test_unmounting_a_plain_or_missing_directory_does_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path in (tmp_path, tmp_path / "file", tmp_path / "none", tmp_path / "file" / "below"):
         unmount(path)
         assert not is_mount(path)
 
 
-def test_a_mount_that_cannot_be_made_names_the_place(tmp_path: Path) -> None:
+def test_a_failed_mount_error_names_the_mount_point(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=f"cannot mount tmpfs at this place: .*{tmp_path}/none") as failed:
         mount_tmpfs(tmp_path / "none", None, 0o700)
     assert failed.value.errno == (errno.ENOENT if may_mount() else errno.EPERM)

@@ -47,7 +47,7 @@ def test_each_outermost_mount_inside_a_volume_has_a_mount_point(
     assert nested_mount_points(pod_of(mounts), "v") == wanted
 
 
-def test_mounts_of_init_and_ephemeral_containers_count_and_each_is_named_once() -> None:
+def test_mount_points_of_init_and_ephemeral_containers_are_listed_once_each() -> None:
     def one(name: str, path: str) -> dict[str, Any]:
         mounts = [{"name": "v", "mountPath": "/v"}, {"name": "w", "mountPath": path}]
         return {"name": name, "image": "busybox:1", "volumeMounts": mounts}
@@ -92,7 +92,7 @@ def test_mount_points_are_made_before_the_files_and_stay_beside_them(tmp_path: P
     assert (tmp_path / "in/side").is_dir()
 
 
-def test_a_link_that_is_there_already_is_followed_but_not_out_of_the_volume(tmp_path: Path) -> None:
+def test_an_existing_symlink_is_followed_only_within_the_volume(tmp_path: Path) -> None:
     volume, outside = tmp_path / "volume", tmp_path / "outside"
     volume.mkdir()
     outside.mkdir()

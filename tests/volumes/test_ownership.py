@@ -37,20 +37,22 @@ def volume(tmp_path: Path) -> Path:
     [(False, "0o2770", "0o660", "0o775"), (True, "0o2750", "0o440", "0o755")],
     ids=["to be written", "to be read"],
 )
-def test_a_group_may(read_only: bool, directory: str, file: str, program: str, volume: Path) -> None:
+def test_permissions_of_a_volume_given_to_a_group(
+    read_only: bool, directory: str, file: str, program: str, volume: Path
+) -> None:
     give_to_group(volume, GROUP, read_only=read_only)
     assert [found(path) for path in (volume, volume / "deep", volume / "deep/er")] == [(directory, GROUP)] * 3
     assert found(volume / "deep/er/file") == (file, GROUP)
     assert found(volume / "program") == (program, GROUP)
 
 
-def test_a_link_is_given_away_itself_and_what_it_leads_to_is_not(volume: Path, tmp_path: Path) -> None:
+def test_ownership_changes_a_symlink_and_not_its_target(volume: Path, tmp_path: Path) -> None:
     give_to_group(volume, GROUP, read_only=False)
     assert found(volume / "link")[1] == GROUP
     assert found(tmp_path / "outside") == ("0o600", os.getegid())
 
 
-def test_giving_twice_changes_nothing_more(volume: Path) -> None:
+def test_setting_ownership_twice_changes_nothing_more(volume: Path) -> None:
     give_to_group(volume, GROUP, read_only=False)
     give_to_group(volume, GROUP, read_only=False)
     assert found(volume) == ("0o2770", GROUP)
@@ -62,7 +64,7 @@ def test_a_group_that_this_user_is_not_in_is_an_error(volume: Path) -> None:
         give_to_group(volume, 54321, read_only=False)
 
 
-def test_a_group_that_may_not_be_given_names_the_field(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_group_change_names_the_fs_group_field(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def chown(*_: object, **__: object) -> None:
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 

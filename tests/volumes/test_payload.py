@@ -30,27 +30,27 @@ def shown(source: dict[str, Any], objects: Objects = OBJECTS) -> dict[str, tuple
     return {path: (file.data, oct(file.mode)) for path, file in files.items()}
 
 
-def test_a_config_map_shows_all_its_keys() -> None:
+def test_a_config_map_volume_has_all_keys() -> None:
     assert shown({"configMap": {"name": "settings"}}) == {"colour": (b"red", "0o644"), "logo": (b"\x00\xff", "0o644")}
 
 
-def test_a_secret_shows_the_keys_that_are_picked_under_their_paths_with_their_modes() -> None:
+def test_a_secret_volume_has_the_selected_keys_with_their_paths_and_modes() -> None:
     items = [{"key": "root", "path": "db//./root"}, {"key": "root", "path": "again", "mode": 0o400}]
     made = shown({"secret": {"secretName": "passwords", "items": items, "defaultMode": 0o440}})
     assert made == {"db/root": (b"secret-text", "0o440"), "again": (b"secret-text", "0o400")}
 
 
-def test_a_mode_of_nothing_is_a_mode() -> None:
+def test_a_file_mode_of_zero_is_kept() -> None:
     assert shown({"secret": {"secretName": "passwords", "defaultMode": 0}}) == {"root": (b"secret-text", "0o0")}
 
 
-def test_the_pod_itself_is_shown_field_by_field() -> None:
+def test_a_downward_api_volume_has_the_fields_of_the_pod() -> None:
     labels = {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}, "mode": 0o600}
     made = shown({"downwardAPI": {"items": [labels], "defaultMode": 0o444}})
     assert made == {"labels": (b"metadata.labels at spec.volumes[0].downwardAPI.items[0]", "0o600")}
 
 
-def test_a_projection_lays_its_sources_over_one_another_in_their_order() -> None:
+def test_later_sources_of_a_projected_volume_override_earlier_ones() -> None:
     parts = [
         {"configMap": {"name": "settings", "items": [{"key": "colour", "path": "x"}, {"key": "logo", "path": "y"}]}},
         {"secret": {"name": "passwords", "items": [{"key": "root", "path": "x", "mode": 0o400}]}},
@@ -72,7 +72,7 @@ OPTIONAL: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("source", OPTIONAL.values(), ids=OPTIONAL)
-def test_an_optional_source_that_is_missing_shows_no_files(source: dict[str, Any]) -> None:
+def test_a_missing_optional_source_gives_no_files(source: dict[str, Any]) -> None:
     assert shown(source) == {}
 
 
@@ -141,7 +141,7 @@ FAILURES: dict[str, tuple[dict[str, Any], str, tuple[ObjectRef, ...]]] = {
 
 
 @pytest.mark.parametrize(("source", "message", "wants"), FAILURES.values(), ids=FAILURES)
-def test_a_volume_that_cannot_be_shown_is_reported_in_the_kubelets_words(
+def test_a_volume_with_a_missing_source_fails_with_the_kubelets_message(
     source: dict[str, Any], message: str, wants: tuple[ObjectRef, ...]
 ) -> None:
     with pytest.raises(PayloadError) as caught:
@@ -149,14 +149,14 @@ def test_a_volume_that_cannot_be_shown_is_reported_in_the_kubelets_words(
     assert (str(caught.value), caught.value.wants) == (message, wants)
 
 
-def test_another_namespaces_objects_are_not_shown() -> None:
+def test_objects_of_other_namespaces_are_not_used() -> None:
     with pytest.raises(PayloadError, match='configmap "settings" not found'):
         shown({"configMap": {"name": "settings"}}, {ObjectRef("ConfigMap", "default", "settings"): {}})
 
 
-def test_a_file_does_not_show_its_bytes_in_a_traceback() -> None:
+def test_the_repr_of_a_file_omits_its_bytes() -> None:
     assert "secret-text" not in repr(PayloadFile(b"secret-text", 0o600))
 
 
-def test_a_kind_that_has_no_files_has_no_sources() -> None:
+def test_volume_kinds_without_files_have_no_sources() -> None:
     assert sources(Volume(name="v"), "spec.volumes[0]", "shop", text_of) is None

@@ -48,7 +48,7 @@ def wanted(pod: Path, volume: Path, relative: str, *, container: str = "c", inde
     return SubPath(volume="v", container=container, root=volume, relative=relative, place=place)
 
 
-def test_a_directory_and_a_file_are_shown(pod: Path, volume: Path, binds: bool) -> None:
+def test_a_sub_path_may_be_a_directory_or_a_file(pod: Path, volume: Path, binds: bool) -> None:
     directory = prepare_sub_path(wanted(pod, volume, "site"), may_mount=binds)
     file = prepare_sub_path(wanted(pod, volume, "site/index", index=1), may_mount=binds)
     assert ((directory / "index").read_text(), file.read_text()) == ("hello", "hello")
@@ -57,12 +57,14 @@ def test_a_directory_and_a_file_are_shown(pod: Path, volume: Path, binds: bool) 
     assert [is_mount(place) for place in places] == [binds, binds]
 
 
-def test_what_is_written_at_the_place_is_in_the_volume(pod: Path, volume: Path, binds: bool) -> None:
+def test_writes_to_a_prepared_sub_path_reach_the_volume(pod: Path, volume: Path, binds: bool) -> None:
     (prepare_sub_path(wanted(pod, volume, "site/deep"), may_mount=binds) / "new").write_text("x")
     assert (volume / "site" / "deep" / "new").read_text() == "x"
 
 
-def test_a_missing_directory_is_made_with_the_volumes_permissions(pod: Path, volume: Path, binds: bool) -> None:
+def test_a_missing_sub_path_directory_is_made_with_the_volumes_permissions(
+    pod: Path, volume: Path, binds: bool
+) -> None:
     prepare_sub_path(wanted(pod, volume, "logs/web"), may_mount=binds)
     assert [stat.S_IMODE((volume / made).stat().st_mode) for made in ("logs", "logs/web")] == [0o2770, 0o2770]
 
@@ -74,9 +76,7 @@ def test_symlinks_inside_the_volume_are_followed(pod: Path, volume: Path, binds:
     assert (volume / "site" / "made").is_dir()
 
 
-def test_a_volume_that_is_itself_behind_a_symlink_is_followed_there(
-    pod: Path, volume: Path, tmp_path: Path, binds: bool
-) -> None:
+def test_a_volume_behind_a_symlink_is_resolved(pod: Path, volume: Path, tmp_path: Path, binds: bool) -> None:
     (tmp_path / "alias").symlink_to(volume)
     assert (prepare_sub_path(wanted(pod, tmp_path / "alias", "site"), may_mount=binds) / "index").read_text() == "hello"
 
@@ -98,7 +98,7 @@ ESCAPES = {
 
 
 @pytest.mark.parametrize(("relative", "message"), ESCAPES.items())
-def test_a_path_out_of_the_volume_is_refused_in_the_kubelets_words_only(
+def test_a_sub_path_out_of_the_volume_is_refused_with_the_kubelets_message(
     pod: Path, volume: Path, relative: str, message: str, binds: bool
 ) -> None:
     (volume / "etc").symlink_to("/etc")
@@ -112,13 +112,13 @@ def test_a_path_out_of_the_volume_is_refused_in_the_kubelets_words_only(
     assert sorted(volume.parent.rglob("*")) == before
 
 
-def test_a_volume_that_is_gone_or_a_file_is_refused(pod: Path, volume: Path, binds: bool) -> None:
+def test_a_sub_path_of_a_missing_volume_or_of_a_file_is_refused(pod: Path, volume: Path, binds: bool) -> None:
     for root in (volume / "none", volume / "site" / "index"):
         with pytest.raises(SubPathRefused, match=PREPARE):
             prepare_sub_path(wanted(pod, root, "x"), may_mount=binds)
 
 
-def test_the_next_instance_of_a_container_gets_what_the_path_means_then(pod: Path, volume: Path, binds: bool) -> None:
+def test_a_sub_path_is_resolved_anew_for_each_container_instance(pod: Path, volume: Path, binds: bool) -> None:
     first = prepare_sub_path(wanted(pod, volume, "site"), may_mount=binds)
     held = os.open(first, os.O_RDONLY)
     try:
@@ -130,7 +130,7 @@ def test_the_next_instance_of_a_container_gets_what_the_path_means_then(pod: Pat
     assert (volume / "old" / "index").read_text() == "hello"
 
 
-def test_preparing_again_after_any_death_is_preparing_once(pod: Path, volume: Path, binds: bool) -> None:
+def test_preparing_a_sub_path_is_idempotent_after_a_crash_at_any_line(pod: Path, volume: Path, binds: bool) -> None:
     place = wanted(pod, volume, "site").place
     for left in ("nothing", "a directory", "a file", "a mount"):
         if left == "a directory":
@@ -146,7 +146,7 @@ def test_preparing_again_after_any_death_is_preparing_once(pod: Path, volume: Pa
         assert list(pod.iterdir()) == []
 
 
-def test_clearing_one_container_leaves_the_others_and_never_touches_a_volume(
+def test_clearing_the_sub_paths_of_one_container_leaves_volumes_and_other_containers(
     pod: Path, volume: Path, binds: bool
 ) -> None:
     mine = prepare_sub_path(wanted(pod, volume, "site"), may_mount=binds)
@@ -165,7 +165,7 @@ def test_clearing_one_container_leaves_the_others_and_never_touches_a_volume(
     assert sorted(path.name for path in (volume / "site").iterdir()) == ["deep", "index"]
 
 
-def test_a_container_that_swaps_symlinks_all_the_while_never_gets_what_is_outside(
+def test_a_container_that_keeps_swapping_symlinks_never_gets_a_path_outside_the_volume(
     pod: Path, volume: Path, tmp_path: Path, binds: bool
 ) -> None:
     """Where nothing may be mounted, only a path is handed over, and what it leads to is then the runtime's race."""

@@ -34,14 +34,14 @@ STATE = Path("/var/lib/syncpod/pods/x")
         ("", HOST, False),
     ],
 )
-def test_mounts_of_a_container_are_seen_outside_where_the_directory_is_shared_with_it(
+def test_mounts_made_in_a_container_are_visible_to_the_host_if_the_directory_is_shared(
     propagation: str, outside: str, seen: bool
 ) -> None:
     own = CONTAINER.format(propagation=propagation).replace("rw  -", "rw -")
     assert propagates(parse_mounts(own.encode()), parse_mounts(outside.encode()), STATE) is seen
 
 
-def test_the_deepest_mount_on_the_way_counts_and_the_one_on_top_of_it() -> None:
+def test_the_deepest_and_topmost_mount_of_a_path_decides() -> None:
     own = CONTAINER.format(propagation="shared:1")
     assert not propagates(parse_mounts(own.encode()), parse_mounts(HOST.encode()), Path("/var/lib/other"))
     assert propagates(parse_mounts(own.encode()), parse_mounts(HOST.encode()), Path("/var/lib/a b/c"))
@@ -54,12 +54,12 @@ def test_a_process_in_the_same_mount_namespace_sees_everything(tmp_path: Path) -
     assert mounts_reach(os.getpid(), tmp_path)
 
 
-def test_a_process_that_is_not_there_shares_nothing() -> None:
+def test_a_missing_process_shares_no_mounts() -> None:
     assert not shares_mounts(0)
 
 
 @pytest.mark.skipif(not may_mount(), reason="a mount namespace needs CAP_SYS_ADMIN")
-def test_a_process_with_private_mounts_of_its_own_does_not_see_ours(tmp_path: Path) -> None:
+def test_a_process_in_a_private_mount_namespace_does_not_see_our_mounts(tmp_path: Path) -> None:
     waits = (sys.executable, "-c", "print('ready', flush=True); input()")
     with subprocess.Popen(
         ("unshare", "--mount", "--propagation", "private", *waits),
@@ -74,7 +74,7 @@ def test_a_process_with_private_mounts_of_its_own_does_not_see_ours(tmp_path: Pa
         other.communicate("\n")
 
 
-def test_a_process_has_no_more_rights_if_it_is_the_same_users_and_has_no_more_capabilities() -> None:
+def test_a_process_of_the_same_user_without_more_capabilities_is_not_more_privileged() -> None:
     assert has_no_more_rights(os.getpid())
     assert not has_no_more_rights(0)
     if os.geteuid() != 0:
@@ -82,7 +82,7 @@ def test_a_process_has_no_more_rights_if_it_is_the_same_users_and_has_no_more_ca
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not may_mount(), reason="only root can give up capabilities")
-def test_to_a_process_that_has_given_up_capabilities_one_that_has_them_has_more_rights() -> None:
+def test_a_process_with_dropped_capabilities_sees_a_fully_capable_one_as_more_privileged() -> None:
     ask = "import sys; from syncpod.volumes.visibility import *; print(has_no_more_rights(int(sys.argv[1])))"
     ran = subprocess.run(
         ("setpriv", "--bounding-set=-sys_admin", sys.executable, "-c", ask, str(os.getpid())),
@@ -94,7 +94,7 @@ def test_to_a_process_that_has_given_up_capabilities_one_that_has_them_has_more_
     assert ran.stdout == "False\n", ran.stderr
 
 
-def test_a_path_is_the_machines_where_the_machine_has_the_same_there(tmp_path: Path) -> None:
+def test_a_path_belongs_to_the_host_if_the_host_has_the_same_file_there(tmp_path: Path) -> None:
     here = tmp_path / "etc"
     here.mkdir()
     assert is_the_machines(here, machine=Path("/proc/self/root"))

@@ -74,7 +74,9 @@ def contents(payload: Payload) -> dict[str, bytes]:
 
 
 @given(st.lists(st.tuples(PAYLOADS, st.integers(0, 60)), max_size=6), PAYLOADS)
-def test_any_sequence_of_sets_and_deaths_shows_one_whole_set(lives: list[tuple[Payload, int]], last: Payload) -> None:
+def test_readers_see_one_whole_set_after_any_sequence_of_writes_and_crashes(
+    lives: list[tuple[Payload, int]], last: Payload
+) -> None:
     with TemporaryDirectory() as name:
         volume = Path(name)
         shown: dict[str, bytes] = {}
@@ -98,7 +100,7 @@ def test_any_sequence_of_sets_and_deaths_shows_one_whole_set(lives: list[tuple[P
         assert {path.name for path in volume.iterdir()} == {of_set, "..data", *names}
 
 
-def test_a_set_has_the_kubelets_shape_whatever_the_umask(tmp_path: Path) -> None:
+def test_a_written_volume_has_the_kubelets_layout_despite_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
         write(tmp_path, {"key": PayloadFile(b"value", 0o640), "deep/er/key": PayloadFile(b"other", 0o404)})
@@ -114,14 +116,14 @@ def test_a_set_has_the_kubelets_shape_whatever_the_umask(tmp_path: Path) -> None
     } == {"key": "0o640", "deep": "0o755", "deep/er": "0o755", "deep/er/key": "0o404"}
 
 
-def test_a_set_that_is_shown_already_is_not_written_again(tmp_path: Path) -> None:
+def test_unchanged_files_are_not_written_again(tmp_path: Path) -> None:
     files = {"key": PayloadFile(b"value", 0o400), "deep/key": PayloadFile(b"other", 0o400)}
     assert write(tmp_path, files)
     assert write_until_killed(tmp_path, files, 0)
     assert not write(tmp_path, files)
 
 
-def test_who_has_a_file_open_reads_on_in_the_old_set(tmp_path: Path) -> None:
+def test_an_open_file_keeps_its_old_content_after_an_update(tmp_path: Path) -> None:
     write(tmp_path, {"key": PayloadFile(b"old", 0o644)})
     with (tmp_path / "key").open("rb") as opened:
         write(tmp_path, {"key": PayloadFile(b"new", 0o644)})
@@ -138,7 +140,7 @@ def test_files_get_their_owner_before_they_are_shown(tmp_path: Path) -> None:
     assert seen == [(False, 1)]
 
 
-def test_a_set_that_somebody_changed_is_put_right(tmp_path: Path) -> None:
+def test_a_modified_volume_is_restored(tmp_path: Path) -> None:
     files = {"key": PayloadFile(b"value", 0o644)}
     for spoil in (
         lambda of_set: (of_set / "key").write_bytes(b"wrong"),
@@ -152,7 +154,7 @@ def test_a_set_that_somebody_changed_is_put_right(tmp_path: Path) -> None:
         assert files_in(tmp_path) == {"key": b"value"}
 
 
-def test_something_else_in_the_place_of_a_name_is_an_error_and_stays(tmp_path: Path) -> None:
+def test_a_foreign_file_in_place_of_a_link_is_an_error_and_is_kept(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("mine")
     with pytest.raises(FileExistsError):
         write(tmp_path, {"key": PayloadFile(b"value", 0o644)})

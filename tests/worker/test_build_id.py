@@ -28,13 +28,13 @@ def uninstalled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata, "version", version)
 
 
-def test_a_build_is_named_for_its_version() -> None:
+def test_a_build_id_begins_with_the_version() -> None:
     named = f"syncpod-{metadata.version('syncpod')}+decisions.{DECISION_VERSION}."
     assert re.fullmatch(re.escape(named) + "[0-9a-f]{12}", worker.build_id())
     assert decisions_of(worker.build_id()) == DECISION_VERSION
 
 
-def test_two_trees_that_decide_otherwise_have_different_digests(tmp_path: Path) -> None:
+def test_trees_with_different_decisions_have_different_digests(tmp_path: Path) -> None:
     for room in ROOMS:
         shutil.copytree(ROOT / room, tmp_path / room, dirs_exist_ok=True)
     assert source_digest(tmp_path) == source_digest(ROOT) == source_digest(), "wherever it is installed"
@@ -48,7 +48,7 @@ def test_two_trees_that_decide_otherwise_have_different_digests(tmp_path: Path) 
     assert source_digest(tmp_path) != before
 
 
-def test_what_is_compiled_or_beside_the_source_says_nothing(tmp_path: Path) -> None:
+def test_compiled_and_unrelated_files_do_not_change_the_digest(tmp_path: Path) -> None:
     for room in ROOMS:
         shutil.copytree(ROOT / room, tmp_path / room, dirs_exist_ok=True)
     before = source_digest(tmp_path)
@@ -58,7 +58,7 @@ def test_what_is_compiled_or_beside_the_source_says_nothing(tmp_path: Path) -> N
     assert source_digest(tmp_path) == before
 
 
-def test_a_tree_without_source_is_not_named(tmp_path: Path) -> None:
+def test_a_tree_without_source_has_no_build_id(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="has no source"):
         source_digest(tmp_path)
 

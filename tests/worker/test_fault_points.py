@@ -18,14 +18,14 @@ from syncpod.settings.errors import SettingsInvalid
 from tests.worker.node_process import ROOT
 
 
-async def test_without_the_variable_the_client_is_the_plain_one(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_without_the_variable_the_client_is_not_wrapped(capsys: pytest.CaptureFixture[str]) -> None:
     for environ in ({}, {VARIABLE: ""}):
         async with cri_client("unix:///nowhere", environ) as cri:
             assert type(cri) is CriClient
     assert capsys.readouterr().err == ""
 
 
-async def test_with_it_the_client_is_another_and_the_worker_says_so(
+async def test_with_the_variable_the_client_is_wrapped_and_the_worker_logs_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with cri_client("unix:///nowhere", {VARIABLE: f"record={tmp_path}/b,pod=web,kill=7"}) as cri:
@@ -36,20 +36,18 @@ async def test_with_it_the_client_is_another_and_the_worker_says_so(
     )
 
 
-def test_what_is_asked_for_is_read(tmp_path: Path) -> None:
+def test_valid_fault_points_are_parsed(tmp_path: Path) -> None:
     assert FaultPoints.parse(f"record={tmp_path}") == FaultPoints(tmp_path)
     assert FaultPoints.parse(f"record={tmp_path},kill=7") == FaultPoints(tmp_path, kill=7)
 
 
 @pytest.mark.parametrize("wrong", ["1", "kill=7", "record=", "record=x,kill=0", "record=x,kill=-1", "record=x,hang=1"])
-def test_what_is_wrong_is_refused_in_a_sentence(wrong: str) -> None:
+def test_an_invalid_fault_point_is_refused_in_one_sentence(wrong: str) -> None:
     with pytest.raises(SettingsInvalid, match=rf"^{VARIABLE}: expected record=FILE"):
         FaultPoints.parse(wrong)
 
 
-async def test_every_call_that_changes_something_has_a_boundary_before_and_after(
-    cri_endpoint: str, tmp_path: Path
-) -> None:
+async def test_every_mutating_call_has_a_fault_point_before_and_after_it(cri_endpoint: str, tmp_path: Path) -> None:
     record = tmp_path / "boundaries"
     async with FaultPointClient(cri_endpoint, FaultPoints(record)) as cri:
         await cri.version()
@@ -67,9 +65,7 @@ async def test_every_call_that_changes_something_has_a_boundary_before_and_after
 
 
 @pytest.mark.parametrize(("named", "pods"), [("", ["web", "web"]), ("web", ["web", "web"]), ("api", [])])
-async def test_boundaries_are_those_of_the_pod_that_is_named_or_of_all(
-    named: str, pods: list[str], tmp_path: Path
-) -> None:
+async def test_fault_points_are_limited_to_the_named_pod(named: str, pods: list[str], tmp_path: Path) -> None:
     record = tmp_path / "boundaries"
     config = SandboxConfig(metadata=PodSandboxMetadata(name="web"))
     async with FaultPointClient("unix:///nowhere", FaultPoints(record, pod=named)) as cri:
@@ -92,7 +88,7 @@ asyncio.run(calls())
 """
 
 
-def test_the_process_dies_by_sigkill_at_its_boundary_which_is_the_last_written(tmp_path: Path) -> None:
+def test_the_worker_is_killed_at_the_chosen_fault_point_which_is_recorded_last(tmp_path: Path) -> None:
     record = tmp_path / "boundaries"
     done = subprocess.run([sys.executable, "-c", _CALLS, str(record)], cwd=ROOT, timeout=60, check=False)
     assert done.returncode == -signal.SIGKILL

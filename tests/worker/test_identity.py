@@ -32,7 +32,7 @@ def runtime(containerd16: Containerd) -> Containerd:
     return containerd16
 
 
-async def test_a_node_that_has_pods_keeps_its_runtime_and_its_name(
+async def test_a_node_with_pods_refuses_another_runtime_or_name(
     runtime: Containerd, temporal_server: DevServer, tmp_path: Path, node: str
 ) -> None:
     address = temporal_server.address
@@ -67,7 +67,7 @@ async def test_a_node_that_has_pods_keeps_its_runtime_and_its_name(
             assert (kept.node, kept.endpoint) == (f"{node}-b", other.endpoint), "it has no pods, so it may change"
 
 
-async def test_a_worker_refuses_another_cluster_than_its_nodes(
+async def test_a_worker_refuses_a_temporal_cluster_other_than_its_nodes(
     runtime: Containerd, temporal_server: DevServer, tmp_path: Path, node: str
 ) -> None:
     with DevServer.launch() as own:

@@ -38,7 +38,7 @@ RECORD = WorkerRecord(
 )
 
 
-def test_as_root_things_are_where_crictl_and_log_agents_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_as_root_the_default_paths_are_those_of_crictl_and_log_agents(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     settings = node_settings({})
     assert settings.node == socket.gethostname().lower()
@@ -50,7 +50,7 @@ def test_as_root_things_are_where_crictl_and_log_agents_look(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("uid", [0, 1000])
-def test_logs_lie_below_a_state_directory_that_is_named(uid: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logs_are_kept_below_an_explicit_state_directory(uid: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: uid)
     assert node_settings({}, state_dir="/x").log_dir == Path("/x/pods")
     assert node_settings({"SYNCPOD_STATE_DIR": "/y"}).log_dir == Path("/y/pods")
@@ -61,7 +61,7 @@ def test_logs_lie_below_a_state_directory_that_is_named(uid: int, monkeypatch: p
     ("environ", "home"),
     [({"XDG_STATE_HOME": "/x/state"}, "/x/state"), ({"HOME": "/home/me"}, "/home/me/.local/state")],
 )
-def test_without_root_everything_is_in_ones_own_state(
+def test_without_root_all_paths_are_below_the_users_state_directory(
     environ: dict[str, str], home: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
@@ -70,7 +70,7 @@ def test_without_root_everything_is_in_ones_own_state(
     assert settings.log_dir == Path(home) / "syncpod" / "pods"
 
 
-def test_what_is_given_goes_over_the_environment_and_that_over_the_defaults() -> None:
+def test_flags_override_the_environment_which_overrides_the_defaults() -> None:
     environ = {
         "SYNCPOD_NODE": "from-env",
         "SYNCPOD_STATE_DIR": "/env/state",
@@ -88,7 +88,7 @@ def test_what_is_given_goes_over_the_environment_and_that_over_the_defaults() ->
     assert given.log_dir == Path("/env/logs")
 
 
-def test_what_pods_may_have_is_said_by_flags_or_in_the_environment() -> None:
+def test_node_capacity_is_set_by_flags_or_the_environment() -> None:
     nothing = node_settings({})
     assert (nothing.capacity, nothing.pod_cgroups, nothing.allowed_unsafe_sysctls) == ("", True, ())
     environ = {
@@ -118,12 +118,12 @@ def test_what_pods_may_have_is_said_by_flags_or_in_the_environment() -> None:
         ),
     ],
 )
-def test_a_wrong_value_is_one_sentence(environ: dict[str, str], sentence: str) -> None:
+def test_a_wrong_setting_is_refused_in_one_sentence(environ: dict[str, str], sentence: str) -> None:
     with pytest.raises(SettingsInvalid, match=sentence):
         node_settings(environ)
 
 
-def test_a_workers_record_is_private_replaced_at_once_and_taken_back(tmp_path: Path) -> None:
+def test_the_worker_record_is_private_replaced_atomically_and_removed_at_the_end(tmp_path: Path) -> None:
     assert read_worker_record(tmp_path) is None
     write_worker_record(tmp_path, RECORD)
     write_worker_record(tmp_path, RECORD)
@@ -136,12 +136,12 @@ def test_a_workers_record_is_private_replaced_at_once_and_taken_back(tmp_path: P
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"pid": 7}'])
-def test_a_record_that_is_none_counts_as_none(tmp_path: Path, text: str) -> None:
+def test_a_corrupt_worker_record_counts_as_absent(tmp_path: Path, text: str) -> None:
     (tmp_path / "worker.json").write_text(text)
     assert read_worker_record(tmp_path) is None
 
 
-def test_a_worker_of_an_earlier_version_is_known_without_its_memory_directory(tmp_path: Path) -> None:
+def test_a_worker_record_without_a_memory_directory_is_read(tmp_path: Path) -> None:
     said = asdict(RECORD)
     del said["memory_dir"]
     (tmp_path / "worker.json").write_text(json.dumps(said))
@@ -153,7 +153,7 @@ def in_memory(monkeypatch: pytest.MonkeyPatch, *places: Path | str) -> None:
     monkeypatch.setattr(directories, "is_in_memory", lambda path: str(path) in map(str, places))
 
 
-def test_secrets_of_root_are_in_run_and_of_others_in_their_runtime_directory(
+def test_secrets_are_kept_in_run_for_root_and_in_xdg_runtime_dir_for_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_memory(monkeypatch, "/run", tmp_path)
@@ -166,7 +166,9 @@ def test_secrets_of_root_are_in_run_and_of_others_in_their_runtime_directory(
     assert of_root.name == of_others.name == "syncpod-" + hashlib.sha256(b"/x").hexdigest()[:12]
 
 
-def test_what_two_users_share_has_the_user_in_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_memory_directory_shared_by_users_has_the_uid_in_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     in_memory(monkeypatch, "/dev/shm")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     for runtime_directory in ("", str(tmp_path), "/nowhere"):
@@ -174,31 +176,33 @@ def test_what_two_users_share_has_the_user_in_its_name(tmp_path: Path, monkeypat
         assert place == Path("/dev/shm/syncpod-1000-" + hashlib.sha256(b"/x").hexdigest()[:12])
 
 
-def test_each_state_directory_has_a_memory_directory_of_its_own_however_it_is_spelled(tmp_path: Path) -> None:
+def test_each_state_directory_has_its_own_memory_directory_however_it_is_spelled(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "state")
     assert memory_directory(tmp_path / "state", {}) == memory_directory(tmp_path / "link", {})
     assert memory_directory(tmp_path / "state", {}) != memory_directory(tmp_path, {})
 
 
-def test_without_any_memory_file_system_secrets_are_below_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_memory_file_system_secrets_are_kept_below_the_state_directory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     in_memory(monkeypatch)
     assert memory_directory(Path("/x"), {}) == Path("/x/memory")
 
 
-def test_a_memory_directory_that_is_named_is_taken(tmp_path: Path) -> None:
+def test_an_explicit_memory_directory_is_used(tmp_path: Path) -> None:
     assert node_settings({"SYNCPOD_MEMORY_DIR": "/env"}).memory_dir == Path("/env")
     assert node_settings({"SYNCPOD_MEMORY_DIR": "/env"}, memory_dir="/given").memory_dir == Path("/given")
     with pytest.raises(SettingsInvalid, match="memory directory 'here': must be an absolute path"):
         node_settings({"SYNCPOD_MEMORY_DIR": "here"})
 
 
-def test_what_is_in_memory_is_known_by_its_mount() -> None:
+def test_a_directory_in_memory_is_recognised_by_its_mount() -> None:
     assert is_in_memory(Path("/dev/shm/not/yet/there"))
     assert not is_in_memory(Path("/proc/self"))
 
 
-def test_a_memory_directory_is_closed_to_others_though_it_was_there(tmp_path: Path) -> None:
+def test_an_existing_memory_directory_is_made_private(tmp_path: Path) -> None:
     place = tmp_path / "parent" / "memory"
     require_own_memory_directory(place)
     make_memory_directory(place)
@@ -208,7 +212,7 @@ def test_a_memory_directory_is_closed_to_others_though_it_was_there(tmp_path: Pa
 
 
 @pytest.mark.parametrize("kind", ["link", "dangling", "file", "another's"])
-def test_what_another_user_may_have_put_there_is_no_memory_directory(
+def test_a_memory_path_that_is_not_the_users_own_directory_is_refused(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path / "memory"
@@ -224,12 +228,12 @@ def test_what_another_user_may_have_put_there_is_no_memory_directory(
             look(place)
 
 
-def test_a_memory_directory_that_cannot_be_made_is_one_sentence() -> None:
+def test_a_memory_directory_that_cannot_be_created_is_reported_in_one_sentence() -> None:
     with pytest.raises(SettingsInvalid, match=r"cannot be created: File exists \(SYNCPOD_MEMORY_DIR\)"):
         make_memory_directory(Path("/dev/null/memory"))
 
 
-def test_images_are_collected_as_the_kubelet_does_unless_told_otherwise() -> None:
+def test_image_gc_settings_default_to_the_kubelets() -> None:
     assert node_settings({}).image_gc == ImageGcSettings(85, 80, 120.0, 0.0)
     told = {
         "SYNCPOD_IMAGE_GC_HIGH": "70",
@@ -254,13 +258,13 @@ def test_images_are_collected_as_the_kubelet_does_unless_told_otherwise() -> Non
         ),
     ],
 )
-def test_a_wrong_setting_of_image_collection_is_one_sentence(told: dict[str, str], said: str) -> None:
+def test_a_wrong_image_gc_setting_is_refused_in_one_sentence(told: dict[str, str], said: str) -> None:
     with pytest.raises(SettingsInvalid) as refused:
         node_settings({f"SYNCPOD_IMAGE_GC_{name}": value for name, value in told.items()})
     assert str(refused.value) == said
 
 
-def test_images_are_pulled_one_after_the_other_unless_told_otherwise() -> None:
+def test_images_are_pulled_serially_by_default() -> None:
     assert node_settings({}).image_pulls == ImagePullSettings(at_once=1)
     told = {
         "SYNCPOD_MAX_PARALLEL_IMAGE_PULLS": "4",
@@ -286,13 +290,13 @@ def test_images_are_pulled_one_after_the_other_unless_told_otherwise() -> None:
     ]
     + [({"SYNCPOD_REGISTRY_AUTH_FILE": "auth.json"}, "registry auth file 'auth.json': must be an absolute path")],
 )
-def test_settings_of_pulls_that_are_none_are_refused(environ: dict[str, str], why: str) -> None:
+def test_wrong_pull_settings_are_refused(environ: dict[str, str], why: str) -> None:
     with pytest.raises(SettingsInvalid) as caught:
         node_settings(environ)
     assert str(caught.value) == why
 
 
-def test_logs_are_kept_as_the_kubelet_keeps_them_unless_told_otherwise() -> None:
+def test_log_rotation_settings_default_to_the_kubelets() -> None:
     """Row 113: containerLogMaxSize and containerLogMaxFiles, from the environment."""
     assert node_settings({}).logs == LogSettings(max_bytes=10 * 1024 * 1024, max_files=5)
     for size, read in {"4096": 4096, "100k": 100_000, "50Mi": 50 * 1024 * 1024, "1G": 10**9}.items():
@@ -301,21 +305,21 @@ def test_logs_are_kept_as_the_kubelet_keeps_them_unless_told_otherwise() -> None
 
 
 @pytest.mark.parametrize("size", ["0", "0Mi", "-1", "1.5Mi", "10MB", "10 Mi", "ten", "٣"])
-def test_a_size_of_logs_that_is_none_is_refused(size: str) -> None:
+def test_an_invalid_log_size_is_refused(size: str) -> None:
     with pytest.raises(SettingsInvalid) as caught:
         node_settings({"SYNCPOD_CONTAINER_LOG_MAX_SIZE": size})
     assert str(caught.value) == f"SYNCPOD_CONTAINER_LOG_MAX_SIZE={size!r}: must be a size such as 10Mi"
 
 
 @pytest.mark.parametrize("number", ["0", "1", "-2", "2.0", "two", "٣"])
-def test_a_number_of_log_files_that_leaves_none_to_rotate_to_is_refused(number: str) -> None:
+def test_fewer_than_two_log_files_are_refused(number: str) -> None:
     with pytest.raises(SettingsInvalid) as caught:
         node_settings({"SYNCPOD_CONTAINER_LOG_MAX_FILES": number})
     said = f"SYNCPOD_CONTAINER_LOG_MAX_FILES={number!r}: must be a whole number, at least 2"
     assert str(caught.value) == said
 
 
-def test_each_flag_goes_over_the_environment_and_what_is_no_flag_ends_the_process() -> None:
+def test_each_flag_overrides_the_environment_and_an_unknown_flag_ends_the_worker() -> None:
     environ = {"SYNCPOD_NODE": "n1", "SYNCPOD_STATE_DIR": "/env", "SYNCPOD_POD_CGROUPS": "true"}
     level, read = parse_arguments(["--state-dir", "/flag", "--no-pod-cgroups", "--log-level", "debug"])
     settings = read(environ)
@@ -335,7 +339,7 @@ def test_each_flag_goes_over_the_environment_and_what_is_no_flag_ends_the_proces
         (["--allowed-unsafe-sysctls", "*"], r"--allowed-unsafe-sysctls or SYNCPOD_ALLOWED_UNSAFE_SYSCTLS"),
     ],
 )
-def test_what_a_setting_comes_to_names_it_where_it_is_wrong(flags: list[str], told: str) -> None:
+def test_the_error_of_a_wrong_setting_names_the_setting(flags: list[str], told: str) -> None:
     settings = parse_arguments(flags)[1]({})
     with pytest.raises(SettingsInvalid, match=told):
         labels(settings)
@@ -343,7 +347,7 @@ def test_what_a_setting_comes_to_names_it_where_it_is_wrong(flags: list[str], to
         capacity(settings, Host())
 
 
-def test_an_unknown_policy_of_verification_names_its_variable() -> None:
+def test_an_unknown_image_verification_policy_names_its_variable() -> None:
     with pytest.raises(SettingsInvalid, match="SYNCPOD_IMAGE_PULL_CREDENTIALS_VERIFICATION_POLICY"):
         verification(ImagePullSettings(verification_policy="Sometimes"))
 
@@ -351,7 +355,7 @@ def test_an_unknown_policy_of_verification_names_its_variable() -> None:
 # --- what is kept of the last start -----------------------------------------------------------------------------------
 
 
-def test_what_a_node_was_started_with_holds_where_nothing_else_is_said(tmp_path: Path) -> None:
+def test_settings_of_the_last_start_are_kept_unless_overridden(tmp_path: Path) -> None:
     auth, environ = str(tmp_path / "auth.json"), {"SYNCPOD_STATE_DIR": str(tmp_path)}
     flags = [
         "--node",

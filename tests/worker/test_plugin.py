@@ -36,12 +36,12 @@ NO_FILE = {"TEMPORAL_CONFIG_FILE": os.devnull}
 # --- connecting -------------------------------------------------------------------------------------------------------
 
 
-def test_unconfigured_it_connects_where_the_temporal_cli_would() -> None:
+def test_without_configuration_it_connects_to_the_temporal_clis_default() -> None:
     settings = connection_settings(NO_FILE)
     assert (settings["target_host"], settings["namespace"]) == ("127.0.0.1:7233", "default")
 
 
-def test_the_environment_goes_over_the_file_and_a_profile_is_chosen_by_name(tmp_path: Path) -> None:
+def test_the_environment_overrides_the_config_file_and_a_profile_is_chosen_by_name(tmp_path: Path) -> None:
     file = tmp_path / "temporal.toml"
     file.write_text(
         '[profile.default]\naddress = "file:7233"\nnamespace = "filed"\n'
@@ -55,7 +55,7 @@ def test_the_environment_goes_over_the_file_and_a_profile_is_chosen_by_name(tmp_
     assert (lab["target_host"], lab["namespace"]) == ("lab:7233", "bench")
 
 
-def test_a_file_that_cannot_be_read_is_said_in_one_sentence(tmp_path: Path) -> None:
+def test_an_unreadable_config_file_is_reported_in_one_sentence(tmp_path: Path) -> None:
     file = tmp_path / "temporal.toml"
     file.write_text("profile = [")
     with pytest.raises(NoServer, match="the Temporal connection settings cannot be read: "):
@@ -66,7 +66,7 @@ def test_a_file_that_cannot_be_read_is_said_in_one_sentence(tmp_path: Path) -> N
     ("address", "cause"),
     [("127.0.0.1:1", "connection refused"), ("no-such-host.invalid:7233", "the name cannot be resolved")],
 )
-async def test_no_server_is_one_sentence_that_says_what_to_do(address: str, cause: str) -> None:
+async def test_a_missing_server_is_reported_in_one_sentence_with_the_remedy(address: str, cause: str) -> None:
     with pytest.raises(NoServer) as refused:
         await connect(settings=connection_settings({**NO_FILE, "TEMPORAL_ADDRESS": address}))
     assert str(refused.value) == (
@@ -74,7 +74,7 @@ async def test_no_server_is_one_sentence_that_says_what_to_do(address: str, caus
     )
 
 
-def test_a_client_that_is_no_worker_does_not_load_what_workers_need() -> None:
+def test_a_client_does_not_import_what_only_workers_need() -> None:
     program = (
         "import sys, syncpod.temporal.plugin; print('temporalio.worker' in sys.modules, 'opentelemetry' in sys.modules)"
     )
@@ -118,7 +118,7 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
     return exporter
 
 
-async def test_the_node_hears_of_steps_and_back_offs(temporal_server: DevServer) -> None:
+async def test_the_node_is_told_of_steps_and_back_offs(temporal_server: DevServer) -> None:
     heard = Heard()
     given = syncpod_plugin(workflows=[OneStep], activities=[create_sandbox], runner=workflow_runner(), hooks=heard)
     client = await connect(settings=_settings(temporal_server))
@@ -139,7 +139,7 @@ async def test_the_node_hears_of_steps_and_back_offs(temporal_server: DevServer)
     ]
 
 
-async def test_a_sync_and_its_step_are_one_trace_and_a_fault_is_seen_in_it(
+async def test_a_sync_and_its_step_share_a_trace_that_shows_a_fault(
     temporal_server: DevServer, spans: InMemorySpanExporter
 ) -> None:
     given = syncpod_plugin(workflows=[OneStep], activities=[create_sandbox], runner=workflow_runner())
@@ -160,7 +160,7 @@ async def test_a_sync_and_its_step_are_one_trace_and_a_fault_is_seen_in_it(
     assert step.attributes["syncpod.sandbox.attempt"] == 1
 
 
-async def test_a_step_of_a_node_is_part_of_no_sync(temporal_server: DevServer, spans: InMemorySpanExporter) -> None:
+async def test_a_nodes_step_has_no_sync_span(temporal_server: DevServer, spans: InMemorySpanExporter) -> None:
     """Nobody would end the span: only a pod's workflow reports the end of a sync."""
     given = syncpod_plugin(workflows=[OneStepOfANode], activities=[create_sandbox], runner=workflow_runner())
     client = await connect(settings=_settings(temporal_server))
@@ -171,7 +171,7 @@ async def test_a_step_of_a_node_is_part_of_no_sync(temporal_server: DevServer, s
     assert (step.name, step.parent) == ("create_sandbox", None)
 
 
-async def test_replays_make_no_spans_and_arm_nothing(spans: InMemorySpanExporter) -> None:
+async def test_replays_create_no_spans_and_arm_no_back_offs(spans: InMemorySpanExporter) -> None:
     heard = Heard()
     given = syncpod_plugin(workflows=[PodWorkflow], runner=workflow_runner(), hooks=heard)
     for recorded in ("brought_up", "crash_loop"):
@@ -183,7 +183,7 @@ async def test_replays_make_no_spans_and_arm_nothing(spans: InMemorySpanExporter
     assert heard.told == []
 
 
-async def test_json_that_people_type_is_taken_as_it_is(temporal_server: DevServer) -> None:
+async def test_hand_written_json_payloads_are_decoded(temporal_server: DevServer) -> None:
     given = syncpod_plugin(workflows=[OneStep], activities=[create_sandbox], runner=workflow_runner())
     client = await connect(settings=_settings(temporal_server))
     task_queue = f"node/{uuid.uuid4()}"
@@ -217,5 +217,5 @@ def _settings(server: DevServer) -> Any:
     return connection_settings({**NO_FILE, "TEMPORAL_ADDRESS": server.address})
 
 
-def test_the_data_converter_is_one_for_all() -> None:
+def test_all_clients_and_workers_share_one_data_converter() -> None:
     assert syncpod_plugin().data_converter is plugin.DATA_CONVERTER

@@ -65,7 +65,7 @@ async def refusal(worker: NodeProcess) -> str:
 # --- what it says and refuses -----------------------------------------------------------------------------------------
 
 
-async def test_it_says_when_it_serves_and_leaves_a_record_while_it_does(
+async def test_a_worker_announces_that_it_serves_and_keeps_a_record_meanwhile(
     runtime: Containerd, temporal_server: DevServer, tmp_path: Path, node: str
 ) -> None:
     with NodeProcess(tmp_path, runtime=runtime.endpoint, temporal=temporal_server.address, node=node) as worker:
@@ -84,7 +84,7 @@ async def test_it_says_when_it_serves_and_leaves_a_record_while_it_does(
         assert read_worker_record(worker.state_dir) is None
 
 
-async def test_without_a_runtime_it_names_the_socket_it_tried(tmp_path: Path, temporal_server: DevServer) -> None:
+async def test_a_worker_without_a_runtime_names_the_sockets_tried(tmp_path: Path, temporal_server: DevServer) -> None:
     with NodeProcess(tmp_path, runtime=NOWHERE, temporal=temporal_server.address) as worker:
         assert await refusal(worker) == (
             "no container runtime at /run/nowhere.sock (missing), which CONTAINER_RUNTIME_ENDPOINT names: "
@@ -93,7 +93,7 @@ async def test_without_a_runtime_it_names_the_socket_it_tried(tmp_path: Path, te
         assert WAITS not in worker.log.read_text()
 
 
-async def test_a_runtime_that_refuses_is_waited_for_and_that_is_said_once(
+async def test_a_worker_waits_for_an_unready_runtime_and_says_so_once(
     runtime: Containerd, temporal_server: DevServer, tmp_path: Path, node: str
 ) -> None:
     """First its socket is a dead one's, then it takes connections and breaks them, then it is there."""
@@ -111,7 +111,7 @@ async def test_a_runtime_that_refuses_is_waited_for_and_that_is_said_once(
 
 
 @pytest.mark.parametrize("endpoint", ["/run/nowhere.sock", NOWHERE])
-async def test_the_runtime_that_a_node_had_before_is_waited_for_though_its_socket_is_missing(
+async def test_a_worker_waits_for_its_nodes_runtime_even_if_the_socket_is_missing(
     tmp_path: Path, endpoint: str
 ) -> None:
     settings = node_settings({RUNTIME_ENDPOINT: endpoint}, state_dir=str(tmp_path), node="n1")
@@ -122,7 +122,7 @@ async def test_the_runtime_that_a_node_had_before_is_waited_for_though_its_socke
 
 
 @pytest.mark.parametrize("call", ["Version", "ListContainers"])
-async def test_a_worker_that_does_not_serve_yet_stops_at_once(
+async def test_a_worker_that_still_waits_stops_at_once(
     runtime: Containerd, temporal_server: DevServer, tmp_path: Path, node: str, call: str
 ) -> None:
     async with CriProxy(tmp_path / "cri.sock", runtime.endpoint) as proxy:
@@ -137,7 +137,7 @@ async def test_a_worker_that_does_not_serve_yet_stops_at_once(
             assert "does not end" not in worker.log.read_text()
 
 
-async def test_a_directory_of_manifests_that_is_none_is_named(tmp_path: Path, temporal_server: DevServer) -> None:
+async def test_a_manifest_path_that_is_not_a_directory_is_named(tmp_path: Path, temporal_server: DevServer) -> None:
     file = tmp_path / "pod.yaml"
     file.touch()
     manifests = ("--manifests", str(file))
@@ -145,7 +145,7 @@ async def test_a_directory_of_manifests_that_is_none_is_named(tmp_path: Path, te
         assert await refusal(worker) == f"manifest directory {file}: is not a directory"
 
 
-async def test_manifests_whose_file_system_hangs_hold_up_no_worker(
+async def test_a_worker_serves_although_the_manifest_file_system_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stat, answers, answered = Path.stat, threading.Event(), threading.Event()
@@ -162,7 +162,7 @@ async def test_manifests_whose_file_system_hangs_hold_up_no_worker(
     assert await asyncio.to_thread(answered.wait, 10), "it has gone on without an answer"
 
 
-async def test_without_a_server_it_says_how_to_get_one(tmp_path: Path, runtime: Containerd) -> None:
+async def test_a_worker_without_a_server_says_how_to_start_one(tmp_path: Path, runtime: Containerd) -> None:
     with NodeProcess(tmp_path, runtime=runtime.endpoint, temporal="127.0.0.1:1") as worker:
         assert await refusal(worker) == (
             "no Temporal server at 127.0.0.1:1 (connection refused): start one with `syncpod up`, "
@@ -170,7 +170,7 @@ async def test_without_a_server_it_says_how_to_get_one(tmp_path: Path, runtime: 
         )
 
 
-async def test_a_namespace_that_is_not_there_is_named(
+async def test_a_missing_temporal_namespace_is_named(
     tmp_path: Path, runtime: Containerd, temporal_server: DevServer
 ) -> None:
     address = temporal_server.address
@@ -181,7 +181,7 @@ async def test_a_namespace_that_is_not_there_is_named(
         )
 
 
-async def test_secrets_on_a_disk_are_warned_of_and_in_memory_not(
+async def test_a_worker_warns_of_secrets_on_disk_but_not_in_memory(
     runtime: Containerd, temporal_server: DevServer, tmp_path: Path, node: str
 ) -> None:
     for memory, warned in ((tmp_path / "memory", True), (Path(f"/dev/shm/syncpod-tests-{node}"), False)):
@@ -198,7 +198,7 @@ async def test_secrets_on_a_disk_are_warned_of_and_in_memory_not(
         memory.rmdir()
 
 
-async def test_what_is_not_ours_is_no_place_for_secrets(
+async def test_a_memory_directory_that_is_a_symlink_is_refused(
     runtime: Containerd, temporal_server: DevServer, tmp_path: Path, node: str
 ) -> None:
     (tmp_path / "memory").symlink_to(tmp_path)
@@ -206,12 +206,12 @@ async def test_what_is_not_ours_is_no_place_for_secrets(
         assert "exists, but is not a directory that this user owns" in await refusal(worker)
 
 
-async def test_a_node_name_that_kubernetes_would_not_take_is_refused(tmp_path: Path) -> None:
+async def test_an_invalid_node_name_is_refused(tmp_path: Path) -> None:
     with NodeProcess(tmp_path, runtime=NOWHERE, temporal="127.0.0.1:1", node="My_Node") as worker:
         assert (await refusal(worker)).startswith("node name 'My_Node': must be at most 253 lower-case letters, digits")
 
 
-async def test_a_second_worker_of_the_node_is_refused_and_the_first_serves_on(
+async def test_a_second_worker_of_a_node_is_refused_and_the_first_keeps_serving(
     runtime: Containerd, temporal_server: DevServer, tmp_path: Path, node: str
 ) -> None:
     (tmp_path / "second").mkdir()
@@ -230,7 +230,7 @@ async def test_a_second_worker_of_the_node_is_refused_and_the_first_serves_on(
         assert record.pid == first.pid
 
 
-async def test_beside_a_kubelet_it_serves_only_if_told_to(
+async def test_beside_a_kubelet_a_worker_serves_only_if_told_to(
     runtime: Containerd, temporal_server: DevServer, tmp_path: Path, node: str
 ) -> None:
     async with (
@@ -254,7 +254,7 @@ async def test_beside_a_kubelet_it_serves_only_if_told_to(
         assert left.state == "SANDBOX_READY"
 
 
-async def test_what_no_workflow_asks_for_is_left_as_it_is(
+async def test_containers_without_a_workflow_are_left_alone(
     runtime: Containerd, temporal_server: DevServer, tmp_path: Path, node: str
 ) -> None:
     async with (
@@ -315,7 +315,7 @@ async def running(handle: WorkflowHandle[Any, Any], *, restarts: int = 0) -> boo
     )
 
 
-async def test_a_pod_whose_worker_was_killed_in_the_middle_of_its_start_has_one_sandbox_and_one_container(
+async def test_a_pod_has_one_sandbox_and_one_container_after_a_worker_kill_during_its_start(
     runtime: Containerd, temporal_server: DevServer, client: Client, tmp_path: Path, node: str
 ) -> None:
     def serve() -> NodeProcess:
@@ -349,7 +349,7 @@ async def test_a_pod_whose_worker_was_killed_in_the_middle_of_its_start_has_one_
         assert await second.stop() == 0
 
 
-async def test_pods_go_on_after_the_server_was_away(runtime: Containerd, tmp_path: Path, node: str) -> None:
+async def test_pods_continue_after_a_server_outage(runtime: Containerd, tmp_path: Path, node: str) -> None:
     with (
         DevServer.launch() as server,
         NodeProcess(tmp_path, runtime=runtime.endpoint, temporal=server.address, node=node) as worker,
@@ -367,7 +367,7 @@ async def test_pods_go_on_after_the_server_was_away(runtime: Containerd, tmp_pat
         assert await worker.stop() == 0
 
 
-async def test_stopping_the_worker_leaves_pods_running(
+async def test_pods_keep_running_when_the_worker_stops(
     runtime: Containerd, temporal_server: DevServer, client: Client, tmp_path: Path, node: str
 ) -> None:
     def serve() -> NodeProcess:

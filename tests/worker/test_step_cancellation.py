@@ -51,7 +51,7 @@ async def never_heartbeats_again() -> str:
     return "slept"
 
 
-async def test_a_step_that_does_not_heartbeat_hears_of_its_cancellation(temporal_server: DevServer) -> None:
+async def test_a_step_that_does_not_heartbeat_is_told_of_its_cancellation(temporal_server: DevServer) -> None:
     client = await Client.connect(temporal_server.address)
     queue = f"node/{uuid.uuid4()}"
     async with Worker(

@@ -59,7 +59,7 @@ SECRET = "hunter2-which-nobody-may-see"
         pytest.param({ENDPOINT: "http://c:4318", "OTEL_SDK_DISABLED": "true"}, Request(), id="disabled"),
     ],
 )
-def test_what_the_environment_asks_for(environment: dict[str, str], wish: Request) -> None:
+def test_exporters_are_selected_by_the_environment(environment: dict[str, str], wish: Request) -> None:
     assert requested(environment) == wish
 
 
@@ -73,12 +73,12 @@ def test_what_the_environment_asks_for(environment: dict[str, str], wish: Reques
         ),
     ],
 )
-def test_what_is_not_there_is_refused_by_name(environment: dict[str, str], sentence: str) -> None:
+def test_an_unsupported_exporter_or_protocol_is_refused_by_name(environment: dict[str, str], sentence: str) -> None:
     with pytest.raises(SettingsInvalid, match=sentence):
         requested(environment)
 
 
-def test_unasked_it_does_not_even_import_the_sdk() -> None:
+def test_without_telemetry_settings_the_sdk_is_not_imported() -> None:
     program = """
 import sys
 import worker
@@ -90,7 +90,7 @@ print([name for name in sys.modules if name.startswith(("opentelemetry.sdk", "op
     assert run.stdout == "[]\n"
 
 
-async def test_a_pods_start_is_one_trace_per_sync_down_to_the_runtimes_calls_and_shows_no_secret(
+async def test_a_pod_start_has_one_trace_per_sync_with_the_runtime_calls_and_no_secret(
     containerd16: Containerd, temporal_server: DevServer, tmp_path: Path
 ) -> None:
     node, name = f"n-{uuid.uuid4()}", f"p-{uuid.uuid4()}"
@@ -167,7 +167,7 @@ def _assert_one_trace_per_sync(collector: Collector, name: str) -> None:
     assert {span.parent_span_id for span in collector.named("cri.list_podsandbox")} & relists
 
 
-async def test_a_collector_that_is_away_keeps_nobody_from_serving_and_ending(
+async def test_a_worker_serves_and_ends_without_its_collector(
     containerd16: Containerd, temporal_server: DevServer, tmp_path: Path
 ) -> None:
     with NodeProcess(

@@ -80,6 +80,15 @@ def test_looking_at_what_changed_finds_what_looking_at_everything_does(seed: int
             busy[action.key] = action
 
 
+def test_a_node_says_once_for_each_start_of_its_worker_that_there_is_no_cluster_dns() -> None:
+    """Row 122: the pods of the node do not say it."""
+    state = NodeState(name="n1", since=START)
+    for boot in (1, 1, 2):
+        absorb.absorb(state, "node_status", ({"boot": boot},), START)
+    said = [(each.type, each.count, each.message) for each in state.events if each.reason == "MissingClusterDNS"]
+    assert said == [("Warning", 2, absorb.NO_CLUSTER_DNS)]
+
+
 def test_a_pod_that_is_up_to_date_is_not_looked_at() -> None:
     state = NodeState(name="n1", since=START)
     pods = [document(f"p{number}", "one") for number in range(20)]

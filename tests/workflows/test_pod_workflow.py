@@ -525,7 +525,7 @@ async def test_a_snapshot_of_no_pod_fails_a_bare_start(client: Client, node: Scr
     )
     with pytest.raises(WorkflowFailureError) as failure:
         await handle.result()
-    assert "snapshot: is none of pod/default/" in str(failure.value.cause)
+    assert "snapshot: does not belong to pod/default/" in str(failure.value.cause)
 
 
 async def test_a_wrong_pod_fails_a_bare_start_with_the_sentence(client: Client, node: ScriptedNode) -> None:

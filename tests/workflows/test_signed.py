@@ -32,10 +32,10 @@ from temporalio.common import RawValue, WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer
 
-from syncpod.messages.signature import SIGNATURE
+from syncpod.messages.signature import SIGNATURE, key_id
 from syncpod.node.begun_runs import COPY, BegunRuns
 from syncpod.pod import parse_pod
-from syncpod.signing.keys import SigningKeys, make_signing_keys
+from syncpod.signing.keys import SigningKeys, add_signing_key, make_signing_keys, remove_signing_key
 from syncpod.temporal.plugin import DATA_CONVERTER, verifying, verifying_converter
 from syncpod.temporal.pod_start import look_at, start_operation
 from syncpod.temporal.queries import AskAgain
@@ -157,6 +157,44 @@ async def test_the_owner_commands_and_a_stranger_does_not(client: Client, signed
     await handle.signal("delete_pod", {})
     await handle.result()
     await replays(signed, handle)
+
+
+async def test_a_new_key_signs_and_the_one_before_verifies_until_it_is_removed(
+    client: Client, signed: Signed, tmp_path: Path
+) -> None:
+    handle = await start_pod(signed.owner, signed.node, manifest())
+    await until(handle, is_ready)
+    former, before = signing(client, FixedKeys(signed.keys)), key_id(signed.keys.current)
+    after = key_id(add_signing_key(tmp_path).current)
+    for one, restarts in ((former, 1), (signed.owner, 2)):
+        await one.get_workflow_handle(handle.id).signal("restart", {"container": "web"})
+        await until(handle, lambda pod, n=restarts: container(pod, "web")["restartCount"] == n and is_ready(pod))
+    signed_by = {payload.metadata["syncpod-key"].decode() for payload in await signals_of(handle)}
+    assert signed_by == {before, after}
+    await replays(signed, handle)
+    first = (await handle.describe()).run_id
+    await handle.signal("renew", {})
+    await in_another_run(handle, first)
+    remove_signing_key(tmp_path, before)
+    await former.get_workflow_handle(handle.id).signal("delete_pod", {})
+    await until_refused(handle, "signal delete_pod is refused, since it is signed with a key that this node does not")
+    await replays(signed, handle)
+
+
+class FixedKeys:
+    """What somebody has who copied a node's keys, and hears of no later one."""
+
+    def __init__(self, keys: SigningKeys) -> None:
+        self.current, self.by_id, self.number = keys.current, dict(keys.by_id), keys.number
+
+
+async def signals_of(handle: Any) -> list[Payload]:
+    """The payloads of the signals in a history."""
+    return [
+        payload
+        for event in await events_of(handle)
+        for payload in event.workflow_execution_signaled_event_attributes.input.payloads
+    ]
 
 
 async def test_an_unsigned_start_ends_at_once_and_makes_nothing(client: Client, signed: Signed) -> None:

@@ -21,6 +21,7 @@ from syncpod.lifecycle import plan
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.step_table import STEPS, Interruption
 from syncpod.messages.steps import StepResult
+from tests.simulator.steps import _BODIES
 from workflows.pod import absorb, decide
 from workflows.pod.state import PodState
 from workflows.pod.workflow import PodWorkflow
@@ -59,6 +60,10 @@ def test_each_step_has_a_module_of_its_name_that_takes_its_input(name: StepName)
 def test_every_signal_that_is_folded_in_has_a_handler_and_every_handler_is_known() -> None:
     handled = {name for name in workflow._Definition.must_from_class(PodWorkflow).signals if name is not None}
     assert handled == {*absorb.SIGNALS, "renew"}
+
+
+def test_every_step_is_simulated() -> None:
+    assert set(_BODIES) == {name.value for name in StepName}
 
 
 def test_each_step_is_taken_somewhere() -> None:

@@ -35,7 +35,11 @@ from syncpod.pod import content_uid
 from workflows.node.state import Governed, NodeState, Source, Wanted, canonical, digest, key_of, size
 
 SOURCES_LIMIT: Final = 16
-"""How many sources a node follows."""
+"""How many sources a node can have."""
+NO_CLUSTER_DNS: Final = (
+    "There is no cluster DNS here: pods with dnsPolicy ClusterFirst, which is the default, use the host's resolver."
+)
+"""What a kubelet without a cluster DNS says of its node with each such sandbox; here it is said once per start."""
 
 
 class Rejected(Exception):
@@ -55,7 +59,7 @@ def absorb(state: NodeState, name: str, args: tuple[Any, ...], now: datetime) ->
 
 
 def change(state: NodeState, name: str, args: tuple[Any, ...], now: datetime) -> None:
-    """Fold one signal or update into the state. Raises Rejected and ValidationError, and then has changed nothing."""
+    """Fold one signal or update into the state. If it raises Rejected or ValidationError, it has changed nothing."""
     if name in ("cordon", "uncordon"):
         _schedulable(state, name == "uncordon", now)
         return
@@ -87,7 +91,7 @@ def too_many(name: str, args: tuple[Any, ...]) -> str:
 
 
 def sentence(wrong: Exception) -> str:
-    """Return in one sentence what is wrong with what came in."""
+    """Return one sentence that says what is wrong with a signal or an update."""
     if isinstance(wrong, ValidationError):
         problem = wrong.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in problem["loc"])
@@ -345,4 +349,5 @@ def _status(state: NodeState, signal: NodeStatus, now: datetime) -> None:
             state.event(now, kind, f"Node{each.type}", f"{each.type} is {each.status} now: {each.message}")  # type: ignore[arg-type]
     if signal.boot != state.status.boot:
         state.event(now, "Normal", "Starting", f"the agent of node {state.name} has begun its life {signal.boot}")
+        state.event(now, "Warning", "MissingClusterDNS", NO_CLUSTER_DNS)
     state.status = signal

@@ -1,4 +1,4 @@
-"""What a node's workflow leaves behind at the end of a task: if it cannot go on, it is begun anew from that."""
+"""What a node's workflow publishes at the end of a task: if it cannot go on, a new run starts from that."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class PublishedNode:
     history_length: int = 0
     """Number of the newest event of the run's history that is part of it."""
     uid: Final = ""
-    """It is no pod's."""
+    """Always "": a node has no UID."""
 
     def answer(self, query: str, *args: Any) -> Any:
         """Return what the workflow's query of this name returns. Raises KeyError if it has none."""

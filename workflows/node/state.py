@@ -40,7 +40,7 @@ class Wanted(BaseModel):
     size: int = 0
     """Size of the document in bytes of JSON. It is kept because each signal asks for it."""
     seen: datetime | None = None
-    """When this node first heard of the pod with this UID."""
+    """When this node first received the pod with this UID."""
 
 
 class Source(BaseModel):
@@ -96,12 +96,12 @@ class NodeState(BaseModel):
     status: NodeStatus = NodeStatus()
     events: tuple[EventRecord, ...] = ()
     max_events: int = 0
-    """Length of history at which a run continues as new; 0 means when it is long."""
+    """Length of history, in events, at which a run continues as new; 0 means `entity.LONGEST_EVENTS`. Tests set it."""
     _open: set[str] | None = PrivateAttr(default=None)
-    """Keys of the pods that may have to be told something; None means that every pod may."""
+    """Keys of the pods whose workflows may have to be told something; None means all pods."""
 
     def as_it_is(self) -> NodeState:
-        """Return a copy that no later change reaches; what is in its dictionaries is replaced and never changed."""
+        """Return a copy that later changes do not affect: values in its dictionaries are replaced, never changed."""
         sources = {name: each.model_copy(update={"pods": dict(each.pods)}) for name, each in self.sources.items()}
         changing = {"sources": sources, "governed": dict(self.governed), "deletions": dict(self.deletions)}
         return self.model_copy(update=changing)

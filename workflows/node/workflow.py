@@ -144,7 +144,7 @@ class NodeWorkflow:
         return not self.busy
 
     def sentence(self, wrong: Exception) -> str:
-        """Return in one sentence why an update is refused."""
+        """Return one sentence that says why an update is refused."""
         return absorb.sentence(wrong)
 
     # --- telling ------------------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class NodeWorkflow:
         self.hand_out()
 
     def hand_out(self) -> None:
-        """Give the node's agent what it begins the workflow anew from; costs no history."""
+        """Give the node's agent the state from which it can begin the workflow anew; costs no history."""
         hand = workflow.extern_functions().get("syncpod_publish")
         # Replay: the agent has been given it before; nothing here may change the state or give a command.
         if hand is not None and not workflow.unsafe.is_replaying():
@@ -218,7 +218,7 @@ class NodeWorkflow:
 
     @apply.validator
     def check_apply(self, *args: Any) -> None:
-        """Refuse an invalid document, with the path of what is wrong."""
+        """Refuse an invalid document, with the path of the wrong field."""
         (given,) = self.check("apply", args)
         try:
             admit(given["pod"])

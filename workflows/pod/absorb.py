@@ -28,7 +28,7 @@ QUEUE_TOLERANCE = timedelta(milliseconds=200)
 
 
 class _Late(Exception):
-    """A signal of the node's agent is about an earlier pod of this name. Nothing is wrong, so no event tells of it."""
+    """The node's agent has signalled about an earlier pod of this name. Nothing is wrong, so it causes no event."""
 
 
 def absorb(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> None:
@@ -56,7 +56,7 @@ def tidy(state: PodState, now: datetime) -> None:
 
 
 def sentence(wrong: Exception) -> str:
-    """Return in one sentence what is wrong with a signal or an update."""
+    """Return one sentence that says what is wrong with a signal or an update."""
     if isinstance(wrong, ValidationError):
         problem = wrong.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in problem["loc"])

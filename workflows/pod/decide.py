@@ -186,7 +186,7 @@ def is_unfinished(state: PodState) -> bool:
 
 
 def is_forced(state: PodState) -> bool:
-    """Return whether the pod is deleted by force: without any grace, which a deletion otherwise has at least 1 s of."""
+    """Say whether the pod is deleted by force: with a grace period of 0. Any other deletion has at least 1 s."""
     return state.deletion is not None and state.deletion.grace_seconds == 0
 
 
@@ -256,10 +256,10 @@ def _grace(state: PodState) -> int:
 
 
 def _volumes(state: PodState, now: datetime) -> Decision | None:
-    """Return the step that rewrites files with the pod's labels or annotations, if they are behind."""
+    """Return the step that rewrites files with the pod's labels, annotations or resources, if they are out of date."""
     if not (state.volumes_behind and any(sandbox.ready for sandbox in state.own.sandboxes)):
         return None
-    why = "labels or annotations have changed"
+    why = "labels, annotations or resources have changed"
     step = SyncVolumes(ref=state.ref, pod=state.allocated_pod)
     key = backoff.step_key("sync_volumes")
     return unless_held(state, Step(StepName.SYNC_VOLUMES, step, f"update volumes: {why}", why, key=key), now)
@@ -371,7 +371,7 @@ def _as_step(state: PodState, planned_step: PlannedStep, now: datetime) -> Decis
         case StepName.START_INIT_CONTAINER | StepName.START_EPHEMERAL_CONTAINER | StepName.START_CONTAINER:
             return start_container(state, planned_step, now)
         case StepName.SYNC_VOLUMES | StepName.ALLOCATE_RESOURCES | StepName.PULL_IMAGE | StepName.REMOVE_POD:
-            raise ValueError(f"{verb} is no part of a plan: the workflow has a place of its own for it")
+            raise ValueError(f"{verb}: is not part of a plan, because the workflow decides it elsewhere")
         case _:
             assert_never(verb)
 

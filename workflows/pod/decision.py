@@ -35,7 +35,7 @@ class Step:
     begins_anew: bool = False
     """It is the pod's first step after a restart of all containers has removed them."""
     known: Seq = field(default_factory=Seq)
-    """The newest listing known when the step began. Every listing of the step itself is newer."""
+    """The number of the newest listing known when the step began. Every listing of the step itself is newer."""
     outdated: bool = False
     """It asked the node for something that is no longer desired."""
     replaces: str = ""
@@ -59,12 +59,14 @@ class Hold:
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do: take a step, or wait until the earliest hold ends."""
+    """What to do: take a step, wait until the earliest hold ends, or fail the pod."""
 
     step: Step | None = None
     holds: tuple[Hold, ...] = ()
     plan: tuple[str, ...] = ()
-    """All that is to be done, such as `start_container web`, for the history. `step` is first unless it is held."""
+    """All planned steps, such as `start_container web`, for the history. `step` is the first of them that is not held,
+
+    or one that is not planned here: an update of volumes, or a request for resources."""
     failure: PodFailure | None = None
     """The verdict that the whole pod has failed, instead of a step or holds."""
 

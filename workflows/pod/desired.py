@@ -117,7 +117,10 @@ def _forget_old_images(state: PodState, updated: Pod) -> None:
 
 
 def add_ephemeral_container(state: PodState, document: Any, now: datetime) -> EphemeralContainer:
-    """Add an ephemeral container to the running pod; raises PodInvalid, or Rejected while the pod is being deleted."""
+    """Add an ephemeral container to the pod, and return it; if the pod has one of this name, return that one.
+
+    Raises PodInvalid, or Rejected if the pod is being deleted or has finished.
+    """
     if state.deletion is not None or state.terminated:
         raise Rejected("the pod is being deleted or has finished: no container can be added")
     container = admit_ephemeral_container(state.pod, document)
@@ -143,7 +146,7 @@ def delete(state: PodState, payload: Any, now: datetime) -> None:
 
     A request also drops the successor, unless it names the UID of the ending pod: deleting a name after applying it
     means that no pod of that name is wanted. A request that names the successor's UID does not change the grace of the
-    pod that is ending. Raises Rejected for another UID or a negative grace.
+    pod that is ending. Raises Rejected for another UID, and for a grace below 0 or above the API's greatest number.
     """
     request = DeletePod.model_validate(payload if payload is not None else {})
     lives = (state.pod.metadata.uid, _successor_uid(state))

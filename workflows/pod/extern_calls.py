@@ -39,7 +39,7 @@ class ExternCalls:
             publish(workflow.info().run_id, published())
 
     def arm_backoffs(self, holds: Sequence[Hold]) -> None:
-        """Have the node's queue signal the end of each hold at that moment. A new worker arms them again."""
+        """Have the node's queue signal the end of each hold when it ends. A new worker sets these timers again."""
         arm = _extern("syncpod_arm_backoff")
         if arm is None:
             return

@@ -35,7 +35,7 @@ class PodInbox:
             self._pending[-1] = signal
 
     def take(self, most: int | None = None) -> list[Signal]:
-        """Remove and return what came first, at most so many; None = all."""
+        """Remove and return the first signals, no more than `most`; None means all."""
         taken = self._pending[:most]
         self._pending = self._pending[len(taken) :]
         return taken
@@ -58,7 +58,7 @@ _NO_NUMBER = (-1, -1)
 
 
 def _number(signal: Signal) -> tuple[int, int]:
-    """Return the number of the listing that a `pleg` carries; `_NO_NUMBER` where there is none to be read."""
+    """Return the sequence number of the listing in a `pleg` signal; `_NO_NUMBER` if none can be read."""
     try:
         (payload,) = signal.args
         seq = payload["status"]["seq"]

@@ -193,7 +193,7 @@ def fail(state: PodState, failure: PodFailure, now: datetime) -> None:
     state.note(now, "decision", "fail", f"{failure.reason}: {failure.message}")
 
 
-def _turn_away(state: PodState, rejection: Rejection, now: datetime) -> None:
+def _reject_pod(state: PodState, rejection: Rejection, now: datetime) -> None:
     """Fail a pod that its node does not admit (kubelet.go, v1.36, rejectPod)."""
     message = f"Pod was rejected: {rejection.message}"
     state.failure = PodFailure(reason=rejection.reason, message=message, rejected=True)
@@ -348,7 +348,7 @@ def failed_step(
                 _look(state, step, result, started, now)
             told = bool(result.events)
             if result.rejection is not None:
-                _turn_away(state, result.rejection, now)
+                _reject_pod(state, result.rejection, now)
                 state.note(
                     now,
                     "step",

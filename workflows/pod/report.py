@@ -61,7 +61,7 @@ def _waiting(state: PodState, holds: Sequence[Hold]) -> dict[str, WaitingReason]
 
 
 def _after_hook(state: PodState, hold: Hold) -> str:
-    """Return what the failed postStart hook of a container said that now waits to start again; "" if none failed.
+    """Return the output of a failed postStart hook, for a container that waits to start again; "" if none failed.
 
     Difference: the kubelet shows PostStartHookError with these words until its next sync, and then only the back-off.
     """
@@ -246,7 +246,7 @@ def identity(state: PodState) -> dict[str, Any]:
 
 
 def plan(state: PodState, candidate: Any, now: datetime, *, update: str = "apply") -> dict[str, Any]:
-    """Return what would be done now, or after `candidate` was taken by `update`; changes nothing.
+    """Return what would be done now, or after `update` with `candidate`; changes nothing.
 
     A resize is planned as if the node had room for it, which only the node knows.
     ``{"steps": [{"step", "container", "why"}], "holds": [{"subject", "until", "reason", "message"}]}``; with an

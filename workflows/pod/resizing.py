@@ -46,7 +46,7 @@ RESIZE_KEY = backoff.step_key(StepName.RESIZE_POD.value)
 def desire(state: PodState, updated: Pod) -> None:
     """Take a pod as the desired one; the node's allocation stays until the node has allocated what is desired now.
 
-    A pod that has not taken a step yet will be admitted by its node with what it asks for at that time.
+    A pod that has not taken a step yet is not admitted yet: its node will then admit it with what it requests.
     """
     before, state.pod = resources_of(state.pod), updated
     if not state.fence or same_resources(before, resources_of(updated)):
@@ -88,7 +88,7 @@ def answered(
 ) -> None:
     """Take the node's answer to `request`.
 
-    If the request is `outdated`, a refusal says nothing about what is desired now; a yes still is an allocation.
+    If the request is `outdated`, a refusal is ignored, because something else is desired now. An allocation counts.
     """
     if answer.pending and outdated:
         return
@@ -207,7 +207,7 @@ def as_allocated(state: PodState) -> tuple[str, ...]:
 
 
 def take_as_applied(state: PodState, containers: Collection[str]) -> None:
-    """Note that these containers have what is allocated."""
+    """Note that these containers have their allocated resources."""
     state.actuated = {name: last for name, last in state.actuated.items() if name not in containers}
 
 

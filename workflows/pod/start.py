@@ -77,7 +77,7 @@ class _Refused(Exception):
 
 
 def _continued(start: dict[str, Any], workflow_id: str) -> PodState:
-    """Return the state that the run before has left. Raises _Refused."""
+    """Return the state that the previous run has left. Raises _Refused."""
     written_by = start.get("decisions")
     if refusal := too_old(written_by if type(written_by) is int else 0):
         raise _Refused(f"snapshot: {refusal}")
@@ -87,7 +87,7 @@ def _continued(start: dict[str, Any], workflow_id: str) -> PodState:
         raise _Refused(f"snapshot: {wrong}") from None
     ref = state.ref
     if workflow_id != pod_workflow_id(ref.namespace, ref.name) or not (ref.uid and ref.incarnation):
-        raise _Refused(f"snapshot: is none of {workflow_id}")
+        raise _Refused(f"snapshot: does not belong to {workflow_id}")
     return state
 
 
@@ -155,7 +155,7 @@ def _tell(state: PodState, admission: Admission, now: datetime) -> None:
 
 
 def _as_recorded(meta: ObjectMeta, document: Any) -> ObjectMeta:
-    """Return the metadata with the fields that admission drops but an adopted pod keeps."""
+    """Return the metadata with the fields that admission drops but an adopted pod keeps: UID, creation, generation."""
     said = parse_pod(document, strict=False).metadata
     return meta.model_copy(
         update={
@@ -167,7 +167,7 @@ def _as_recorded(meta: ObjectMeta, document: Any) -> ObjectMeta:
 
 
 def _adoption_problem(wrong: ValidationError) -> str:
-    """Say what is wrong with `adopt`, by its path."""
+    """Return what is wrong with `adopt`, with the path of the wrong field."""
     problem = wrong.errors(include_url=False, include_input=False)[0]
     path = ".".join(("adopt", *(str(part) for part in problem["loc"])))
     match problem["type"]:

@@ -133,7 +133,7 @@ class PodState(BaseModel):
     cleared: dict[str, str] = {}
     """By container: the exit (runtime id) whose back-off is over, until the start that follows succeeds or fails."""
     released: dict[str, int] = {}
-    """By container: the restart that may start during its back-off, because an operator or the agent says so."""
+    """By container or step: the restart that an operator or the agent allows to start during its back-off."""
     over: dict[str, datetime] = {}
     """By container or step: its back-offs that end by this time are over, as the node's queue has signalled."""
     replacing: dict[str, bool] = {}
@@ -143,19 +143,19 @@ class PodState(BaseModel):
     """The newest restart of all containers."""
     missing_images: tuple[str, ...] = ()
     pulled: dict[str, int] = {}
-    """By container with pull policy Always: the restart for which its image has been pulled."""
+    """By container: the restart for which its image was last pulled. With pull policy Always, each restart pulls."""
     waiting: dict[str, WaitingReason] = {}
     """By container: why its last start failed (the kubelet's reason cache)."""
 
     volumes_behind: bool = False
-    """Labels or annotations have changed, and the files that show them have not been rewritten yet."""
+    """Labels, annotations or resources have changed, and the files that show them have not been rewritten yet."""
 
     allocated: PodResources | None = None
     """What the node has allocated while something else is desired; None means that it has allocated what is desired."""
     actuated: dict[str, ResourceRequirements] = {}
     """By container: what its running instance was last given, if that is not what is allocated."""
     actuated_pod: ResourceRequirements | None = None
-    """The pod-level resources last applied, where `cgroup_behind`."""
+    """The pod-level resources last applied; used only while `cgroup_behind`."""
     cgroup_behind: bool = False
     """The pod's cgroup does not have the allocated resources yet."""
     resize_pending: ResizeState | None = None
@@ -185,7 +185,7 @@ class PodState(BaseModel):
     written: dict[str, Any] = {}
     """Search attributes as last written, by name."""
     max_events: int = 0
-    """Length of history at which the run continues as new; 0 means when the server suggests it. Tests set it."""
+    """Length of history, in events, at which a run continues as new; 0 means `entity.LONGEST_EVENTS`. Tests set it."""
 
     @property
     def ref(self) -> PodRef:
@@ -249,7 +249,7 @@ class PodState(BaseModel):
         return container.state == "exited" and container.id in self.replacing
 
     def last_exit(self, container: str) -> RecordedExit | None:
-        """Return the newest recorded exit of a container."""
+        """Return the newest recorded exit of a container, or None."""
         return next((exit_ for exit_ in reversed(self.exits) if exit_.name == container), None)
 
     def next_restart(self, container: str) -> int:
@@ -301,7 +301,7 @@ class PodState(BaseModel):
     def event(
         self, now: datetime, kind: str, reason: str, message: str, container: str = "", *, times: int = 1
     ) -> None:
-        """Record an event with its message clipped. Repeats are counted, as the API server does; `times` more now."""
+        """Record that an event happened `times` times, with its message clipped. Repeats of an event are counted."""
         message = clipped(message)
         kept = []
         seen: EventRecord | None = None

@@ -12,8 +12,9 @@ from datetime import timedelta
 from temporalio.common import RetryPolicy
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=15)
-"""Three heartbeats: a busy machine can keep that. It need not be short, because a new worker fails the steps of the
-last one at boot (`syncpod.agent.takeover.boot`), and a step's own worker makes it ask for its cancellation."""
+"""Three heartbeats, which even a busy machine can keep. A short timeout is not needed: a new worker fails the steps of
+
+the last one at boot (`syncpod.agent.takeover.boot`), and a step's own worker makes it ask for its cancellation."""
 
 RETRY = RetryPolicy(
     initial_interval=timedelta(milliseconds=100), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=5)

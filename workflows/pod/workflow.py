@@ -3,14 +3,14 @@
 ::
 
       signals, updates ──► inbox ──► absorb ──► status ──► next_step ──┬─► a step ──► its result ──┐
-                             ▲                                         ├─► a pull, beside the rest │
+                             ▲                                         ├─► a pull, concurrently     │
                              │                                         └─► wait (one timer)        │
                              └─────────────────────────────────────────────────────────────────────┘
 
-The loop takes everything pending, decides once, runs one step, and begins again with the newer view; when nothing may
-run it waits for a signal or for the earliest deadline. An update does not cancel a running step: it finishes, then the
-pod is decided anew. A deletion does cancel a step that only waits or pulls; calls already sent to the runtime are
-shielded in the activity, which returns their outcome.
+The loop takes everything pending, decides once, runs one step, and begins again with the newer view. When nothing may
+run, it waits for a signal or for the earliest deadline. An update does not cancel a running step: the step finishes,
+and then the loop decides again. A deletion cancels steps that can be interrupted. A call that was already sent to the
+runtime runs to its end in the activity, which then returns its outcome.
 
 Workers run this without Temporal's sandbox; its tests run it inside (:mod:`workflows.runner`). Everything that a run
 calls decides its commands, so a change there may need another ``DECISION_VERSION`` (docs/upgrading.md).
@@ -55,12 +55,13 @@ TOGETHER: Final = 4
 """Pulls begun in one workflow task: each is given the whole pod, and a server takes 4 MiB from a task."""
 
 GUARANTEE: Final = timedelta(seconds=1)
-"""How long after a back-off's end the workflow's own timer rings. The node's queue signals that end; this is for when
-the signal is lost."""
+"""How long after a back-off's end the workflow's own timer rings. The node's queue signals that end; the timer is for
+
+the case that the signal is lost."""
 
 
 class Pull(NamedTuple):
-    """A pull that runs beside the pod's other steps."""
+    """A pull that runs concurrently with the pod's other steps."""
 
     image: str
     task: asyncio.Task[None]
@@ -148,7 +149,7 @@ class PodWorkflow:
         return workflow.info().get_current_history_length() >= TOO_LONG and not self.state.removed
 
     async def leave_between_steps(self) -> None:
-        """Continue as new at once, or cancel the pulls that keep the run from it: the next run begins them again."""
+        """Continue as new at once; if pulls prevent that, cancel them first. The next run begins them again."""
         if not self.pulls:
             # Replay: nothing is awaited between the check that the run is quiet and this, or a signal could be lost.
             workflow.continue_as_new(start.next_input(self.state))
@@ -175,7 +176,7 @@ class PodWorkflow:
     # --- one step -----------------------------------------------------------------------------------------------------
 
     async def take(self, step: Step) -> None:
-        """Take the step that was decided: a pull beside the others, anything else to its end."""
+        """Begin the decided step: a pull runs concurrently, any other step is awaited."""
         # Replay: read before anything is awaited; a listing that comes in later is not older than the step.
         step = replace(step, known=self.state.observed.seq)
         if decide.expiry(self.state) is not None:
@@ -214,10 +215,10 @@ class PodWorkflow:
         await self.finish(step, activity, began, must_stop)
 
     async def look(self) -> None:
-        """Take what has come in while a step runs, and show what follows from it; nothing is decided.
+        """Absorb what has come in while a step runs, and show the resulting status; decide nothing.
 
-        A pod that reaches its end meanwhile, perhaps through this very step, is shown as ended only when the step is
-        over.
+        A pod that reaches a terminal phase meanwhile, perhaps through this very step, is shown so only when the step
+        is over.
         """
         await self.entity.take_in()
         outcome.expire(self.state, workflow.now())
@@ -231,7 +232,7 @@ class PodWorkflow:
             self.arm(Decision())
 
     def pull(self, step: Step) -> None:
-        """Begin a pull beside everything else: only its own container waits for it.
+        """Begin a pull concurrently with everything else: only its own container waits for it.
 
         It is cancelled when the pod is to end, when another image is desired for the container, and when the run has
         become too long to wait for it: the next run begins it again.
@@ -245,14 +246,14 @@ class PodWorkflow:
 
         async def run() -> None:
             await self.finish(step, activity, began, must_stop)
-            # Replay: nothing is awaited between the outcome and this, or the container could be pulled for twice.
+            # Replay: nothing is awaited between the outcome and this, or the image could be pulled twice.
             del self.pulls[step.container]
             self.entity.wake()
 
         self.pulls[step.container] = Pull(image, asyncio.create_task(run()))
 
     def schedule(self, step: Step) -> tuple[datetime | None, workflow.ActivityHandle[Any], datetime]:
-        """Begin a step; return the deadline of the pod's grace that it was given, its handle, and the time."""
+        """Begin a step; return the end of the pod's grace period, the activity's handle, and the time of the start."""
         spec = STEPS[step.name]
         began = workflow.now()
         if step.name == StepName.KILL_POD:
@@ -283,7 +284,7 @@ class PodWorkflow:
         began: datetime,
         must_stop: Callable[[], bool],
     ) -> None:
-        """Wait for a step's end, cancel it as soon as `must_stop` says so, and fold its outcome in."""
+        """Wait for a step's end, cancel it as soon as `must_stop` says so, and fold its outcome into the state."""
         # Replay: `must_stop` is asked whenever the run wakes, and notes that the pod's deadline has passed. It may look
         # at nothing but the state and the workflow's time.
         await self.entity.until(lambda: activity.done() or must_stop())
@@ -340,7 +341,7 @@ class PodWorkflow:
         summary = report.timer_summary(decision.holds, held if deadline != expiry else None)
         self.entity.alarm.set(deadline, summary)
 
-    # --- looking ------------------------------------------------------------------------------------------------------
+    # --- what the entity asks of its workflow -------------------------------------------------------------------------
 
     def absorb(self, name: str, args: tuple[Any, ...]) -> None:
         """Fold one signal into the state."""
@@ -362,7 +363,7 @@ class PodWorkflow:
         return not self.pulls
 
     def sentence(self, wrong: Exception) -> str:
-        """Return in one sentence why an update is refused."""
+        """Return one sentence that says why an update is refused."""
         return absorb.sentence(wrong)
 
     def must_end(self) -> bool:
@@ -397,7 +398,7 @@ class PodWorkflow:
         self.extern.count_resizes(self.state)
 
     def as_published(self) -> PublishedPod:
-        """Return the state as it is now, which no later change of it changes."""
+        """Return a copy of the present state that later changes do not affect."""
         # Replay: a shallow copy is enough, since the state's values are replaced and never changed.
         return PublishedPod(self.state.model_copy(), workflow.now(), workflow.info().get_current_history_length())
 
@@ -445,7 +446,7 @@ class PodWorkflow:
 
     @workflow.signal
     def renew(self, *args: Any) -> None:
-        """Continue as new at the next quiet point: what follows can be taken over by any worker, an older one too."""
+        """Continue as new at the next quiet point: any worker, even an older one, can take over the next run."""
         if self.entity.is_accepted("renew", args):
             self.entity.renew()
 
@@ -466,7 +467,7 @@ class PodWorkflow:
 
     @apply.validator
     def check_apply(self, *args: Any) -> None:
-        """Refuse a document by the path of what is wrong."""
+        """Refuse an invalid document, with the path of the wrong field."""
         self.check("apply", desired.apply, args)
 
     @workflow.update
@@ -477,7 +478,7 @@ class PodWorkflow:
 
     @resize.validator
     def check_resize(self, *args: Any) -> None:
-        """Refuse a resize by the path of what is wrong."""
+        """Refuse an invalid resize, with the path of the wrong field."""
         self.check("resize", desired.resize, args)
 
     @workflow.update
@@ -488,7 +489,7 @@ class PodWorkflow:
 
     @add_ephemeral_container.validator
     def check_add_ephemeral_container(self, *args: Any) -> None:
-        """Refuse a container by the path of what is wrong."""
+        """Refuse an invalid container, with the path of the wrong field."""
         self.check("add_ephemeral_container", desired.try_ephemeral_container, args)
 
     @workflow.update
@@ -503,12 +504,12 @@ class PodWorkflow:
         self.check("delete", desired.delete, args or ({},))
 
     async def change(self, name: str, change: Callable[[PodState, Any, datetime], Any], args: Sequence[Any]) -> None:
-        """Carry out an accepted update, after what came before it: that may have made it impossible."""
+        """Carry out an accepted update after the signals before it, which may have made it impossible."""
         (document,) = self.entity.obey(name, args)
         await self.entity.change(lambda: change(self.state, document, workflow.now()))
 
     def check(self, name: str, change: Callable[[PodState, Any, datetime], Any], args: Sequence[Any]) -> None:
-        """Try a change on a copy of the state, so that nothing is written for what is wrong."""
+        """Try a change on a copy of the state, so that a wrong one is refused before anything is written."""
         if self.refusal:
             raise invalid(self.refusal)
         if self.state.removed:
@@ -527,9 +528,9 @@ class PodWorkflow:
 
     @workflow.query
     def plan(self, candidate: Any = None, update: str = "apply") -> dict[str, Any]:
-        """Return the steps that would be taken now; with a candidate Pod, those that applying it would lead to.
+        """Return the steps that would be taken now, or after `candidate` was applied.
 
-        With `update` ``resize``, the candidate is what that update takes.
+        If `update` is ``resize``, `candidate` is the argument of that update.
         """
         return self.as_published().plan(plain(candidate), plain(update))
 

@@ -79,7 +79,7 @@ class Observations(Protocol):
     """See :class:`syncpod.agent.eviction.observations.NodeObservations`."""
 
     async def measure(self) -> Measured:
-        """Measure now; leave out what cannot be measured."""
+        """Measure now; leave out signals that cannot be measured."""
 
 
 class Evictor:
@@ -122,7 +122,7 @@ class Evictor:
         return self._pressure.conditions
 
     def admission_refusal(self, pod: Pod) -> str:
-        """Return why the node does not admit the pod now; "" if it does."""
+        """Return why the node does not admit the pod now; "" if it admits it."""
         return admission_refusal(pod, self.conditions)
 
     async def run(self) -> None:

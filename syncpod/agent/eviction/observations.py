@@ -59,7 +59,7 @@ class NodeObservations:
         self._complaints: dict[str, str] = {}
 
     async def measure(self) -> Measured:
-        """Measure now. What cannot be measured is left out, and logged once while the reason stays the same."""
+        """Measure now. A signal that cannot be measured is left out; a new reason for that is logged."""
         signals: dict[Signal, Observation] = {}
         if "memory.available" in self._wanted:
             self._read("available memory", signals, "memory.available", lambda: read_memory(self._proc / "meminfo"))

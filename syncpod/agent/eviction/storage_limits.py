@@ -42,11 +42,11 @@ LOOK_SECONDS = 10.0
 COUNT_SECONDS = 10.0
 """Time limit for counting one pod's files, and for how long a hung disk delays the next pod."""
 REST = 20.0
-"""A pod is left alone for this many times as long as counting its files took."""
+"""The pause between two counts of a pod's files, as a multiple of the time that the last count took."""
 STATS_SECONDS = 2.0
 """How long the runtime may take to report one pod's container stats; a hung shim never does."""
 IN_A_ROUND = 400
-"""How many pods are started per round, so that each of 2,000 limited pods is measured within a minute."""
+"""How many pods a round begins to measure, so that each of 2,000 limited pods is measured within a minute."""
 _AT_ONCE = 2
 _RETRY_SECONDS = (0.1, 5.0)
 

@@ -1,4 +1,4 @@
-"""What a node cleans up by itself, each with its own period: dead containers, gone pods, orphans, duplicates.
+"""The node's own cleaning tasks, each with its own period: dead containers, gone pods, orphans, duplicates.
 
 Log rotation and image garbage collection are in :mod:`syncpod.agent.storage`.
 """

@@ -6,8 +6,8 @@ steps (`activities.between.collection` explains why that races with none of them
 
 Mirrors kuberuntime/kuberuntime_gc.go, v1.36, GarbageCollect, and pod_container_deletor.go. Differences: each pod has a
 task of its own, so a removal that hangs delays neither the other pods, four of which are processed at once, nor the
-next round; nothing is asked of the runtime while there is nothing to remove; the workflow is not told that a container
-it no longer looks at is gone, which would cost four history events each.
+next round. The runtime is not called while there is nothing to remove. The workflow is not told of the removal of a
+container that it no longer looks at, because each such signal would cost four history events.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ pod counts as gone if nothing of it has been alive in the runtime for some minut
 
 - If the runtime has nothing of the pod at all, and its record names this Temporal cluster: no workflow of its name is
   open, or the open one is another pod's.
-- If dead containers or sandboxes are left: its own workflow has ended, or its name is another pod's. That the server
-  does not know a workflow is no evidence against what is still in the runtime.
+- If dead containers or sandboxes are left: its own workflow has ended, or its name is another pod's. If the server
+  merely does not know its workflow, that does not prove that the pod is gone.
 
 Mirrors kubelet_pods.go, v1.36, HandlePodCleanups (directories and volumes of vanished pods) and kuberuntime_gc.go,
 evictPodLogsDirectories. Difference: whatever has no record of ours is left alone, since it may be a kubelet's.
@@ -152,7 +152,7 @@ def _outcome(uid: str, task: asyncio.Task[bool]) -> bool:
 
 
 def _ref(record: PodRecord, cluster: str) -> PodRef | None:
-    """Return which pod a record is of.
+    """Return the pod of a record.
 
     None if its workflow belongs to another Temporal cluster, or to an unknown one.
     """

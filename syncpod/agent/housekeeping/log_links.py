@@ -1,6 +1,6 @@
-"""Removes links to containers' logs that are gone; a container's removal takes its own link along.
+"""Removes dangling links to containers' logs. The removal of a container removes its own link.
 
-Links are left behind if logs are removed by somebody else, or by a worker that knows of no links. Mirrors
+Links are left behind if somebody else removes logs. Mirrors
 kuberuntime_gc.go, v1.36, evictPodLogsDirectories. Differences: a link goes only if it dangles in two rounds, since a
 log that is being rotated is gone for a moment; and only if nothing of its pod is left or the pod is this node's, since
 a kubelet may have its links in the same directory.
@@ -23,7 +23,7 @@ class LogLinks:
     """Tidies the links of one node."""
 
     def __init__(self, log_dir: Path, listings: Callable[[], Iterable[ObservedPod]], *, period: float = 60.0) -> None:
-        """Look every `period` seconds, in what `listings` last showed of the node's pods."""
+        """Look every `period` seconds; `listings` returns the newest listing of each pod of the node."""
         self._log_dir = log_dir
         self._listings = listings
         self._period = period
@@ -53,7 +53,7 @@ class LogLinks:
         return len(gone)
 
     def _may_go(self, link: Dangling) -> bool:
-        """Say whether no container that is alive will write the log again, and the link is ours."""
+        """Say whether the link is ours, and no running container will write the log again."""
         pods = tuple(self._listings())
         alive = (each.id for pod in pods for each in pod.containers if each.state != "exited")
         if any(each.startswith(link.container_id) for each in alive):

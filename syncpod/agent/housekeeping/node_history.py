@@ -1,4 +1,4 @@
-"""What the node's own workflow knows: since when, whether all sources have reported, and which pods it wants."""
+"""What the node's own workflow knows: since when, whether all sources have reported, and which pods are desired."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RPC: Final = timedelta(seconds=5)
 
 
 class NodeHistory:
-    """Queries the node's workflow. Its answers are evidence, so nothing is cached and nothing assumed."""
+    """Queries the node's workflow. Pods are killed because of its answers, so nothing is cached or assumed."""
 
     def __init__(self, client: Client, node: str, boot: int) -> None:
         """Ask about `node`; `boot` is the number of this worker's life."""

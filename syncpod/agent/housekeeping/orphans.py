@@ -1,10 +1,10 @@
-"""Finds what runs on a node although no workflow asks for it, and kills it where the server's records prove that.
+"""Finds what runs on a node although no workflow wants it, and kills it if the server's records prove that.
 
 Everything else is left alone, and named in the log and by ``syncpod node``, for ``syncpod adopt`` and ``syncpod
 prune``.
 
 Mirrors kubelet_pods.go, v1.36, HandlePodCleanups, which kills the runtime's pods that are in no source. Difference: the
-evidence required (`syncpod.lifecycle.orphans`). An empty or foreign database is none.
+evidence required (`syncpod.lifecycle.orphans`). An empty database, or another cluster's, proves nothing.
 """
 
 from __future__ import annotations

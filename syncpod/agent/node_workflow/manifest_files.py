@@ -38,7 +38,7 @@ may not tell the two versions apart."""
 
 
 class Listing(NamedTuple):
-    """What a directory contains."""
+    """What a directory of manifests contains."""
 
     pods: tuple[dict[str, Any], ...]
     """Static pods as v1 Pods, in order of their files."""
@@ -88,7 +88,7 @@ class ManifestFiles:
         return self._listing()
 
     def _look_at(self, path: Path) -> _Read | None:
-        """Return what a file says; None if the path is not a file, or no longer one."""
+        """Return the content of a file; None if the path is not a file, or no longer one."""
         before = self._read.get(path)
         try:
             found = path.stat()
@@ -127,14 +127,14 @@ class ManifestFiles:
         return pod_to_wire(admit(static_pod(bare, node=self.node, path=str(path))).pod)
 
     def _check(self, path: Path, found: os.stat_result) -> None:
-        """Raise ManifestError for what is no file, or is too large."""
+        """Raise ManifestError if this is not a regular file, or is too large."""
         if not stat.S_ISREG(found.st_mode):
             raise ManifestError(_shown(path), 0, "must be a file")
         if found.st_size > LARGEST_MANIFEST:
             raise ManifestError(_shown(path), 0, f"larger than {LARGEST_MANIFEST // 1024**2} MiB")
 
     def _listing(self) -> Listing:
-        """Return what all files say; if two files make the same pod, the first one counts."""
+        """Return the pods of all files; if two files name the same pod, the first one counts."""
         made = self._made if self._made is not None else self._recall()
         pods: dict[tuple[str, str], dict[str, Any]] = {}
         first: dict[tuple[str, str], Path] = {}

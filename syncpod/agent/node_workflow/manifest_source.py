@@ -146,7 +146,7 @@ class ManifestSource:
         return None
 
     async def _gone(self, listing: Listing) -> tuple[PodKey, ...]:
-        """Return the pods of the list without an open workflow: pods that are new, or that somebody has ended."""
+        """Return those pods of the list that have no open workflow: new ones, and ones that somebody has ended."""
         pods = {
             pod_workflow_id(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod["metadata"]
             for pod in listing.pods

@@ -5,8 +5,8 @@ workflows continue, or are adopted. Without help, a pod that its list no longer 
 records have what is needed: the pod, and the annotation that names the list.
 
 The kubelet does less: after a restart it ends whatever its runtime has and no source names (kubelet_pods.go, v1.36,
-HandlePodCleanups). Difference: a source is waited for, however long it is silent, since sources other than the
-directory are outside the node.
+HandlePodCleanups). Difference: no pod ends before its source has reported, however long that takes, since sources other
+than the directory are outside the node.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class RecalledPods:
     async def round(self, view: NodeView | None) -> int:
         """Send the pods of lists that the node's workflow cannot know of; return how many.
 
-        `view` is what the workflow knows; None = it does not run. Only pods whose own workflow is open are sent, each
-        once; a pod that is adopted later is sent then. Pods that were made after the workflow started are in its
-        history, or belong to no list.
+        `view` is what the workflow knows; None if it does not run. Only pods whose own workflow is open are sent, each
+        once; a pod that is adopted later is sent after that. Pods that were made after the node's workflow started are
+        not sent: they are in its history, or belong to no list.
 
         Raises RPCError, OSError.
         """
@@ -91,10 +91,9 @@ class RecalledPods:
 
 
 def _made(record: PodRecord) -> _Made | None:
-    """Return the pod of a record if a list made it.
+    """Return the pod of a record if it was made for a list.
 
-    A copy of such a pod does not count: its UID differs from the recorded one. Pods that an earlier version made for
-    lists other than files lack that annotation.
+    A copy of such a pod does not count: its UID differs from the one in its annotation.
     """
     meta = record.pod.metadata
     source = meta.annotations.get(SOURCE_ANNOTATION, API_SOURCE)

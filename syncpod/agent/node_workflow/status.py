@@ -54,9 +54,9 @@ class NodeStatusReporter:
     ) -> None:
         """Send with `tell`, which raises RPCError.
 
-        `info` returns what the machine runs on; its runtime may be upgraded. `obstacles` returns what keeps the node
-        from running pods. `sources` are the configured sources of pods, each with a function that says whether it has
-        reported in this life.
+        `info` returns the machine's kernel, OS and runtime, whose version may change. `obstacles` returns what keeps
+        the node from running pods. `sources` are the configured sources of pods, each with a function that says whether
+        it has reported in this life.
         """
         self._context = context
         self._life = life
@@ -132,7 +132,7 @@ class NodeStatusReporter:
 
 
 def _essence(said: NodeStatus | NodeView) -> tuple[object, ...]:
-    """Return the part of a status that matters: whose it is, and what it says of the node."""
+    """Return the part of a status that decides whether it has changed: the agent's life, and the node's values."""
     conditions = {each.type: each.status for each in said.conditions}
     return said.boot, said.identity, conditions, said.labels, said.capacity, said.allocatable, said.addresses
 
@@ -175,7 +175,7 @@ def quantities(capacity: Mapping[str, int]) -> dict[str, str]:
 
 
 def node_info(version: RuntimeVersion, root: Path = Path("/")) -> NodeInfo:
-    """Return what this machine runs on. Blocks."""
+    """Return the machine's kernel, OS and runtime. Blocks."""
     system = os.uname()
     return NodeInfo(
         kubelet_version=engine_version(),
@@ -188,7 +188,7 @@ def node_info(version: RuntimeVersion, root: Path = Path("/")) -> NodeInfo:
 
 
 def engine_version() -> str:
-    """Return this program's version, ``v0.4.0``; ``v0.0.0`` for a checkout that is not installed."""
+    """Return this program's version, such as ``v0.1.0``; ``v0.0.0`` for a checkout that is not installed."""
     try:
         return f"v{metadata.version('syncpod')}"
     except metadata.PackageNotFoundError:

@@ -42,9 +42,9 @@ def add_node_workflow_tasks(
     version: Callable[[], RuntimeVersion],
     manifest_dir: Path | None,
 ) -> None:
-    """Have the node's workflow started and kept up to date as long as the agent runs.
+    """Start the node's workflow, and keep it up to date, as long as the agent runs.
 
-    `version` returns what the runtime says of itself now.
+    `version` returns the present name and version of the runtime.
     """
     task_queue = node_task_queue(context.name)
     signals = NodeSignals(client, context.name, agent.guard.require)

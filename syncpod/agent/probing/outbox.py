@@ -22,8 +22,9 @@ Send = Callable[[PodRef, ProbeChanged], Awaitable[bool]]
 
 
 _Key = tuple[str, str, str]
-"""Container id, probe, and what is told: the result, that it cannot be run, or only that it fails. These last two
-change no result, so they are sent besides it."""
+"""Container id, probe, and kind of news: the result, that the probe cannot be run, or only that it fails. The last two
+
+change no result, so they are sent in addition to it."""
 
 
 def _key(change: ProbeChanged) -> _Key:
@@ -46,7 +47,7 @@ class Outbox:
     def __init__(
         self, ref: PodRef, send: Send, *, taken: Callable[[ProbeChanged], None], emptied: Callable[[], None]
     ) -> None:
-        """Send with `send`; call `taken` with what the workflow has accepted, and `emptied` when nothing is left."""
+        """Send with `send`; call `taken` with each accepted change, and `emptied` when nothing is left to send."""
         self._ref = ref
         self._send = send
         self._taken = taken
@@ -60,10 +61,10 @@ class Outbox:
         return bool(self._changes)
 
     def put(self, change: ProbeChanged) -> None:
-        """Send this instead of an unsent change of the same probe, whose failures it takes along."""
+        """Send this instead of an unsent change of the same kind, and add that one's failures to it."""
         key = _key(change)
         before = self._changes.get(key)
-        # What is on its way may still arrive: its failures are taken along only when it has not.
+        # The signal in flight may still arrive, so its failures are added only if it does not.
         self._changes[key] = change if before is None or before is self._sending else _with_failures(change, before)
         if self._flight is None:
             self._flight = asyncio.create_task(self._deliver(), name=f"probes of {self._ref.name}")

@@ -13,8 +13,8 @@ probe has failed often enough. Mirrors prober/prober_manager.go and prober/worke
 - After a start of the worker it is delayed by a fixed share of the period, where the kubelet's is random.
 - Results survive a restart of the worker.
 - A probe that cannot be run, or that succeeds with a warning, is reported when that begins and not each time.
-- Failures are counted here, and told at 1, 10, 100 and so on, with a change of the result, and when the instance ends;
-  whoever reads the pod's events on the node's socket is told of all.
+- Failures are counted here, and signalled at 1, 10, 100 and so on, with a change of the result, and when the instance
+  ends. Events that are read on the node's socket include all failures.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ from syncpod.translation.context import NodeContext
 log = logging.getLogger(__name__)
 
 _TEXT_LIMIT = 1000
-"""Characters of a probe's output that are sent to the workflow, which keeps 1,024 of an event."""
+"""How many characters of a probe's output are sent to the workflow, which keeps 1,024 characters of an event."""
 
 
 _AS_BEFORE = "result from before the pod was adopted"
-"""Sent instead of the original output, which a workflow received that no longer exists."""
+"""Sent instead of the original output, which went to a workflow that no longer exists."""
 
 
 @dataclass

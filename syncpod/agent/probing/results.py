@@ -1,4 +1,4 @@
-"""Stores probe results beside the pod, so that a restart of the worker loses none.
+"""Stores probe results in the pod's directory, so that a restart of the worker loses none.
 
 Results count in the pod's workflow. This copy only lets the next prober continue where the last one stopped: a
 container that has started is not probed for startup again, and one that was ready stays ready until a probe fails.

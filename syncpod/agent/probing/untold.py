@@ -1,4 +1,4 @@
-"""Failures of probes that the node has counted and not told yet, for whoever reads a pod's events meanwhile."""
+"""Failures of probes that the node has counted but not signalled yet, for readers of a pod's events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class UntoldFailures(NamedTuple):
 
 
 def with_untold(events: Sequence[Any], untold: Sequence[UntoldFailures]) -> list[Any]:
-    """Return a pod's events (JSON, oldest first) with these failures, as if the workflow had been told of them."""
+    """Return a pod's events (JSON, oldest first), with these failures added as if the workflow knew of them."""
     found = list(events)
     for failures in untold:
         known = next((event for event in found if _is_about(event, failures)), None)

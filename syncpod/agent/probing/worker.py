@@ -1,4 +1,4 @@
-"""One probe of one container instance: when it runs, and what its outcomes amount to.
+"""One probe of one container instance: when it runs, and the result of its answers.
 
 Mirrors prober/worker.go, v1.36: probes keep to a grid of periods from the first one. A probe that takes longer than a
 period is followed by the next at once, and the periods that it missed are skipped (as time.Ticker does).
@@ -43,17 +43,17 @@ _NONE: Final = Failures()
 
 @dataclass(frozen=True)
 class Report:
-    """What a probe tells of one instance."""
+    """What a probe worker reports about one instance."""
 
     result: ProbeResult
-    """Its result; `unknown` = the probe cannot be run, or it has failed and that changes no result yet."""
+    """The result; `unknown` if the probe cannot be run, or if it has failed and that does not change the result yet."""
     answer: Answer
     failures: Failures = _NONE
-    """The failed answers, those included that are told now for the first time."""
+    """The failed answers, including those that are reported now for the first time."""
 
 
 Tell = Callable[[ProbeState, Report], None]
-"""Called with the state, and what is told of it."""
+"""Called with the probe's state, and the report about it."""
 
 
 class ProbeWorker:
@@ -95,7 +95,7 @@ class ProbeWorker:
             self._plan(max(self._due, asyncio.get_running_loop().time()))
 
     def end(self) -> None:
-        """Stop probing, and tell of failures that were not told yet; the outcome of a probe under way is ignored."""
+        """Stop probing, and report failures that were not reported yet; the answer of a running probe is ignored."""
         if self.failures.untold:
             self._tell_of(Report("unknown", Answer("failure", self.failures.text), self.failures))
         self._over = True

@@ -170,7 +170,7 @@ def compress_rotated(path: Path) -> None:
     """Compress a log's rotated files except the newest, which others may still be reading. Blocks. Raises OSError.
 
     Safe to repeat, by one caller at a time: a file that was being compressed when its worker died is compressed again.
-    What is no regular file is left alone: somebody else has put it there.
+    Anything but a regular file is left alone: somebody else has put it there.
     """
     with log_directory(path) as directory:
         for name in directory.names(path.name):
@@ -208,9 +208,9 @@ def _is_ours(path: Path, log_dir: Path) -> bool:
 
 
 def _due(paths: dict[str, str], max_bytes: int) -> list[str]:
-    """Return the containers whose log has reached its size limit, or is not at its path.
+    """Return the ids of containers whose log has reached its size limit, or is not at its path.
 
-    Where a directory of a log is a link, the log is not ours to rotate, and nothing behind the link is touched.
+    If a directory of a log is a link, the log is not ours to rotate, and the link's target is not touched.
     """
     due = []
     for container_id, path in paths.items():
@@ -233,14 +233,14 @@ def _is_there(path: Path) -> bool:
 
 
 def _renamed(path: Path, to: Path) -> bool:
-    """Rename a log unless the new name is taken; return False if it is. Raises OSError, also for what is no file."""
+    """Rename a log; return False if the new name is taken. Raises OSError, also if the log is not a regular file."""
     with log_directory(path) as directory:
         if not directory.is_there(path.name):
             return True
         if directory.is_there(to.name) or directory.is_there(f"{to.name}{COMPRESSED}"):
             return False
         if not directory.is_file(path.name):
-            raise OSError(errno.EINVAL, "is no regular file, so it is not rotated", str(path))
+            raise OSError(errno.EINVAL, "is not a regular file, so it is not rotated", str(path))
         directory.rename(path.name, to.name)
         return True
 

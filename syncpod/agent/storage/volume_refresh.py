@@ -1,8 +1,8 @@
 """Passes on changes of ConfigMaps and Secrets to the pods that show them or wait for them.
 
 Once a second it reads the version of each object in the store: one stat per object. The pods whose volumes show a
-changed object get new files, in place, and keep running. What failed because an object was missing is told to retry. A
-container that mounts a subPath keeps what it has, as in Kubernetes.
+changed object get new files, in place, and keep running. Containers and steps that wait for an object are told to
+retry. A container that mounts a subPath keeps the old files, as in Kubernetes.
 
 To pods this looks like volumemanager/reconciler and configmap/watch_based_manager.go, v1.36. Differences: a change is
 visible after a second, where the kubelet takes up to a minute; a container that waits for an object starts at once.
@@ -39,8 +39,9 @@ PATIENCE_SECONDS: Final = 1.0
 """How long a look waits for the disk of one pod."""
 
 WaitingFor = MutableMapping[ObjectRef, set[tuple[str, str]]]
-"""Who failed because an object was missing: workflow id, and container or step. They add themselves before they look
-for the object one last time, so whoever writes the object is either seen by them or finds them here."""
+"""Who waits for a missing object: workflow id, and container or step. They add themselves and then look for the object
+
+once more. So either they find the object, or this module finds them here after the object was written."""
 
 Tell = Callable[[str, str, str], Awaitable[bool]]
 """Signals a workflow that a container or step may retry, and which object is available; returns whether there was a
@@ -144,9 +145,9 @@ class VolumeRefresh:
         self._complaints = {uid: said for uid, said in self._complaints.items() if uid in pods}
 
     async def _caught_up(self, pod: Pod, objects: set[ObjectRef]) -> bool:
-        """Refresh one pod's volumes, and say whether they show all the objects now; what they show is taken out.
+        """Refresh one pod's volumes, and say whether they show all of `objects` now; remove from it what they show.
 
-        A disk that hangs delays the others only once: after that each look only asks whether it has answered.
+        A disk that hangs delays the other pods only once: after that, each look only checks whether it has answered.
         """
         uid, patience = pod.metadata.uid, 0.0
         if uid not in self._refreshing:

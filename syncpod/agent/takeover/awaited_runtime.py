@@ -1,4 +1,4 @@
-"""A runtime that is not there yet when its worker starts: after a reboot, or a restart of both, either may be first."""
+"""Waiting for a runtime that does not answer yet: after a reboot the worker may start before its runtime."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS: Final = 30.0
-"""How long a worker waits for a runtime that refuses."""
+"""How long a starting worker waits for its runtime."""
 _ASK_EVERY: Final = 0.5
 
 _Answer = TypeVar("_Answer")
@@ -22,10 +22,10 @@ class RuntimeAway(Exception):
 
 
 class AwaitedRuntime:
-    """The time that a starting worker gives its runtime, over all that it asks it."""
+    """A starting worker's patience with its runtime, for all its requests together."""
 
     def __init__(self, patience: float = PATIENCE_SECONDS) -> None:
-        """Wait so many seconds from now on."""
+        """Wait at most `patience` seconds from now on."""
         self._patience = patience
         self._gives_up = time.monotonic() + patience
         self._said = False

@@ -1,10 +1,10 @@
 """Takes over the pods of the worker's last life, so that they continue at once.
 
 A worker that died has left behind, for each pod, a sticky queue that nobody polls and perhaps a started step that
-nobody runs. The server would notice by timeouts. This worker knows already, since it is the only one of the node. For
-every open pod of its task queue it resets the sticky queue, empties it of what lies in it already, and fails each step
-that another identity started, retryably, so that Temporal schedules it again at once. So no timeout has to be short for
-a worker's death, and a busy worker can keep them all. Afterwards the agent signals what the runtime has now.
+nobody runs. The server would notice that only by timeouts. This worker knows it at once, since it is the node's only
+worker. For every open pod of its task queue it resets the sticky queue, hands back the tasks in it, and fails each step
+that another identity started, retryably, so that Temporal schedules it again at once. So no timeout has to be short to
+notice a dead worker, and a busy worker can keep them all. Afterwards the agent signals what the runtime has now.
 """
 
 from __future__ import annotations
@@ -115,9 +115,8 @@ class Takeover:
     async def ask_which(self, workflow_id: str) -> PodRef | None:
         """Ask the workflow itself which pod it is; it answers once this worker polls. None = it is gone.
 
-        A workflow that cannot answer is asked again until it does, and that is logged once. Its workflow tasks may
-        fail, as in a worker of an earlier version, the server may be busy, or it is paused, a status that the SDK does
-        not know (ValueError).
+        A workflow that cannot answer is asked again until it does, and that is logged once. Reasons are: its workflow
+        tasks fail, the server is busy, or the workflow is paused, a status that the SDK does not know (ValueError).
         """
         silent = False
         while True:

@@ -1,8 +1,8 @@
 """Keeps a node with the Temporal cluster that has its pods' workflows.
 
-A server is reached by its address, and another one may come to listen there: somebody else's dev server, or ours with a
-new database. A worker that served it would make its node and its manifests' pods a second time, and take pods of the
-first for strays.
+A server is reached by its address, and another server may listen there later: somebody else's dev server, or ours with
+a new database. A worker that served it would start its node's workflow and its manifests' pods a second time, and treat
+the pods of the first server as orphans.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ClusterGuard:
         self._answered = answered
 
     async def require(self) -> None:
-        """Raise RPCError if another cluster answers, or none: what is to be sent must not go there."""
+        """Raise RPCError if another cluster answers, or none: nothing may be sent to it."""
         if await cluster_identity(self._client) != self._identity:
             raise RPCError(f"another Temporal server answers at {self._address}", RPCStatusCode.UNAVAILABLE, b"")
 

@@ -60,7 +60,7 @@ class NodeLock:
     """An exclusive lock on a state directory, which is created (0700) if it is missing; held until `release` or death.
 
     Raises NotThisNode if another live worker holds it, or if it belongs to another node or another machine. With
-    `may_rename` the directory may be another node's: of one that has no pods.
+    `may_rename` the directory may belong to another node, which then must have no pods.
     """
 
     def __init__(self, state_dir: Path, node: str, *, machine: str | None, may_rename: bool = False) -> None:

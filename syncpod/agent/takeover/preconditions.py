@@ -43,9 +43,9 @@ class CannotServe(Exception):
 
 
 async def require_directory(manifests: Path | None) -> None:
-    """Raise CannotServe if the directory of manifests is not a directory. If it does not exist yet, it may come.
+    """Raise CannotServe if the path of the manifests exists and is not a directory.
 
-    Its file system may hang. The node then serves without it.
+    It may be created later. If its file system hangs, the node serves without it.
     """
     if manifests is None:
         return
@@ -79,7 +79,7 @@ async def find_runtime(settings: NodeSettings, kept: KeptSettings, environ: Mapp
 
 
 async def require_same_node(settings: NodeSettings, kept: KeptSettings, endpoint: str) -> None:
-    """Raise CannotServe if a node that has pods is to get another runtime or name, or other commands."""
+    """Raise CannotServe if the node has pods, and the settings give it another runtime or name, or other commands."""
     try:
         before = kept.node or node_of(settings.state_dir)
     except NotThisNode as refusal:
@@ -121,7 +121,7 @@ async def meet_runtime(
 
 
 async def _asked(endpoint: str, cri: CriClient) -> tuple[RuntimeVersion, tuple[str, ...]]:
-    """Return the runtime's version and the pods in it that are a kubelet's. Raises CannotServe, RuntimeAway."""
+    """Return the runtime's version, and the pods in it that a kubelet made. Raises CannotServe, RuntimeAway."""
     try:
         return await cri.version(), foreign_kubelet.foreign_pods(await cri.list_pod_sandboxes())
     except CriError as error:

@@ -64,7 +64,7 @@ async def _add(client: Client, missing: dict[str, IndexedValueType.ValueType]) -
             AddSearchAttributesRequest(namespace=client.namespace, search_attributes=missing), timeout=_RPC
         )
     except RPCError as error:
-        # Another worker was faster.
+        # Another worker has registered them first.
         if error.status != RPCStatusCode.ALREADY_EXISTS:
             raise
 

@@ -1,9 +1,9 @@
-"""The workflow tasks that lie in a dead worker's sticky queue, handed back to the server.
+"""Hands the workflow tasks in a dead worker's sticky queue back to the server.
 
-The server puts a task of a cached workflow into the queue of the very worker that has it in its cache, and takes it
-back when the sticky schedule-to-start timeout has passed. Resetting the workflow's stickiness changes where its next
-task goes, but this one is then given to nobody until that timeout. So the new worker polls the dead one's queue and
-fails what it finds there: the server gives each such task out again at once, to any worker of the node.
+The server puts a task of a cached workflow into the queue of the worker that has it in its cache, and takes it back
+after the sticky schedule-to-start timeout. Resetting the workflow's stickiness changes where its next task goes, but
+the present task then stays in that queue until the timeout. So the new worker polls the dead worker's queue and fails
+each task in it. The server then schedules the task again at once, for any worker of the node.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ log = logging.getLogger(__name__)
 
 _RPC = timedelta(seconds=5)
 _POLL = timedelta(seconds=5)
-"""How long a poll may take; the server wants more than two seconds. What lies in a queue is answered at once, and the
-last poll finds nothing."""
+"""How long a poll may take; the server requires more than two seconds. A task in the queue is returned at once; only
+
+the last poll, which finds nothing, takes that long."""
 _RECENT = 500
-"""How many of a run's last events are looked at: as many may have come in since its last task."""
+"""How many of a run's last events are read: this many may have come in since its last task."""
 _POLLERS = 4
 
 
@@ -61,7 +62,7 @@ class StickyQueues:
         await cancel_all(self._emptying.values())
 
     async def _queue_of(self, execution: WorkflowExecution) -> str:
-        """Return the sticky queue of the dead worker that completed the workflow's last task; "" = none is known.
+        """Return the sticky queue of the dead worker that completed the workflow's last task; "" if it is not known.
 
         An update's task is not in the history before it ends, but all tasks of one worker lie in the same queue. If
         this very worker completed the last task, the queue is its own, from which it serves others by now.
@@ -99,7 +100,7 @@ class StickyQueues:
         return count
 
     async def _polled(self, name: str) -> bytes:
-        """Return the token of a task in the queue; b"" = there is none."""
+        """Return the token of a task in the queue; b"" if the queue is empty."""
         queue = TaskQueue(name=name, kind=TaskQueueKind.TASK_QUEUE_KIND_STICKY, normal_name=self._task_queue)
         request = PollWorkflowTaskQueueRequest(
             namespace=self._client.namespace, task_queue=queue, identity=self._identity

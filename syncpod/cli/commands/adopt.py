@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from syncpod.cli.strays.listing import Here, Stray
 
 _AT_ONCE: Final = 8
-"""Pods adopted at a time; with many more, a node answers each later than this command waits."""
+"""How many pods are adopted at a time. With many more, a node would answer later than this command waits."""
 
 
 def adopt(

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from syncpod.pod import Admission, Pod
 
 _AT_ONCE: Final = 8
-"""Pods applied at a time; with many more, a node answers each later than this command waits."""
+"""How many pods are applied at a time. With many more, a node would answer later than this command waits."""
 _TELL_SECONDS: Final = 2.0
-"""After which a node that does not answer is told of."""
+"""After this time a note says that a node has not answered yet."""
 
 
 def apply(
@@ -80,7 +80,7 @@ def apply(
 
 
 def apply_manifests(manifests: Manifests, node: str, patience: timedelta | None = None, *, wait: bool = False) -> None:
-    """Create or change what manifests have; pods that name no node go to `node`. With `wait`, wait until they are up.
+    """Create or change the objects in manifests; pods without a node go to `node`. With `wait`, wait until they are up.
 
     Raises BadInput, Failure.
     """
@@ -111,7 +111,7 @@ def apply_manifests(manifests: Manifests, node: str, patience: timedelta | None 
 
 
 def _try(manifests: Manifests, node: str, mark: str, *, asks: bool) -> None:
-    """Print what would be done. Raises Failure for what would be refused."""
+    """Print what would be done. Raises Failure for each object that would be refused."""
     from syncpod.cli.commands import apply_dry_run
     from syncpod.cli.machine.object_apply import require_possible
     from syncpod.cli.machine.settings import settings

@@ -32,9 +32,8 @@ def say_objects(manifests: Manifests, here: NodeSettings, mark: str) -> None:
 async def say_pods(client: Client, admissions: Sequence[Admission], node: str, mark: str, *, asks: bool) -> None:
     """Print what would happen to pods, with the mark after each; one that would be refused stops no other.
 
-    With `asks`, their workflows are asked what they would refuse, and nodes whether they are cordoned, and whether they
-    would run a new pod as things are: each pod by itself, without the others. Raises Failure for those that would be
-    refused.
+    With `asks`, their workflows are asked what they would refuse. Nodes are asked whether they are cordoned, and if
+    they would run a new pod now: each pod by itself, without the others. Raises Failure for pods that would be refused.
     """
     failures: list[Failure] = []
     for admission in admissions:
@@ -63,7 +62,7 @@ async def _asked(client: Client, admission: Admission, node: str) -> Change:
 
 
 async def _compared(client: Client, pod: Pod) -> Change:
-    """Compare a pod with the existing one. Raises Failure if that does not answer."""
+    """Compare a pod with the existing one. Raises Failure if the existing pod does not answer."""
     from syncpod.cli.commands.apply_forecast import differs
     from syncpod.cli.temporal.pods import read_pod, require_answer
 

@@ -99,7 +99,7 @@ async def _copy(
     preserve: bool,
     retries: int,
 ) -> None:
-    """Copy between this machine and a container; `namespace` is that of a place that names none. Raises Failure."""
+    """Copy between this machine and a container; `namespace` is for a place without a namespace. Raises Failure."""
     from syncpod.cli.commands.exec import run_in
     from syncpod.cli.machine.containers import chosen_container, running_instance
     from syncpod.cli.machine.runtime_client import runtime_of
@@ -135,8 +135,8 @@ def _require(path: Path) -> None:
 def place(text: str) -> Place:
     """Parse ``[[NAMESPACE/]POD:]PATH``. Raises BadInput.
 
-    Mirrors cp.go, v1.36, extractFileSpec. Differences: what begins with a slash or a dot is a local path, even with a
-    colon in it, and ``pod/web:/x`` names the pod ``web``.
+    Mirrors cp.go, v1.36, extractFileSpec. Differences: a text that begins with a slash or a dot is a local path, even
+    with a colon, and ``pod/web:/x`` names the pod ``web``.
     """
     before, colon, path = text.partition(":")
     if not colon or text.startswith(("/", ".")):

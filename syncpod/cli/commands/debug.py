@@ -26,7 +26,7 @@ _POLL_SECONDS: Final = 0.1
 _LOOKS_FOR_THE_END: Final = 20
 """How often a container's state is read after its streams have ended, before it counts as still running."""
 _UNDER_WAY: Final = ("", "ContainerCreating", "PodInitializing")
-"""Waiting reasons that pass by themselves."""
+"""Waiting reasons that end by themselves."""
 _NEVER_RAN: Final = ("StartError", "ContainerCannotRun")
 """Termination reasons whose message says why the container could not run."""
 
@@ -239,7 +239,7 @@ async def _until_begun(client: Client, pod: Pod, container: str) -> Pod:
 
 
 async def _stay(pod: Pod, name: str) -> int:
-    """Follow a container that has started until it ends or detaches us; return its exit code.
+    """Follow a started container until it ends or detaches us; return its exit code.
 
     If it reads no input, or has ended already, its log is followed, so that no output is missed. Raises Failure.
     """

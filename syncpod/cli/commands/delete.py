@@ -70,7 +70,7 @@ def delete(
     ways = [names, bool(filename), selects or everything or all_namespaces]
     if sum(ways) != 1 or (filename and what):
         raise BadInput("say what to delete, in one of these ways: NAME..., -f FILE, -l SELECTOR or --all")
-    if not (what or filename or selects):  # as kubectl: a bare --all says nothing of what
+    if not (what or filename or selects):  # as kubectl: --all alone does not name a kind
         flag = "--all" if everything else "--all-namespaces"
         raise BadInput(f"{flag}: say of which kind: `syncpod delete pods {flag}`, or configmaps, or secrets")
     how = _How(
@@ -97,7 +97,7 @@ class _How:
     """How things are deleted."""
 
     mark: str
-    """What is printed after each line of a dry run; "" = this is none."""
+    """Printed after each line of a dry run; "" if this is not a dry run."""
     grace: int | None
     """Seconds; None = each pod's own."""
     force: bool

@@ -130,7 +130,7 @@ async def _facts(client: Client, fetched: FetchedPod) -> Facts:
 
 
 async def _said_of(client: Client, workflow_id: str) -> tuple[list[Any], dict[str, Any]] | None:
-    """Return a pod's events and its plan; None if it does not answer any more."""
+    """Return a pod's events and its plan; None if its workflow no longer answers."""
     from temporalio.client import WorkflowQueryFailedError
     from temporalio.service import RPCError
 
@@ -161,7 +161,7 @@ def _pending(description: WorkflowExecutionDescription) -> tuple[PendingStep, ..
 
 
 def _said(heartbeat: Payloads) -> str:
-    """Return the text of a step's last heartbeat; "" if there was none."""
+    """Return the text of a step's last heartbeat; "" if it has sent none."""
     from temporalio.converter import default
 
     for payload in heartbeat.payloads:

@@ -141,7 +141,7 @@ def _end_follower(directory: Path) -> str:
 
 
 def _how_to_go_on(directory: Path) -> str:
-    """Return what still runs, whatever has been ended by now, and how to go on."""
+    """Return which processes still run, and how to go on."""
     from syncpod.cli.machine import runtime_process, worker_process
     from syncpod.cli.machine.state_directory import running_server
 
@@ -202,7 +202,7 @@ def _end_server(directory: Path) -> int:
 
 
 def _forget(directory: Path) -> None:
-    """Remove the records of what has ended. A node without pods may become another one."""
+    """Remove the records of ended processes. A node without pods may then get another name or runtime."""
     from syncpod.cli.machine import worker_process
     from syncpod.cli.machine.runtime_process import forget, serving
     from syncpod.cli.machine.state_directory import (
@@ -229,7 +229,7 @@ def _forget(directory: Path) -> None:
 
 
 def _what_others_run(directory: Path) -> list[str]:
-    """Return what runs in the state directory and was not started by `up`."""
+    """Return the processes that use the state directory but were not started by `up`."""
     from syncpod.cli.machine import runtime_process, worker_process
     from syncpod.cli.machine.state_directory import running_server, running_worker
 

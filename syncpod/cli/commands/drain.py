@@ -78,7 +78,7 @@ class _How:
     """Seconds; None = each pod's own."""
     patience: timedelta | None
     mark: str
-    """What is printed after each line of a dry run; "" = this is none."""
+    """Printed after each line of a dry run; "" if this is not a dry run."""
 
     @property
     def dry_run(self) -> bool:
@@ -87,7 +87,7 @@ class _How:
 
     @property
     def cordoned(self) -> str:
-        """What is added to the name of a node that is not drained."""
+        """Added to the name of a node that is only cordoned, not drained."""
         return "" if self.dry_run else ", which stays cordoned"
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _EDITORS = ("KUBE_EDITOR", "EDITOR")
 _APART = ("status",)
-"""What is not shown: nobody can change it."""
+"""Fields that are not shown, because users cannot change them."""
 
 
 def edit(
@@ -61,7 +61,7 @@ def edit(
 
 
 def _apply(path: Path, namespace: str, name: str) -> None:
-    """Apply what the file has as the pod. Raises BadInput, Failure."""
+    """Apply the pod in the file. Raises BadInput, Failure."""
     from syncpod.cli.temporal import session
     from syncpod.pod import ManifestError, read_documents
 

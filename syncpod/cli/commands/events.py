@@ -153,7 +153,7 @@ class _Source:
         return asked
 
     def gap(self, silent: Sequence[Pod]) -> str:
-        """Return whose events could not be read, and why."""
+        """Return the names of the pods whose events could not be read, and why."""
         return f"without the events of {', '.join(sorted(pod.metadata.name for pod in silent))}: {self._why}"
 
     def note_silent(self) -> None:
@@ -216,7 +216,7 @@ class _Printer:
     def print(self, found: Sequence[PodEvent]) -> None:
         """Print what has not been printed yet."""
         news = [event for event in found if self._printed.get(event.key) != (event.record.count, event.last)]
-        # Keep what is printed of a pod that does not answer for a moment.
+        # If a pod does not answer for a moment, keep track of its events that were printed.
         self._printed |= {event.key: (event.record.count, event.last) for event in found}
         if news:
             self._write(news)

@@ -149,7 +149,7 @@ class _Request:
     watch: bool
 
     def arranged(self, found: Sequence[_One], document_of: Callable[[_One], Mapping[str, Any]]) -> list[_One]:
-        """Return what the field selector selects of what was found, in the order that was asked for."""
+        """Return the found objects that the field selector selects, in the requested order."""
         from syncpod.cli.view.sorting import in_order
 
         chosen = [one for one in found if not self.fields.fields or self.fields.matches(document_of(one))]

@@ -120,7 +120,7 @@ async def plan_of_manifest(client: Client, admission: Admission, node: str) -> t
 
 
 async def _turned_away(client: Client, pod: Pod, node: str) -> str:
-    """Return why a new pod's node would not run it; "" if it would, as far as is known. Notes a node that is silent."""
+    """Return why a new pod's node would not run it; "" if no reason is known. Prints a note if the node is silent."""
     from syncpod.cli.temporal.foresight import foreseen
 
     reasons = await foreseen(client, pod, node)

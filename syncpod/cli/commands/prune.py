@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from syncpod.node.inventory import Nameless
 
 _AT_ONCE: Final = 50
-"""Pods pruned at a time. Each may take its grace period, so fewer would take long on a full node; more would open too
-many connections to the runtime, one for each."""
+"""How many pods are pruned at a time. Each may take its grace period, so fewer would take long on a full node. Each has
+
+its own connection to the runtime, so more would be too many connections."""
 
 
 def prune(

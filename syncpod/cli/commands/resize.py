@@ -115,7 +115,7 @@ async def _show_plan(client: Client, pod: Pod, asked: PodResize) -> None:
     try:
         found = await ask_pod(client, workflow_id, "plan", as_document(asked), "resize", result_type=dict)
     except WorkflowQueryFailedError as failed:
-        # A worker of an earlier version has no answer for a pod that ends; or the run cannot be replayed.
+        # The run cannot be replayed, so its workflow does not answer.
         why = failed.message.strip().splitlines() or ["it does not say why"]
         raise Failure(f'the plan of pod "{meta.name}" failed on its node: {why[0]}') from None
     if found.get("error"):

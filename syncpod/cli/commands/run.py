@@ -103,7 +103,7 @@ def _admitted(document: dict[str, Any]) -> Admission:
 
 
 def _check(restart: str, dry_run: str, output: str) -> None:
-    """Raise BadInput for a flag whose value is none of its choices."""
+    """Raise BadInput for a flag whose value is not one of its choices."""
     if restart not in _RESTARTS:
         raise BadInput(f"--restart: must be {', '.join(_RESTARTS)}, not {restart}")
     if dry_run not in ("none", "client"):

@@ -84,7 +84,7 @@ class _Chosen:
 
 
 def _tell_what_lacks(chosen: _Chosen, found: Sequence[ContainerUsage], silent: Sequence[tuple[str, str]]) -> None:
-    """Print a note about pods that were not measured. Raises Failure for named pods that do not run here."""
+    """Print a note about pods without a measurement. Raises Failure for named pods that do not run here."""
     for name, why in silent:
         remark(f"Note: pod {name} is not measured: {why}")
     known = {each.pod for each in found} | {name for name, _ in silent}

@@ -169,7 +169,7 @@ def _start(
 ) -> parts.Server:
     """Start what does not run, and apply the manifests; return the server. Raises Failure.
 
-    On Ctrl-C, prints what is running by then, and exits.
+    On Ctrl-C, prints which processes are running, and exits.
     """
     from syncpod.cli import parts
     from syncpod.cli.machine.object_apply import keep
@@ -311,7 +311,7 @@ def _tell_what_next(here: NodeSettings, server: parts.Server, admissions: list[A
 
 
 def _exports(here: NodeSettings, server: parts.Server | None) -> list[str]:
-    """Return the exports with which other commands find all this."""
+    """Return the shell exports with which other commands find this server and node."""
     from syncpod.cli.machine.dev_server import HOST, PORT
     from syncpod.cli.machine.settings import settings
 
@@ -331,7 +331,7 @@ def _how_to_go_on(admissions: list[Admission]) -> str:
 
 
 def _what_runs(here: NodeSettings, admissions: list[Admission]) -> str:
-    """Return what is running after Ctrl-C, before any pod was applied."""
+    """Return which processes run after Ctrl-C, before any pod was applied."""
     from syncpod.cli.machine import runtime_process
     from syncpod.cli.machine.state_directory import running_server, running_worker
 

@@ -1,1 +1,1 @@
-"""What a user types: arguments, flags, selectors, manifests. FetchedPod and checking it; nothing is connected to."""
+"""What a user types: arguments, flags, selectors, manifests. Reads and checks it; nothing here opens a connection."""

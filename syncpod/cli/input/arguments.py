@@ -30,7 +30,7 @@ _OTHER_KIND: Final = re.compile(
     "all|cronjobs?|ds|daemonsets?|deploy|deployments?|ep|endpoints|ev|events?|ing|ingress(es)?|jobs?|"
     "no|nodes?|ns|namespaces?|pv|pvc|rs|replicasets?|sa|svc|services?|sts|statefulsets?"
 )
-"""Words that kubectl takes for a kind as the first argument, and that are none here."""
+"""Words that name a kind in kubectl, but not here."""
 
 _ELSEWHERE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("ev", "event", "events"), "syncpod events"),
@@ -143,7 +143,7 @@ def read_field_selector(text: str, *, of_pods: bool) -> FieldSelector:
 
 
 def read_dry_run(text: str) -> str:
-    """Return what kubectl appends to each line of a dry run; "" = this is none.
+    """Return the text that kubectl appends to each line of a dry run; "" if this is not a dry run.
 
     Raises BadInput.
     """

@@ -1,4 +1,4 @@
-"""What kubectl has and this program has under another name, and the order in which kubectl takes its words."""
+"""kubectl's commands that have another name in this program, and the order of words that kubectl accepts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _HARMFUL: Final = frozenset({"delete", "down", "drain", "prune"})
 
 
 def refuse_word(word: str, known: Sequence[str]) -> None:
-    """Raise BadInput for the name of no command, with what it is called here, or what it resembles."""
+    """Raise BadInput for a word that is not a command, with the command's name here, or a similar one."""
     if way := _ELSEWHERE.get(word):
         raise BadInput(f"{word!r} is not a command here: {way}")
     likely = [
@@ -62,7 +62,7 @@ def arranged(program: Any, words: Sequence[str]) -> list[str]:
 
 
 def _namespace_words(word: str) -> int:
-    """Return how many words a namespace flag takes that begins with this word; 0 = it is none."""
+    """Return how many words the namespace flag that begins with this word has; 0 if it is not such a flag."""
     if word in ("-n", "--namespace"):
         return 2
     return int(word.startswith("--namespace=") or (word.startswith("-n") and len(word) > 2))

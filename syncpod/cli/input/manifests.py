@@ -30,7 +30,7 @@ class Manifests:
 def admitted(
     sources: Sequence[str], namespace: str, *, recursive: bool = False, ignore_other_kinds: bool | None = None
 ) -> Manifests:
-    """Return what all sources have, checked, with defaults and warnings.
+    """Return the objects of all sources, checked, with defaults and warnings.
 
     `namespace` is for documents that name none; "" = ``default``. With `ignore_other_kinds`, objects of other kinds
     are left out with a note; None = the command has no such flag. Raises BadInput with a line for each problem in all

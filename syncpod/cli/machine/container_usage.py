@@ -1,7 +1,7 @@
 """The CPU and memory usage of containers, from two measurements.
 
-Only totals are taken from the runtime. Its own rates are over periods that it does not tell (in containerd 1.6: since
-the last request, by anybody), so rows of one table would not be comparable.
+Only totals are taken from the runtime. Its own rates are over unknown periods (in containerd 1.6: since anybody's last
+request), so rows of one table would not be comparable.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ async def _running(runtime: CriRuntime, node: str) -> list[_Running]:
 
 
 async def _look(runtime: CriRuntime, sandboxes: Iterable[str]) -> tuple[dict[str, ContainerStats], dict[str, str]]:
-    """Return the statistics by container; and by sandbox, why there are none."""
+    """Return the statistics by container; and for each sandbox without statistics, the reason."""
     some = asyncio.Semaphore(_AT_ONCE)
     reasons: dict[str, str] = {}
 

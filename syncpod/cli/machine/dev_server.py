@@ -46,7 +46,7 @@ DYNAMIC_CONFIGURATION: Final[Mapping[str, str]] = {
     "matching.numTaskqueueReadPartitions": "1",
     "matching.numTaskqueueWritePartitions": "1",
 }
-"""What differs from the server's defaults."""
+"""Settings that differ from the server's defaults."""
 
 _START_SECONDS: Final = 60.0
 _ATTEMPTS: Final = 5
@@ -140,7 +140,7 @@ def start(
 
 
 def next_address(state_dir: Path, asked: int | None = None) -> str:
-    """Return where the server of a state directory would listen if it were started now, at a port that may be asked."""
+    """Return the address at which the server of a state directory would listen if it were started now."""
     before = recorded_server(state_dir)
     usual = _ports(before)[0] if before is not None else PORT
     return f"{HOST}:{_chosen(asked, (usual, *range(PORT, PORT + 100)), '--port')}"

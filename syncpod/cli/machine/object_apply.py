@@ -36,7 +36,7 @@ class Expected:
 
     ref: ObjectRef
     change: Change | None
-    """None = it would be refused."""
+    """None if the change would be refused."""
     error: str = ""
 
 

@@ -49,8 +49,8 @@ def is_running(process: ProcessIdentity) -> bool:
 def end(process: ProcessIdentity, *, patience_seconds: float) -> bool:
     """Send SIGTERM to a process, and SIGKILL after the patience; return whether it was still there.
 
-    A pidfd is opened before its identity is verified, so that no other process can be hit. A process of another user
-    is none that we have started, whatever a record says, and is left alone.
+    A pidfd is opened before its identity is verified, so that no other process is signalled. A process of another user
+    cannot be one that we started, whatever a record says, and is left alone.
     """
     try:
         handle = os.pidfd_open(process.pid)
@@ -133,7 +133,7 @@ def size_of(log: Path) -> int:
 
 
 def since(log: Path, begin: int) -> str:
-    """Return what was added to a log since it had `begin` bytes; all of it if it was rotated meanwhile."""
+    """Return the text added to a log since it had `begin` bytes; the whole log if it was rotated meanwhile."""
     with log.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(begin if begin <= size else 0)

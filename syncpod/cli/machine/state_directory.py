@@ -73,7 +73,7 @@ class StartedWorker:
     own_server: bool
     """Whether that server is the state directory's."""
     memory_dir: str = ""
-    """Where it keeps Secrets; "" = a worker of an earlier version, without Secrets."""
+    """Where it keeps Secrets; "" if the record does not say."""
     manifest_dir: str = ""
     """The directory of manifests that it follows; "" = none."""
 
@@ -130,7 +130,7 @@ def mark(state_dir: Path) -> None:
 
 
 def _only_pods(directory: Path) -> bool:
-    """Return whether a directory has only what workers put there: directories of pods and of their logs."""
+    """Return whether a directory has only directories of pods and of their logs, as workers make them."""
     return directory.is_dir() and len(pod_directories(directory)) == sum(1 for _ in directory.iterdir())
 
 

@@ -104,7 +104,7 @@ _EXCEPTION: Final = re.compile(r"[\w.]*[A-Z]\w+: .+")
 
 
 def _not_ready(child: subprocess.Popen[bytes], log: Path, begin: int) -> Failure:
-    """Return why a worker did not get ready, in its own words since `begin`, if it has any that say so."""
+    """Return why a worker did not get ready, from its log since `begin`, if the log has a reason."""
     lines = since(log, begin).splitlines()
     entries = [entry for entry in map(_ENTRY.fullmatch, lines) if entry is not None]
     trouble = [entry["text"] for entry in entries if entry["level"] in ("WARNING", "ERROR", "CRITICAL")]

@@ -1,1 +1,1 @@
-"""Strays: what this machine's runtime has and no workflow asks for. Finding, adopting and removing it."""
+"""Strays: pods and other things in this machine's runtime that no workflow wants. Finds, adopts and removes them."""

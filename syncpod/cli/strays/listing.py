@@ -160,9 +160,9 @@ def _named(
 
 
 def told_apart(namesakes: Sequence[Stray]) -> list[Stray]:
-    """Return the pods of one name with their standing among each other: only one without a workflow can get the name.
+    """Return the pods of one name with their standings: of those without a workflow, only one can get the name.
 
-    That is one with running containers, and of those the newest; for every other, the name is another pod's.
+    It is the newest of those with running containers. For every other pod, the name is another pod's.
     """
     if not any(each.standing == "none" for each in namesakes):
         return list(namesakes)

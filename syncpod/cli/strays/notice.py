@@ -26,7 +26,7 @@ _NAMED: Final = 5
 
 
 def note(config: ClientConnectConfig, worker: WorkerRecord) -> str:
-    """Return a sentence that names them and says what to do; "" = there are none, or it cannot be found out quickly.
+    """Return a sentence that names them and says what to do; "" if none are found quickly.
 
     This never fails: `syncpod node` reports the same within a minute.
     """

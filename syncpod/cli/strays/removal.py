@@ -1,4 +1,4 @@
-"""Ending what runs on this machine without a workflow.
+"""Ends pods and containers that run on this machine without a workflow.
 
 A pod with a record on its node is ended like any other: by a workflow that is started together with its deletion, so
 that hooks, order and grace period are kept, and a crash does not stop it. If that is impossible (no record, no worker,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _USUAL_GRACE_SECONDS: Final = 30
 _MARGIN_SECONDS: Final = 60.0
-"""What the end of a pod may take beyond its grace period before it counts as a failure."""
+"""How long the end of a pod may take beyond its grace period before it counts as failed."""
 
 
 async def prune_pod(client: Client, place: Here, stray: Stray, grace: int | None, *, has_attributes: bool) -> None:

@@ -1,4 +1,4 @@
-"""Removing what the embedded runtime has of a node and no workflow knows, and its files."""
+"""Removes a node's pods in the embedded runtime that no workflow knows, and their files."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _WHOLE: Final = re.compile(rb"^([^ \n]+ )std(?:out|err) F(?::[^ \n]*)? ", re.MUL
 _LONGEST_PIECE: Final = 1024 * 1024
 """How many bytes of a line are joined; a longer one comes in pieces."""
 _LONGEST_RECORD: Final = 1024 * 1024
-"""Bytes; what is longer and has no end is no record of a runtime, whose records have 16 KiB."""
+"""In bytes. A longer text without a line end is not a runtime's record, since those have at most 16 KiB."""
 
 
 @dataclass(frozen=True)

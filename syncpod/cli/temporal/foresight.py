@@ -21,7 +21,7 @@ _PATIENCE: Final = timedelta(seconds=5)
 async def foreseen(client: Client, pod: Pod, node: str) -> list[str] | None:
     """Return why a node would not run a pod, a sentence for each reason; None if it does not say in time.
 
-    An activity without a workflow: nothing of it is left but the server's note that it was run.
+    This runs an activity without a workflow. It leaves nothing but the server's record of that activity.
     """
     if await never_served(client, (node,)):
         return None

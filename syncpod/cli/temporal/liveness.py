@@ -33,7 +33,7 @@ _RPC: Final = timedelta(seconds=5)
 
 @dataclass(frozen=True)
 class Sign:
-    """What one worker was heard of last."""
+    """The last sign of life of one worker."""
 
     identity: str
     at: datetime

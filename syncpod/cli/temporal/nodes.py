@@ -36,7 +36,7 @@ async def list_nodes(client: Client) -> list[FetchedNode]:
 
 
 async def read_node(client: Client, name: str) -> FetchedNode | None:
-    """Return one node; None where it has no workflow."""
+    """Return one node; None if it has no workflow."""
     handle = client.get_workflow_handle(node_workflow_id(name))
     try:
         described = await handle.describe(rpc_timeout=_RPC)
@@ -50,7 +50,7 @@ async def read_node(client: Client, name: str) -> FetchedNode | None:
 
 
 async def require_node(client: Client, name: str) -> FetchedNode:
-    """Return one node. Raises Failure where there is none."""
+    """Return one node. Raises Failure if it does not exist."""
     fetched = await read_node(client, name)
     if fetched is None:
         raise Failure(f'nodes "{name}" not found (a node appears when its worker first runs)')
@@ -69,7 +69,7 @@ async def is_cordoned(client: Client, name: str) -> bool:
 
 
 async def labels_of_node(client: Client, name: str) -> Mapping[str, str]:
-    """Return a node's labels, by its memo, also while it is away; none where it has not told them yet."""
+    """Return a node's labels, from its memo, also while it is away; empty if it has not reported them yet."""
     try:
         described = await client.get_workflow_handle(node_workflow_id(name)).describe(rpc_timeout=_RPC)
     except RPCError as error:

@@ -29,7 +29,7 @@ from syncpod.messages.queries import HistoryRecord
 from syncpod.settings.node import NodeSettings
 
 _MARGIN: Final = timedelta(seconds=30)
-"""What ending a pod may take beyond its grace period."""
+"""How long the end of a pod may take beyond its grace period."""
 _USUAL_GRACE_SECONDS: Final = 30
 _LOOK_SECONDS: Final = 0.25
 _ROUNDS: Final = 3
@@ -37,7 +37,7 @@ _ROUNDS: Final = 3
 
 
 async def request_deletion(client: Client, namespace: str, name: str, grace: int | None) -> FetchedPod | None:
-    """Signal a pod to end; return the pod as it was before, None where there is none.
+    """Signal a pod to end; return the pod as it was before, or None if it does not exist.
 
     `grace` is in seconds, None = the pod's own. The signal is kept even while the pod's node is away. Raises Failure if
     the signal is not signed, and the pod takes none that is not.

@@ -151,7 +151,7 @@ async def _come_to(client: Client, applied: Applied, fetched: FetchedPod | None)
 async def _is_idle(client: Client, pod: Pod) -> bool:
     """Return whether the pod's workflow has neither steps nor back-offs left; False if it does not answer.
 
-    Those of ephemeral containers do not count: they are no part of what was applied.
+    Those of ephemeral containers do not count: they are not part of the applied manifest.
     """
     workflow_id = pod_workflow_id(pod.metadata.namespace, pod.metadata.name)
     try:

@@ -31,7 +31,7 @@ from syncpod.temporal.pod_start import ENDED
 _AT_ONCE: Final = 500
 """Queries at the same time."""
 _ENOUGH: Final = 50
-"""After so many pods of a node that do not answer, and none that does, its other pods are not asked any more."""
+"""If this many pods of a node do not answer, and none does, the node's other pods are not asked."""
 _SILENT: Final = frozenset(
     (
         RPCStatusCode.DEADLINE_EXCEEDED,
@@ -43,7 +43,7 @@ _SILENT: Final = frozenset(
 )
 """How a query fails if no worker answers it. Anything else is about the asker, or about the server."""
 _BUSY: Final = ("Workflow is busy", "query buffer is full")
-"""Parts of the server's messages, with RESOURCE_EXHAUSTED, if not it but this one workflow has too much to do."""
+"""Parts of the server's messages, with RESOURCE_EXHAUSTED, if only this one workflow has too much to do."""
 _STUCK: Final = "failed state"
 """Part of the server's message if it does not even ask, because the workflow's tasks have failed again and again."""
 

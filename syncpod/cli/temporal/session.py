@@ -79,7 +79,7 @@ async def connect(config: ClientConnectConfig, state_dir: Path | None = None) ->
 
     They are encrypted too if its node was started so, or SYNCPOD_ENCRYPT says so.
 
-    `state_dir` None = this user's. Raises BadInput where there is no server, and for a key that is none.
+    `state_dir` None = this user's. Raises BadInput if there is no server, and for a key that is none.
     """
     from syncpod.temporal import plugin
 
@@ -145,7 +145,7 @@ def run_on(
 async def _note_another_cluster(client: Client, address: str) -> None:
     """Print a note if another server than this machine's node belongs to has come to answer at its server's address.
 
-    Otherwise what is said next would be of somebody else's pods, or that the node's are gone. Raises RPCError.
+    Otherwise the command's output would show another cluster's pods, or say that the node's are gone. Raises RPCError.
     """
     from syncpod.temporal.cluster import cluster_identity
 

@@ -40,5 +40,5 @@ def _two(large: int, unit: str, small: int, lesser: str) -> str:
 
 
 def age(since: datetime | None, now: datetime | None = None) -> str:
-    """Write how long ago a moment was; ``<unknown>`` where there is none."""
+    """Write how long ago a moment was; ``<unknown>`` if it is None."""
     return "<unknown>" if since is None else short_duration((now or datetime.now(UTC)) - since)

@@ -44,7 +44,7 @@ def _took(milliseconds: int) -> str:
 def from_events(events: Iterable[HistoryEvent]) -> list[HistoryRecord]:
     """Return what the events of one run show: steps with their attempts, signals, updates, holds.
 
-    The workflow itself remembers more: exits and decisions are no events, and this has no earlier runs.
+    The workflow itself remembers more: exits and decisions are not among these events, nor are earlier runs.
     """
     scheduled: dict[int, HistoryEvent] = {}
     tries: dict[int, int] = {}

@@ -33,7 +33,7 @@ class PendingStep:
     failure: str
     """How the last attempt failed; "" = none has."""
     doing: str = ""
-    """What its last heartbeat says: `pulls web:1: 12.3 of 40.1 MiB, 8 s`; "" = there was none."""
+    """The text of its last heartbeat: `pulls web:1: 12.3 of 40.1 MiB, 8 s`; "" if it has sent none."""
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""CRI's calls: validating requests, finding what they are about, answering them, and injecting faults."""
+"""CRI's calls: validating requests, looking up their subjects, answering them, and injecting faults."""

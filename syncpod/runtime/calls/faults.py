@@ -1,7 +1,7 @@
-"""Fault injection: what happens to a call before it is served.
+"""Fault injection, before a call is served.
 
-The server asks before each call that concerns a pod. For real pods nothing happens; in simulated mode the pod's scripts
-(:mod:`syncpod.runtime.simulation.script`) may delay the call, fail it, or let the runtime crash.
+The server calls `before` for each call that concerns a pod. For real pods nothing happens; in simulated mode the pod's
+scripts (:mod:`syncpod.runtime.simulation.script`) may delay the call, fail it, or crash the runtime.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class CallFailed(Exception):
 
 
 class Faults(Protocol):
-    """Asked before each call that concerns a pod."""
+    """May delay or fail each call that concerns a pod."""
 
     async def before(self, call: str, annotations: Mapping[str, str], subject: str) -> None:
         """Return when the call may go on. It has had no effect yet, and the client may still cancel it.

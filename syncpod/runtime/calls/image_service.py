@@ -109,7 +109,7 @@ class ImageService:
         return said
 
     def _annotations(self, image: Image) -> dict[str, str]:
-        """Say of an image without files that its containers have the machine's; clients read it in the image's spec."""
+        """Return the annotation of an image without files: its containers have the machine's files."""
         simulated = self._runtime.host.isolation == "simulated"
         return {} if simulated or image.content else {_FILES: "machine"}
 

@@ -1,4 +1,4 @@
-"""Finding what a call is about, and applying injected faults."""
+"""Looks up the sandbox or container of a call, and applies injected faults."""
 
 from __future__ import annotations
 

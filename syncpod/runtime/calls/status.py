@@ -1,4 +1,4 @@
-"""What a verbose Status tells of the embedded runtime: its configuration, and what it cannot do on this machine."""
+"""The verbose part of Status: the embedded runtime's configuration, and what it cannot do on this machine."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def configuration(runtime: Runtime) -> dict[str, object]:
 
 
 def weaknesses(runtime: Runtime) -> list[str]:
-    """Return a sentence for each thing that this runtime does elsewhere and cannot do on this machine, or as this user.
+    """Return a sentence for each feature that this runtime lacks on this machine, or as this user.
 
-    A simulated one lacks nothing.
+    A simulated runtime lacks none.
     """
     if runtime.host.isolation == "simulated":
         return []

@@ -32,7 +32,7 @@ _HOSTNAME: Final = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9_.-]*[a-zA-Z0-9])?")
 
 
 def sandbox_config(config: api_pb2.PodSandboxConfig, path: str) -> None:
-    """Check what RunPodSandbox is given. Raises Refusal."""
+    """Check the configuration of a sandbox. Raises Refusal."""
     if not config.HasField("metadata"):
         raise invalid(f"{path}.metadata", "required")
     metadata = config.metadata
@@ -63,7 +63,7 @@ def sandbox_config(config: api_pb2.PodSandboxConfig, path: str) -> None:
 
 
 def container_config(config: api_pb2.ContainerConfig, path: str) -> None:
-    """Check what CreateContainer is given. Raises Refusal."""
+    """Check the configuration of a container. Raises Refusal."""
     if not config.HasField("metadata"):
         raise invalid(f"{path}.metadata", "required")
     _name(config.metadata.name, f"{path}.metadata.name")

@@ -45,14 +45,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class CgroupUsage:
-    """What is used by all processes of a cgroup and of those below it."""
+    """The usage of all processes in a cgroup and in the cgroups below it."""
 
     timestamp: int
     """When this was read: nanoseconds since the epoch."""
     cpu_nanoseconds: int | None
     """Cumulative nanoseconds of one core; only grows."""
     memory: Memory | None
-    """None without the memory controller; /proc then tells the processes' memory (`usage.py`)."""
+    """None without the memory controller; then the processes' memory is read from /proc (`usage.py`)."""
     processes: int
     """Tasks, as the pids controller counts them; without it, processes."""
     cpu_pressure: Pressures | None
@@ -167,7 +167,7 @@ class Cgroups:
             raise
 
     def usage(self, path: str) -> CgroupUsage | None:
-        """Return what a container's or pod's processes use, given its cgroup; None without hierarchies or cgroup."""
+        """Return the usage of a container's or pod's processes, given its cgroup; None if it has no cgroup."""
         parts = _parts("cgroup", path)
         places = [(each, each.base.joinpath(*parts)) for each in self.hierarchies]
         places = [(each, directory) for each, directory in places if directory.is_dir()]
@@ -191,7 +191,7 @@ class Cgroups:
     def oom_killed(self, path: str) -> bool:
         """Say whether the kernel killed one of the container's processes because it ran out of memory.
 
-        Only the cgroup knows, so ask before it is removed.
+        Only the cgroup has this information, so call this before it is removed.
         """
         return any((each.oom_kills(directory) or 0) > 0 for each, directory in self._directories(path))
 

@@ -56,7 +56,7 @@ class Version1:
         return files.read_number(directory / "cpuacct.usage") if "cpuacct" in self.controllers else None
 
     def memory(self, directory: Path) -> Memory | None:
-        """Return what is used now."""
+        """Return the present usage of memory."""
         if "memory" not in self.controllers:
             return None
         usage = files.read_number(directory / "memory.usage_in_bytes")

@@ -57,7 +57,7 @@ class Version2:
         return None if used is None else used * 1000
 
     def memory(self, directory: Path) -> Memory | None:
-        """Return what is used now."""
+        """Return the present usage of memory."""
         usage = files.read_number(directory / "memory.current")
         if usage is None:
             return None

@@ -86,7 +86,7 @@ class Tar(tarfile.TarFile):
         try:
             return super().next()
         except (ValueError, OverflowError, RecursionError) as error:
-            raise tarfile.ReadError(f"a header that is none: {error}") from error
+            raise tarfile.ReadError(f"an invalid header: {error}") from error
 
 
 @contextmanager

@@ -64,11 +64,11 @@ def parse_reference(text: str) -> Reference:
         raise ReferenceInvalid("64 hexadecimal digits are an id, not a name")
     rest, at, digest = text.partition("@")
     if at and not _valid_digest(digest):
-        raise ReferenceInvalid("invalid reference format: the digest is none")
+        raise ReferenceInvalid("invalid reference format: the digest is invalid")
     slash = rest.rfind("/")
     name, colon, tag = rest.rpartition(":") if ":" in rest[slash + 1 :] else (rest, "", "")
     if colon and not _TAG.fullmatch(tag):
-        raise ReferenceInvalid("invalid reference format: the tag is none")
+        raise ReferenceInvalid("invalid reference format: the tag is invalid")
     domain, path = _split_domain(name)
     if path != path.lower():
         raise ReferenceInvalid("invalid reference format: repository name must be lowercase")

@@ -67,7 +67,7 @@ class _Hashed(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         """Read at least one byte and at most this many; none at the end."""
         if size < 0:
-            raise io.UnsupportedOperation("of what may be as long as it likes, not all is read at once")
+            raise io.UnsupportedOperation("a layer may be of any length, so it cannot be read at once")
         data = self._ahead[:size] or self._file.read(size) or b""
         self._ahead = self._ahead[len(data) :] if self._ahead else b""
         self._hash.update(data)

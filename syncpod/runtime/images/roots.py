@@ -2,10 +2,10 @@
 
 In `images/roots`:
 
-    <64 digits>      those of the images with these layers; whole, and never changed
-    unfinished-…     being unpacked, by whoever holds the lock; else left by one that was killed
-    removed-…        nobody's any more
-    lock             held by whoever adds to them, or takes from them
+    <64 digits>      the files of the images with these layers; complete, and never changed
+    unfinished-…     being unpacked by the process that holds the lock, or left by one that was killed
+    removed-…        no longer used, and about to be removed
+    lock             held by the process that adds or removes directories
 
 """
 

@@ -27,7 +27,7 @@ _AUFS: Final = ".wh..wh."
 _MOST_LINKS: Final = 40
 _XATTR: Final = "SCHILY.xattr."
 _NOBODY_AT_ALL: Final = 2**32 - 1
-"""What stands for no user or group in the kernel's calls: ids are below it."""
+"""The kernel's value for no user or group; ids are below it."""
 _COPIED_AT_ONCE: Final = 256 * 1024
 
 
@@ -57,7 +57,7 @@ class Unpacking:
         self._directories = _Directory()
         """The root and the directories below it: their metadata are applied at the end, since they may be read-only."""
         self._laid: set[str] = set()
-        """What this layer has added: an opaque directory hides only earlier content."""
+        """The paths that this layer has added: an opaque directory hides only earlier content."""
         self.left_out = 0
 
     def lay(self, tar: tarfile.TarFile) -> None:
@@ -163,7 +163,7 @@ class Unpacking:
                 return
             os.mknod(path, 0o600 | (stat.S_IFCHR if entry.ischr() else stat.S_IFBLK), device)
         else:
-            raise EntryInvalid(f"{entry.name}: is of a kind, {entry.type!r}, that nobody knows")
+            raise EntryInvalid(f"{entry.name}: is of an unknown type, {entry.type!r}")
         self._liken(path, entry)
 
     def _write(self, tar: tarfile.TarFile, entry: tarfile.TarInfo, path: Path) -> None:
@@ -197,7 +197,7 @@ class Unpacking:
         follow = isinstance(made, int)  # Some calls take a descriptor only in this form; a path may be a link itself.
         mode = entry.mode & 0o7777
         if not (0 <= entry.uid < _NOBODY_AT_ALL and 0 <= entry.gid < _NOBODY_AT_ALL):
-            raise EntryInvalid(f"{entry.name}: belongs to {entry.uid}:{entry.gid}, who cannot be")
+            raise EntryInvalid(f"{entry.name}: belongs to {entry.uid}:{entry.gid}, which is not a valid user and group")
         if self._privileged:
             os.chown(made, entry.uid, entry.gid, follow_symlinks=follow)
         else:

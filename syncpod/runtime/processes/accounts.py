@@ -19,7 +19,7 @@ _LONGEST: Final = 1024 * 1024
 
 @dataclass(frozen=True)
 class Account:
-    """A user; an unknown one has no name, and group 0, as in runc."""
+    """A user. An unknown user has no name, and group 0, as in runc."""
 
     name: str
     uid: int
@@ -28,7 +28,7 @@ class Account:
 
 
 class Accounts(Protocol):
-    """Where users and groups are looked up."""
+    """A source of users and groups."""
 
     where: str
     """`on this machine`, say."""
@@ -47,7 +47,7 @@ class Accounts(Protocol):
 
 
 class MachineAccounts:
-    """The machine's own."""
+    """The machine's users and groups."""
 
     where = "on this machine"
 
@@ -78,7 +78,7 @@ class MachineAccounts:
 
 
 class ImageAccounts:
-    """An image's: its `/etc/passwd` and `/etc/group`, with links resolved inside the image."""
+    """An image's users and groups: its `/etc/passwd` and `/etc/group`, with links resolved inside the image."""
 
     where = "in the image"
 

@@ -80,7 +80,7 @@ class ContainerHandle:
             self._impatience = loop.call_later(_KILL_PATIENCE_SECONDS, self._kill_supervisor)
 
     async def reopen_log(self) -> None:
-        """Go on in a new file at the log's path. Raises OSError."""
+        """Continue in a new file at the log's path. Raises OSError."""
         answer = await control.ask(self._directory, Word.REOPEN)
         if answer[:1] == Word.REFUSED:
             number = int(answer[1:])
@@ -107,7 +107,7 @@ class ContainerHandle:
         return attached
 
     def usage(self) -> Usage | None:
-        """Return what it uses; None when it has ended."""
+        """Return its usage; None if it has ended."""
         if self._supervisor < 0:
             return None
         return usage_below(self._started.supervisor.pid) if self._spec.arguments else usage_of(self.pid)
@@ -115,7 +115,7 @@ class ContainerHandle:
     def watch(self, ended: Callable[[Ended | None], None]) -> None:
         """Call `ended` with the end once the supervisor reports it, whether it is recorded or not.
 
-        Call it with None if the supervisor has gone without a report: then the record must tell.
+        Call it with None if the supervisor has gone without a report: then the record on disk must be read.
         """
 
         def gone() -> None:

@@ -1,6 +1,6 @@
 """A container of the image `pause`, which this runtime has built in: it waits for the signal that ends it.
 
-It does as Kubernetes' own does (build/pause/linux/pause.c), so it needs neither a registry nor a program of the host.
+It behaves like Kubernetes' own (build/pause/linux/pause.c), and needs neither a registry nor a program of the host.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def is_pause(spec: ProcessSpec) -> bool:
 
 
 def pause() -> NoReturn:
-    """Be the container's main process, in the place of a program: close what exec would, and wait."""
+    """Act as the container's main process, in place of a program: close the descriptors that exec would, and wait."""
     ending = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, ending)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))

@@ -2,11 +2,10 @@
 
     spec.json      what to run, written by the server; the supervisor holds a lock on it for as long as it lives
     started.json   who runs: the supervisor and the main process, written before the program runs
-    ending.json    room for that, taken before the program runs, and how the main process ended as soon as it has
+    ending.json    space reserved before the program runs; later, how the main process ended
     exit.json      how it ended, or why it could not start: the same file, renamed when nothing is left of the container
-    control.sock   the supervisor's ear, there from the moment that the program runs
-
-A process is known by its id, its start time in clock ticks and the boot's id: ids alone are used again.
+    control.sock   the supervisor's socket, from the moment that the program runs
+A process is identified by its pid, its start time in clock ticks and the boot's id, because pids are reused.
 """
 
 from __future__ import annotations

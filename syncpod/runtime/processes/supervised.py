@@ -10,8 +10,8 @@ container's directory (`records.py` says what is in it).
 Supervisors are forked from the spawner, which has everything imported: a start costs a few milliseconds, and the memory
 that they share counts once. They stay in the server's cgroup, so a service manager that ends all of that with the
 server ends the containers too (systemd needs `KillMode=process`). Those that outlive the spawner become children of
-process 1, or of the nearest subreaper, which is to reap them: where a program that does not is process 1, as in many
-images, each leaves a zombie when its container ends.
+process 1, or of the nearest subreaper, which must reap them. If process 1 does not, as in many images, each supervisor
+leaves a zombie when its container ends.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from syncpod.runtime.processes.records import Ended, Level, Started
 from syncpod.runtime.processes.remains import end_remains
 
 _STARTING_SECONDS = 0.01
-"""How often to look how a start goes that an earlier server began."""
+"""How often to check on a start that an earlier server began."""
 _PATIENCE_SECONDS = 2.0
-"""How long to wait for a supervisor to say how a start or an end goes."""
+"""How long to wait for a supervisor's report of a start or an end."""
 _START_SECONDS = 60.0
 """How long a start may take. The kubelet gives one two minutes."""
 _SPAWNER_SECONDS = 1.0
@@ -100,7 +100,7 @@ class Supervised:
         return Level(level), why_not
 
     def refusal(self, mount: Mount) -> str | None:
-        """Return, in a sentence, why no container could have this mount; None if one could, as things are."""
+        """Return, in a sentence, why no container can have this mount now; None if one can."""
         return self._links.refusal(mount) if self._level is Level.PLAIN else None
 
     async def start(self, spec: ProcessSpec, directory: Path) -> ContainerHandle:
@@ -182,7 +182,7 @@ class Supervised:
             await self._lost(directory, started)
 
     async def find(self, directory: Path) -> ContainerHandle | Exited | None:
-        """Return what became of what was started there; see `port.Processes.find`.
+        """Return the process that was started there, or its end; see `port.Processes.find`.
 
         An interrupted start either continues (its supervisor has the lock: this waits for the result) or is withdrawn
         for good. A failed one is Exited 128 StartError, with started_at 0.
@@ -384,7 +384,7 @@ class Supervised:
     def _exited(
         self, directory: Path, ended: Ended, spec: ProcessSpec | None = None, started: Started | None = None
     ) -> Exited:
-        """Publish how it ended; what the packet does not tell is read from the directory."""
+        """Publish how it ended; facts that are not in the packet are read from the directory."""
         if spec is None:
             known = records.read_spec(directory)
             spec = known[0] if known else None

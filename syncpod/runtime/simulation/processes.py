@@ -166,7 +166,7 @@ class SimulatedProcess:
 
     @property
     def pid(self) -> int:
-        """There is none."""
+        """0: there is no process."""
         return 0
 
     @property
@@ -176,7 +176,7 @@ class SimulatedProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has."""
+        """Whether it has ended."""
         return self._exited is not None
 
     async def wait(self) -> Exited:
@@ -203,7 +203,7 @@ class SimulatedProcess:
         self._bring_end(_End(self._clock(), 128 + signal.SIGKILL, "Error"))
 
     async def reopen_log(self) -> None:
-        """Have a log at the log's path again: what it writes, it has written. See Process."""
+        """Make a file at the log's path again; all lines were written at the start. See Process."""
         if self._record.log_path:
             _write_log(self._record.log_path, (), self._clock())
 
@@ -222,7 +222,7 @@ class SimulatedProcess:
         return SimulatedAttachment(self, detaches=not self._record.input_ends)
 
     def usage(self) -> Usage | None:
-        """Return what its script says, all of the CPU time since it started. See Process."""
+        """Return the usage in its script, with the CPU time since it started. See Process."""
         if self._exited is not None:
             return None
         elapsed = max(0, self._clock() - self.started_at)
@@ -233,7 +233,7 @@ class SimulatedProcess:
         return read_container(self._record.name, self._record.script)
 
     def _bring_end(self, end: _End) -> None:
-        """Make it end then, unless it ends earlier or at the same time."""
+        """Make it end as `end` says, unless it ends earlier or at the same time."""
         planned = self._record.end
         if self._exited is not None or (planned is not None and planned.at <= end.at):
             return
@@ -256,16 +256,16 @@ class SimulatedCommand:
     """A command run in a simulated container: the script's answer; `Streams` of :mod:`.port`."""
 
     def __init__(self, answer: ExecScript, *, merged: bool) -> None:
-        """Answer so; `merged`: all on STDOUT."""
+        """Answer as `answer` says; `merged`: all on STDOUT."""
         self._answer = answer
         self._merged = merged
         self._answers_at = asyncio.get_running_loop().time() + answer.delay / 1e9
 
     async def write(self, data: bytes) -> None:
-        """Swallow input."""
+        """Discard the input."""
 
     def end_input(self) -> None:
-        """Nothing reads it."""
+        """Do nothing: no process reads the input."""
 
     async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
         """Yield the answer."""
@@ -294,16 +294,16 @@ class SimulatedAttachment:
     """The streams of a simulated container's own process, which are silent; `Streams` of :mod:`.port`."""
 
     def __init__(self, process: SimulatedProcess, *, detaches: bool) -> None:
-        """Last as long as the process, or until input ends where that `detaches`."""
+        """Last as long as the process, or until the input ends if that `detaches`."""
         self._process = process
         self._detaches = detaches
         self._detached = asyncio.Event()
 
     async def write(self, data: bytes) -> None:
-        """Swallow input."""
+        """Discard the input."""
 
     def end_input(self) -> None:
-        """Detach where that is what the end of input does."""
+        """Detach, if the end of input does that."""
         if self._detaches:
             self._detached.set()
 

@@ -69,7 +69,7 @@ class Hang:
     """A call is delayed before it has any effect."""
 
     duration: int | None
-    """Nanoseconds, after which the call goes on; None = until the client gives up."""
+    """Nanoseconds, after which the call goes on; None: until the client gives up."""
     times: int | None
     """How many of the first calls; None = all."""
 
@@ -116,7 +116,7 @@ class ContainerScript:
     start_delay: int = 0
     """How long StartContainer takes."""
     start_error: str = ""
-    """Why no start succeeds; empty = they do."""
+    """Why every start fails; empty if starts succeed."""
     run_time: int | None = None
     """How long it runs before it ends by itself; None = until it is stopped."""
     exit_codes: tuple[int | None, ...] = (0,)

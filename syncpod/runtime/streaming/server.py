@@ -215,5 +215,5 @@ def _unknown_protocol(
 ) -> Refused:
     said = ", ".join(offered) or "none"
     return Refused(
-        HTTPStatus.FORBIDDEN, f"the client speaks {said}; here is spoken one of {', '.join(supported)}", headers
+        HTTPStatus.FORBIDDEN, f"the client speaks {said}; the server speaks one of {', '.join(supported)}", headers
     )

@@ -67,7 +67,7 @@ def _admission() -> Iterator[Scenario]:
         ("cpu", huge, finished),
         ("memory", memory, finished),
         ("storage", storage, finished),
-        ("unknown-resource", unknown, finished),
+        ("unknown-resource", unknown, ready),
         ("huge-pages", pages, finished),
         ("selector-other", main | {"nodeSelector": {"disk": "none"}}, finished),
         ("selector-os", main | {"nodeSelector": {"kubernetes.io/os": "linux"}}, ready),
@@ -140,7 +140,7 @@ def _deadlines() -> Iterator[Scenario]:
     never = {"activeDeadlineSeconds": 20, "restartPolicy": "Never", "containers": [sleeper()]}
     yield Scenario("deadline", "never", never, _stopped)
     init = {"activeDeadlineSeconds": 20, "initContainers": [sleeper("first")], "containers": [sleeper()]}
-    yield Scenario("deadline", "in-init", init, _stopped)
+    yield Scenario("deadline", "in-init", init, finished)
     crashing = {"activeDeadlineSeconds": 25, "containers": [shell("main", "exit 1")]}
     yield Scenario("deadline", "crashing", crashing, _stopped)
     pulling = {"activeDeadlineSeconds": 25, "containers": [{"name": "main", "image": "127.0.0.1:1/none:1"}]}

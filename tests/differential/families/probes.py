@@ -56,7 +56,7 @@ def _settings() -> Iterator[Scenario]:
     yield probed(
         "startup-holds-readiness",
         running,
-        startup=bad | {"failureThreshold": 90},
+        startup=bad | {"failureThreshold": 90, "timeoutSeconds": 10},
         readiness=good | _QUICK,
         after="Unhealthy",
     )
@@ -97,7 +97,8 @@ def _hooks() -> Iterator[Scenario]:
     yield hooked("poststart-absent", again, sleeper(), postStart={"exec": {"command": ["/absent"]}})
     yield hooked("poststart-sleep", ready, sleeper(), postStart={"sleep": {"seconds": 1}})
     sleeping = sleeper() | {"lifecycle": {"postStart": {"sleep": {"seconds": 20}}}}
-    yield Scenario("hook", "poststart-under-way", {"containers": [sleeping]}, lambda status: True, after="Started")
+    under_way: Manifest = {"terminationGracePeriodSeconds": 30, "containers": [sleeping]}
+    yield Scenario("hook", "poststart-under-way", under_way, lambda status: True, after="Started")
     yield hooked("poststart-sleep-0", ready, sleeper(), postStart={"sleep": {"seconds": 0}})
     yield hooked("poststart-http-404", ready, _WEB, postStart={"httpGet": {"path": "/absent", "port": "web"}})
     yield hooked("poststart-http-refused", again, _WEB, postStart={"httpGet": {"port": 81}})

@@ -58,6 +58,6 @@ BUGS = (
         before="if url.hostname != first.hostname:",
         after="if url.scheme != first.scheme:",
         harm="A probe follows a container's redirect to any host that the node can reach.",
-        tests=("tests/handlers/test_questions.py",),
+        tests=("tests/handlers/test_probe_handlers.py",),
     ),
 )

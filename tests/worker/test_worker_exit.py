@@ -58,7 +58,7 @@ async def end(agent: Watching, tmp_path: Path, stop: asyncio.Event) -> None:
     await module._run(cast(Worker, Parts()), cast(Agent, agent), record, settings, stop)
 
 
-async def test_an_agent_that_ends_of_itself_is_a_defect(tmp_path: Path) -> None:
+async def test_an_agent_that_ends_by_itself_is_reported_as_a_defect(tmp_path: Path) -> None:
     agent = Watching()
     agent.loses = True
     with pytest.raises(RuntimeError, match="nobody has asked"):
@@ -66,7 +66,7 @@ async def test_an_agent_that_ends_of_itself_is_a_defect(tmp_path: Path) -> None:
     assert agent.closed
 
 
-async def test_what_is_asked_to_end_has_nothing_to_say(tmp_path: Path) -> None:
+async def test_a_requested_shutdown_reports_nothing(tmp_path: Path) -> None:
     agent, stop = Watching(), asyncio.Event()
     stop.set()
     await end(agent, tmp_path, stop)

@@ -92,7 +92,7 @@ def held(machine: Machine) -> records.Started:
 
 
 @needs_root
-async def test_an_end_on_a_full_disk_is_on_record_all_the_same(plain: Machine, tmp_path: Path) -> None:
+async def test_an_exit_on_a_full_disk_is_recorded(plain: Machine, tmp_path: Path) -> None:
     with full_disk(tmp_path / "c"):
         process = await plain.start("sh", "-c", "sleep 600; exit 0", name="c")
         fill(tmp_path / "c")
@@ -105,7 +105,7 @@ async def test_an_end_on_a_full_disk_is_on_record_all_the_same(plain: Machine, t
 
 
 @needs_root
-async def test_a_start_on_a_full_disk_is_refused_in_a_sentence_and_leaves_nothing(
+async def test_a_start_on_a_full_disk_is_refused_and_leaves_nothing(
     plain: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with full_disk(tmp_path / "c"):
@@ -120,7 +120,7 @@ async def test_a_start_on_a_full_disk_is_refused_in_a_sentence_and_leaves_nothin
             await plain.start("sleep", "600", name="c")
 
 
-async def test_an_end_is_known_whose_directory_was_removed(machine: Machine, tmp_path: Path) -> None:
+async def test_an_exit_is_known_even_if_its_directory_was_removed(machine: Machine, tmp_path: Path) -> None:
     process = await machine.start("sh", "-c", "sleep 600")
     supervisor = held(machine).supervisor.pid
     (machine.place() / records.SPEC).unlink()
@@ -131,7 +131,7 @@ async def test_an_end_is_known_whose_directory_was_removed(machine: Machine, tmp
     await until(lambda: not runs(supervisor))
 
 
-async def test_a_supervisor_tells_later_servers_an_end_that_it_cannot_write_until_it_can(machine: Machine) -> None:
+async def test_a_supervisor_reports_an_unwritten_exit_to_later_servers(machine: Machine) -> None:
     first = await machine.start("sh", "-c", "sleep 600")
     obstacle = machine.place() / records.EXIT
     obstacle.mkdir()  # No file can be renamed to a directory's name.
@@ -152,7 +152,7 @@ async def test_a_supervisor_tells_later_servers_an_end_that_it_cannot_write_unti
     assert ended.exit_code == 143
 
 
-async def test_an_end_that_cannot_be_found_out_is_unknown_and_says_why(
+async def test_an_exit_that_cannot_be_determined_is_unknown_with_the_reason(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process = await machine.start("sleep", "600")
@@ -168,7 +168,7 @@ async def test_an_end_that_cannot_be_found_out_is_unknown_and_says_why(
     assert "Too many open files" in exited.message
 
 
-async def test_the_main_processes_code_is_kept_where_the_supervisor_did_not_live_to_the_end(machine: Machine) -> None:
+async def test_the_main_processs_exit_code_is_kept_if_the_supervisor_was_killed(machine: Machine) -> None:
     process = await machine.start("sleep", "600")
     started = held(machine)
     os.kill(started.supervisor.pid, signal.SIGSTOP)
@@ -197,7 +197,7 @@ async def test_a_process_that_cannot_be_supervised_is_killed(machine: Machine, m
     assert isinstance(await machine.processes.find(machine.place()), Exited)
 
 
-async def test_a_stopped_supervisor_whose_main_process_has_ended_holds_up_no_server(
+async def test_a_stopped_supervisor_of_an_ended_process_does_not_block_a_server(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervised, "_PATIENCE_SECONDS", 0.05)
@@ -214,9 +214,7 @@ async def test_a_stopped_supervisor_whose_main_process_has_ended_holds_up_no_ser
     assert (await found.wait()).exit_code == 143
 
 
-async def test_a_start_that_never_comes_to_anything_is_withdrawn(
-    plain: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_start_that_never_happens_is_withdrawn(plain: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervised, "_PATIENCE_SECONDS", 0.05)
     records.write_spec(plain.place(), ProcessSpec("c", ("sleep", "600")), Level.PLAIN)
     with claimed(plain.place()):
@@ -253,7 +251,7 @@ async def test_a_process_that_left_its_session_is_killed_with_its_supervisor(lev
 
 
 @pytest.mark.skipif(not WITH_OWN_ROOT, reason="needs mount namespaces")
-async def test_a_namespaces_number_that_is_anothers_by_now_is_left_alone(tmp_path: Path) -> None:
+async def test_a_reused_namespace_number_is_left_alone(tmp_path: Path) -> None:
     async with machine_at(WITH_OWN_ROOT[0], tmp_path) as machine:
         other = await machine.start("sleep", "600", name="other")
         number = mount_namespace_of(other.pid)
@@ -268,7 +266,7 @@ async def test_a_namespaces_number_that_is_anothers_by_now_is_left_alone(tmp_pat
         assert runs(other.pid)
 
 
-async def test_a_stopped_supervisor_is_not_waited_for_without_end(
+async def test_a_stopped_supervisor_is_awaited_only_for_a_limited_time(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(control, "_ANSWER_SECONDS", 0.05)
@@ -296,7 +294,7 @@ async def test_a_stopped_supervisor_is_not_waited_for_without_end(
     assert not evidence.exists(), "nobody waited for it any more"
 
 
-async def test_a_stopped_spawner_does_not_hold_up_the_servers_end(plain: Machine) -> None:
+async def test_a_stopped_spawner_does_not_block_the_servers_shutdown(plain: Machine) -> None:
     await plain.start("sleep", "600")
     spawner = spawner_of_ours()
     os.kill(spawner, signal.SIGSTOP)
@@ -305,7 +303,9 @@ async def test_a_stopped_spawner_does_not_hold_up_the_servers_end(plain: Machine
     assert isinstance(await plain.processes.find(plain.place()), ContainerHandle)
 
 
-async def test_a_stopped_spawner_costs_a_start_and_is_replaced(plain: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stopped_spawner_fails_one_start_and_is_replaced(
+    plain: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = await plain.start("sleep", "600", name="first")
     os.kill(spawner_of_ours(), signal.SIGSTOP)
     with monkeypatch.context() as patched:
@@ -319,7 +319,7 @@ async def test_a_stopped_spawner_costs_a_start_and_is_replaced(plain: Machine, m
     assert runs(second.pid)
 
 
-async def test_a_terminal_that_its_container_closes_and_opens_again_is_kept(machine: Machine, tmp_path: Path) -> None:
+async def test_a_terminal_closed_and_reopened_by_its_container_is_kept(machine: Machine, tmp_path: Path) -> None:
     log = tmp_path / "log"
     script = (
         "exec 3>/dev/null; exec >/dev/null 2>&1 </dev/null; sleep 0.5; exec >/dev/tty; echo back; "

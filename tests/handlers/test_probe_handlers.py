@@ -68,7 +68,7 @@ async def test_200_to_399_is_success(status: int, result: str) -> None:
         assert answer.text == f"HTTP probe failed with statuscode: {status}"
 
 
-async def test_headers_are_the_probes_own_and_the_kubelets() -> None:
+async def test_headers_of_the_probe_override_those_of_the_kubelet() -> None:
     """Row 87: User-Agent and Accept are the kubelet's, unless the probe sets them."""
     seen: dict[str, str] = {}
 
@@ -107,7 +107,7 @@ async def raw(*answers: bytes) -> AsyncIterator[tuple[int, list[bytes]]]:
         yield server.sockets[0].getsockname()[1], requests
 
 
-async def test_a_request_has_each_header_as_often_as_it_is_given_and_none_besides() -> None:
+async def test_repeated_headers_are_all_sent_and_no_others_are_added() -> None:
     """Row 87: repeated headers are all sent, an empty Accept removes the default, and framing headers are ours."""
     async with raw(b"HTTP/1.1 200 OK\r\n\r\n") as (port, requests):
         given = (("x-tag", "a"), ("X-Tag", "b"), ("ACCEPT", ""), ("Content-Length", "9"), ("user-agent", "me"))
@@ -129,7 +129,7 @@ async def test_a_request_has_each_header_as_often_as_it_is_given_and_none_beside
         ("", "b", 'invalid header field name ""'),
     ],
 )
-async def test_a_header_that_is_none_is_not_sent_and_counts_as_a_failure(name: str, value: str, why: str) -> None:
+async def test_an_invalid_header_is_not_sent_and_fails_the_probe(name: str, value: str, why: str) -> None:
     """Row 87: a probe that can never succeed must not look as if it had not run."""
     async with raw(b"HTTP/1.1 200 OK\r\n\r\n") as (port, requests):
         headers = (HTTPHeader(name=name, value=value),)
@@ -164,7 +164,7 @@ async def test_a_header_that_is_none_is_not_sent_and_counts_as_a_failure(name: s
         ("?a", "/?a"),
     ],
 )
-async def test_a_path_is_read_as_the_kubelet_reads_it(path: str, asked: str) -> None:
+async def test_a_path_is_parsed_as_by_the_kubelet(path: str, asked: str) -> None:
     """Row 87: the path is parsed as a URL, whose server is ignored; an invalid one is escaped as a whole
     (formatURL)."""
     async with raw(b"HTTP/1.1 200 OK\r\n\r\n") as (port, requests):
@@ -172,13 +172,13 @@ async def test_a_path_is_read_as_the_kubelet_reads_it(path: str, asked: str) -> 
     assert [request.split(b" HTTP/")[0].decode() for request in requests] == [f"GET {asked}"]
 
 
-async def test_a_path_that_is_a_url_without_a_server_is_a_failure() -> None:
+async def test_a_path_that_is_a_url_without_a_host_is_a_failure() -> None:
     answer = await http_get(HTTPGetAction(path="healthz:ready", port=1), target(), 5)
     assert (answer.result, answer.text) == ("failure", 'Get "http:ready": http: no Host in request URL')
 
 
 @pytest.mark.parametrize("host", ["a b", "a/b", "a@b", "a:b", "[::1]", "a\nb"])
-async def test_a_host_that_no_url_can_name_cannot_be_asked(host: str) -> None:
+async def test_a_host_that_is_invalid_in_a_url_gives_no_result(host: str) -> None:
     """Row 87: no request can be made (NewRequestForHTTPGetAction), so it is no result."""
     with pytest.raises(NoAnswer, match="invalid character in host name"):
         await http_get(HTTPGetAction(port=80, host=host), target(), 5)
@@ -216,7 +216,7 @@ async def test_a_host_that_no_url_can_name_cannot_be_asked(host: str) -> None:
         (b"", "failure", "EOF"),
     ],
 )
-async def test_any_response_is_an_answer(answer: bytes, result: str, text: str) -> None:
+async def test_any_http_response_yields_a_result(answer: bytes, result: str, text: str) -> None:
     async with raw(answer) as (port, _):
         said = await http_get(HTTPGetAction(port=port), target(), 5)
     assert said.result == result
@@ -232,14 +232,14 @@ async def test_any_response_is_an_answer(answer: bytes, result: str, text: str) 
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "invalid byte in chunk length"),
     ],
 )
-async def test_an_answer_whose_body_breaks_off_counts_as_none(answer: bytes, why: str) -> None:
+async def test_a_response_whose_body_is_cut_off_gives_no_result(answer: bytes, why: str) -> None:
     """Row 87: neither a success nor a failure, whatever the status."""
     async with raw(answer) as (port, _):
         with pytest.raises(NoAnswer, match=why):
             await http_get(HTTPGetAction(port=port), target(), 5)
 
 
-async def test_an_answer_that_hangs_within_its_body_counts_as_none() -> None:
+async def test_a_response_that_stalls_in_its_body_gives_no_result() -> None:
     """Row 87: only a server that does not start to answer in time has failed."""
     enough = asyncio.Event()
 
@@ -280,7 +280,7 @@ async def endless(block: bytes) -> AsyncIterator[int]:
 
 
 @pytest.mark.parametrize("block", [b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"])
-async def test_a_server_that_never_comes_to_its_answer_has_failed_and_others_are_served_meanwhile(block: bytes) -> None:
+async def test_endless_headers_fail_the_probe_without_blocking_the_event_loop(block: bytes) -> None:
     beats = 0
 
     async def beat() -> None:
@@ -296,7 +296,7 @@ async def test_a_server_that_never_comes_to_its_answer_has_failed_and_others_are
     assert (said.result, "headers exceeded 1048576 bytes" in said.text, beats > 10) == ("failure", True, True)
 
 
-async def test_a_body_that_is_all_chunk_headers_is_not_read_to_its_end() -> None:
+async def test_a_body_with_too_much_chunk_overhead_gives_no_result() -> None:
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     async with raw(head + (b"1;" + b"x" * 200 + b"\r\n.\r\n") * 200) as (port, _):
         with pytest.raises(NoAnswer, match="too much non-data"):
@@ -309,7 +309,7 @@ async def test_the_beginning_of_a_long_redirect_that_is_not_a_url_is_reported() 
     assert (said.result, len(said.text) < 1000) == ("failure", True)
 
 
-async def test_certificates_are_not_looked_at(tmp_path: Path) -> None:
+async def test_tls_certificates_are_not_verified(tmp_path: Path) -> None:
     """Row 87: TLS is not verified; a server without TLS has failed."""
     openssl = shutil.which("openssl")
     if openssl is None:
@@ -339,7 +339,7 @@ async def test_certificates_are_not_looked_at(tmp_path: Path) -> None:
     assert refused.result == "failure"
 
 
-async def test_a_redirect_is_followed_on_the_same_host_and_is_a_warning_elsewhere() -> None:
+async def test_a_redirect_is_followed_on_the_same_host_and_gives_a_warning_otherwise() -> None:
     """Row 87: at most ten requests, and none to another host."""
 
     async def handler(request: web.Request) -> web.Response:
@@ -362,7 +362,7 @@ async def test_a_redirect_is_followed_on_the_same_host_and_is_a_warning_elsewher
     assert "stopped after 10 redirects" in around.text
 
 
-async def test_a_server_that_hangs_or_is_not_there_has_failed() -> None:
+async def test_a_hung_or_absent_server_fails_the_probe() -> None:
     enough = asyncio.Event()
 
     async def handler(_: web.Request) -> web.Response:
@@ -384,7 +384,7 @@ async def test_a_long_body_is_not_read_to_its_end() -> None:
     assert (answer.result, len(answer.text) <= 10 * 1024) == ("success", True)
 
 
-async def test_a_connection_that_opens_is_success() -> None:
+async def test_an_opened_tcp_connection_is_success() -> None:
     """Row 89: a TCP probe is a connection."""
     async with serving(answering(200)) as port:
         assert (await tcp_socket(TCPSocketAction(port="web"), target(web=port), 5)).result == "success"
@@ -393,12 +393,12 @@ async def test_a_connection_that_opens_is_success() -> None:
 
 
 @pytest.mark.parametrize("port", ["nobody", 0, 70000])
-async def test_a_port_that_is_none_cannot_be_asked(port: str | int) -> None:
+async def test_an_unknown_port_name_gives_no_result(port: str | int) -> None:
     with pytest.raises(NoAnswer, match="port"):
         await tcp_socket(TCPSocketAction(port=port), target(web=1), 1)
 
 
-async def test_the_health_service_is_asked_about_the_service_that_is_named() -> None:
+async def test_a_grpc_probe_asks_for_the_named_service() -> None:
     """Row 89: a gRPC probe is a call of Check at the pod's address."""
     statuses = {"": "SERVING", "slow": "NOT_SERVING"}
 
@@ -447,7 +447,7 @@ def health_server(check: Callable[..., Awaitable[bytes]], port: int = 0) -> tupl
     return server, server.add_insecure_port(f"127.0.0.1:{port}")
 
 
-async def test_a_health_service_that_comes_up_before_the_timeout_is_well() -> None:
+async def test_a_health_service_that_starts_before_the_timeout_is_healthy() -> None:
     """Row 89: a refused connection is retried until the timeout (grpc.WithBlock)."""
 
     async def check(*_: Any) -> bytes:
@@ -466,7 +466,7 @@ async def test_a_health_service_that_comes_up_before_the_timeout_is_well() -> No
         await server.stop(0)
 
 
-async def test_a_health_service_that_hangs_has_failed_in_other_words_than_one_that_is_not_there() -> None:
+async def test_a_hung_health_service_and_an_absent_one_fail_with_different_messages() -> None:
     async def check(*_: Any) -> bytes:
         await asyncio.Event().wait()
         return b""
@@ -480,7 +480,7 @@ async def test_a_health_service_that_hangs_has_failed_in_other_words_than_one_th
     assert (answer.result, answer.text) == ("failure", "timeout: health rpc did not complete within 1s")
 
 
-async def test_a_server_without_the_health_service_says_so_in_its_own_words() -> None:
+async def test_a_server_without_the_health_service_fails_with_its_own_message() -> None:
     server = grpc.aio.server()
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
@@ -493,7 +493,7 @@ async def test_a_server_without_the_health_service_says_so_in_its_own_words() ->
     assert answer.text.startswith(lacks) and len(answer.text) > len(lacks)
 
 
-async def test_a_command_that_takes_too_long_has_failed_in_the_runtimes_words() -> None:
+async def test_a_command_that_times_out_fails_with_the_runtimes_message() -> None:
     """Row 88: a timeout is a failure."""
     cri = create_autospec(CriRuntime, instance=True)
     cri.exec_sync.side_effect = CommandTimedOut("exec_sync", "DEADLINE_EXCEEDED", "late")
@@ -505,7 +505,7 @@ async def test_a_command_that_takes_too_long_has_failed_in_the_runtimes_words() 
         await run_command(ExecAction(command=("true",)), target(), 1, cri)
 
 
-async def test_a_status_that_the_protocol_has_no_name_for_is_a_failure() -> None:
+async def test_an_unknown_serving_status_is_a_failure() -> None:
     async def check(*_: Any) -> bytes:
         return b"\x08\x63"
 
@@ -518,7 +518,7 @@ async def test_a_status_that_the_protocol_has_no_name_for_is_a_failure() -> None
     assert (answer.result, answer.text) == ("failure", 'service unhealthy (responded with "99")')
 
 
-async def test_a_health_service_that_means_harm_has_failed() -> None:
+async def test_a_malicious_health_service_fails_the_probe() -> None:
     """Bytes that are no message, a message that is larger than any, words that fill a screen, answers without end."""
 
     async def nonsense(*_: Any) -> bytes:
@@ -554,7 +554,7 @@ async def test_a_health_service_that_means_harm_has_failed() -> None:
 
 
 @pytest.mark.parametrize("host", ["a" * 64 + ".example", "a..example"])
-async def test_a_host_name_that_is_none_is_a_failure(host: str) -> None:
+async def test_an_unresolvable_host_name_is_a_failure(host: str) -> None:
     asked = [
         await tcp_socket(TCPSocketAction(port=80, host=host), target(), 5),
         await http_get(HTTPGetAction(path="/", port=80, host=host), target(), 5),

@@ -184,7 +184,7 @@ CONTAINERS: dict[str, tuple[Callable[[cri.ContainerConfig], Any], str]] = {
 
 
 @pytest.mark.parametrize("what", SANDBOXES)
-async def test_a_sandbox_that_is_wrong_is_refused_by_path(calls: BareCri, what: str) -> None:
+async def test_an_invalid_sandbox_config_is_refused_by_path(calls: BareCri, what: str) -> None:
     change, sentence = SANDBOXES[what]
     code, said = await refused(calls.runtime.RunPodSandbox(cri.RunPodSandboxRequest(config=pod(change))))
     assert (code, said[: len(sentence)]) == ("INVALID_ARGUMENT", sentence)
@@ -192,14 +192,14 @@ async def test_a_sandbox_that_is_wrong_is_refused_by_path(calls: BareCri, what: 
 
 
 @pytest.mark.parametrize("what", CONTAINERS)
-async def test_a_container_that_is_wrong_is_refused_by_path(calls: BareCri, sandbox: str, what: str) -> None:
+async def test_an_invalid_container_config_is_refused_by_path(calls: BareCri, sandbox: str, what: str) -> None:
     change, sentence = CONTAINERS[what]
     request = cri.CreateContainerRequest(pod_sandbox_id=sandbox, config=container(change))
     code, said = await refused(calls.runtime.CreateContainer(request))
     assert (code, said[: len(sentence)]) == ("INVALID_ARGUMENT", sentence)
 
 
-async def test_other_requests_that_are_wrong(calls: BareCri, sandbox: str) -> None:
+async def test_other_invalid_requests_are_refused(calls: BareCri, sandbox: str) -> None:
     runtime, images = calls.runtime, calls.images
     other = pod(lambda it: setattr(it.metadata, "name", "other"))
     config = container(lambda it: None)
@@ -244,7 +244,7 @@ async def test_other_requests_that_are_wrong(calls: BareCri, sandbox: str) -> No
 
 
 @pytest.mark.parametrize("id", ["f" * 64, "nothing", "../../etc", "\0", "x" * 100_000, "ü"])
-async def test_what_is_not_there_is_not_found(calls: BareCri, id: str) -> None:
+async def test_calls_for_missing_ids_fail_with_not_found(calls: BareCri, id: str) -> None:
     runtime = calls.runtime
     for call in (
         runtime.PodSandboxStatus(cri.PodSandboxStatusRequest(pod_sandbox_id=id)),
@@ -257,7 +257,7 @@ async def test_what_is_not_there_is_not_found(calls: BareCri, id: str) -> None:
         assert (await refused(call))[0] == "NOT_FOUND"
 
 
-async def test_a_message_beyond_16_mib_is_not_taken(calls: BareCri) -> None:
+async def test_a_message_over_16_mib_is_refused(calls: BareCri) -> None:
     huge = pod(lambda it: it.annotations.update({str(n): "x" * 1_000_000 for n in range(17)}))
     assert (await refused(calls.runtime.RunPodSandbox(cri.RunPodSandboxRequest(config=huge))))[
         0
@@ -268,7 +268,7 @@ UNSERVED = ("CheckpointContainer", "CheckpointPod", "RestorePod", "ListMetricDes
 
 
 @pytest.mark.parametrize("name", UNSERVED)
-async def test_a_call_that_is_not_served_says_so(calls: BareCri, name: str) -> None:
+async def test_an_unimplemented_call_says_so(calls: BareCri, name: str) -> None:
     request = GetMessageClass(METHODS[f"/runtime.v1.RuntimeService/{name}"].input_type)()
     code, said = await refused(getattr(calls.runtime, name)(request))
     assert (code, said) == ("UNIMPLEMENTED", f"{name}: not served by the embedded runtime")
@@ -331,7 +331,7 @@ def outcome(channel: grpc.Channel, name: str, request: bytes) -> tuple[str, str]
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_no_message_whatever_is_in_it_is_one_that_nobody_foresaw(channel: grpc.Channel, data: st.DataObject) -> None:
+def test_no_message_causes_an_internal_error(channel: grpc.Channel, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from([name for name in METHODS if name != ENDLESS]))
     request = data.draw(messages(METHODS[name].input_type))
     code, said = outcome(channel, name, request.SerializeToString())
@@ -341,11 +341,11 @@ def test_no_message_whatever_is_in_it_is_one_that_nobody_foresaw(channel: grpc.C
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(name=st.sampled_from([name for name in METHODS if name != ENDLESS]), request=st.binary(max_size=60))
-def test_bytes_that_are_no_message_are_refused_as_such(channel: grpc.Channel, name: str, request: bytes) -> None:
+def test_undecodable_bytes_are_refused(channel: grpc.Channel, name: str, request: bytes) -> None:
     code, said = outcome(channel, name, request)
     assert code in ("OK", "INVALID_ARGUMENT", "NOT_FOUND", "UNIMPLEMENTED"), said
 
 
-def test_after_all_that_the_server_has_nothing_to_tell_and_still_serves(server: Embedded) -> None:
+def test_after_all_hostile_requests_the_server_still_serves_without_tracebacks(server: Embedded) -> None:
     assert re.search("Traceback|Error", server.log.read_text()) is None
     assert server.version

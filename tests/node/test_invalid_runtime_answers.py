@@ -85,10 +85,8 @@ async def relisted(**answers: Message | bytes) -> Relist:
     [b"\xff\xff", containers(container("XXXX")).SerializeToString().replace(b"XXXX", b"\xff\xfe\xfd\xfc")],
     ids=["no-message", "no-utf-8"],
 )
-async def test_a_list_that_is_no_message_is_a_fault_of_the_runtime(
-    answer: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
-    with pytest.raises(TransportFault, match="list_containers: the runtime's answer is no message of the CRI"):
+async def test_an_undecodable_list_is_a_fault_of_the_runtime(answer: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(TransportFault, match="list_containers: the runtime's answer is not a CRI message"):
         await relisted(ListContainers=answer)
     assert not [record for record in caplog.records if record.exc_info], "a traceback each second"
 
@@ -102,8 +100,8 @@ async def test_a_list_of_more_than_16_mib_is_refused() -> None:
 @pytest.mark.parametrize(
     ("answers", "said"),
     [
-        ({"ContainerStatus": b"\xff\xff"}, "no message of the CRI"),
-        ({"PodSandboxStatus": b"\xff\xff"}, "no message of the CRI"),
+        ({"ContainerStatus": b"\xff\xff"}, "not a CRI message"),
+        ({"PodSandboxStatus": b"\xff\xff"}, "not a CRI message"),
         ({"ContainerStatus": status("other")}, "the runtime answered about 'other', not about c1"),
         ({"PodSandboxStatus": sandbox_status("")}, "the runtime answered about '', not about s1"),
         ({"ContainerStatus": status(attempt=2**32 - 1)}, "cannot be believed: restart_count: "),
@@ -114,7 +112,7 @@ async def test_a_list_of_more_than_16_mib_is_refused() -> None:
         ),
     ],
 )
-async def test_what_cannot_be_believed_of_a_pod_fails_the_reading_of_that_pod(
+async def test_an_invalid_answer_about_a_pod_fails_only_the_reading_of_that_pod(
     answers: Mapping[str, Message | bytes], said: str
 ) -> None:
     relist = await relisted(**answers)
@@ -133,7 +131,7 @@ async def test_what_cannot_be_believed_of_a_pod_fails_the_reading_of_that_pod(
         {"ListPodSandbox": sandboxes(sandbox("s2", namespace="a\x1b[31m"))},
     ],
 )
-async def test_what_has_no_id_or_name_is_of_no_pod(
+async def test_entries_without_id_or_name_belong_to_no_pod(
     answers: Mapping[str, Message], caplog: pytest.LogCaptureFixture
 ) -> None:
     relist = await relisted(**answers)
@@ -143,7 +141,7 @@ async def test_what_has_no_id_or_name_is_of_no_pod(
     assert "passed over" in said and said.isprintable()
 
 
-async def test_texts_numbers_and_addresses_are_such() -> None:
+async def test_invalid_texts_numbers_and_addresses_are_sanitised() -> None:
     relist = await relisted(
         PodSandboxStatus=sandbox_status(ip="fe80::1%a\n10.0.0.1 evil", info=DEEP),
         ContainerStatus=status(
@@ -166,13 +164,13 @@ async def test_texts_numbers_and_addresses_are_such() -> None:
     assert len(ended.message) < 20_000 and len(ended.reason) < 2_000 and ended.reason.isprintable()
 
 
-async def test_deep_json_and_truth_are_no_process() -> None:
+async def test_malformed_process_information_gives_no_pid() -> None:
     for info in (DEEP, {"info": '{"pid": true}'}, {"info": f'{{"pid": {"9" * 5_000}}}'}):
         (running,) = (await relisted(ContainerStatus=status(info=info))).pods["u1"].containers
         assert running.pid == 0
 
 
-async def test_what_was_made_has_an_id_and_a_version_is_a_line() -> None:
+async def test_an_invalid_id_is_a_fault_and_the_version_is_cut_to_one_line() -> None:
     handler = AnyCri()
     handler.answers |= {
         "RunPodSandbox": cri.RunPodSandboxResponse(pod_sandbox_id="../x").SerializeToString(),
@@ -180,9 +178,9 @@ async def test_what_was_made_has_an_id_and_a_version_is_a_line() -> None:
         "Version": cri.VersionResponse(runtime_name="x\x1b[2J", runtime_version="1" * 10_000).SerializeToString(),
     }
     async with serving(handler) as endpoint, CriClient(endpoint) as client:
-        with pytest.raises(CriError, match=r"answered with '\.\./x', which is no id"):
+        with pytest.raises(CriError, match=r"answered with '\.\./x', which is not an id"):
             await client.run_pod_sandbox(cri.PodSandboxConfig())
-        with pytest.raises(CriError, match=r"answered with 'a\\nb', which is no id"):
+        with pytest.raises(CriError, match=r"answered with 'a\\nb', which is not an id"):
             await client.create_container("s", cri.ContainerConfig(), cri.PodSandboxConfig())
         version = await client.version()
     assert version.name.isprintable() and len(version.version) < 2_000
