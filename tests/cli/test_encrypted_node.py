@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,10 +38,10 @@ def said(name: str) -> set[str]:
     return {f"{name}-image:1", f"{name}-command", f"{name}-secret"}
 
 
-@pytest.fixture
-def environ(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, str]]:
-    with machine(EMBEDDED, request, tmp_path) as environ:
-        yield environ
+@pytest.fixture(scope="module")
+def environ(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    with machine(EMBEDDED, request, tmp_path_factory.mktemp("encrypted")) as environ:
+        yield environ | {"SYNCPOD_ORPHANS_PERIOD": "1s"}
 
 
 def up(environ: dict[str, str], *flags: str, **pods: Any) -> None:
@@ -112,3 +113,22 @@ def test_nothing_of_a_pod_can_be_read(environ: dict[str, str], tctl: Path) -> No
     deleted = program("delete", "pod", "late", environ=environ)
     assert deleted.code == 0, deleted.err
     assert in_database(environ, "late") == set()
+
+
+def test_a_pod_whose_workflow_a_stranger_has_terminated_runs_on(environ: dict[str, str]) -> None:
+    """And is looked after again, as it was, also where its history is encrypted."""
+    up(environ, "--encrypt", third=pod("third"))
+    before = program(
+        "get", "pod", "third", "-o", "jsonpath={.status.containerStatuses[0].containerID}", environ=environ
+    )
+    address = {"TEMPORAL_ADDRESS": exports(environ)["TEMPORAL_ADDRESS"]}
+    terminate = ("workflow", "terminate", "--workflow-id", "pod/default/third")
+    terminated = run(str(temporal_program()), *terminate, environ=address)
+    assert terminated.code == 0, terminated.err
+    deadline = time.monotonic() + 60
+    while "left: only the Temporal server says so" not in (told := program("node", environ=environ).out):
+        assert time.monotonic() < deadline, told
+    adopted = program("adopt", "third", environ=environ)
+    assert "pod/third adopted; running: app" in adopted.out, adopted
+    after = program(*its_id, environ=environ)
+    assert after.out == before.out != ""

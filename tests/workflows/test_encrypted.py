@@ -18,13 +18,15 @@ from syncpod.messages.steps import Fault
 from syncpod.node.begun_runs import BegunRuns
 from syncpod.signing.encrypting_keys import EncryptingKeys
 from syncpod.signing.keys import SigningKeys, add_signing_key, make_signing_keys
-from syncpod.temporal.plugin import verifying, verifying_converter
+from syncpod.temporal.plugin import DATA_CONVERTER, verifying, verifying_converter
+from syncpod.temporal.queries import AskAgain
 from syncpod.temporal.resize_metrics import ResizeMetricsInterceptor
 from syncpod.temporal.signed_steps import SigningWorker
+from syncpod.temporal.signing import SigningClient, signing_converter
 from syncpod.temporal.workflow_watch import WatchedRunner
 from tests.workflows.scripted import ScriptedNode, container, query_pod, scripted_worker, start_pod, until
 from tests.workflows.test_pod_workflow import is_ready, manifest
-from tests.workflows.test_signed import Nobody, _signal_raw, events_of, rejections, signing, until_refused
+from tests.workflows.test_signed import Watches, _signal_raw, events_of, rejections, until_refused
 from workflows.pod.workflow import PodWorkflow
 from workflows.runner import sandboxed_runner
 
@@ -38,6 +40,14 @@ def marked() -> dict[str, Any]:
     return manifest(containers=[one])
 
 
+def commanding(client: Client, keys: Keys) -> Client:
+    """A client on the same connection with these keys."""
+    config = client.config()
+    config["data_converter"] = signing_converter(DATA_CONVERTER, keys, verifies=False)
+    config["interceptors"] = [AskAgain(), SigningClient(keys.number)]
+    return Client(**config)
+
+
 @pytest.fixture
 def keys(tmp_path: Path) -> SigningKeys:
     return make_signing_keys(tmp_path)
@@ -49,11 +59,11 @@ async def node(
 ) -> AsyncIterator[ScriptedNode]:
     """A node that encrypts."""
     node = ScriptedNode()
-    runner = WatchedRunner(sandboxed_runner(), Nobody(), BegunRuns(tmp_path).refusal)
+    runner = WatchedRunner(sandboxed_runner(), Watches(), BegunRuns(tmp_path).refusal)
     options = {**worker_options, "workflow_runner": runner}
     interceptors = [ResizeMetricsInterceptor(), SigningWorker()]
     encrypting = EncryptingKeys(keys)
-    serving = verifying(signing(client, encrypting), encrypting)
+    serving = verifying(commanding(client, encrypting), encrypting)
     async with scripted_worker(serving, node, interceptors=interceptors, **options):
         yield node
 
@@ -75,7 +85,7 @@ async def replays(client: Client, keys: Keys, handle: Any) -> None:
 
 
 async def test_nothing_of_a_pod_is_in_its_history(client: Client, node: ScriptedNode, keys: SigningKeys) -> None:
-    owner = signing(client, EncryptingKeys(keys))
+    owner = commanding(client, EncryptingKeys(keys))
     handle = await start_pod(owner, node, marked())
     await until(handle, is_ready)
     with pytest.raises(WorkflowUpdateFailedError) as refused:
@@ -96,7 +106,7 @@ async def test_nothing_of_a_pod_is_in_its_history(client: Client, node: Scripted
 
 
 async def test_nor_why_a_step_failed(client: Client, node: ScriptedNode, keys: SigningKeys) -> None:
-    owner = signing(client, EncryptingKeys(keys))
+    owner = commanding(client, EncryptingKeys(keys))
     node.fault("start_container", Fault.RUN_CONTAINER_ERROR, "busybox:1 has no xyzzy-0815")
     handle = await start_pod(owner, node, marked())
     await until(handle, lambda pod: "no xyzzy-0815" in str(container(pod, "web")["state"]))
@@ -111,7 +121,7 @@ async def test_a_node_may_begin_to_encrypt_while_it_has_pods(
     client: Client, node: ScriptedNode, keys: SigningKeys, tmp_path: Path
 ) -> None:
     """What was only signed is accepted beside what is encrypted, and both are after a new key."""
-    plain, owner = signing(client, keys), signing(client, EncryptingKeys(keys))
+    plain, owner = commanding(client, keys), commanding(client, EncryptingKeys(keys))
     handle = await start_pod(plain, node, marked())
     await until(owner.get_workflow_handle(handle.id), is_ready)
     assert await found(handle) == set(MARKS), "its start can be read"
@@ -128,7 +138,7 @@ async def test_a_node_may_begin_to_encrypt_while_it_has_pods(
 async def test_a_copy_is_worth_no_more_for_being_encrypted(
     client: Client, node: ScriptedNode, keys: SigningKeys
 ) -> None:
-    owner = signing(client, EncryptingKeys(keys))
+    owner = commanding(client, EncryptingKeys(keys))
     one, other = await start_pod(owner, node, marked()), await start_pod(owner, node, marked())
     for handle in (one, other):
         await until(handle, is_ready)
