@@ -118,9 +118,8 @@ def test_nothing_of_a_pod_can_be_read(environ: dict[str, str], tctl: Path) -> No
 def test_a_pod_whose_workflow_a_stranger_has_terminated_runs_on(environ: dict[str, str]) -> None:
     """And is looked after again, as it was, also where its history is encrypted."""
     up(environ, "--encrypt", third=pod("third"))
-    before = program(
-        "get", "pod", "third", "-o", "jsonpath={.status.containerStatuses[0].containerID}", environ=environ
-    )
+    its_id = ("get", "pod", "third", "-o", "jsonpath={.status.containerStatuses[0].containerID}")
+    before = program(*its_id, environ=environ)
     address = {"TEMPORAL_ADDRESS": exports(environ)["TEMPORAL_ADDRESS"]}
     terminate = ("workflow", "terminate", "--workflow-id", "pod/default/third")
     terminated = run(str(temporal_program()), *terminate, environ=address)
