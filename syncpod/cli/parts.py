@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from syncpod.cli.console import paint, program, remark
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.machine import runtime_process, worker_process
+from syncpod.cli.machine import port_guard, runtime_process, worker_process
+from syncpod.cli.machine.listening_process import listening_ports
 from syncpod.cli.machine.settings import kept_settings, settings
 from syncpod.cli.machine.state_directory import (
     RuntimeRecord,
@@ -64,6 +65,8 @@ class Ports(NamedTuple):
     """Its UI's; None = any."""
     has_ui: bool = False
     """Whether it is to have a UI; otherwise it has one unless it is root's."""
+    guard: bool = False
+    """Whether the kernel is to let only its owner connect to all its ports; otherwise it does if it did before."""
 
 
 _ANY_PORTS: Final = Ports()
@@ -100,7 +103,8 @@ def start_server(here: NodeSettings, ports: Ports = _ANY_PORTS) -> Server:
 def _require_no_ports(ports: Ports, address: str) -> None:
     if any(ports):
         raise BadInput(
-            f"--port, --ui-port, --ui: apply only to a server that `up` starts, but the one at {address} is used"
+            f"--port, --ui-port, --ui, --guard: apply only to a server that `up` starts, but the one at {address} is "
+            "used"
         )
 
 
@@ -137,7 +141,9 @@ def _start_own_server(here: NodeSettings, ports: Ports = _ANY_PORTS) -> Server:
         server, child = dev_server.start(here.state_dir, port=ports.server, ui_port=ports.ui, ui=ports.has_ui)
         if child is None:
             _require_ports(server, ports)
-        else:
+        if ports.guard or port_guard.is_set(here.node):
+            port_guard.set_guard(here.node, listening_ports(server.process.pid))
+        if child is not None:
             remark(paint(f"Temporal server started (pid {child.pid})", "dim"))
         config = connection_settings(default_address=server.address)
         config["target_host"] = server.address

@@ -68,7 +68,7 @@ def down(
             raise Failure(f"{directory} is in use by what `syncpod up` has not started: {'; '.join(others)}")
     if not keep_pods:
         _delete_pods(here, patience, everything=purge)
-    ended = _end_worker(directory) + _end_runtime(directory) + _end_server(directory)
+    ended = _end_worker(directory) + _end_runtime(directory) + _end_server(directory) + _end_guard(directory, here.node)
     if not keep_pods:
         _forget(directory)
     if not ended:
@@ -198,6 +198,17 @@ def _end_server(directory: Path) -> int:
         if record is None or not record.detached or not end(record.process, patience_seconds=_SERVER_SECONDS):
             return 0
     say(f"Temporal server ended (pid {record.process.pid})")
+    return 1
+
+
+def _end_guard(directory: Path, node: str) -> int:
+    """Remove the rule that guards the server's ports, once they are nobody's."""
+    from syncpod.cli.machine.port_guard import remove_guard
+    from syncpod.cli.machine.state_directory import running_server
+
+    if running_server(directory) is not None or not remove_guard(node):
+        return 0
+    say("guard of the Temporal server's ports removed")
     return 1
 
 

@@ -94,6 +94,11 @@ Encrypt = Annotated[
     ),
 ]
 
+Guard = Annotated[
+    bool,
+    typer.Option("--guard", help="As root: have the kernel let only root connect to the Temporal server's ports."),
+]
+
 
 def up(
     filename: Filenames = None,
@@ -111,6 +116,7 @@ def up(
     ui: ServerUi = False,
     ui_port: ServerUiPort = None,
     encrypt: Encrypt = False,
+    guard: Guard = False,
     timeout: Timeout = "0",
 ) -> None:
     """Start server, runtime and worker, and bring pods up.
@@ -125,6 +131,7 @@ def up(
     """
     from syncpod.cli import parts
     from syncpod.cli.input.manifests import Manifests, admitted
+    from syncpod.cli.machine import port_guard
     from syncpod.cli.machine.object_apply import require_possible
     from syncpod.cli.machine.object_store import memory_directory_of
     from syncpod.cli.machine.runtime_choice import choose, require_same_name
@@ -146,9 +153,11 @@ def up(
     manifests = admitted(filename, namespace) if filename else Manifests([], [])
     here = replace(here, signed=_is_signed(here))
     require_possible(manifests, here)
+    if guard:
+        port_guard.require_possible()
     require_same_name(here)
     choice = choose(here, asked=runtime_endpoint, embedded=embedded, simulate=simulate)
-    server = _start(here, choice, manifests, patience, parts.Ports(port, ui_port, ui))
+    server = _start(here, choice, manifests, patience, parts.Ports(port, ui_port, ui, guard))
     _tell_what_next(here, server, manifests.pods)
 
 
