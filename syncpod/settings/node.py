@@ -124,9 +124,6 @@ def node_settings(
 ) -> NodeSettings:
     """Return the node's settings: each argument that is given, else the variable in `environ`, else the default.
 
-    What the node was last started with comes before the default. `manifest_dir` "" = none. Raises SettingsInvalid.
-
-
     What the node was last started with (`syncpod.settings.kept`) comes before the default. An empty `manifest_dir` or
     `node_labels` means none. State and logs are kept where `default_state_dir` and `_default_log_dir` say.
     Raises SettingsInvalid.
