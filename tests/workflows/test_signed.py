@@ -86,7 +86,10 @@ def signing(client: Client, keys: SigningKeys) -> Client:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def signed(client: Client, worker_options: dict[str, Any], tmp_path: Path) -> AsyncIterator[Signed]:
+async def signed(
+    client: Client, worker_options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Signed]:
+    monkeypatch.setattr("syncpod.signing.keys.LOOK_SECONDS", 0.0)
     keys, node = make_signing_keys(tmp_path), ScriptedNode()
     owner = signing(client, keys)
     # Not the runner of `worker_options`: it replays what is not signed. See `replays`.
