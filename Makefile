@@ -20,8 +20,8 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PIP_FAILED = { echo "make: the packages could not be downloaded or installed; why is in $(PIP_LOG)" >&2; exit 1; }
 EXPORT = uv export --quiet --frozen --format requirements-txt --no-header --no-annotate --no-emit-project
 
-# Most tests wait for most of their time: there are twice as many processes as cores.
-PYTEST = $(BIN)/python -m pytest -p tests.durations -p tests.broken_runs --numprocesses=4 --dist=loadgroup --no-loadscope-reorder $(TESTS)
+# Most tests wait for most of their time: on two cores, four processes left a quarter of the processors idle.
+PYTEST = $(BIN)/python -m pytest -p tests.durations -p tests.broken_runs --numprocesses=6 --dist=loadgroup --no-loadscope-reorder $(TESTS)
 
 .PHONY: help up down test test-all nightly planted chaos differential lint bench protos requirements check-requirements sbom venv
 

@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from activities.node.context import Node
 from activities.node.uid_owners import UID_IN_USE
 from activities.pods.admission import needs_app_armor, os_refusal, strike_what_is_gone
 from syncpod.cri.port import RuntimeStatus, RuntimeVersion
 from syncpod.messages.identity import PodRef
+from syncpod.messages.queries import ComesBefore
+from syncpod.node.fit import Demand
 from syncpod.node.labels import is_asked_for
 from syncpod.pod import Pod
 from syncpod.translation.features import refusals
+from syncpod.translation.host_ports import HostPort
 
 _EMBEDDED = "syncpod-embedded"
+_COUNTED = " (with the pods that come before it)"
 
 
-async def foresee_admission(node: Node, pod: Pod) -> list[str]:
-    """Return why the node would not run this pod now, a sentence for each reason; [] if no reason is known.
+async def foresee_admission(node: Node, pod: Pod, before: Sequence[ComesBefore] = ()) -> list[str]:
+    """Return why the node would not run this pod as it is now, a sentence for each reason; [] if no reason is known.
 
-    The reasons for which admission rejects the pod come first, in the kubelet's words; then the features that the
-    runtime does not support. Nothing is reserved, so the answer may differ when the pod is applied. Raises CriError.
+    First the reasons for which admission rejects a pod, in the kubelet's words; then what the runtime is known not to
+    support. The pods `before` are taken to run here by then. Nothing is reserved, so the answer may differ when the pod
+    is applied. Raises CriError.
     """
     version, status = await node.cri.version(), await node.cri.status(verbose=True)
-    return [*await _rejections(node, pod), *refusals(pod, status, version), *_of_embedded(pod, status, version)]
+    return [*await _rejections(node, pod, before), *refusals(pod, status, version), *_of_embedded(pod, status, version)]
 
 
-async def _rejections(node: Node, pod: Pod) -> list[str]:
+async def _rejections(node: Node, pod: Pod, before: Sequence[ComesBefore]) -> list[str]:
     """Return the reason for which the node would reject the pod: its UID, then in the order of `admission.admit`."""
     meta = pod.metadata
     if taken := await node.uids.refusal(PodRef(namespace=meta.namespace, name=meta.name, uid=meta.uid)):
@@ -44,8 +49,12 @@ async def _rejections(node: Node, pod: Pod) -> list[str]:
         refusal = page.refusal(ref, pod, capacity, matches=matches)
         if refusal is not None and await strike_what_is_gone(node, ref, page):
             refusal = page.refusal(ref, pod, capacity, matches=matches)
+        beside = refusal is None
+        if beside:
+            demands = tuple(Demand(each.amounts, tuple(HostPort(*port) for port in each.ports)) for each in before)
+            refusal = page.foreseen_refusal(ref, pod, capacity, matches=matches, before=demands)
     if refusal is not None:
-        return [f"{refusal.reason}: {refusal.message}"]
+        return [f"{refusal.reason}: {refusal.message}{_COUNTED if beside else ''}"]
     if needs_app_armor(pod) and not node.context.host.apparmor:
         return ["AppArmor: Cannot enforce AppArmor: AppArmor is not enabled on the host"]
     return []

@@ -199,7 +199,7 @@ def _refusal(error: WorkflowUpdateFailedError) -> PodWorkflowResult:
     cause = error.cause
     kind = cause.type if isinstance(cause, ApplicationError) else None
     if kind == "Gone":
-        raise ApplicationError("the pod has just ended; it is applied anew", type="Gone") from None
+        raise ApplicationError("the pod has just ended; it is applied again", type="Gone") from None
     message = cause.message if isinstance(cause, ApplicationError) else str(cause)
     if kind != "Invalid":
         raise ApplicationError(message, type=kind or type(cause).__name__) from None

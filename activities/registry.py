@@ -16,7 +16,7 @@ from activities.step import Body, run_step
 from syncpod.messages import StepName
 from syncpod.messages.identity import NodeFacts
 from syncpod.messages.node import NodeStepName
-from syncpod.messages.queries import FORESEE_ADMISSION
+from syncpod.messages.queries import FORESEE_ADMISSION, ComesBefore
 from syncpod.messages.step_table import STEPS
 from syncpod.messages.steps import StepInput, StepResult
 from syncpod.pod import admit_pod
@@ -53,8 +53,8 @@ def step_body(name: StepName) -> Body[Any]:
 def questions(node: Node) -> list[Callable[..., Any]]:
     """Return the activities that clients start by themselves, without a workflow, to ask the node something."""
 
-    async def foresee(document: dict[str, Any]) -> list[str]:
-        return await foresee_admission(node, admit_pod(document))
+    async def foresee(document: dict[str, Any], before: list[ComesBefore]) -> list[str]:
+        return await foresee_admission(node, admit_pod(document), before)
 
     return [activity.defn(name=FORESEE_ADMISSION)(foresee)]
 

@@ -26,7 +26,7 @@ from syncpod.messages.steps import Fault, KillTarget, Outcome, StartContainer, S
 from syncpod.node.directories import plan_container, prepare_container
 from syncpod.node.log_links import links_directory, make_log_link
 from syncpod.node.pod_threads import DiskWork
-from syncpod.node.pod_volumes import MountFailure, make_mount_points
+from syncpod.node.pod_volumes import MountFailure, make_mount_points, share_volumes
 from syncpod.node.start_marks import StartMark, as_ended
 from syncpod.pod import EphemeralContainer
 from syncpod.translation.config_error import ContainerConfigError, SandboxConfigError
@@ -253,6 +253,7 @@ class _Start:
             await self.attempt.on_disk(DiskWork.MAKE, partial(prepare_container, plan))
             if isinstance(container, EphemeralContainer):
                 await self.attempt.on_disk(DiskWork.MAKE, partial(make_mount_points, pod, container, context))
+            await self.attempt.on_disk(DiskWork.MAKE, partial(share_volumes, pod, container, context))
             sub_paths = await sub_paths_of(self.attempt, pod, container, request.kind, variables)
             config = container_config(
                 pod,

@@ -172,10 +172,12 @@ def every_one(_: Life, boundaries: Sequence[Boundary]) -> Sequence[Boundary]:
 
 
 def one_of_each(_: Life, boundaries: Sequence[Boundary]) -> Sequence[Boundary]:
-    """Choose, for each call, the first boundary before it and the last one after it."""
-    before = {each.call: each for each in reversed(boundaries) if each.when == "before"}
+    """Choose the first boundary, before anything was done, and the last one after each kind of call.
+
+    The runtime has the same before a call as after the one that precedes it.
+    """
     after = {each.call: each for each in boundaries if each.when == "after"}
-    return sorted((*before.values(), *after.values()), key=lambda each: each.ordinal)
+    return sorted((*boundaries[:1], *after.values()), key=lambda each: each.ordinal)
 
 
 async def run(node: FaultyNode, place: Path, lives: Sequence[Life] = LIVES, choose: Choose = every_one) -> list[Row]:

@@ -1,7 +1,7 @@
 """``python -m bench.takeover``: kills the worker of 50 running pods, and measures how soon each answers the next one.
 
 While no worker serves, some containers exit and some pods get a label: afterwards each of these must be known, once.
-The end-to-end tests check the outcome (`tests/e2e/test_under_fire.py`); the time is measured here.
+The end-to-end tests check the outcome (`tests/e2e/test_combined_faults.py`); the time is measured here.
 """
 
 from __future__ import annotations

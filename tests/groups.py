@@ -21,7 +21,7 @@ LONGEST = (
     "e2e/test_crash_points.py containerd24",
     "e2e/test_orphans.py containerd24",
     "manifests/test_manifests.py containerd24",
-    "e2e/test_under_fire.py containerd24",
+    "e2e/test_combined_faults.py containerd24",
     "workflows/test_pod_workflow.py",
     "e2e/test_registry.py containerd24",
     "critest/test_critest.py",
@@ -33,6 +33,9 @@ LONGEST = (
     "e2e/test_pressure.py containerd24",
     "e2e/test_faults_hung_call.py containerd24",
     "simulator/test_planted_bugs.py",
+    "workflows/test_floods.py",
+    "cli/test_up_again.py",
+    "cli/test_apply.py",
 )
 """The groups that take longest, the longest first: what is begun last is to be short. Where the preferred runtime is
 another one, those of containerd 2.4 are not there, and the rest keep their order."""

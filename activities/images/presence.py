@@ -153,7 +153,7 @@ async def look_at_image(
 
 
 async def image_id(cri: CriRuntime, image: str) -> str | None:
-    """Return the id of an image, named as pods name it; None where the node does not have it. Raises CriError."""
+    """Return the id of an image, named as pods name it; None if the node does not have it. Raises CriError."""
     try:
         found = await cri.image_status(with_default_tag(image))
     except InvalidImage:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -52,7 +52,7 @@ class Ledger:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Page]:
-        """Lock the ledger for the block: one admission at a time. Raises OSError where records cannot be read."""
+        """Lock the ledger for the block: one admission at a time. Raises OSError if records cannot be read."""
         async with self._lock:
             if self._pods is None:
                 self._pods = await asyncio.to_thread(_from_records, self._context)
@@ -84,6 +84,18 @@ class Page:
         """
         self._strike(ref.uid)
         return self._taken.refusal(demand_of(pod), capacity, matches=matches)
+
+    def foreseen_refusal(
+        self, ref: PodRef, pod: Pod, capacity: Capacity, *, matches: bool, before: Sequence[Demand] = ()
+    ) -> Refusal | None:
+        """Return what `refusal` would if pods with the demands `before` had been admitted; nothing stays counted."""
+        for demand in before:
+            self._taken.add(demand)
+        try:
+            return self.refusal(ref, pod, capacity, matches=matches)
+        finally:
+            for demand in before:
+                self._taken.remove(demand)
 
     def enter(self, ref: PodRef, pod: Pod) -> bool:
         """Count the pod as it is now, in place of what was counted before; say whether it takes less of anything."""

@@ -114,5 +114,5 @@ def time_pull(seconds: float, size: int) -> None:
 
 
 def _size_class(size: int) -> str:
-    """Return the label that stands for a size; `N/A` where it is not known (GetImageSizeBucket)."""
+    """Return the label that stands for a size; `N/A` if it is not known (GetImageSizeBucket)."""
     return next((label for bound, label in reversed(_SIZE_CLASSES) if size > bound), "N/A")

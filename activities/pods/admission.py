@@ -22,9 +22,9 @@ _OS_LABEL = "kubernetes.io/os"
 async def admit(attempt: StepAttempt, request: CreateSandbox) -> None:
     """Admit the pod, or raise PodFault PodRejected with the kubelet's reason: the pod has then failed for good.
 
-    Once admitted, this life of the pod is never rejected, even if the node changes. When this returns, the pod's
-    record, which must exist, says that it was admitted, and it counts until it has finished or is removed. If the
-    worker dies before that, nothing was made, and the next try decides again.
+    Once admitted, this life of the pod is never rejected, even if the node changes, or has lost its record of it. When
+    this returns, the pod's record, which must exist, says that it was admitted, and it counts until it has finished or
+    is removed. If the worker dies before that, nothing was made, and the next try decides again.
 
     Mirrors kubelet.go, v1.36, HandlePodAdditions and canAdmitPod, with its handlers in their order: eviction (pressure
     on the node), sysctls, the predicates, AppArmor. Difference: no pod is preempted for a critical one. Raises
@@ -34,6 +34,10 @@ async def admit(attempt: StepAttempt, request: CreateSandbox) -> None:
     attempt.doing = "looks whether the node has room for the pod"
     async with node.ledger.open() as page:
         if page.has(ref):
+            page.enter(ref, pod)
+            return
+        if request.adopt and await _was_made(attempt):
+            await asyncio.to_thread(_mark, attempt, "admitted")
             page.enter(ref, pod)
             return
     if pressure := node.pressure(pod):
@@ -53,6 +57,15 @@ async def admit(attempt: StepAttempt, request: CreateSandbox) -> None:
             raise _rejected("AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host")
         await asyncio.to_thread(_mark, attempt, "admitted")
         page.enter(ref, pod)
+
+
+async def _was_made(attempt: StepAttempt) -> bool:
+    """Say whether this life of the pod has a sandbox: it was admitted before that was made, though its record is lost.
+
+    Raises CriError.
+    """
+    view = await attempt.read()
+    return any(sandbox.incarnation == attempt.ref.incarnation for sandbox in view.sandboxes)
 
 
 async def finish(attempt: StepAttempt, *, evicted: bool = False) -> None:

@@ -146,7 +146,7 @@ def _stack(frame: FrameType | None) -> tuple[str, ...]:
 
 
 def _times(native_id: int) -> ThreadTimes:
-    """Return a thread's times; zeros where the kernel does not count them."""
+    """Return a thread's times; zeros if the kernel does not count them."""
     try:
         text = Path(f"/proc/self/task/{native_id}/schedstat").read_text()
         ran, queued, *_ = (int(field) / 1e9 for field in text.split())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionResponse
 from temporalio.client import Client
@@ -106,7 +106,7 @@ class NodeStarts(Kind):
 
     async def afresh(self, workflow_id: str, described: DescribeWorkflowExecutionResponse) -> Start:
         """Return the start without a snapshot: from the name of the node, and what its memo says."""
-        memo: Final = described.workflow_execution_info.memo.fields
+        memo = described.workflow_execution_info.memo.fields
         said = (await self._client.data_converter.decode([memo[NODE_MEMO]]))[0] if NODE_MEMO in memo else {}
         given = {"node": self._node.name, "unschedulable": NodeSummary.model_validate(said).unschedulable}
         return self._start(given, "its name alone; its agent tells it the rest again")

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from temporalio.api.common.v1 import WorkflowExecution as ExecutionId
 from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
-from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRejectedError
+from temporalio.client import Client
 from temporalio.common import TypedSearchAttributes
 from temporalio.converter import decode_typed_search_attributes
 from temporalio.service import RPCError, RPCStatusCode
@@ -19,6 +19,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.lifecycle.orphans import Standing
 from syncpod.messages.identity import POD_WORKFLOW, PodRef, pod_workflow_id
 from syncpod.temporal.pod_start import ENDED
+from syncpod.temporal.run_history import pod_uid_of_run
 
 _RPC: Final = timedelta(seconds=5)
 
@@ -54,32 +55,32 @@ class PodWorkflows:
         """Return the state of the workflow with this pod's name, as the server has it now.
 
         The run that follows a deleted pod starts with the search attributes of the pod before, and corrects them when
-        it first reports its state. So a running workflow counts as another pod's only if it says so itself when asked.
+        it first reports its state. So a running workflow counts as another pod's only if its run's history says so.
         """
         workflow_id = pod_workflow_id(ref.namespace, ref.name)
         try:
-            status, said = await self._described(workflow_id)
+            status, said, run_id = await self._described(workflow_id)
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return "unknown"
             raise
         if status in ENDED:
             # If the last workflow of this name was another pod's, its end alone proves nothing about this pod's.
-            is_its_own = (said or await self._ask_which(workflow_id)) == ref.uid
+            is_its_own = said == ref.uid or await self._recorded(workflow_id, run_id) == ref.uid
             return "closed" if is_its_own or await self._has_had(workflow_id, ref.uid) else "unknown"
-        # A workflow that does not say which pod it is may be this pod's.
-        if said in ("", ref.uid) or await self._ask_which(workflow_id) in ("", ref.uid):
+        # A workflow whose history does not say which pod it is may be this pod's.
+        if said in ("", ref.uid) or await self._recorded(workflow_id, run_id) in ("", ref.uid):
             return "open"
         return "another"
 
-    async def _described(self, workflow_id: str) -> tuple[int, str]:
-        """Return a workflow's status number, which the SDK may not know, and the pod UID in its search attributes."""
+    async def _described(self, workflow_id: str) -> tuple[int, str, str]:
+        """Return a workflow's status (the SDK may not know it), the pod UID in its search attributes, and its run."""
         request = DescribeWorkflowExecutionRequest(
             namespace=self._client.namespace, execution=ExecutionId(workflow_id=workflow_id)
         )
         described = await self._client.workflow_service.describe_workflow_execution(request, retry=True, timeout=_RPC)
         info = described.workflow_execution_info
-        return info.status, _uid(decode_typed_search_attributes(info.search_attributes))
+        return info.status, _uid(decode_typed_search_attributes(info.search_attributes)), info.execution.run_id
 
     async def _has_had(self, workflow_id: str, uid: str) -> bool:
         """Say whether the server knows a closed run of that workflow as this pod's, by visibility.
@@ -94,16 +95,14 @@ class PodWorkflows:
                 return False
             raise
 
-    async def _ask_which(self, workflow_id: str) -> str:
-        """Ask a workflow for the UID of its pod, and return it; "" if the workflow does not answer."""
-        handle = self._client.get_workflow_handle(workflow_id)
+    async def _recorded(self, workflow_id: str, run_id: str) -> str:
+        """Return the UID of the pod that a run is or was of, by its history; "" if it does not say."""
         try:
-            pod: dict[str, Any] = await handle.query("pod", result_type=dict, rpc_timeout=_RPC)
-        except (WorkflowQueryFailedError, WorkflowQueryRejectedError, RPCError):
-            return ""
-        except ValueError:  # a paused workflow is rejected with a status that the SDK does not know
-            return ""
-        return str(pod.get("metadata", {}).get("uid", ""))
+            return await pod_uid_of_run(self._client, workflow_id, run_id, timeout=_RPC)
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:  # the server has forgotten it meanwhile
+                return ""
+            raise
 
 
 def without_workflow(refs: Iterable[PodRef], listed: dict[str, str]) -> tuple[PodRef, ...]:

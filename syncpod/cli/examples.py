@@ -137,6 +137,7 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("After the Temporal server has lost its database: keep everything running", "syncpod adopt --all"),
         ("What would be adopted", "syncpod adopt --all --dry-run"),
         ("One pod", "syncpod adopt web -n prod"),
+        ("Pods whose node has lost its state directory too", "syncpod adopt -f pods/"),
         ("One whose workflow cannot go on: replace the workflow", "syncpod adopt web --force"),
     ),
     "prune": (
@@ -156,6 +157,7 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("Everything that pods need on this machine", "syncpod up"),
         ("And a pod", "syncpod up -f pod.yaml"),
         ("And the pods of a directory, as long as their files are there", "syncpod up --manifests manifests.d"),
+        ("A node whose labels pods ask for", "syncpod up --node-labels disk=ssd,example.com/rack=7"),
         ("Use the embedded runtime although containerd is there", "syncpod up --embedded -f pod.yaml"),
         ("Simulate: containers are timers, so a laptop takes ten thousand pods", "syncpod up --simulate"),
     ),

@@ -23,6 +23,7 @@ from syncpod.cli.machine.state_directory import (
     running_worker,
 )
 from syncpod.settings.node import NodeSettings
+from syncpod.settings.variables import NODE_LABELS
 from syncpod.settings.worker_record import WorkerRecord
 
 if TYPE_CHECKING:
@@ -187,7 +188,24 @@ def start_node(here: NodeSettings, choice: Choice, server: Server) -> Node:
             f"{_whose(here, worker)} follows {worker.manifest_dir or 'no manifests'}, "
             f"not {here.manifest_dir or 'none'}: {_how_to_end(here, worker)}"
         )
+    _require_labels(here, worker)
     return Node(worker, own, runtime_started)
+
+
+def _require_labels(here: NodeSettings, worker: WorkerRecord) -> None:
+    """Raise Failure if the worker that runs has given its node other labels than those that are asked for."""
+    from syncpod.node.labels import parse_node_labels
+
+    there = kept_settings(here.state_dir).variables.get(NODE_LABELS, "")
+    if parse_node_labels(there) != parse_node_labels(here.node_labels):
+        raise Failure(
+            f"{_whose(here, worker)} has given its node {_labels(there)}, not {_labels(here.node_labels)}: "
+            f"{_how_to_end(here, worker)}"
+        )
+
+
+def _labels(text: str) -> str:
+    return f"the labels {text}" if text else "no labels of its own"
 
 
 def _require_workers(here: NodeSettings, address: str, namespace: str) -> None:

@@ -82,7 +82,7 @@ _About = Mapping[str, str | int]
 
 
 class CriClient(CriRuntime):
-    """A CRI v1 client. Make it inside a running event loop, and close it there.
+    """A CRI v1 client. Make it inside a running event loop, and close it there. `CriRuntime` documents the calls.
 
     `endpoint` is `unix:///path` or a path. It connects with the first call, and later calls restore a lost connection.
     Timeouts are those of the kubelet (cri-client/pkg/remote_runtime.go, v1.36): `timeout_seconds` for most calls, twice

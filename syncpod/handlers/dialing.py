@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from ipaddress import ip_address
 
@@ -28,8 +29,8 @@ async def dial(host: str, port: int) -> socket.socket:
             await asyncio.get_running_loop().sock_connect(end, address)
         except OSError as error:
             end.close()
-            refused = isinstance(error, ConnectionRefusedError)
-            why = "connection refused" if refused else (error.strerror or str(error)).lower()
+            # asyncio's own text says "Connect call failed", whatever the error.
+            why = (os.strerror(error.errno) if error.errno else str(error)).lower()
             failed = f"dial tcp {host_and_port(address[0], port)}: connect: {why}"
         except BaseException:
             end.close()

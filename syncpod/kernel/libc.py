@@ -17,6 +17,7 @@ MS_REMOUNT = 0x20
 MS_BIND = 0x1000
 MS_REC = 0x4000
 MS_PRIVATE = 0x40000
+MS_SHARED = 0x100000
 MNT_DETACH = 0x2
 UMOUNT_NOFOLLOW = 0x8
 
@@ -95,7 +96,7 @@ def title_process(title: str) -> None:
     with open("/proc/self/stat", "rb") as file:  # noqa: PTH123
         fields = file.read().rpartition(b")")[2].split()
     start, end = int(fields[45]), int(fields[46])
-    if 0 < start < end:  # 0 where the kernel hides the addresses.
+    if 0 < start < end:  # 0 if the kernel hides the addresses.
         room = end - start
         ctypes.memmove(start, title.encode()[: room - 1].ljust(room, b"\0"), room)
 

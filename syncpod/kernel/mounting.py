@@ -65,6 +65,33 @@ def bind(source: int | Path, target: Path) -> None:
     _mount(f"/proc/self/fd/{source}" if isinstance(source, int) else os.fspath(source), target, "", libc.MS_BIND, "")
 
 
+def share(directory: Path) -> None:
+    """Have mounts below a directory reach its peers and slaves from now on (MS_SHARED).
+
+    A directory that lies on a mount which does not share is first bound to itself, so that nothing outside of it
+    changes. Does nothing where the mount shares already. The directory must be absolute and without symlinks. Raises
+    OSError.
+    """
+    if any(tag.startswith("shared:") for tag in _holding(directory).propagation):
+        return
+    if not is_mount(directory):
+        bind(directory, directory)
+    _mount("none", directory, "", libc.MS_SHARED, "")
+
+
+def is_bound_to_itself(directory: Path) -> bool:
+    """Say whether a directory has exactly one mount, which shows that directory itself, as `share` makes it.
+
+    It must be absolute and without symlinks. Raises OSError.
+    """
+    found = mounts_at(directory)
+    if len(found) != 1:
+        return False
+    holding = _holding(directory.parent)
+    itself = Path(holding.root) / directory.relative_to(holding.mount_point)
+    return (found[0].device, found[0].root) == (holding.device, str(itself))
+
+
 def unmount(path: Path) -> None:
     """Unmount everything that is mounted at `path`. Nothing mounted there, or no such path, is success.
 
@@ -114,6 +141,13 @@ def mounts_below(directory: Path) -> tuple[Path, ...]:
     places = {Path(mount.mount_point) for mount in read_mounts()}
     below = (place for place in places if directory in place.parents)
     return tuple(sorted(below, key=lambda place: (-len(place.parts), place)))
+
+
+def _holding(path: Path) -> Mount:
+    """Return the mount that a path lies on: the topmost one at the deepest mount point on its way."""
+    on_the_way = [mount for mount in read_mounts() if path.is_relative_to(mount.mount_point)]
+    deepest = max(len(Path(mount.mount_point).parts) for mount in on_the_way)
+    return [mount for mount in on_the_way if len(Path(mount.mount_point).parts) == deepest][-1]
 
 
 def _mount_id(path: Path) -> str:

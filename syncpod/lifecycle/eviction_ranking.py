@@ -74,7 +74,7 @@ class Candidate:
 
     pod: Pod
     usage: PodUsage | None
-    """None where nothing could be measured."""
+    """None if nothing could be measured."""
 
 
 def ranked(signal: Signal, candidates: Iterable[Candidate], *, dedicated_images: bool = False) -> tuple[Candidate, ...]:

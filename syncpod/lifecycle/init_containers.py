@@ -40,7 +40,7 @@ class _InitDecision:
     """What to do about one init container that the runtime knows."""
 
     start: bool = False
-    """Start it, anew or again."""
+    """Start it, for the first time or again."""
     passed: bool = False
     """It no longer holds up the one after it: it completed, or it is a sidecar that has started."""
     failed: bool = False

@@ -56,7 +56,7 @@ class Found:
     """The evidence about one pod on the node, or about something that names no pod."""
 
     uid: str
-    """Empty where it names no pod."""
+    """Empty if it names no pod."""
     cluster: str
     """Identity of the Temporal cluster that has its workflow, from its record or its sandbox; "" = not said."""
     made_at: datetime | None

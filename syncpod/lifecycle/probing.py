@@ -83,7 +83,7 @@ def first_failures(state: ProbeState) -> Failures:
 
 
 def probe_of(container: Container, type_: ProbeType) -> Probe | None:
-    """Return a container's probe of one type, None where it has none."""
+    """Return a container's probe of one type, None if it has none."""
     probes: dict[ProbeType, Probe | None] = {
         "startup": container.startup_probe,
         "liveness": container.liveness_probe,

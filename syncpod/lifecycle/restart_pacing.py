@@ -38,7 +38,7 @@ class RestartPermission:
     retry_at: datetime | None = None
     """When a start that is held back will be allowed; None = it is allowed, or waits for an operator."""
     reason: str = ""
-    """`CrashLoopBackOff` or `RestartLimitReached`; "" where it is allowed."""
+    """`CrashLoopBackOff` or `RestartLimitReached`; "" if it is allowed."""
     message: str = ""
     fails: bool = False
     """The pod is to fail, as its `restart-limit-action` says."""

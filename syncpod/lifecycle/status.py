@@ -166,7 +166,7 @@ def pod_status(inputs: StatusInputs) -> StatusDecision:
 
 
 def _whole_resources(pod: Pod) -> ResourceRequirements | None:
-    """Return the pod-level resources, overhead included; None where the pod sets none.
+    """Return the pod-level resources, overhead included; None if the pod sets none.
 
     Mirrors getEffectiveAllocatedResources. Difference: for a running pod the kubelet reads its cgroup, which rounds.
     """

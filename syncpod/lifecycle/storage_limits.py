@@ -41,7 +41,7 @@ class StorageLimits:
     containers: Mapping[str, Limit] = field(default_factory=dict)
     """Containers with a limit of ephemeral-storage, by name, in the pod's order, the main ones first."""
     pod: Limit | None = None
-    """The limit of the pod as a whole; None where no container has a limit."""
+    """The limit of the pod as a whole; None if no container has a limit."""
     on_disk: tuple[str, ...] = ()
     """The volumes that count for the pod as a whole (volume/util/util.go, IsLocalEphemeralVolume)."""
 
@@ -123,6 +123,6 @@ def _limit_of(container: Container) -> str | None:
 
 
 def _pod_limit(pod: Pod) -> Limit | None:
-    """Return the sum of the containers' limits, where they have one, and of the pod's overhead."""
+    """Return the sum of the containers' limits and of the pod's overhead; None if no container has a limit."""
     text = pod_text(pod, "limits").get(EPHEMERAL_STORAGE)
     return None if text is None else Limit(parse_quantity(text).value(), text)

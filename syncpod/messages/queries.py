@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final, Literal
 
+from pydantic import Field
+
 from syncpod.messages.identity import Message
 
 SEARCH_ATTRIBUTES: dict[str, str] = {
@@ -67,4 +69,13 @@ class HistoryRecord(Message):
 FORESEE_ADMISSION: Final = "foresee_admission"
 """The activity that a client starts by itself on a node's task queue, to ask whether the node would run a pod.
 
-It takes a v1 Pod and returns a sentence for each reason why not."""
+It takes a v1 Pod and a list of `ComesBefore`, and returns a sentence for each reason why not."""
+
+
+class ComesBefore(Message):
+    """What a pod takes of a node on which it is to run before the one that is asked about."""
+
+    amounts: dict[str, int] = Field(default_factory=dict)
+    """Its requests by resource; cpu in millicores, everything else in its own unit."""
+    ports: tuple[tuple[str, str, int], ...] = ()
+    """Address, protocol and number of each port of the node that it takes."""

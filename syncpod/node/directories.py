@@ -34,6 +34,7 @@ from syncpod.translation.paths import (
 )
 from syncpod.translation.sub_paths import sub_paths_directory
 from syncpod.volumes.empty_dir import EmptyDir, take_away_mounts
+from syncpod.volumes.propagation import stop_sharing
 from syncpod.volumes.subpath import clear_sub_paths
 
 _PRIVATE = 0o700
@@ -196,6 +197,8 @@ def _remove_volumes(node: NodeContext, uid: str) -> None:
     clear_sub_paths(sub_paths_directory(node, uid))
     for plugin in MOUNTED:
         take_away_mounts(own / "volumes" / plugin)
+    for directory in (own, memory_pod_directory(node, uid)):
+        stop_sharing(directory.resolve() / "volumes")
     remove_tree(memory_pod_directory(node, uid))
     remove_tree(own / "plugins")
     remove_tree(own / "volumes")

@@ -52,7 +52,7 @@ def with_current_resolver(node: NodeContext, root: Path = Path("/")) -> NodeCont
 
 
 def read_resolver(root: Path = Path("/")) -> Resolver:
-    """Return /etc/resolv.conf, or systemd-resolved's own file where that one only names its stub.
+    """Return /etc/resolv.conf, or systemd-resolved's own file if that one only names its stub.
 
     A host without the file has an empty resolver. Raises OSError, ValueError.
     """

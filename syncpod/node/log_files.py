@@ -123,7 +123,7 @@ def log_directory(path: Path) -> Iterator[LogDirectory]:
 def rotated_files(path: Path) -> list[Path]:
     """Return the rotated files of a log that are still kept, oldest first, each once; none without a directory.
 
-    Blocks. Raises OSError where a link is in the way.
+    Blocks. Raises OSError if a link is in the way.
     """
     try:
         with log_directory(path) as directory:

@@ -266,7 +266,7 @@ def _write(directory: Path, files: Iterable[File]) -> set[str]:
 
 
 def _set(file: Path, value: str) -> bool:
-    """Write one value; False where the kernel has no such file or controller. Raises OSError."""
+    """Write one value; False if the kernel has no such file or controller. Raises OSError."""
     try:
         cgroupfs.write(file, value)
     except OSError as error:

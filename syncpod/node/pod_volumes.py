@@ -24,6 +24,7 @@ from syncpod.volumes.files import Files, make_files, objects_of
 from syncpod.volumes.host_path import HostPath, HostPathUnfit, check_host_path
 from syncpod.volumes.nested import make_nested_mount_points, nested_mount_points
 from syncpod.volumes.payload import PayloadError, default_mode, sources
+from syncpod.volumes.propagation import share_volume
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,22 @@ def make_mount_points(pod: Pod, container: Container, node: NodeContext) -> None
             make_nested_mount_points(volume.source.path, volume.source.mount_points)
 
 
+def share_volumes(pod: Pod, container: Container, node: NodeContext) -> None:
+    """Have mounts reach and leave the volumes of a container that asks for it (mountPropagation). Blocks; repeatable.
+
+    A runtime refuses to propagate mounts of a volume on a mount that does not share. Difference: the kubelet makes its
+    whole directory share (setupDataDirs); here only a volume for which that is asked becomes a mount of its own.
+    hostPaths are the machine's, and stay as they are. Raises MountFailure, UnsafeName, OSError.
+    """
+    asking = {mount.name for mount in container.volume_mounts if (mount.mount_propagation or "None") != "None"}
+    if not asking or not node.may_mount:
+        return
+    with alone(pod_directory(node, pod.metadata.uid)):
+        for volume in pod_volumes(pod, node):
+            if volume.name in asking and volume.path is not None:
+                share_volume(volume.path.resolve())
+
+
 def _source(pod: Pod, volume: Volume, node: NodeContext, path: str) -> EmptyDir | Files | HostPath | None:
     if volume.host_path is not None:
         return HostPath(Path(volume.host_path.path), volume.host_path.type or "")
@@ -164,7 +181,7 @@ def _source(pod: Pod, volume: Volume, node: NodeContext, path: str) -> EmptyDir 
 def _memory_of_its_own(pod: Pod, volume: Volume, place: Path, node: NodeContext) -> Tmpfs | None:
     """Return the file system in memory that a volume of files is given, as large as the kubelet makes it.
 
-    None for a ConfigMap's, which is on disk, for one that is made in the memory directory, and where the node may not
+    None for a ConfigMap's, which is on disk, for one that is made in the memory directory, and if the node may not
     mount.
     """
     in_memory = volume.downward_api is not None or volume.projected is not None

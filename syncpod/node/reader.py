@@ -51,7 +51,7 @@ _MESSAGE_SECONDS: Final = 10.0
 _LARGEST_NUMBER = 2**31 - 2
 """The largest attempt of a sandbox or restart of a container in a view; CRI's numbers can be larger."""
 
-_MOST_OF_A_POD = 1_000
+_MOST_OF_A_POD: Final = 1_000
 """How many sandboxes and containers a pod may have in the runtime. Ours have a few dozens; each costs a call, and room
 in the pod's signal."""
 

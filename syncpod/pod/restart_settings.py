@@ -57,7 +57,7 @@ class RestartSettings:
     maximum: timedelta = timedelta(seconds=300)
     """The longest delay."""
     reset_after: timedelta = timedelta(seconds=600)
-    """After a container has run for longer than this, its delay and its count start anew."""
+    """After a container has run for longer than this, its delay and its count start over."""
     exempt: tuple[int, ...] = ()
     """Exit codes after which a container restarts at once, without counting."""
     limit: int | None = None

@@ -139,7 +139,7 @@ _NOTES = {
     "spec.securityContext.seLinuxChangePolicy": "of effect for persistent volumes alone, as under a kubelet",
     f"{IN_EVERY_CONTAINER}.resizePolicy[].resourceName": "`cpu`, `memory`",
     f"{IN_EVERY_CONTAINER}.resizePolicy[].restartPolicy": "what a resize does to a running container: `NotRequired` "
-    "changes it in place, `RestartContainer` starts it anew",
+    "changes it in place, `RestartContainer` restarts the container",
     f"{IN_EVERY_CONTAINER}.volumeMounts[].recursiveReadOnly": "`Enabled` where the runtime announces it",
     "spec.hostUsers": "`true`; a pod with users of its own is refused by the node",
     f"{IN_EVERY_CONTAINER}.securityContext.procMount": "`Unmasked` needs `hostUsers: false`, as under a kubelet",

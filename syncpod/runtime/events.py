@@ -59,5 +59,5 @@ class Events:
             self._readers.discard(reader)
         raise Refusal(
             grpc.StatusCode.RESOURCE_EXHAUSTED,
-            f"an event is lost, since {_WAITING} were waiting to be read or it could not be made: list, then read anew",
+            f"an event is lost: {_WAITING} were waiting to be read, or it could not be made; list, then read again",
         )

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from syncpod.settings import variables as v
 from syncpod.settings.directories import default_state_dir, memory_directory, require_own_directory
@@ -120,7 +121,7 @@ def node_settings(
 ) -> NodeSettings:
     """Return the node's settings: each argument that is given, else the variable in `environ`, else the default.
 
-    What the node was last started with comes before the default. `manifest_dir` "" = none. Raises SettingsInvalid.
+    What the node was last started with precedes the default; `manifest_dir`, `node_labels` "" = none. Raises SettingsInvalid.
     """
     state = _state_dir(state_dir, environ)
     flags = _as_texts({v.POD_CGROUPS: pod_cgroups, v.SIGNED: signed}) | {
@@ -180,17 +181,22 @@ def _as_texts(flags: Mapping[str, bool | None]) -> dict[str, str | None]:
     return {name: None if given is None else str(given).lower() for name, given in flags.items()}
 
 
+_EMPTIED: Final = (v.MANIFEST_DIR, v.NODE_LABELS)
+
+
 def _told(state: Path, environ: Mapping[str, str], flags: Mapping[str, str | None]) -> dict[str, str]:
-    """Return what is set, by variable: a flag's value, else the environment's, else what the node was started with."""
+    """Return what is set, by variable: a flag's value, else the environment's, else what the node was started with.
+
+    An empty flag has a meaning only for those that may be taken back (_EMPTIED): there is none any more.
+    """
     told = beneath(read_kept_settings(state).variables, environ)
-    # An empty flag has a meaning only for the manifest directory: there is none any more.
-    return told | {name: text for name, text in flags.items() if text or (name == v.MANIFEST_DIR and text is not None)}
+    return told | {name: text for name, text in flags.items() if text or (name in _EMPTIED and text is not None)}
 
 
 def _given(state: Path, told: Mapping[str, str]) -> dict[str, str]:
     """Return what is not left at its default, and is therefore kept for the node's next start."""
     default_memory = memory_directory(state, {**told, v.MEMORY_DIR: ""})
-    # A default directory in memory may be gone after a reboot, so it is chosen anew.
+    # A default directory in memory may be gone after a reboot, so it is chosen again.
     is_default = memory_directory(state, told) == default_memory
     return {name: told[name] for name in KEPT_VARIABLES if told.get(name) and not (name == v.MEMORY_DIR and is_default)}
 

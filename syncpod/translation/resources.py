@@ -76,9 +76,9 @@ def overhead_resources(pod: Pod, host: Host) -> LinuxContainerResources:
 
 
 def hugepage_limits(amounts: Amounts, host: Host) -> list[HugepageLimit]:
-    """Return the limit for each size of pages that the machine has, 0 where none are named (HugePageLimits).
+    """Return the limit for each size of pages that the machine has, 0 for one that is not named (HugePageLimits).
 
-    None if cgroups cannot limit them; there containerd ignores the kubelet's limits and CRI-O refuses them.
+    Empty if cgroups cannot limit them: containerd would ignore the kubelet's limits, and CRI-O would refuse them.
     """
     if not host.hugetlb_controller:
         return []

@@ -30,14 +30,14 @@ class EmptyDirRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tmpfs:
-    """A file system in memory, of at most that many bytes."""
+    """A file system in memory that holds at most `size_bytes`."""
 
     size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Hugetlbfs:
-    """A file system of huge pages, each of that many bytes."""
+    """A file system of huge pages of `page_bytes` each."""
 
     page_bytes: int
 
@@ -67,8 +67,8 @@ def empty_dir(
 ) -> EmptyDir:
     """Return what to make for an emptyDir at `path`, given the node's memory and the sizes of its huge pages.
 
-    One in memory is a tmpfs of its own where the node may mount. Elsewhere `path` must be on a memory file system, and
-    the agent's disk limits enforce the size. Raises EmptyDirRefused (emptydir/empty_dir.go, v1.36, setupTmpfs and
+    One in memory is a tmpfs of its own if the node may mount. If not, `path` must be on a memory file system, and the
+    agent's disk limits enforce the size. Raises EmptyDirRefused (emptydir/empty_dir.go, v1.36, setupTmpfs and
     setupHugepages).
     """
     group = pod.spec.security_context.fs_group if pod.spec.security_context is not None else None
@@ -81,15 +81,15 @@ def empty_dir(
     if page not in page_sizes:
         raise EmptyDirRefused(f"medium {medium}: this machine has no huge pages of {page} bytes")
     if not may_mount:
-        raise EmptyDirRefused(f"medium {medium}: needs the right to mount, which the worker has not (CAP_SYS_ADMIN)")
+        raise EmptyDirRefused(f"medium {medium}: the worker has no right to mount (CAP_SYS_ADMIN)")
     return EmptyDir(path, ready, _ON_DISK, Hugetlbfs(page), group)
 
 
 def memory_limit(pod: Pod, size_limit: str | None, memory_bytes: int) -> int:
     """Return how large an emptyDir in memory may grow, in bytes.
 
-    That is the least of its own limit, the pod's memory limit (if every container has one) and the node's memory
-    (calculateEmptyDirMemorySize).
+    That is the least of its own limit, the pod's memory limit (if the pod or every container has one) and the node's
+    memory (calculateEmptyDirMemorySize).
     """
     sizes = [memory_bytes]
     own = parse_quantity(size_limit).value() if size_limit is not None else 0
@@ -148,7 +148,7 @@ def _page_bytes(pod: Pod, medium: str) -> int:
 
 
 def _pod_memory(pod: Pod) -> int:
-    """Return the pod's memory limit in bytes; 0 if a container has none."""
+    """Return the pod's memory limit in bytes; 0 if it has none of its own and a container has none."""
     whole = pod.spec.resources is not None and "memory" in pod.spec.resources.limits
     if not whole and not all("memory" in container.resources.limits for container in _containers(pod)):
         return 0

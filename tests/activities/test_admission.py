@@ -11,9 +11,11 @@ import pytest
 from activities.foresee_admission import foresee_admission
 from activities.node.ledger import Ledger
 from syncpod.lifecycle.step_name import StepName
-from syncpod.messages.steps import Fault, KillPod, RemovePod, StepResult
+from syncpod.messages.queries import ComesBefore
+from syncpod.messages.steps import Fault, KillPod, Outcome, RemovePod, StepResult
 from syncpod.node.directories import remove_pod_directories
 from syncpod.node.pod_records import read_pod_record
+from syncpod.translation.host_ports import host_ports
 from syncpod.translation.sysctls import allowed_sysctls
 from tests.activities.bench import Bench, PodOnBench, container, fault_of
 
@@ -89,6 +91,22 @@ async def test_an_admission_forecast_reserves_nothing(two_cores: Bench) -> None:
     assert why.startswith("spec.runtimeClassName: the runtime has no handler 'kata'")
 
 
+async def test_pods_that_come_before_one_are_counted_with_what_is_taken(two_cores: Bench) -> None:
+    """The third of three pods that fit one by one."""
+    before = [ComesBefore(amounts={"cpu": 1000})] * 2
+    third = asking(two_cores, "500m").pod
+    assert await foresee_admission(two_cores.node, third, before[:1]) == []
+    assert await foresee_admission(two_cores.node, third, before) == [
+        "OutOfcpu: Node didn't have enough resource: cpu, requested: 500, used: 2000, capacity: 2000 "
+        "(with the pods that come before it)"
+    ]
+    ports = [{"containerPort": 80, "hostPort": 64322}]
+    taken = ComesBefore(ports=host_ports(two_cores.pod(container(ports=ports)).pod))
+    (why,) = await foresee_admission(two_cores.node, two_cores.pod(container(ports=ports)).pod, [taken])
+    assert why.startswith("NodePorts: ") and why.endswith(" (with the pods that come before it)")
+    assert await foresee_admission(two_cores.node, asking(two_cores, "2").pod) == []  # nothing of it is kept
+
+
 async def test_an_admitted_pod_stays_admitted_whatever_the_node_becomes(two_cores: Bench) -> None:
     pod = asking(two_cores, "1500m")
     await pod.create_sandbox()
@@ -100,6 +118,24 @@ async def test_an_admitted_pod_stays_admitted_whatever_the_node_becomes(two_core
     await pod.kill(grace=0)
     await pod.create_sandbox(attempt=2)
     assert (await rejection_of(asking(two_cores, "1")))[1].endswith("requested: 1000, used: 1500, capacity: 1")
+
+
+async def test_an_adopted_pod_stays_admitted_without_its_record(two_cores: Bench) -> None:
+    """With the record, the labels that the pod asked for may be lost: what runs is not ended for that."""
+    pod = asking(two_cores, "1500m")
+    await pod.create_sandbox()
+    meta = pod.pod.metadata
+    remove_pod_directories(two_cores.node.context, namespace=meta.namespace, name=meta.name, uid=meta.uid)
+    two_cores.node.ledger = Ledger(two_cores.node.context)
+    have(two_cores, cpu=1)
+    adoption = pod.sandbox_request().model_copy(update={"adopt": True})
+    assert (await pod.step(StepName.CREATE_SANDBOX, adoption).result()).outcome == Outcome.ADOPTED
+    record = read_pod_record(two_cores.node.context, pod.ref.uid)
+    assert record is not None and record.admitted
+    unmade = asking(two_cores, "1500m")
+    adoption = unmade.sandbox_request().model_copy(update={"adopt": True})
+    fault, _, _ = await fault_of(unmade.step(StepName.CREATE_SANDBOX, adoption).result())
+    assert fault == Fault.POD_REJECTED
 
 
 async def test_a_finished_pod_takes_no_resources(two_cores: Bench) -> None:

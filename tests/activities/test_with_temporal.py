@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import AsyncIterator
+from datetime import datetime
 
 import pytest_asyncio
+from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.client import Client, WorkflowHandle
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
@@ -112,6 +113,19 @@ async def test_a_cancelled_pull_returns_cancelled(bench: Bench, workflows: Workf
         assert (result.status.seq.counter, result.missing_images, result.node.name) == (0, None, "node-a")
 
 
+async def heard_of_its_cancellation(handle: Handle) -> None:
+    """Wait until the step has had an answer to a heartbeat that it sent after its cancellation."""
+    heard: list[datetime] = []
+
+    async def so() -> bool:
+        [step] = (await handle.describe()).raw_description.pending_activities
+        if step.state == PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED:
+            heard.append(step.last_heartbeat_time.ToDatetime())
+        return bool(heard) and heard[0] < heard[-1]
+
+    await until(so)
+
+
 async def test_a_cancelled_start_returns_the_container_that_it_started(bench: Bench, workflows: Workflows) -> None:
     pod = bench.pod()
     await pod.create_sandbox()
@@ -119,7 +133,7 @@ async def test_a_cancelled_start_returns_the_container_that_it_started(bench: Be
         handle = await workflows.begin(StepName.START_CONTAINER, pod.start_request())
         await gate.reached()
         await handle.signal(OneStep.cancel)
-        await asyncio.sleep(2.5)  # heartbeats bring the cancellation meanwhile
+        await heard_of_its_cancellation(handle)
     outcome, result = await handle.result()
     assert outcome == Outcome.DONE
     assert result is not None

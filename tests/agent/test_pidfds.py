@@ -230,6 +230,15 @@ def ended(id_: str, code: int, reason: str) -> ObservedPod:
     return ObservedPod(uid="u1", containers=(container.ended_as(exit_),))
 
 
+async def watched(runtime: Runtime, process: subprocess.Popen[bytes], seen: SeenExits) -> PidfdWatcher:
+    """A watcher that listens to the process of a container that runs."""
+    pidfds = PidfdWatcher(lambda *_: None, container_pid=runtime.pid_of, sandbox_pid=runtime.pid_of, exits=seen)
+    runtime.pids["container-one"] = [process.pid]
+    pidfds.watch(running("container-one"))
+    await until(lambda: bool(pidfds.listening()))
+    return pidfds
+
+
 async def until_seen(exits: SeenExits, id_: str) -> Exit:
     """Wait until the kernel has said how a container ended."""
     await until(lambda: exits.of(id_) is not None)
@@ -271,11 +280,8 @@ async def test_a_doubtful_exit_code_waits_for_the_kernels(
 async def test_an_exit_code_of_a_process_that_still_runs_waits_for_its_end(runtime: Runtime, tmp_path: Path) -> None:
     """A runtime whose shim was killed says 255 at once, and kills what the shim has left after that."""
     seen = SeenExits(tmp_path)
-    pidfds = PidfdWatcher(lambda *_: None, container_pid=runtime.pid_of, sandbox_pid=runtime.pid_of, exits=seen)
     process = waiting_for_a_line("exit 0")
-    runtime.pids["container-one"] = [process.pid]
-    pidfds.watch(running("container-one"))
-    await until(lambda: bool(pidfds.listening()))
+    pidfds = await watched(runtime, process, seen)
     completed = asyncio.create_task(seen.complete(Exit(id="container-one", exit_code=255, reason="Error")))
     await asyncio.sleep(0)
     process.kill()
@@ -315,11 +321,7 @@ async def test_a_process_is_watched_to_its_end_even_if_listed_as_exited(
 async def test_a_removed_container_is_no_longer_watched(
     runtime: Runtime, process: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
-    seen = SeenExits(tmp_path)
-    pidfds = PidfdWatcher(lambda *_: None, container_pid=runtime.pid_of, sandbox_pid=runtime.pid_of, exits=seen)
-    runtime.pids["container-one"] = [process.pid]
-    pidfds.watch(running("container-one"))
-    await until(lambda: bool(pidfds.listening()))
+    pidfds = await watched(runtime, process, SeenExits(tmp_path))
     pidfds.watch(ObservedPod(uid="u1"))
     assert not pidfds.listening()
     pidfds.close()
@@ -329,10 +331,7 @@ async def test_waiters_are_released_when_a_process_is_no_longer_watched(
     runtime: Runtime, process: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
     seen = SeenExits(tmp_path)
-    pidfds = PidfdWatcher(lambda *_: None, container_pid=runtime.pid_of, sandbox_pid=runtime.pid_of, exits=seen)
-    runtime.pids["container-one"] = [process.pid]
-    pidfds.watch(running("container-one"))
-    await until(lambda: bool(pidfds.listening()))
+    pidfds = await watched(runtime, process, seen)
     pidfds.close()
     doubtful = asyncio.create_task(seen.complete(Exit(id="container-one", exit_code=255, reason="Unknown")))
     await asyncio.sleep(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import selectors
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,16 +13,17 @@ from typing import Any, cast
 import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
+from syncpod.agent.probing import prober, worker
 from syncpod.agent.probing.outbox import Outbox
 from syncpod.agent.probing.prober import Prober
-from syncpod.agent.probing.run_probe import with_static_variables
+from syncpod.agent.probing.run_probe import run_probe, with_static_variables
 from syncpod.agent.probing.schedule import Schedule
 from syncpod.agent.probing.untold import with_untold
 from syncpod.agent.probing.worker import ProbeWorker, Report
 from syncpod.cri import CriRuntime
 from syncpod.handlers.answer import Answer, NoAnswer
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
-from syncpod.lifecycle.probing import ProbeState, first_state
+from syncpod.lifecycle.probing import ProbeState, first_state, period_seconds
 from syncpod.messages.identity import PodRef
 from syncpod.messages.signals import ProbeChanged
 from syncpod.node.pod_records import PodRecord, write_pod_record
@@ -31,6 +33,33 @@ from syncpod.translation.paths import pod_directory
 from tests.agent.waiting import until
 
 UID = "5f0c2f2e-0000-4000-8000-000000000001"
+
+
+@dataclass
+class Asked:
+    """How often probes have asked."""
+
+    times: int = 0
+
+    async def again(self) -> None:
+        """Wait until a question that began after this call has been asked and answered: the one after it has begun."""
+        then = self.times
+        await passing(lambda: self.times >= then + 2)
+
+
+@pytest.fixture(autouse=True)
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """Count the questions, and have a twentieth of each period between two of them."""
+    asked = Asked()
+
+    async def count_and_ask(*arguments: Any) -> Answer:
+        asked.times += 1
+        return await run_probe(*arguments)
+
+    monkeypatch.setattr(prober, "run_probe", count_and_ask)
+    for module in (prober, worker):
+        monkeypatch.setattr(module, "period_seconds", lambda probe: period_seconds(probe) / 20)
+    return asked
 
 
 @dataclass
@@ -113,7 +142,8 @@ async def test_only_changed_probe_results_are_signalled(tmp_path: Path) -> None:
     await passing(lambda: node.results() == [("c1", "readiness", "success")])
     await door.close()
     await passing(lambda: node.results()[1:] == [("c1", "readiness", "failure")])
-    assert "connection refused" in node.told[1].message
+    # A question that came while the door closed is reset.
+    assert node.told[1].message.endswith(("connection refused", "connection reset by peer"))
     await door.open()
     await passing(lambda: len(node.told) == 3)
     await prober.close()
@@ -121,7 +151,7 @@ async def test_only_changed_probe_results_are_signalled(tmp_path: Path) -> None:
     assert node.tries == 3
 
 
-async def test_a_container_that_is_never_ready_reports_the_reason_once(tmp_path: Path) -> None:
+async def test_a_container_that_is_never_ready_reports_the_reason_once(tmp_path: Path, asked: Asked) -> None:
     """Row 83: a container that has not been ready since its start counts as not ready, and the reason is signalled
     once."""
     node = a_node(tmp_path, readinessProbe=tcp(1))
@@ -133,12 +163,12 @@ async def test_a_container_that_is_never_ready_reports_the_reason_once(tmp_path:
     await first.close()
     second = node.prober()
     second.observe(listing("c1"))
-    await asyncio.sleep(1.2)
+    await asked.again()
     assert len(node.told) == 1, "what the last worker has told is not told again"
     await second.close()
 
 
-async def test_liveness_and_readiness_wait_until_startup_has_succeeded(tmp_path: Path) -> None:
+async def test_liveness_and_readiness_wait_until_startup_has_succeeded(tmp_path: Path, asked: Asked) -> None:
     """Row 84: only the startup probe runs until it has succeeded; then the others start at once."""
     door, slow = Door(), Door()
     await door.open()
@@ -151,7 +181,7 @@ async def test_liveness_and_readiness_wait_until_startup_has_succeeded(tmp_path:
     prober.observe(listing("c1"))
     await passing(lambda: node.results() == [("c1", "startup", "unknown")])
     assert (node.told[0].failures, "connection refused" in node.told[0].message) == (1, True)
-    await asyncio.sleep(0.3)
+    await asked.again()
     assert len(node.told) == 1
     node.told.clear()
     await slow.open()
@@ -203,14 +233,17 @@ async def test_unsent_probe_results_of_an_ended_container_are_sent_and_then_drop
     await prober.close()
 
 
-async def test_a_probe_that_cannot_run_is_reported_once_and_gives_no_result(tmp_path: Path) -> None:
+async def test_a_probe_that_cannot_run_is_reported_once_and_gives_no_result(
+    tmp_path: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Row 85: a probe that cannot be run three times makes an event, and counts neither as success nor as failure."""
+    monkeypatch.setattr(worker, "_ENDING_SECONDS", 0)
     node = a_node(tmp_path, livenessProbe=tcp(1) | {"tcpSocket": {"port": "nowhere"}})
     prober = node.prober()
     prober.observe(listing("c1"))
     await passing(lambda: node.results() == [("c1", "liveness", "unknown")])
     assert node.told[0].message == "couldn't find port: nowhere"
-    await asyncio.sleep(2.2)
+    await asked.again()
     assert len(node.told) == 1
     await passing(lambda: not prober._pods[UID].outbox)
     assert prober._pods[UID].results == {}, "the next worker begins where this one did"
@@ -229,7 +262,7 @@ async def test_an_unsent_probe_failure_is_not_replaced_by_a_warning(tmp_path: Pa
     assert node.results() == [("c1", "readiness", "failure"), ("c1", "readiness", "unknown")]
 
 
-async def test_a_probe_warning_is_sent_when_it_begins(tmp_path: Path) -> None:
+async def test_a_probe_warning_is_sent_when_it_begins(tmp_path: Path, asked: Asked) -> None:
     """Row 87: a redirect to another host is a success with a warning, even if the result does not change."""
     moved = asyncio.Event()
 
@@ -247,12 +280,12 @@ async def test_a_probe_warning_is_sent_when_it_begins(tmp_path: Path) -> None:
         await passing(lambda: node.results() == [("c1", "readiness", "success")])
         moved.set()
         await passing(lambda: len(node.told) == 2)
-        await asyncio.sleep(1.2)
+        await asked.again()
         await prober.close()
     assert [(change.result, change.warning) for change in node.told] == [("success", False), ("success", True)]
 
 
-async def test_only_readiness_probes_continue_while_a_pod_is_killed(tmp_path: Path) -> None:
+async def test_only_readiness_probes_continue_while_a_pod_is_killed(tmp_path: Path, asked: Asked) -> None:
     """Row 91: liveness and startup probes stop when the pod ends; readiness probes continue until nothing runs."""
     door = Door()
     await door.open()
@@ -263,29 +296,52 @@ async def test_only_readiness_probes_continue_while_a_pod_is_killed(tmp_path: Pa
     prober.ending(UID)
     await door.close()
     await passing(lambda: node.results()[1:] == [("c1", "readiness", "failure")])
-    await asyncio.sleep(1.2)
+    await asked.again()
     assert len(node.told) == 2
     await prober.close()
 
 
-async def test_probes_that_start_together_are_spread_and_late_ones_keep_their_schedule() -> None:
+class VirtualTime(asyncio.SelectorEventLoop):
+    """A loop that skips to the time of what is next, when there is nothing else to do."""
+
+    def __init__(self) -> None:
+        selector = selectors.DefaultSelector()
+        super().__init__(selector)
+        self.now = 0.0
+        ready = selector.select
+
+        def select(timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+            self.now += timeout or 0.0
+            return ready(0)
+
+        selector.select = select  # type: ignore[method-assign]
+
+    def time(self) -> float:
+        return self.now
+
+
+def test_probes_that_start_together_are_spread_and_late_ones_keep_their_schedule() -> None:
     """Row 83: probes keep to a grid of periods from the first one; periods missed during a slow probe are skipped."""
-    schedule, seen = Schedule(), list[float]()
-    loop = asyncio.get_running_loop()
-    began = loop.time()
+    seen = list[float]()
 
     async def question(_: Probe) -> Answer:
-        seen.append(loop.time() - began)
-        await asyncio.sleep(2.5 if len(seen) == 1 else 0)
+        seen.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(50 if len(seen) == 1 else 0)
         return Answer("success")
 
-    probe = Probe(period_seconds=1)
-    worker = ProbeWorker("a probe", first_state("readiness"), probe, schedule, question, lambda *_: None, started=True)
-    worker.begin(0)
-    await passing(lambda: len(seen) == 4)
-    worker.end()
-    schedule.close()
-    assert [int(at) for at in seen] == [0, 2, 3, 4]
+    async def probing() -> None:
+        schedule, probe = Schedule(), Probe(period_seconds=400)  # 20 s, a twentieth of it
+        state = first_state("readiness")
+        worker = ProbeWorker("a probe", state, probe, schedule, question, lambda *_: None, started=True)
+        worker.begin(0)
+        while len(seen) < 4:  # noqa: ASYNC110  # time passes by itself
+            await asyncio.sleep(1)
+        worker.end()
+        schedule.close()
+
+    with asyncio.Runner(loop_factory=VirtualTime) as runner:
+        runner.run(probing())
+    assert seen == [0, 50, 60, 80]
 
 
 class Told:
@@ -360,7 +416,7 @@ async def test_unsent_probe_failures_can_be_read(tmp_path: Path) -> None:
 
 
 async def test_a_probe_that_cannot_run_does_not_hide_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syncpod.agent.probing.worker._ENDING_SECONDS", 0)
+    monkeypatch.setattr(worker, "_ENDING_SECONDS", 0)
     told = Told(failure_threshold=3)
     await told.runs(2, Answer("failure", "no"))
     told.says = NoAnswer("cannot")
@@ -386,7 +442,7 @@ async def test_a_probe_command_expands_only_static_variables() -> None:
     assert expanded.command == ("nc", "localhost", "80", "$(WHAT)", "$(PORT)")
 
 
-async def test_a_restarted_worker_continues_with_the_previous_probe_results(tmp_path: Path) -> None:
+async def test_a_restarted_worker_continues_with_the_previous_probe_results(tmp_path: Path, asked: Asked) -> None:
     """Row 92: a container that had started and was ready stays so when the worker restarts."""
     door = Door()
     await door.open()
@@ -398,7 +454,7 @@ async def test_a_restarted_worker_continues_with_the_previous_probe_results(tmp_
     node.told.clear()
     second = node.prober()
     second.observe(listing("c1"))
-    await asyncio.sleep(0.2)
+    await asked.again()
     assert node.told == [], "it has started and is ready: nothing has changed"
     await door.close()
     await passing(lambda: node.results() == [("c1", "readiness", "failure")])

@@ -1,7 +1,8 @@
 """Waits for what happens elsewhere: in another task, another process, the server."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 
 
 async def until(condition: Callable[[], bool], *, patience: float = 60.0) -> None:
@@ -24,3 +25,21 @@ def pauses(first: float = 0.05, most: float = 0.3) -> Iterator[float]:
     while True:
         yield pause
         pause = min(pause * 1.25, most)
+
+
+@asynccontextmanager
+async def turns_of_others() -> AsyncIterator[Callable[[], int]]:
+    """Count how often another task of this loop comes to its turn during the block; what is yielded says the count."""
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(take_turns())
+    try:
+        yield lambda: turns
+    finally:
+        other.cancel()

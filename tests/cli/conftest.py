@@ -11,8 +11,10 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import pytest_asyncio
@@ -20,6 +22,7 @@ from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 
 from syncpod.cli.main import run
+from syncpod.cli.temporal import nodes
 from syncpod.messages.node import NODE_MEMO, NODE_WORKFLOW, NodeSummary, node_workflow_id
 from tests.runtimes.temporal import DevServer
 from tests.workflows.scripted import ScriptedNode, scripted_worker
@@ -80,7 +83,10 @@ async def node(client: Client) -> AsyncIterator[ScriptedNode]:
 async def silent_node(
     client: Client, node: str, *, cordoned: bool, labels: dict[str, str] | None = None
 ) -> AsyncIterator[None]:
-    """Have a node be there, cordoned or not, as far as that can be told while its workflow does not answer."""
+    """Have a node be there, cordoned or not, as far as that can be told while its workflow does not answer.
+
+    Commands of this process wait for that answer a second instead of ten: it never comes.
+    """
     handle = await client.start_workflow(
         NODE_WORKFLOW,
         id=node_workflow_id(node),
@@ -88,7 +94,8 @@ async def silent_node(
         memo={NODE_MEMO: NodeSummary(name=node, unschedulable=cordoned, labels=labels or {})},
     )
     try:
-        yield
+        with patch.object(nodes, "_ANSWER", timedelta(seconds=1)):
+            yield
     finally:
         await handle.terminate()
 

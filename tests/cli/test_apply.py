@@ -32,7 +32,7 @@ from syncpod.pod import parse_pod
 from syncpod.temporal.pod_start import start_arguments
 from tests.cli.conftest import Command, program, silent_node
 from tests.cli.manifests import as_json, fresh_name, manifest
-from tests.workflows.scripted import ScriptedNode, query_pod
+from tests.workflows.scripted import ScriptedNode, query_pod, scripted_worker
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ async def test_a_pod_is_created_then_unchanged_then_configured(syncpod: Command,
     assert (await syncpod("apply", "-f", "-", *on, stdin=as_json(pod))).out == f"pod/{name} configured\n"
 
 
-async def test_the_pods_of_a_file_with_other_kinds_run_if_asked_and_are_created_once(
+async def test_pods_of_a_file_with_other_kinds_are_created_once_if_asked(
     syncpod: Command, on: tuple[str, str], tmp_path: Path
 ) -> None:
     name, below = fresh_name(), tmp_path / "a" / "b"
@@ -75,7 +75,7 @@ async def test_the_pods_of_a_file_with_other_kinds_run_if_asked_and_are_created_
     assert (again.code, again.out) == (1, "") and f'pods "{name}" already exists in namespace default' in again.err
 
 
-async def test_a_node_is_asked_whether_it_would_run_a_new_pod(
+async def test_a_dry_run_asks_the_node_whether_it_would_admit_a_new_pod(
     syncpod: Command, node: ScriptedNode, on: tuple[str, str]
 ) -> None:
     name = fresh_name()
@@ -88,11 +88,18 @@ async def test_a_node_is_asked_whether_it_would_run_a_new_pod(
     node.foreseen = []
     tried = await syncpod("apply", "-f", "-", "--dry-run=server", *on, stdin=as_json(manifest(name)))
     assert (tried.code, tried.out, tried.err) == (0, f"pod/{name} created (server dry run)\n", "")
+    request = {"resources": {"requests": {"cpu": "1500m"}}, "ports": [{"containerPort": 80, "hostPort": 8080}]}
+    large = manifest(f"{name}-a", containers=[{"name": "main", "image": "busybox:1", **request}])
+    for command in (("apply", "--dry-run=server"), ("plan",)):
+        node.asked_beside.clear()
+        both = await syncpod(*command, "-f", "-", *on, stdin=as_json(large, manifest(name)))
+        assert both.code == 0, both.err
+        assert node.asked_beside == [[], [{"amounts": {"cpu": 1500}, "ports": [["0.0.0.0", "TCP", 8080]]}]]
     unknown = await syncpod("plan", "-f", "-", "--node", name, stdin=as_json(manifest(name)))
     assert unknown.code == 0 and unknown.err == f"Note: node {name} does not say whether it would run pod {name}\n"
 
 
-async def test_what_may_not_change_is_refused_by_its_path(syncpod: Command, on: tuple[str, str]) -> None:
+async def test_a_change_of_an_immutable_field_is_refused_by_path(syncpod: Command, on: tuple[str, str]) -> None:
     name = fresh_name()
     await syncpod("apply", "-f", "-", *on, stdin=as_json(manifest(name)))
     changed = manifest(name, hostNetwork=True)
@@ -107,7 +114,7 @@ async def test_what_may_not_change_is_refused_by_its_path(syncpod: Command, on: 
     assert (beside.code, beside.out) == (1, f"pod/{new} created\n"), "2 would say that nothing has been done"
 
 
-async def test_a_cordoned_node_takes_no_new_pod_and_nothing_else_is_done_for_one(
+async def test_a_cordoned_node_refuses_a_new_pod_before_anything_else_is_done(
     syncpod: Command, client: Client, on: tuple[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     there, new, node = fresh_name(), fresh_name(), on[1]
@@ -166,14 +173,14 @@ async def test_all_documents_are_checked_before_any_is_sent(
         (as_json(manifest("web") | {"metadata": {"name": "web", "namespace": "b"}}), "metadata.namespace: is b, but"),
     ],
 )
-async def test_what_cannot_be_applied_is_named(syncpod: Command, stream: str, sentence: str) -> None:
+async def test_a_manifest_that_cannot_be_applied_is_named(syncpod: Command, stream: str, sentence: str) -> None:
     flags = ("-n", "a") if "namespace: is b" in sentence else ()
     refused = await syncpod("apply", "-f", "-", *flags, stdin=stream)
     assert (refused.code, refused.out) == (2, "")
     assert sentence in refused.err and refused.err.count("\n") == 1
 
 
-async def test_what_kubectl_prints_is_applied_with_warnings(syncpod: Command, on: tuple[str, str]) -> None:
+async def test_kubectl_output_is_applied_with_warnings(syncpod: Command, on: tuple[str, str]) -> None:
     name = fresh_name()
     await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
     printed = (await syncpod("get", "pod", name, "-o", "yaml")).out
@@ -213,7 +220,7 @@ async def test_pods_are_listed_by_namespace_name_and_label(syncpod: Command, on:
     assert (none.code, none.out) == (0, "") and "No resources found in" in none.err
 
 
-async def test_what_is_not_there_is_said_and_the_rest_is_shown(syncpod: Command, on: tuple[str, str]) -> None:
+async def test_missing_pods_are_reported_and_the_others_shown(syncpod: Command, on: tuple[str, str]) -> None:
     name, absent = fresh_name(), fresh_name()
     await syncpod("apply", "-f", "-", *on, stdin=as_json(manifest(name)))
     shown = await syncpod("get", "pods", name, absent)
@@ -225,7 +232,7 @@ async def test_what_is_not_there_is_said_and_the_rest_is_shown(syncpod: Command,
     assert (await syncpod("delete", absent, "--ignore-not-found")).code == 0
 
 
-async def test_a_deleted_pod_is_waited_for_and_keeps_its_grace(
+async def test_delete_waits_for_the_pod_which_keeps_its_grace(
     syncpod: Command, client: Client, node: ScriptedNode, on: tuple[str, str]
 ) -> None:
     a, b, c = fresh_name(), fresh_name(), fresh_name()
@@ -245,7 +252,7 @@ async def test_a_deleted_pod_is_waited_for_and_keeps_its_grace(
     assert (selected.code, selected.out) == (0, f'pod "{c}" deleted\n')
 
 
-async def test_a_deletion_now_has_a_grace_of_a_second(syncpod: Command, client: Client, on: tuple[str, str]) -> None:
+async def test_delete_now_gives_a_grace_of_one_second(syncpod: Command, client: Client, on: tuple[str, str]) -> None:
     name = fresh_name()
     await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
     assert (await syncpod("delete", name, "--now")).out == f'pod "{name}" deleted\n'
@@ -254,7 +261,7 @@ async def test_a_deletion_now_has_a_grace_of_a_second(syncpod: Command, client: 
 
 
 @pytest.mark.parametrize(("how", "mark"), [("client", "(dry run)"), ("server", "(server dry run)")])
-async def test_what_would_be_applied_and_deleted_is_said_and_not_done(
+async def test_a_client_dry_run_lists_changes_without_making_them(
     syncpod: Command, on: tuple[str, str], how: str, mark: str
 ) -> None:
     there, new, trial = fresh_name(), fresh_name(), f"--dry-run={how}"
@@ -277,7 +284,7 @@ async def test_what_would_be_applied_and_deleted_is_said_and_not_done(
     assert (await syncpod("get", "pod", there, "--no-headers")).out.split()[2] == "Running"
 
 
-async def test_a_trial_on_the_server_says_what_the_pod_and_its_node_would_refuse(
+async def test_a_server_dry_run_reports_refusals_of_the_pod_and_its_node(
     syncpod: Command, client: Client, on: tuple[str, str]
 ) -> None:
     there, new = fresh_name(), fresh_name()
@@ -299,7 +306,7 @@ async def test_a_trial_on_the_server_says_what_the_pod_and_its_node_would_refuse
     assert (full.code, full.out) == (1, "") and f"node {on[1]} is cordoned, and takes no new pod" in full.err
 
 
-async def test_a_pod_applied_while_its_namesake_ends_follows_it(
+async def test_a_pod_applied_while_one_of_its_name_ends_starts_afterwards(
     syncpod: Command, node: ScriptedNode, client: Client, on: tuple[str, str]
 ) -> None:
     name = fresh_name()
@@ -327,7 +334,7 @@ async def test_a_pod_applied_while_its_namesake_ends_follows_it(
     assert (await query_pod(client.get_workflow_handle(f"pod/default/{name}")))["metadata"]["uid"] != before
 
 
-async def test_a_pod_that_does_not_come_up_says_what_it_hangs_on(
+async def test_a_wait_for_a_pod_that_does_not_start_reports_the_cause(
     syncpod: Command, node: ScriptedNode, on: tuple[str, str]
 ) -> None:
     name = fresh_name()
@@ -340,7 +347,7 @@ async def test_a_pod_that_does_not_come_up_says_what_it_hangs_on(
     assert "CreateContainerError" in described.out
 
 
-async def test_a_changed_pod_is_not_ready_by_what_it_was_before(
+async def test_a_changed_pod_does_not_count_as_ready_by_its_former_status(
     syncpod: Command, node: ScriptedNode, on: tuple[str, str]
 ) -> None:
     name = fresh_name()
@@ -357,7 +364,7 @@ async def test_a_changed_pod_is_not_ready_by_what_it_was_before(
     assert [step.split()[0] for step in node.steps()][-2:] == ["kill_container", "start_container"]
 
 
-async def test_a_pod_that_fails_is_not_waited_for(
+async def test_a_wait_ends_when_the_pod_has_failed(
     syncpod: Command, node: ScriptedNode, client: Client, on: tuple[str, str]
 ) -> None:
     name = fresh_name()
@@ -371,7 +378,7 @@ async def test_a_pod_that_fails_is_not_waited_for(
     assert (await syncpod("get", "pod", name, "--no-headers")).out.split()[1:4] == ["0/1", "Error", "0"]
 
 
-async def test_a_node_that_is_slow_to_answer_is_not_said_to_be_away(
+async def test_a_slow_node_is_not_reported_as_away(
     syncpod: Command, on: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await syncpod("apply", "-f", "-", *on, stdin=as_json(manifest(fresh_name())))  # its worker polls by now
@@ -381,7 +388,7 @@ async def test_a_node_that_is_slow_to_answer_is_not_said_to_be_away(
     assert (made.code, made.out, made.err) == (0, f"pod/{name} created\n", "")
 
 
-async def test_a_node_that_is_away_loses_nothing_and_is_named(
+async def test_changes_for_a_node_without_a_worker_are_kept_and_the_node_is_named(
     syncpod: Command, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(updates, "PATIENCE_SECONDS", 1.0)
@@ -418,7 +425,7 @@ async def test_a_node_that_is_away_loses_nothing_and_is_named(
     await client.get_workflow_handle(f"pod/default/{name}").terminate()
 
 
-async def test_a_new_pod_waits_for_no_node_that_does_not_answer(
+async def test_applying_a_new_pod_does_not_wait_for_an_unanswering_node(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(updates, "PATIENCE_SECONDS", 3600.0)
@@ -446,9 +453,11 @@ async def test_an_unanswered_change_leaves_no_traceback(client: Client) -> None:
     await client.get_workflow_handle(f"pod/default/{name}").terminate()
 
 
-async def test_a_pod_of_a_node_that_never_was_ends_by_force_and_leaves_its_name(
-    syncpod: Command, client: Client
+async def test_a_forced_deletion_frees_the_name_of_a_pod_whose_node_never_existed(
+    syncpod: Command, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(updates, "PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr(pod_reads, "QUERY_DEADLINE", timedelta(seconds=0.3))
     name, ghost = fresh_name(), f"ghost-{fresh_name()}"
     for _ in range(2):
         made = await syncpod("apply", "-f", "-", "--node", ghost, stdin=as_json(manifest(name)))
@@ -463,7 +472,29 @@ async def test_a_pod_of_a_node_that_never_was_ends_by_force_and_leaves_its_name(
         assert (await syncpod("get", "pod", name)).code == 1
 
 
-async def test_a_pod_that_a_worker_has_begun_is_ended_only_by_its_node(
+async def test_a_pod_of_a_node_that_is_dead_for_good_leaves_its_name_by_force(syncpod: Command, client: Client) -> None:
+    """As kubectl: whoever forces it is told that it may still run there."""
+    name, node = fresh_name(), ScriptedNode()
+    there = node.queue.removeprefix("node/")
+    async with scripted_worker(client, node):
+        assert (await syncpod("apply", "-f", "-", "--node", there, stdin=as_json(manifest(name)))).code == 0
+        waited = await syncpod("wait", f"pod/{name}", "--for=condition=Ready", "--timeout", "60s")
+        assert waited.code == 0, waited.err
+    waits = await syncpod("delete", "pod", name, "--wait=false")
+    assert (waits.code, (await syncpod("get", "pod", name)).code) == (0, 0)
+    forced = await syncpod("delete", "pod", name, "--force", "--timeout", "30s")
+    assert (forced.code, forced.out) == (0, f'pod "{name}" force deleted\n'), forced.err
+    assert forced.err == (
+        f"Note: node {there} is away, so pod {name} has ended without it: its name is free, but what runs of it "
+        "there goes on until that node's worker is back, which then ends it\n"
+    )
+    assert (await syncpod("get", "pod", name)).code == 1
+    again = await syncpod("apply", "-f", "-", "--node", f"other-{name}", stdin=as_json(manifest(name)))
+    assert again.out == f"pod/{name} created\n"
+    assert (await syncpod("delete", "pod", name, "--force")).code == 0
+
+
+async def test_a_forced_deletion_does_not_end_a_pod_that_a_worker_has_started(
     syncpod: Command, client: Client, on: tuple[str, str]
 ) -> None:
     name = fresh_name()
@@ -473,7 +504,7 @@ async def test_a_pod_that_a_worker_has_begun_is_ended_only_by_its_node(
     assert (await pods.require_pod(client, "default", name)).current
 
 
-def test_a_pod_is_known_not_to_be_ready_from_its_first_moment() -> None:
+def test_a_new_pod_is_listed_as_not_ready() -> None:
     pod = parse_pod(manifest("web") | {"metadata": {"name": "web", "namespace": "default"}})
     attributes = start_arguments(pod, "n1", has_attributes=True)["search_attributes"]
     assert attributes.get(SearchAttributeKey.for_bool("PodReady")) is False

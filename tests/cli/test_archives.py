@@ -70,7 +70,7 @@ def tree(tmp_path: Path) -> Path:
     return top
 
 
-def test_a_tree_goes_in_and_comes_out_as_it_was(tree: Path, tmp_path: Path) -> None:
+def test_a_tree_is_packed_and_unpacked_unchanged(tree: Path, tmp_path: Path) -> None:
     archive, told = packed(tree, "it")
     assert told == []
     assert unpacked(archive, tmp_path / "out") == []
@@ -83,7 +83,7 @@ def test_a_tree_goes_in_and_comes_out_as_it_was(tree: Path, tmp_path: Path) -> N
     assert int((out / "-n").stat().st_mtime) == int((tree / "-n").stat().st_mtime)
 
 
-def test_a_link_is_followed_where_it_is_what_was_named(tree: Path) -> None:
+def test_a_symlink_named_as_the_source_is_followed(tree: Path) -> None:
     archive, _ = packed(tree / "link", "it")
     with tarfile.open(fileobj=io.BytesIO(archive)) as read:
         (only,) = read.getmembers()
@@ -91,7 +91,7 @@ def test_a_link_is_followed_where_it_is_what_was_named(tree: Path) -> None:
         assert only.isreg() and content is not None and content.read() == b"#!/bin/sh\n"
 
 
-def test_entries_that_are_not_files_are_left_out_and_named(tree: Path) -> None:
+def test_special_files_are_skipped_and_named(tree: Path) -> None:
     os.mkfifo(tree / "pipe")
     archive, told = packed(tree, "it")
     assert told == [f"{tree / 'pipe'}: neither a file, a directory nor a symlink; left out"]
@@ -99,7 +99,7 @@ def test_entries_that_are_not_files_are_left_out_and_named(tree: Path) -> None:
         assert "it/pipe" not in read.getnames()
 
 
-def test_a_file_replaces_what_is_named_or_goes_into_a_directory(tmp_path: Path) -> None:
+def test_a_file_replaces_its_destination_or_goes_into_a_directory(tmp_path: Path) -> None:
     archive = archive_of(entry("./it", b"new"))
     (tmp_path / "old").write_text("much older text")
     (tmp_path / "to-old").symlink_to("old")
@@ -111,7 +111,7 @@ def test_a_file_replaces_what_is_named_or_goes_into_a_directory(tmp_path: Path) 
         assert (tmp_path / name).read_bytes() == b"new"
 
 
-def test_contents_of_a_directory_go_into_the_destination_over_what_is_there(tmp_path: Path) -> None:
+def test_directory_contents_are_merged_into_the_destination(tmp_path: Path) -> None:
     out = tmp_path / "out"
     (out / "a").mkdir(parents=True)
     (out / "a" / "x").write_text("old and longer")
@@ -145,7 +145,7 @@ def test_contents_of_a_directory_go_into_the_destination_over_what_is_there(tmp_
         ),
     ],
 )
-def test_nothing_gets_out(harm: list[tuple[tarfile.TarInfo, bytes]], tmp_path: Path) -> None:
+def test_no_entry_is_written_outside_the_destination(harm: list[tuple[tarfile.TarInfo, bytes]], tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "kept").write_text("kept")
@@ -161,7 +161,7 @@ def test_nothing_gets_out(harm: list[tuple[tarfile.TarInfo, bytes]], tmp_path: P
         assert path.resolve().is_relative_to(out), f"{path} leads out"
 
 
-def test_links_that_lead_out_and_devices_are_left_out_and_said(tmp_path: Path) -> None:
+def test_links_that_lead_out_and_devices_are_skipped_and_reported(tmp_path: Path) -> None:
     archive = archive_of(
         directory("./it"),
         symlink("./it/up", "../.."),
@@ -225,7 +225,7 @@ def hard_link(name: str, target: str) -> tuple[tarfile.TarInfo, bytes]:
         ),
     ],
 )
-def test_a_link_that_leads_out_is_found_where_it_lies(
+def test_a_relative_link_is_judged_from_its_own_directory(
     entries: list[tuple[tarfile.TarInfo, bytes]], said: list[str], left: set[str], tmp_path: Path
 ) -> None:
     told = unpacked(archive_of(directory("./it"), *entries), tmp_path / "out")
@@ -233,7 +233,7 @@ def test_a_link_that_leads_out_is_found_where_it_lies(
     assert everything(tmp_path / "out") == left
 
 
-def test_the_links_of_the_destination_stay_and_get_no_other_name(tmp_path: Path) -> None:
+def test_existing_links_in_the_destination_are_kept_and_not_followed(tmp_path: Path) -> None:
     out = tmp_path / "out"
     (out / "deep").mkdir(parents=True)
     (out / "own").symlink_to("/etc")
@@ -251,7 +251,7 @@ def test_the_links_of_the_destination_stay_and_get_no_other_name(tmp_path: Path)
         pytest.param([entry("./it/full", bytes(100_000))], 50_000, id="a cut archive"),
     ],
 )
-def test_no_link_leads_out_of_what_a_failed_copy_leaves(
+def test_a_failed_copy_leaves_no_link_that_leads_out(
     rest: list[tuple[tarfile.TarInfo, bytes]], length: int | None, tmp_path: Path
 ) -> None:
     archive = archive_of(directory("./it"), symlink("./it/etc", "/etc"), symlink("./it/stays", "."), *rest)
@@ -261,7 +261,7 @@ def test_no_link_leads_out_of_what_a_failed_copy_leaves(
     assert "etc" not in left and "stays" in left
 
 
-def test_a_link_that_cannot_be_removed_is_said_and_keeps_no_other(
+def test_a_link_that_cannot_be_removed_is_reported_and_the_others_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = os.unlink
@@ -278,7 +278,7 @@ def test_a_link_that_cannot_be_removed_is_said_and_keeps_no_other(
     assert everything(tmp_path / "out") == {"shut"}
 
 
-def test_nobody_but_the_owner_may_write_and_nobody_becomes_another(tmp_path: Path) -> None:
+def test_unpacked_files_are_writable_by_the_owner_only_and_never_setuid(tmp_path: Path) -> None:
     archive = archive_of(directory("./it"), entry("./it/tool", b"!", mode=0o6777), entry("./it/shut", b"!", mode=0))
     unpacked(archive, tmp_path / "out")
     assert (tmp_path / "out" / "tool").stat().st_mode & 0o7777 == 0o755
@@ -294,13 +294,13 @@ def test_nobody_but_the_owner_may_write_and_nobody_becomes_another(tmp_path: Pat
         (archive_of(entry("./it", type=tarfile.FIFOTYPE)), "neither"),
     ],
 )
-def test_what_was_not_asked_for_is_refused(archive: bytes, sentence: str, tmp_path: Path) -> None:
+def test_unrequested_archive_entries_are_refused(archive: bytes, sentence: str, tmp_path: Path) -> None:
     with pytest.raises(NotWhatWasAsked, match=sentence):
         unpacked(archive, tmp_path / "out")
     assert everything(tmp_path) == set()
 
 
-def test_an_archive_that_is_cut_short_is_no_success(tmp_path: Path) -> None:
+def test_a_truncated_archive_is_an_error(tmp_path: Path) -> None:
     whole = archive_of(directory("./it"), entry("./it/x", bytes(100_000)))
     with pytest.raises(tarfile.ReadError):
         unpacked(whole[:50_000], tmp_path / "out")

@@ -120,7 +120,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NodeContext:
         ("worker --no", []),
     ],
 )
-def test_what_may_stand_next_is_found(typed: str, found: list[str]) -> None:
+def test_completion_offers_the_possible_next_words(typed: str, found: list[str]) -> None:
     words = typed.split()
     if typed.endswith(" ") or not words:
         words.append("")
@@ -129,7 +129,7 @@ def test_what_may_stand_next_is_found(typed: str, found: list[str]) -> None:
     assert candidates(program(), words) == found
 
 
-def test_a_pod_that_nobody_asks_for_is_offered_to_those_alone_who_end_that(node: NodeContext) -> None:
+def test_completion_offers_orphaned_pods_only_to_commands_that_handle_them(node: NodeContext) -> None:
     orphans = (Orphan(namespace="default", name="web", uid="u-web"), Orphan(kind="sandbox", id="5e1f"))
     write_node_report(node.state_dir, NodeReport(orphans=orphans))
     assert candidates(program(), ["logs", ""]) == ["worker"]
@@ -137,14 +137,14 @@ def test_a_pod_that_nobody_asks_for_is_offered_to_those_alone_who_end_that(node:
     assert candidates(program(), ["adopt", "--force", ""]) == ["worker"]
 
 
-def test_flags_that_were_given_are_not_offered_again() -> None:
+def test_completion_does_not_repeat_given_flags() -> None:
     offered = candidates(program(), ["logs", "--tail", "3", "-f", "--"])
     assert (
         "--tail" not in offered and "--follow" not in offered and {"--since", "--container", "--help"} <= set(offered)
     )
 
 
-def test_nothing_is_said_where_nothing_can_be_read(
+def test_completion_is_silent_if_nothing_can_be_read(
     node: NodeContext, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SYNCPOD_STATE_DIR", str(node.state_dir / "none"))
@@ -154,7 +154,7 @@ def test_nothing_is_said_where_nothing_can_be_read(
     assert capsys.readouterr() == ("", "")
 
 
-def test_names_are_found_without_what_takes_time_to_load() -> None:
+def test_completion_avoids_slow_imports() -> None:
     script = (
         "import sys, syncpod.cli.main as main; code = main.run(['__complete', 'logs', 'web', '-c', '']);"
         "heavy = {'temporalio', 'grpc', 'pydantic', 'rich', 'yaml', 'websockets'} & sys.modules.keys();"
@@ -199,7 +199,7 @@ def test_bash_completes(on_path: dict[str, str], words: tuple[str, ...], found: 
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_takes_its_script(shell: str) -> None:
+def test_each_shell_accepts_its_completion_script(shell: str) -> None:
     program = shutil.which(shell)
     if program is None:
         pytest.skip(f"there is no {shell} here")
@@ -209,7 +209,7 @@ def test_each_shell_takes_its_script(shell: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_script_is_printed_and_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+def test_completion_prints_the_script_of_the_named_shell(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["completion", "bash"]) == 0
     assert capsys.readouterr().out == completion.SCRIPTS["bash"]
     assert run(["completion", "tcsh"]) == 2

@@ -13,7 +13,9 @@ from tests.workflows.scripted import ScriptedNode
 GATE = "example.com/load-balanced"
 
 
-async def test_a_gated_pod_is_ready_only_while_its_condition_is_true(syncpod: Command, node: ScriptedNode) -> None:
+async def test_a_pod_with_a_readiness_gate_is_ready_only_while_its_condition_is_true(
+    syncpod: Command, node: ScriptedNode
+) -> None:
     """Row 100: Ready with ReadinessGatesNotReady, from the command line."""
     name, on = fresh_name(), ("--node", node.queue.removeprefix("node/"))
     document = manifest(name)
@@ -49,7 +51,7 @@ async def test_a_gated_pod_is_ready_only_while_its_condition_is_true(syncpod: Co
         ("a/b/c=True", "must have a lower-case DNS subdomain before its '/'"),
     ],
 )
-async def test_what_cannot_be_set_is_refused_in_a_sentence(
+async def test_an_invalid_condition_is_refused_in_one_sentence(
     syncpod: Command, node: ScriptedNode, assignment: str, sentence: str
 ) -> None:
     name, on = fresh_name(), ("--node", node.queue.removeprefix("node/"))
@@ -59,7 +61,7 @@ async def test_what_cannot_be_set_is_refused_in_a_sentence(
     assert sentence in done.err
 
 
-async def test_a_pod_that_is_not_there_has_no_condition(syncpod: Command) -> None:
+async def test_a_condition_of_a_missing_pod_is_refused(syncpod: Command) -> None:
     done = await syncpod("condition", "nowhere", f"{GATE}=True")
     assert done.code == 1
     assert "not found" in done.err

@@ -84,7 +84,7 @@ async def test_objects_are_listed_with_kubectls_columns(alone: Command) -> None:
     assert (await alone("get", "cm/settings", "secret/keys", "-o", "name")).out == "configmap/settings\nsecret/keys\n"
 
 
-async def test_objects_are_printed_as_they_can_be_applied_again(alone: Command) -> None:
+async def test_printed_objects_can_be_applied_again(alone: Command) -> None:
     await alone("apply", "-f", "-", stdin=BOTH)
     printed = await alone("get", "secret", "keys", "-o", "yaml")
     found = yaml.safe_load(printed.out)
@@ -107,7 +107,7 @@ async def test_objects_are_selected_by_label(alone: Command) -> None:
     assert (await alone("get", "cm", "-o", "name")).out == "configmap/b\n"
 
 
-async def test_what_is_not_there_is_said(alone: Command) -> None:
+async def test_missing_objects_are_reported(alone: Command) -> None:
     none = await alone("get", "cm")
     assert (none.code, none.out, none.err) == (0, "", "No resources found in default namespace.\n")
     missing = await alone("get", "secret", "x", "-n", "prod")
@@ -117,7 +117,7 @@ async def test_what_is_not_there_is_said(alone: Command) -> None:
     assert (await alone("delete", "cm", "x", "--ignore-not-found")).code == 0
 
 
-async def test_a_secret_is_described_by_its_sizes_and_a_config_map_by_its_text(alone: Command) -> None:
+async def test_describe_shows_sizes_of_a_secret_and_the_text_of_a_config_map(alone: Command) -> None:
     await alone("apply", "-f", "-", stdin=BOTH)
     of_secret = (await alone("describe", "secret", "keys")).out
     assert "password:  7 bytes" in of_secret and "Type:         Opaque" in of_secret
@@ -138,14 +138,14 @@ async def test_objects_are_deleted_by_name_and_by_file(alone: Command) -> None:
     assert (await alone("get", "cm,secrets", "-A")).out == ""
 
 
-async def test_what_is_deleted_beside_pods_that_nobody_answers_for_is_not_said_to_be_left(alone: Command) -> None:
+async def test_deletion_of_objects_succeeds_beside_unanswering_pods(alone: Command) -> None:
     await alone("apply", "-f", "-", stdin=BOTH)
     result = await alone("delete", "cm/settings", "pod/web")
     assert (result.code, result.out) == (1, 'configmap "settings" deleted\n')
     assert "no Temporal server at" in result.err
 
 
-async def test_what_is_immutable_is_refused_before_anything_is_written(alone: Command) -> None:
+async def test_a_change_of_an_immutable_object_is_refused_before_anything_is_written(alone: Command) -> None:
     await alone("apply", "-f", "-", stdin=as_json(config_map("fixed", data={"a": "1"}, immutable=True)))
     stream = as_json(config_map("first"), config_map("fixed", data={"a": "2"}, immutable=True))
     refused = await alone("apply", "-f", "-", stdin=stream)
@@ -169,14 +169,14 @@ async def test_what_is_immutable_is_refused_before_anything_is_written(alone: Co
         (config_map(dta={}), "dta: unknown field; did you mean data?"),
     ],
 )
-async def test_what_is_wrong_is_named(alone: Command, document: dict[str, Any], sentence: str) -> None:
+async def test_an_invalid_object_is_named(alone: Command, document: dict[str, Any], sentence: str) -> None:
     refused = await alone("apply", "-f", "-", stdin=as_json(config_map("first"), document))
     assert (refused.code, refused.out) == (2, "")
     assert sentence in refused.err
     assert (await alone("get", "cm", "-o", "name")).out == ""
 
 
-async def test_the_same_object_twice_is_refused_but_not_the_same_name_of_another_kind(alone: Command) -> None:
+async def test_a_duplicate_object_is_refused_but_not_one_of_another_kind(alone: Command) -> None:
     twice = await alone("apply", "-f", "-", stdin=as_json(config_map("a"), config_map("a")))
     assert twice.code == 2 and "configmap default/a: given twice" in twice.err
     assert (await alone("apply", "-f", "-", stdin=as_json(config_map("a"), secret("a")))).code == 0
@@ -228,14 +228,14 @@ def test_a_pod_of_another_node_is_not_applied_with_what_it_refers_to(tmp_path: P
     require_possible(given("here", "keys"), here)
 
 
-async def test_the_node_that_a_state_directory_belongs_to_counts(alone: Command, tmp_path: Path) -> None:
+async def test_objects_belong_to_the_node_of_the_state_directory(alone: Command, tmp_path: Path) -> None:
     prepare(tmp_path / "state")
     (tmp_path / "state/node.json").write_text(json.dumps({"node": "there"}))
     assert (await alone("apply", "-f", "-", "--node", "there", stdin=BOTH)).code == 0
     assert "is node there's" in (await alone("apply", "-f", "-", "--node", "here", stdin=BOTH)).err
 
 
-async def test_what_another_user_put_in_the_place_of_secrets_is_not_read(alone: Command, tmp_path: Path) -> None:
+async def test_a_secrets_directory_of_another_user_is_not_read(alone: Command, tmp_path: Path) -> None:
     (tmp_path / "theirs").mkdir()
     (tmp_path / "memory").symlink_to(tmp_path / "theirs")
     for command in (("get", "secrets"), ("apply", "-f", "-")):
@@ -244,7 +244,7 @@ async def test_what_another_user_put_in_the_place_of_secrets_is_not_read(alone: 
     assert not list((tmp_path / "theirs").iterdir())
 
 
-def test_secrets_are_where_the_last_worker_kept_them_unless_another_place_is_named(
+def test_secrets_are_read_where_the_last_worker_kept_them_unless_overridden(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SYNCPOD_MEMORY_DIR", raising=False)
@@ -258,21 +258,21 @@ def test_secrets_are_where_the_last_worker_kept_them_unless_another_place_is_nam
     assert memory_directory_of(named, is_named=True) == Path("/named")
 
 
-async def test_a_file_that_is_spoilt_is_named(alone: Command, tmp_path: Path) -> None:
+async def test_a_corrupt_object_file_is_named(alone: Command, tmp_path: Path) -> None:
     await alone("apply", "-f", "-", stdin=BOTH)
     (tmp_path / "memory/objects/secrets/default/keys.json").write_text("hunter2")
     spoilt = await alone("get", "secrets")
     assert spoilt.code == 1 and "keys.json: holds no Secret" in spoilt.err and "hunter2" not in spoilt.err
 
 
-async def test_a_mistake_made_a_thousand_times_is_not_said_a_thousand_times(alone: Command) -> None:
+async def test_a_repeated_problem_is_summarised(alone: Command) -> None:
     refused = await alone("apply", "-f", "-", stdin=as_json(config_map(data={f"/{n}": "" for n in range(1000)})))
     assert refused.code == 2
     assert refused.err.count("\n") == 21
     assert refused.err.endswith("configmap settings: and 980 more\n")
 
 
-def test_a_watch_goes_on_with_a_line_for_each_change(tmp_path: Path) -> None:
+def test_a_watch_of_objects_prints_a_line_for_each_change(tmp_path: Path) -> None:
     environ = {"SYNCPOD_STATE_DIR": str(tmp_path / "state"), "SYNCPOD_MEMORY_DIR": str(tmp_path / "memory")}
     make = ("create", "configmap")
     program(*make, "first", environ=environ)
@@ -286,7 +286,7 @@ def test_a_watch_goes_on_with_a_line_for_each_change(tmp_path: Path) -> None:
         assert watch.wait(30) == 130
 
 
-async def test_a_mebibyte_is_taken_and_no_more(alone: Command) -> None:
+async def test_an_object_may_have_up_to_one_mebibyte(alone: Command) -> None:
     assert (await alone("apply", "-f", "-", stdin=as_json(config_map(data={"a": "x" * 2**20})))).code == 0
     refused = await alone("apply", "-f", "-", stdin=as_json(config_map(data={"a": "x" * 2**20, "b": "y"})))
     assert refused.code == 2 and "data: must be no more than 1 MiB in all" in refused.err
@@ -311,7 +311,9 @@ async def test_a_config_map_is_created_of_literals_and_files(alone: Command, tmp
     assert (again.code, again.err) == (1, 'syncpod: configmaps "settings" already exists in namespace default\n')
 
 
-async def test_an_env_file_gives_variables(alone: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_config_map_is_created_from_an_env_file(
+    alone: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FROM_OUTSIDE", "o")
     (tmp_path / "env").write_bytes(b"\xef\xbb\xbf# comment\n\n  A=1\r\nB=x=y # kept\nFROM_OUTSIDE\nUNSET_ANYWHERE_\n")
     printed = await alone(
@@ -398,7 +400,9 @@ async def test_a_tls_secret_is_a_certificate_and_its_own_key(
         (("secret", "tls", "x"), "Missing option '--cert'"),
     ],
 )
-async def test_what_cannot_be_created_is_said(alone: Command, arguments: tuple[str, ...], sentence: str) -> None:
+async def test_an_impossible_create_is_refused_in_one_sentence(
+    alone: Command, arguments: tuple[str, ...], sentence: str
+) -> None:
     refused = await alone("create", *arguments)
     assert (refused.code, refused.out) == (2, "")
     assert sentence in refused.err and "hunter2" not in refused.err

@@ -41,7 +41,7 @@ async def web(syncpod: Command, node: ScriptedNode, endpoint: str, monkeypatch: 
     return name
 
 
-async def test_a_container_joins_a_pod_under_a_name_that_is_said(syncpod: Command, web: str) -> None:
+async def test_debug_adds_a_container_and_prints_its_name(syncpod: Command, web: str) -> None:
     """Row 55: nothing else of the pod changes but its generation."""
     joined = await syncpod("debug", web, "--image", "busybox:1", "--target", "app", "--", "sleep", "9")
     assert joined.code == 0, joined.err
@@ -59,7 +59,7 @@ async def test_a_container_joins_a_pod_under_a_name_that_is_said(syncpod: Comman
     assert (silent.code, silent.out, silent.err) == (0, "", "")
 
 
-async def test_what_is_printed_of_a_pod_that_was_looked_at_is_applied_again(
+async def test_the_printed_pod_with_a_debug_container_can_be_applied_again(
     syncpod: Command, client: Client, web: str, node: ScriptedNode
 ) -> None:
     on, here = ("apply", "-f", "-", "--node"), node.queue.removeprefix("node/")
@@ -96,7 +96,7 @@ async def test_what_is_printed_of_a_pod_that_was_looked_at_is_applied_again(
     node.gate["kill_pod"].set()
 
 
-async def test_a_container_that_does_not_start_says_why_and_harms_nothing(
+async def test_a_debug_container_that_does_not_start_is_reported_and_the_pod_stays_ready(
     syncpod: Command, web: str, node: ScriptedNode
 ) -> None:
     """Row 55: it waits with its reason, and the pod is as ready as it was."""
@@ -132,7 +132,7 @@ async def test_a_container_that_does_not_start_says_why_and_harms_nothing(
         (("--image", "i", "--target", "db"), "--target: 'db' is not a container of this pod"),
     ],
 )
-async def test_what_cannot_be_asked_for_is_refused_by_the_flag(
+async def test_an_impossible_debug_container_is_refused_by_the_flag(
     syncpod: Command, web: str, flags: tuple[str, ...], sentence: str
 ) -> None:
     """Row 55: and nothing is sent."""
@@ -143,7 +143,7 @@ async def test_what_cannot_be_asked_for_is_refused_by_the_flag(
     assert "ephemeralContainers" not in shown["spec"]
 
 
-async def test_who_is_not_there_and_where_it_does_not_run(
+async def test_debug_of_a_missing_pod_or_on_another_machine_is_refused(
     syncpod: Command, web: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missing = await syncpod("debug", "nobody", "--image", "i")
@@ -155,7 +155,7 @@ async def test_who_is_not_there_and_where_it_does_not_run(
     assert "ephemeralContainers" not in shown["spec"]
 
 
-async def test_a_copy_has_the_container_besides_and_the_pod_is_left_alone(syncpod: Command, web: str) -> None:
+async def test_a_debug_copy_has_the_extra_container_and_the_pod_is_unchanged(syncpod: Command, web: str) -> None:
     """Row 55: `--copy-to`, for what an ephemeral container cannot show."""
     before = (await syncpod("get", "pod", web, "-o", "json")).out
     copied = await syncpod("debug", web, "--image", "busybox:1", "-c", "look", "--copy-to", f"{web}-copy")
@@ -168,7 +168,9 @@ async def test_a_copy_has_the_container_besides_and_the_pod_is_left_alone(syncpo
     assert (await syncpod("get", "pod", web, "-o", "json")).out == before
 
 
-async def test_a_cordoned_node_takes_no_copy(syncpod: Command, client: Client, web: str, node: ScriptedNode) -> None:
+async def test_a_cordoned_node_refuses_a_debug_copy(
+    syncpod: Command, client: Client, web: str, node: ScriptedNode
+) -> None:
     here = node.queue.removeprefix("node/")
     async with silent_node(client, here, cordoned=True):
         refused = await syncpod("debug", web, "--image", "busybox:1", "-q", "--copy-to", f"{web}-copy")

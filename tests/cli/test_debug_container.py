@@ -46,7 +46,7 @@ def made(pod: Pod, **wanted: Any) -> dict[str, Any]:
     return pod_to_wire(debug_container(pod, replace(WANTED, **wanted)))
 
 
-def test_an_image_is_enough(pod: Pod) -> None:
+def test_a_debug_container_needs_only_an_image(pod: Pod) -> None:
     """Row 55: no restart policy, no probes, no resources; a name that is made up."""
     container = made(pod)
     assert re.fullmatch("debugger-[bcdfghjklmnpqrstvwxz2456789]{5}", container.pop("name"))
@@ -123,14 +123,14 @@ def test_a_profile_is_a_security_context(profile: str, pod: Pod) -> None:
         ({"profile": "legacy"}, "--profile: must be general, baseline, restricted, netadmin, sysadmin, not 'legacy'"),
     ],
 )
-def test_what_is_wrong_is_told_by_the_flag(wanted: dict[str, Any], sentence: str, pod: Pod) -> None:
+def test_a_wrong_debug_option_is_refused_by_the_flag(wanted: dict[str, Any], sentence: str, pod: Pod) -> None:
     """Row 55: refused before anything is sent."""
     with pytest.raises(BadInput) as refused:
         debug_container(pod, replace(WANTED, **wanted))
     assert str(refused.value).startswith(sentence)
 
 
-def test_a_copy_keeps_what_the_pod_is_and_not_what_finds_or_ends_it() -> None:
+def test_a_debug_copy_omits_labels_annotations_and_probes() -> None:
     """Row 55: `--copy-to` leaves out labels, annotations and probes, as `kubectl debug` does."""
     ask = {"exec": {"command": ["true"]}}
     app = {"name": "app", "image": "busybox:1", "livenessProbe": ask, "readinessProbe": ask, "startupProbe": ask}
@@ -156,16 +156,16 @@ def test_a_copy_keeps_what_the_pod_is_and_not_what_finds_or_ends_it() -> None:
         ("other", {"pull_policy": "Sometimes"}, "--image-pull-policy: must be"),
     ],
 )
-def test_what_is_wrong_with_a_copy_is_told_by_the_flag(
-    name: str, wanted: dict[str, Any], sentence: str, pod: Pod
-) -> None:
+def test_a_wrong_debug_copy_is_refused_by_the_flag(name: str, wanted: dict[str, Any], sentence: str, pod: Pod) -> None:
     """Row 55: refused before anything is sent."""
     with pytest.raises(BadInput) as refused:
         debug_copy(pod, replace(WANTED, **wanted), name, share_processes=True)
     assert str(refused.value).startswith(sentence)
 
 
-async def test_a_log_that_may_not_be_read_is_a_failure_of_what_has_been_done(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unreadable_log_after_the_container_has_joined_is_a_failure_and_not_bad_input(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The container has joined by then, so that this is not the code of bad input, with which nothing is done."""
 
     class Runtime:
@@ -186,7 +186,7 @@ async def test_a_log_that_may_not_be_read_is_a_failure_of_what_has_been_done(mon
     ("runtime", "user", "profile"),
     [("syncpod-embedded", 1000, "baseline"), ("syncpod-embedded", 0, "general"), ("containerd", 1000, "general")],
 )
-def test_no_capability_is_asked_for_by_default_where_none_is_given(
+def test_no_capability_is_added_by_default(
     runtime: str, user: int, profile: str, pod: Pod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: user)

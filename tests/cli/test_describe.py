@@ -32,7 +32,7 @@ def on(node: ScriptedNode) -> tuple[str, str]:
     return "--node", node.queue.removeprefix("node/")
 
 
-async def test_what_a_pod_says_of_its_restarts_and_what_came_of_it_is_shown(
+async def test_describe_shows_restart_settings_and_their_effects(
     syncpod: Command, client: Client, node: ScriptedNode, on: tuple[str, str]
 ) -> None:
     name = fresh_name()
@@ -58,7 +58,7 @@ async def test_what_a_pod_says_of_its_restarts_and_what_came_of_it_is_shown(
     await until(handle, lambda pod: "RestartLimitReached" in str(container(pod, "app")["state"]))
     squeezed = [" ".join(line.split()) for line in (await syncpod("describe", "pod", name)).out.splitlines()]
     for line in (
-        "Restart Back-off: 2s, each 1.5 times the one before, 5m0s at most; anew after 10m0s of running",
+        "Restart Back-off: 2s, each 1.5 times the one before, 5m0s at most; reset after 10m0s of running",
         "none for exit codes 0, 143",
         "1 restart in a row at most, then held until `syncpod retry`",
         "Reason: RestartLimitReached",
@@ -108,7 +108,7 @@ async def test_a_described_pod_shows_its_state_and_what_was_rejected(
     assert any(line.startswith("Warning Rejected") and "signal update_pod" in line for line in squeezed)
 
 
-async def test_a_kind_without_a_name_is_all_of_that_kind(syncpod: Command, on: tuple[str, str]) -> None:
+async def test_describe_of_a_kind_without_a_name_shows_all(syncpod: Command, on: tuple[str, str]) -> None:
     space, one, two = fresh_name(), fresh_name(), fresh_name()
     none = await syncpod("describe", "pods", "-n", space)
     assert (none.code, none.out, none.err) == (0, "", f"No resources found in {space} namespace.\n")
@@ -121,7 +121,7 @@ async def test_a_kind_without_a_name_is_all_of_that_kind(syncpod: Command, on: t
     assert (both.code, both.err) == (2, "syncpod: name what to describe, or choose it with --selector, not both\n")
 
 
-async def test_a_step_that_is_tried_again_is_described_with_its_last_failure(
+async def test_describe_shows_the_last_failure_of_a_retried_step(
     syncpod: Command, node: ScriptedNode, on: tuple[str, str]
 ) -> None:
     name = fresh_name()
@@ -141,7 +141,7 @@ async def test_a_step_that_is_tried_again_is_described_with_its_last_failure(
     node.script[StepName.CREATE_SANDBOX].clear()
 
 
-async def test_a_step_that_takes_long_is_described_with_what_it_says_of_itself(
+async def test_describe_shows_the_progress_of_a_long_step(
     syncpod: Command, node: ScriptedNode, on: tuple[str, str]
 ) -> None:
     name = fresh_name()
@@ -175,9 +175,7 @@ async def test_a_back_off_is_described_and_planned(
     assert [" ".join(line.split()[2:]) for line in shown.out.splitlines()][-2].startswith("exit app exited 1 (Error)")
 
 
-async def test_a_new_pod_is_planned_to_its_last_container_and_nothing_is_done(
-    syncpod: Command, node: ScriptedNode
-) -> None:
+async def test_plan_lists_all_steps_of_a_new_pod_without_taking_them(syncpod: Command, node: ScriptedNode) -> None:
     name = fresh_name()
     init = [
         {"name": "first", "image": "busybox:1"},
@@ -239,7 +237,7 @@ async def test_history_outlives_the_pod_and_its_worker(
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(-5, "try 7, for 5s"), (0, "try 7, for 0s"), (3.5, "try 7 in 3s")])
-def test_a_step_between_two_tries_says_when_the_next_begins(seconds: float, said: str) -> None:
+def test_a_step_between_two_attempts_shows_when_the_next_begins(seconds: float, said: str) -> None:
     now = datetime(2026, 1, 31, 12, tzinfo=UTC)
     step = PendingStep("kill_pod", 7, now + timedelta(seconds=seconds), "Deadline Exceeded")
     lines = describe(admit_pod(manifest("web")), Facts("pod/default/web", "run", "", pending=(step,)), now)
@@ -247,13 +245,13 @@ def test_a_step_between_two_tries_says_when_the_next_begins(seconds: float, said
     assert lines[at + 1 : at + 3] == [f"  kill_pod: {said}", "    last failed: Deadline Exceeded"]
 
 
-def test_a_pod_that_did_not_answer_is_described_with_what_is_known_and_nothing_else() -> None:
+def test_an_unanswering_pod_is_described_only_with_what_is_known() -> None:
     pod = Pod(metadata=ObjectMeta(name="web", namespace="default"), spec=PodSpec(node_name="away"))
     lines = describe_recorded(pod, Facts("pod/default/web", "run", "", events=None), datetime.now(UTC))
     assert lines[-1] == "Events:  <unknown>, the pod did not answer"
     assert not [line for line in lines if line.startswith(("QoS", "Restart Policy", "Volumes", "Containers"))]
 
 
-def test_a_pod_whose_events_did_not_come_is_not_said_to_have_none() -> None:
+def test_events_that_could_not_be_read_are_not_shown_as_none() -> None:
     lines = describe(admit_pod(manifest("web")), Facts("pod/default/web", "run", "", events=None), datetime.now(UTC))
     assert lines[-1] == "Events:  <unknown>, the pod did not answer"

@@ -32,7 +32,7 @@ async def drained(syncpod: Command, client: Client, node: ScriptedNode) -> Async
         yield name
 
 
-async def test_pods_of_lists_are_named_and_static_pods_stay(syncpod: Command, drained: str) -> None:
+async def test_drain_names_pods_of_lists_and_keeps_static_pods(syncpod: Command, drained: str) -> None:
     done = await syncpod("drain", drained, "--force", "--ignore-daemonsets", "--delete-emptydir-data")
     assert (done.code, done.out.splitlines()[0]) == (0, f"node/{drained} already cordoned"), done.err
     assert done.out.splitlines()[-1] == f"node/{drained} drained"
@@ -58,9 +58,7 @@ async def test_a_dry_run_says_what_would_be_done_and_does_nothing(syncpod: Comma
     assert there.out == f"pod/{drained}-bare\npod/{drained}-listed\n"
 
 
-async def test_each_of_several_nodes_is_drained_whatever_becomes_of_the_others(
-    syncpod: Command, client: Client, drained: str
-) -> None:
+async def test_each_node_is_drained_even_if_another_fails(syncpod: Command, client: Client, drained: str) -> None:
     other = f"n-{fresh_name()}"
     async with silent_node(client, other, cordoned=True):
         both = await syncpod("drain", drained, f"node/{other}")
@@ -72,7 +70,7 @@ async def test_each_of_several_nodes_is_drained_whatever_becomes_of_the_others(
     assert (await syncpod("get", "pod", f"{drained}-bare")).code == 0, "nothing is ended where a node is not there"
 
 
-async def test_what_the_readme_says_drains_a_node_with_its_example(
+async def test_the_readmes_drain_command_drains_a_node_with_its_example(
     syncpod: Command, client: Client, node: ScriptedNode
 ) -> None:
     name = node.queue.removeprefix("node/")

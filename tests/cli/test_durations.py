@@ -40,11 +40,11 @@ DAY = 24 * 3600
         (8 * 365 * DAY + DAY, "8y"),
     ],
 )
-def test_a_span_is_written_short(seconds: int, written: str) -> None:
+def test_a_duration_is_formatted_short(seconds: int, written: str) -> None:
     assert short_duration(timedelta(seconds=seconds)) == written
 
 
-def test_an_unknown_moment_has_an_unknown_age() -> None:
+def test_an_unknown_time_has_an_unknown_age() -> None:
     assert age(None) == "<unknown>"
     assert age(NOW - timedelta(seconds=5), NOW) == "5s"
 
@@ -70,5 +70,5 @@ def test_what_go_cannot_hold_is_too_long(text: str) -> None:
 
 
 @given(st.integers(min_value=0, max_value=10**6))
-def test_seconds_survive_reading(seconds: int) -> None:
+def test_formatted_seconds_are_parsed_back(seconds: int) -> None:
     assert read_duration(f"{seconds // 60}m{seconds % 60}s") == timedelta(seconds=seconds)

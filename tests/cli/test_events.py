@@ -57,7 +57,7 @@ def test_the_newest_event_is_last_and_a_repeated_one_is_counted() -> None:
     ]
 
 
-def test_nothing_that_a_terminal_would_obey_is_printed() -> None:
+def test_event_output_has_no_terminal_control_characters() -> None:
     (line,) = lines(
         [event("Failed", ago=1, message="a\n\x1b[2Jb")],
         NOW,
@@ -69,7 +69,7 @@ def test_nothing_that_a_terminal_would_obey_is_printed() -> None:
     assert line.endswith(r"a \x1b[2Jb")
 
 
-def test_repetitions_share_a_name_and_other_events_do_not() -> None:
+def test_repeated_events_share_a_name_and_others_do_not() -> None:
     once, again, other = event("BackOff", ago=9), event("BackOff", ago=1, first=9, count=2), event("Pulled", ago=9)
     assert once.name == again.name != other.name
     assert once.name.startswith("web.")
@@ -102,7 +102,7 @@ async def test_events_are_listed_chosen_and_printed_as_objects(
     assert "spec.containers{app}" in wide and "SUBOBJECT" in wide
 
 
-async def test_events_of_a_pod_that_has_ended_are_there_by_its_name(syncpod: Command, on: tuple[str, str]) -> None:
+async def test_events_of_an_ended_pod_are_found_by_its_name(syncpod: Command, on: tuple[str, str]) -> None:
     name = fresh_name()
     await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
     before = (await syncpod("events", name, "-o", "name")).out.splitlines()
@@ -112,7 +112,7 @@ async def test_events_of_a_pod_that_has_ended_are_there_by_its_name(syncpod: Com
     assert (listed.code, listed.out, listed.err) == (0, "", "No events found in nowhere namespace.\n")
 
 
-async def test_events_that_cannot_be_read_are_not_said_to_be_none(
+async def test_unreadable_events_are_not_reported_as_none(
     syncpod: Command, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pod_reads, "QUERY_DEADLINE", timedelta(seconds=0.3))
@@ -179,13 +179,15 @@ async def test_watching_prints_each_event_once(
         (("web", "-A"), "a named pod is in one namespace"),
     ],
 )
-async def test_what_cannot_be_listed_is_refused(syncpod: Command, arguments: tuple[str, ...], sentence: str) -> None:
+async def test_an_impossible_event_listing_is_refused(
+    syncpod: Command, arguments: tuple[str, ...], sentence: str
+) -> None:
     refused = await syncpod("events", *arguments)
     assert (refused.code, refused.out) == (2, "")
     assert sentence in refused.err and refused.err.count("\n") == 1
 
 
-async def test_a_pod_that_never_was_is_named(syncpod: Command) -> None:
+async def test_events_of_an_unknown_pod_are_refused_by_name(syncpod: Command) -> None:
     name = fresh_name()
     missing = await syncpod("events", name)
     assert (missing.code, missing.err) == (1, f'syncpod: pods "{name}" not found in namespace default\n')

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.conftest import program
 from tests.cli.machine import EMBEDDED, RUNTIMES, machine
 
-pytestmark = pytest.mark.every_runtime("it is the first thing that a user brings up")
+pytestmark = pytest.mark.every_runtime("it is the first thing that a user brings up", one_containerd=True)
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pod.yaml"
 

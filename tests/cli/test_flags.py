@@ -35,11 +35,11 @@ def parsed(line: str) -> dict[str, Any]:
         ("delete -n default web --wait=false", "delete web -n default --no-wait"),
     ],
 )
-def test_a_flag_with_a_value_is_as_the_flag_or_its_opposite(line: str, same: str) -> None:
+def test_a_boolean_flag_may_have_a_value(line: str, same: str) -> None:
     assert parsed(line) == parsed(same)
 
 
-def test_an_argument_that_is_not_our_flag_stays_as_it_is() -> None:
+def test_arguments_that_are_not_our_flags_are_unchanged() -> None:
     assert parsed("exec web --tty=false -- sh --tty=true --wait=false")["command"] == [
         "sh",
         "--tty=true",
@@ -49,7 +49,7 @@ def test_an_argument_that_is_not_our_flag_stays_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "no", "yes", "client"])
-def test_a_value_that_is_neither_is_refused(value: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_non_boolean_value_of_a_boolean_flag_is_refused(value: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(("delete", "web", f"--wait={value}")) == 2
     out, err = capsys.readouterr()
     assert (out, err) == ("", f"syncpod: --wait: must be true or false, not {value!r}\n")

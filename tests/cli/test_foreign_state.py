@@ -43,7 +43,7 @@ def trap(tmp_path: Path, victim: subprocess.Popen[bytes]) -> Path:
 
 @needs_root
 @pytest.mark.parametrize("command", [("down",), ("down", "--purge"), ("up",), ("node",), ("get", "pods"), ("server",)])
-def test_no_command_believes_a_directory_of_another_account(
+def test_every_command_refuses_a_state_directory_of_another_account(
     trap: Path, victim: subprocess.Popen[bytes], command: tuple[str, ...]
 ) -> None:
     done = program(*command, environ={"SYNCPOD_STATE_DIR": str(trap)})
@@ -54,7 +54,7 @@ def test_no_command_believes_a_directory_of_another_account(
 
 @needs_root
 @pytest.mark.parametrize("variable", ["SYNCPOD_MEMORY_DIR", "SYNCPOD_LOG_DIR"])
-def test_nor_a_directory_for_secrets_or_logs(tmp_path: Path, variable: str) -> None:
+def test_secrets_and_log_directories_of_another_account_are_refused(tmp_path: Path, variable: str) -> None:
     (theirs := tmp_path / "theirs").mkdir()
     os.chown(theirs, STRANGER, STRANGER)
     done = program("down", environ={"SYNCPOD_STATE_DIR": str(tmp_path / "state"), variable: str(theirs / "below")})
@@ -62,7 +62,7 @@ def test_nor_a_directory_for_secrets_or_logs(tmp_path: Path, variable: str) -> N
 
 
 @needs_root
-def test_a_process_of_another_user_is_not_ended_whatever_a_record_says() -> None:
+def test_a_process_of_another_user_is_never_ended_despite_a_record() -> None:
     child = subprocess.Popen(["sleep", "600"], user=STRANGER)
     try:
         process = identify(child.pid)

@@ -143,7 +143,7 @@ async def forwarded(
         await asyncio.gather(forwarding, return_exceptions=True)
 
 
-async def test_one_that_does_not_read_holds_up_nobody_else(
+async def test_a_connection_that_does_not_read_blocks_no_other(
     runtime: Runtime, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def echoed(port: int, data: bytes) -> bytes:
@@ -161,9 +161,7 @@ async def test_one_that_does_not_read_holds_up_nobody_else(
         held.transport.abort()
 
 
-async def test_each_end_may_have_said_all_before_the_other(
-    runtime: Runtime, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_each_end_of_a_connection_may_close_first(runtime: Runtime, capsys: pytest.CaptureFixture[str]) -> None:
     async def answer_when_all_is_heard(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heard = await reader.read()
         writer.write(b"%d bytes" % len(heard))
@@ -177,7 +175,7 @@ async def test_each_end_may_have_said_all_before_the_other(
         writer.close()
 
 
-async def test_a_port_that_nobody_listens_on_is_told_and_the_rest_goes_on(
+async def test_a_port_without_a_listener_is_reported_and_the_others_are_forwarded(
     runtime: Runtime, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with listening(lambda *_: None) as dead:
@@ -195,7 +193,7 @@ async def test_a_port_that_nobody_listens_on_is_told_and_the_rest_goes_on(
         writer.close()
 
 
-async def test_a_new_sandbox_is_found_and_a_pod_that_is_gone_ends_it(
+async def test_forwarding_follows_a_new_sandbox_and_ends_with_the_pod(
     runtime: Runtime, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with listening(echo) as port, forwarded(runtime, capsys, port) as ((here,), forwarding):

@@ -50,14 +50,14 @@ POD: dict[str, Any] = {
         ("{.status.podIP}", []),
     ],
 )
-def test_a_path_leads_where_kubectls_does(path: str, values: list[Any]) -> None:
+def test_a_wait_path_is_resolved_as_by_kubectl(path: str, values: list[Any]) -> None:
     assert parse_path(path).find(POD) == values
 
 
 @pytest.mark.parametrize(
     "path", ["{.a", ".a}", "", "{}", "{..a}", "{.a[1:2]}", "{.a[?(@.b==x)]}", "{.a[?(@.b~3)]}", "{.a b}", "{.a[b]}"]
 )
-def test_a_path_that_cannot_be_read_is_named(path: str) -> None:
+def test_an_invalid_wait_path_is_named(path: str) -> None:
     with pytest.raises(ValueError) as refused:
         parse_path(path)
     assert repr(path) in str(refused.value) and "\n" not in str(refused.value)
@@ -84,20 +84,20 @@ def test_a_path_that_cannot_be_read_is_named(path: str) -> None:
         ("create", True),
     ],
 )
-def test_a_goal_is_met_when_kubectls_is(text: str, is_met: bool) -> None:
+def test_a_wait_goal_is_met_as_for_kubectl(text: str, is_met: bool) -> None:
     goal = parse_goal(text)
     assert isinstance(goal, Created | HasCondition | HasValue)
     assert goal.is_met(POD) is is_met
 
 
-def test_no_value_is_compared_with_an_object() -> None:
+def test_an_object_is_never_equal_to_a_value() -> None:
     goal = parse_goal("jsonpath={.status}=Running")
     assert isinstance(goal, HasValue)
     with pytest.raises(ValueError, match="leads to an object or a list"):
         goal.is_met(POD)
 
 
-def test_deletion_is_a_goal() -> None:
+def test_deletion_is_a_valid_wait_goal() -> None:
     assert parse_goal("delete") == Deleted()
 
 

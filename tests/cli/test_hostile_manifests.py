@@ -152,7 +152,7 @@ SMALL: dict[str, tuple[str | bytes, str]] = {
 
 
 @pytest.mark.parametrize(("manifest", "sentence"), LARGE.values(), ids=LARGE)
-def test_a_manifest_that_would_cost_much_is_refused_in_a_sentence(
+def test_an_expensive_manifest_is_refused_in_one_sentence(
     manifest: str | bytes,
     sentence: str,
     tmp_path: Path,
@@ -167,7 +167,7 @@ def test_a_manifest_that_would_cost_much_is_refused_in_a_sentence(
     assert (ended.code, ended.out, ended.err) == (2, "", f"syncpod: {file}{sentence}\n")
 
 
-def test_each_manifest_of_a_directory_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_each_invalid_manifest_of_a_directory_is_refused_in_one_sentence(tmp_path: Path) -> None:
     expected = {}
     for number, (text, sentence) in enumerate(SMALL.values()):
         file = tmp_path / f"{number:02}.yaml"
@@ -194,7 +194,7 @@ def test_an_input_that_never_ends_is_read_only_up_to_a_manifests_limit() -> None
     assert (ended.code, ended.out, ended.err) == (2, "", "syncpod: standard input: larger than 10 MiB\n")
 
 
-def test_a_pipe_is_read_as_a_shell_hands_it_over(tmp_path: Path) -> None:
+def test_a_manifest_may_come_from_a_process_substitution(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = threading.Thread(target=lambda: pipe.write_text("a: b"))
@@ -232,7 +232,7 @@ def test_a_path_that_is_not_a_file_is_named_with_the_reason(tmp_path: Path) -> N
     assert ended.err.splitlines() == [f"syncpod: {name}: {reason}" for name, reason in reasons.items()]
 
 
-def test_what_may_not_be_read_is_named_with_the_reason(tmp_path: Path) -> None:
+def test_an_unreadable_path_is_named_with_the_reason(tmp_path: Path) -> None:
     file, directory = tmp_path / "m.yaml", tmp_path / "closed"
     file.write_text(POD)
     file.chmod(0)

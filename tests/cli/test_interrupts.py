@@ -51,7 +51,7 @@ def interrupted(words: Sequence[str], environ: dict[str, str]) -> int:
     ],
     ids=" ".join,
 )
-async def test_what_goes_on_ends_by_an_interrupt_in_a_scripts_background(
+async def test_long_running_commands_end_on_sigint_in_a_scripts_background(
     syncpod: Command, node: ScriptedNode, words: tuple[str, ...]
 ) -> None:
     name = fresh_name()

@@ -48,7 +48,7 @@ LIST: dict[str, Any] = {
         ),
     ],
 )
-def test_a_template_prints_what_kubectls_does(template: str, printed: str) -> None:
+def test_a_jsonpath_template_prints_the_same_as_in_kubectl(template: str, printed: str) -> None:
     assert parse_template(template).render(LIST) == printed
 
 

@@ -24,11 +24,11 @@ from syncpod.cli.main import program
         ("", ""),
     ],
 )
-def test_words_stand_where_commands_take_them(line: str, same: str) -> None:
+def test_kubectl_word_order_is_accepted(line: str, same: str) -> None:
     assert arranged(program(), line.split()) == same.split()
 
 
-def test_a_command_that_ends_something_is_not_suggested_for_a_word_that_is_merely_like_it() -> None:
+def test_destructive_commands_are_not_suggested_for_similar_words() -> None:
     for word in ("run", "rune", "rain", "gown"):
         with pytest.raises(BadInput) as refused:
             refuse_word(word, ["down", "prune", "drain"])

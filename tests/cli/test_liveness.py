@@ -37,17 +37,17 @@ def sign(seconds_ago: float, *, beats: bool = True, identity: str = "n1/machine/
     ],
     ids=["never heard of", "beats", "beats no more", "polls", "polls no more", "the next of two"],
 )
-def test_a_worker_lives_that_was_heard_of_a_moment_ago(signs: tuple[Sign, ...], life: Life) -> None:
+def test_a_recently_seen_worker_counts_as_alive(signs: tuple[Sign, ...], life: Life) -> None:
     assert judge(signs, NOW) == life
 
 
-def test_a_process_on_this_machine_is_believed_over_what_the_server_has_heard() -> None:
+def test_a_local_process_decides_over_the_servers_last_poll() -> None:
     assert judge((), NOW, here=True) == Life(True, NOW)
     assert judge((sign(1),), NOW, dead="n1/machine/7") == Life(False, None)
     assert judge((sign(1, identity="n1/machine/8"),), NOW, dead="n1/machine/7").lives
 
 
-async def test_a_live_worker_that_answers_nothing_is_busy_and_not_away(
+async def test_a_live_worker_that_does_not_answer_is_reported_as_busy(
     syncpod: Command, client: Client, temporal_server: DevServer
 ) -> None:
     """Its process is stopped, so it answers no query; it was heard of a moment ago."""

@@ -9,7 +9,7 @@ from tests.cli.conftest import Result, program
 from tests.runtime.image_files import Layout, entry, layer, write_tar
 
 
-def test_an_image_is_loaded_and_a_wrong_file_costs_a_sentence(tmp_path: Path) -> None:
+def test_load_loads_an_image_and_refuses_a_wrong_file_in_one_sentence(tmp_path: Path) -> None:
     files = layer(entry("hello", b"hello\n"))
     good = write_tar(tmp_path / "good.tar", Layout((files,)).files())
     wrong = write_tar(tmp_path / "wrong.tar", {"index.json": b"[]"})

@@ -17,7 +17,7 @@ async def texts(path: Path, **options: object) -> list[str]:
     return [line.text.decode() async for line in read_log(path, **options)]  # type: ignore[arg-type]
 
 
-async def test_a_log_is_read_from_its_last_lines_or_from_a_moment(tmp_path: Path) -> None:
+async def test_a_log_is_read_by_tail_and_since(tmp_path: Path) -> None:
     """Row 114: tail first, then since."""
     log = tmp_path / "0.log"
     log.write_bytes(b"".join(record(str(n), stamp=f"2026-01-31T12:00:0{n}.5Z") for n in range(5)))
@@ -42,7 +42,7 @@ async def test_a_log_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         await texts(tmp_path / "0.log")
 
 
-async def test_following_goes_on_over_a_rotation_and_ends_with_the_container(tmp_path: Path) -> None:
+async def test_following_continues_across_a_rotation_and_ends_with_the_container(tmp_path: Path) -> None:
     log = tmp_path / "0.log"
     log.write_bytes(record("old"))
     alive = asyncio.Event()
@@ -105,7 +105,7 @@ async def test_rotated_logs_are_read_only_on_request(tmp_path: Path) -> None:
     assert await texts(log, rotated=True, since=since) == ["3", "4", "5", "6", "7"]
 
 
-async def test_a_line_that_goes_on_after_a_rotation_is_counted_once(tmp_path: Path) -> None:
+async def test_a_line_split_by_a_rotation_is_counted_once(tmp_path: Path) -> None:
     older, log = tmp_path / "0.log.20260131-120000", tmp_path / "0.log"
     older.write_bytes(record("one") + record("two, be", tag="P"))
     log.write_bytes(b"")
@@ -116,13 +116,13 @@ async def test_a_line_that_goes_on_after_a_rotation_is_counted_once(tmp_path: Pa
     assert await texts(log, rotated=True, tail=3) == ["one", "two, begun", "three"]
 
 
-async def test_a_log_that_is_just_being_rotated_is_read_where_it_is(tmp_path: Path) -> None:
+async def test_a_log_is_readable_during_its_rotation(tmp_path: Path) -> None:
     log = rotated_log(tmp_path)
     log.rename(tmp_path / "0.log.20260131-120003")
     assert await texts(log) == ["6", "7"]
 
 
-async def test_who_follows_reads_what_was_rotated_between_two_looks(tmp_path: Path) -> None:
+async def test_following_reads_files_rotated_between_two_polls(tmp_path: Path) -> None:
     """Row 113: several rotations, the file that was open compressed and gone, and not a line is passed over."""
     log = tmp_path / "0.log"
     log.write_bytes(record("0"))
@@ -146,7 +146,7 @@ async def test_who_follows_reads_what_was_rotated_between_two_looks(tmp_path: Pa
         assert [line async for line in lines] == []
 
 
-async def test_a_file_is_left_only_when_nobody_writes_to_it_any_more(tmp_path: Path) -> None:
+async def test_a_rotated_file_is_read_until_nobody_writes_to_it(tmp_path: Path) -> None:
     log = tmp_path / "0.log"
     log.write_bytes(record("before"))
     alive = True

@@ -46,7 +46,7 @@ def test_the_parts_of_a_long_line_are_joined_for_each_stream() -> None:
     assert next(iter(LineJoiner().feed(data))).stamp == "1"
 
 
-def test_what_was_left_without_a_line_end_is_not_lost() -> None:
+def test_a_last_line_without_newline_is_kept() -> None:
     assert texts(record("one") + record("prompt> ", tag="P")) == ["one", "prompt> "]
 
 
@@ -59,7 +59,7 @@ def written(lines: list[tuple[str, int]]) -> bytes:
 
 
 @given(LINES, st.integers(min_value=1, max_value=40))
-def test_pieces_of_any_size_give_the_same_lines(lines: list[tuple[str, int]], size: int) -> None:
+def test_lines_do_not_depend_on_the_read_size(lines: list[tuple[str, int]], size: int) -> None:
     data = written(lines)
     joiner = LineJoiner()
     found = [line.text.decode() for at in range(0, len(data), size) for line in joiner.feed(data[at : at + size])]
@@ -67,9 +67,7 @@ def test_pieces_of_any_size_give_the_same_lines(lines: list[tuple[str, int]], si
 
 
 @given(LINES, st.integers(min_value=1, max_value=40), st.booleans())
-def test_reading_in_blocks_prints_the_same_as_reading_by_line(
-    lines: list[tuple[str, int]], size: int, timestamps: bool
-) -> None:
+def test_block_and_line_reading_print_the_same(lines: list[tuple[str, int]], size: int, timestamps: bool) -> None:
     """Row 114: whole blocks are turned at once, and nobody can tell."""
     data = written(lines) + record("more", tag="P")
     text = LogText(timestamps=timestamps, head=b"[a\\1] ")
@@ -84,7 +82,7 @@ def test_reading_in_blocks_prints_the_same_as_reading_by_line(
     assert count_lines([data], with_unfinished=True) == len(lines) + 1
 
 
-def test_a_limit_is_of_what_the_container_wrote_with_its_times() -> None:
+def test_the_byte_limit_counts_output_and_timestamps() -> None:
     """Row 114: limitBytes cuts within a line, times and line ends included; a prefix is not the log's."""
     data = record("one") + record("two") + record("three")
     text = LogText(head=b"> ", limit_bytes=6)
@@ -118,7 +116,7 @@ def test_the_last_lines_are_found_from_the_end(
         assert texts(data[starts_of_last_lines(blocks(data), count, with_unfinished=False) :]) == expected
 
 
-def test_a_line_that_never_ends_is_printed_in_pieces_and_never_held_whole() -> None:
+def test_an_endless_line_is_printed_in_pieces() -> None:
     part = record("x" * 16_384, tag="P")
     text = LogText(timestamps=True, head=b"[web] ")
     tracemalloc.start()
@@ -134,7 +132,7 @@ def test_a_line_that_never_ends_is_printed_in_pieces_and_never_held_whole() -> N
     assert count_lines([part] * 100, with_unfinished=True) == 1
 
 
-def test_bytes_without_any_line_end_are_no_record_and_are_dropped() -> None:
+def test_data_without_newlines_is_dropped() -> None:
     """Such as what somebody else has written into the file of a log."""
     text, block = LogText(), bytes(256 * 1024)
     tracemalloc.start()

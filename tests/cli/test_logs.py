@@ -98,7 +98,7 @@ def reader(**given: Any) -> Any:
     return logs._Reader(logs._Manner(**(usual | given)))
 
 
-def test_what_cannot_be_read_keeps_no_other_from_being_printed(
+def test_an_unreadable_log_does_not_keep_others_from_being_printed(
     pod: Pod, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     both = [(pod, "a", None), (pod, "b", None)]
@@ -126,9 +126,7 @@ def test_rotated_logs_are_read_up_to_the_limit(pod: Pod, capfdbinary: pytest.Cap
     ]
 
 
-def test_who_follows_an_instance_that_has_ended_reads_it_to_its_end(
-    pod: Pod, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
+def test_following_an_ended_instance_prints_it_and_ends(pod: Pod, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     """Row 114: `logs -f -p` prints and ends, as for kubectl."""
     asyncio.run(reader(follow=True, previous=True).read([(pod, "b", None)]))
     sys.stdout.flush()
@@ -171,7 +169,7 @@ async def test_logs_are_read_without_a_workflow_that_answers(
         await handle.terminate()
 
 
-def test_since_no_time_at_all_is_from_the_beginning() -> None:
+def test_since_zero_prints_from_the_beginning() -> None:
     assert logs._since("0s", "") is None and logs._since("0", "") is None
     assert logs._since("1s", "") is not None
 
@@ -187,7 +185,7 @@ def test_the_note_on_a_default_lists_main_containers_first(capsys: pytest.Captur
     assert failed.value.code == 1, "as of a pod that is not there"
 
 
-def test_a_container_of_a_rejected_pod_is_said_never_to_have_run_and_why() -> None:
+def test_logs_of_a_rejected_pod_say_that_it_never_ran_and_why() -> None:
     rejected = Pod.model_validate(
         {
             "metadata": {"name": "web"},

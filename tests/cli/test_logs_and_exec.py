@@ -55,7 +55,7 @@ def syncpod(environ: dict[str, str]) -> Run:
     return command
 
 
-def test_logs_are_the_containers_own(syncpod: Run) -> None:
+def test_logs_print_the_output_of_the_named_container(syncpod: Run) -> None:
     shown = syncpod("logs", "writer", "-c", "app").out.splitlines()
     assert sorted(shown[:2]) == ["err", "out"]
     assert shown[2] == f"{'long':>20000}|" and shown[3:5] == ["tick 1", "tick 2"]
@@ -76,7 +76,7 @@ def test_logs_are_the_containers_own(syncpod: Run) -> None:
     assert 'Defaulted container "app" out of: app, side, setup (init)' in defaulted.err
 
 
-def test_logs_of_the_instance_before_are_kept(syncpod: Run) -> None:
+def test_logs_of_the_previous_instance_are_kept(syncpod: Run) -> None:
     script = "test -e /tmp/data/x && exec sleep 3600; echo first; touch /tmp/data/x; exit 3"
     container: dict[str, object] = {"name": "app", "image": "busybox:1", "command": ["sh", "-c", script]}
     container["volumeMounts"] = [{"name": "data", "mountPath": "/tmp/data"}]
@@ -93,7 +93,7 @@ def test_logs_of_the_instance_before_are_kept(syncpod: Run) -> None:
     assert 'previous terminated container "app" in pod "writer" not found' in none.err
 
 
-def test_following_ends_with_the_container(syncpod: Run) -> None:
+def test_following_logs_ends_with_the_container(syncpod: Run) -> None:
     assert syncpod("logs", "-f", "once").out == "try\n"
 
 
@@ -117,7 +117,7 @@ def test_input_from_a_pipe_ends(syncpod: Run) -> None:
     assert (early.code, early.out) == (0, "first\n")
 
 
-def test_a_terminal_is_lent_to_a_command(syncpod: Run, environ: dict[str, str]) -> None:
+def test_exec_gives_a_command_a_terminal(syncpod: Run, environ: dict[str, str]) -> None:
     command = [sys.executable, "-m", "syncpod.cli.main", "exec", "-it", "writer", "-c", "side", "--", "sh"]
     pid, terminal = pty.fork()
     if pid == 0:
@@ -143,9 +143,7 @@ def test_a_terminal_is_lent_to_a_command(syncpod: Run, environ: dict[str, str]) 
 
 
 @pytest.mark.every_runtime("`up` starts the embedded runtime itself")
-def test_a_runtime_that_was_killed_is_named_and_up_starts_it_again(
-    syncpod: Run, environ: dict[str, str], runtime: str
-) -> None:
+def test_a_killed_runtime_is_named_and_up_restarts_it(syncpod: Run, environ: dict[str, str], runtime: str) -> None:
     if runtime != EMBEDDED:
         pytest.skip("it is not ours to kill")
     record = recorded_runtime(Path(environ["SYNCPOD_STATE_DIR"]))

@@ -20,7 +20,7 @@ from tests.runtimes.require import do_without
 COMMANDS = [command.name or "" for command in app.registered_commands]
 
 
-def test_help_loads_nothing_that_takes_time() -> None:
+def test_help_avoids_slow_imports() -> None:
     script = (
         "import sys, syncpod.cli.main as main; code = main.run(['--help']);"
         "heavy = {'temporalio', 'grpc', 'pydantic', 'rich', 'yaml', 'websockets'} & sys.modules.keys();"
@@ -139,7 +139,7 @@ def test_help_is_found(arguments: tuple[str, ...]) -> None:
         (("get", "pods"), "no Temporal server at 127.0.0.1:1 (connection refused): start one with `syncpod up`"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_sentence(
+def test_every_error_is_one_sentence(
     arguments: tuple[str, ...],
     sentence: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -176,14 +176,14 @@ def test_up_with_a_wrong_manifest_starts_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "state").exists()
 
 
-def test_down_where_nothing_is_says_so(tmp_path: Path) -> None:
+def test_down_says_if_nothing_runs(tmp_path: Path) -> None:
     result = program("down", "--state-dir", str(tmp_path / "state"))
     assert (result.code, result.out) == (0, "")
     assert "Nothing to end" in result.err
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_an_interrupt_leaves_the_prompt_a_line_of_its_own(
+def test_an_interrupt_ends_with_a_newline(
     terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(*_arguments: object) -> None:
@@ -233,7 +233,7 @@ def test_pods_are_named_in_each_of_kubectls_ways(words: list[str], names: list[s
         (["web", "cm"], {"Pod": ["web", "cm"]}),
     ],
 )
-def test_things_are_named_in_each_of_kubectls_ways(words: list[str], things: dict[str, list[str]]) -> None:
+def test_resources_are_named_in_each_of_kubectls_ways(words: list[str], things: dict[str, list[str]]) -> None:
     assert named(words) == things
 
 
@@ -246,7 +246,7 @@ def test_things_are_named_in_each_of_kubectls_ways(words: list[str], things: dic
         (["svc/a"], "'svc/a': pods, configmaps and secrets can be named here"),
     ],
 )
-def test_what_cannot_be_named_is_refused(words: list[str], sentence: str) -> None:
+def test_an_unsupported_resource_kind_is_refused(words: list[str], sentence: str) -> None:
     with pytest.raises(BadInput, match=sentence):
         named(words)
 
@@ -263,7 +263,7 @@ def test_a_pod_without_a_name_is_refused() -> None:
         pod_names(["pod/"])
 
 
-def test_each_field_that_is_wrong_has_a_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_each_invalid_field_has_its_own_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     manifest = tmp_path / "pod.json"
     manifest.write_text('{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "A"}, "spec": {"containers": [{}]}}')
     assert run(["apply", "-f", str(manifest)]) == 2

@@ -61,7 +61,7 @@ def test_a_node_is_ready_while_its_worker_lives_and_says_so(lives: bool, unsched
     assert row(one, NOW, wide=True)[5:] == ("10.0.0.1", "<none>", "Debian", "<unknown>", "containerd://1.6.20")
 
 
-def test_what_a_silent_node_said_of_itself_is_not_known_any_more() -> None:
+def test_conditions_of_a_node_without_a_worker_are_unknown() -> None:
     conditions = document(fetched_node(lives=False))["status"]["conditions"]
     assert [(each["type"], each["status"], each["reason"]) for each in conditions] == [
         ("MemoryPressure", "Unknown", "NodeStatusUnknown"),
@@ -69,7 +69,7 @@ def test_what_a_silent_node_said_of_itself_is_not_known_any_more() -> None:
     ]
 
 
-def test_a_node_is_a_v1_node() -> None:
+def test_a_node_is_printed_as_a_v1_node() -> None:
     node = document(fetched_node(unschedulable=True))
     assert (node["apiVersion"], node["kind"], node["metadata"]["name"]) == ("v1", "Node", "n1")
     assert node["spec"]["taints"] == [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]
@@ -78,7 +78,7 @@ def test_a_node_is_a_v1_node() -> None:
     assert document(fetched_node())["spec"] == {}
 
 
-def test_a_description_says_what_there_is_and_what_waits_and_why() -> None:
+def test_the_node_description_shows_pods_and_why_others_wait() -> None:
     told = Pod(metadata=ObjectMeta(name="web-n1", namespace="default", creation_timestamp=NOW - timedelta(hours=2)))
     silent = Pod(metadata=ObjectMeta(name="a", creation_timestamp=NOW), status=PodStatus(phase="Running"))
     pods = [FetchedPod(told, {}, current=True), FetchedPod(silent, {}, current=False)]
@@ -110,5 +110,5 @@ def test_nodes_are_named_as_for_kubectl(words: list[str], names: list[str] | Non
     ("words", "names"),
     [(["a", "node/b", "a"], ["a", "b"]), (["nodes", "a", "no/b"], ["a", "b"]), (["node/node"], ["node"])],
 )
-def test_a_command_for_nodes_alone_takes_them_plainly_too(words: list[str], names: list[str]) -> None:
+def test_node_commands_accept_a_plain_node_name(words: list[str], names: list[str]) -> None:
     assert node_names(words) == names

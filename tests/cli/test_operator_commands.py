@@ -43,7 +43,7 @@ def cells(text: str) -> dict[str, list[str]]:
     return {line.split()[0]: line.split()[1:] for line in text.splitlines()}
 
 
-def test_top_shows_who_uses_a_processor(syncpod: Run) -> None:
+def test_top_shows_the_container_that_uses_cpu(syncpod: Run) -> None:
     applied = syncpod("apply", "-f", "-", "--wait", stdin=json.dumps(BUSY))
     assert applied.code == 0, applied.err
     try:
@@ -64,7 +64,7 @@ def test_top_shows_who_uses_a_processor(syncpod: Run) -> None:
     assert node.split()[1].endswith("m") and node.split()[2].endswith("%") and node.split()[3].endswith("Mi")
 
 
-def test_events_tell_of_a_restart_that_was_asked_for_and_waited_for(syncpod: Run) -> None:
+def test_events_show_a_requested_restart(syncpod: Run) -> None:
     restarted = syncpod("restart", "writer", "-c", "side", "--wait", "--timeout", "60s")
     assert (restarted.code, restarted.out) == (0, "pod/writer restarting (side)\npod/writer ready\n"), restarted.err
     ready = syncpod("wait", "pod/writer", "--for=condition=Ready", "--timeout", "30s")

@@ -130,7 +130,7 @@ SITUATIONS: dict[str, tuple[Pod, tuple[str, str, str]]] = {
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)
-def test_a_pod_is_summed_up_as_kubectl_does(situation: str) -> None:
+def test_a_pod_row_is_that_of_kubectl(situation: str) -> None:
     shown, expected = SITUATIONS[situation]
     assert row(shown, NOW) == ("web", *expected, "5m")
 
@@ -143,7 +143,7 @@ def test_wide_adds_addresses_and_gates() -> None:
     assert row(gated, NOW, wide=True)[5:] == ("<none>", "vm", "<none>", "1/2")
 
 
-def test_what_is_only_recorded_is_marked() -> None:
+def test_recorded_states_are_marked() -> None:
     assert uncertain_row(pod(running()), NOW) == ("web", "?", "Running?", "?", "5m")
     assert uncertain_row(pod(phase=""), NOW)[2] == "Unknown?"
 
@@ -160,5 +160,5 @@ def test_what_is_only_recorded_is_marked() -> None:
         ("Running?", "dim"),
     ],
 )
-def test_colours_tell_good_from_bad(status: str, colour: str) -> None:
+def test_colours_distinguish_good_and_bad_states(status: str, colour: str) -> None:
     assert colour_of(status) == colour

@@ -62,7 +62,7 @@ def test_a_program_that_cannot_be_run_is_named(tmp_path: Path, mode: int | None,
         processes.run_in_place([str(program)], {})
 
 
-def test_one_that_does_not_end_when_asked_is_killed(tmp_path: Path) -> None:
+def test_a_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
     child = start(tmp_path / "log", [sys.executable, "-c", stubborn])
     while not (tmp_path / "log").read_text():
@@ -87,7 +87,7 @@ def test_another_process_with_the_same_id_is_never_touched(tmp_path: Path) -> No
     child.wait()
 
 
-def test_records_of_live_processes_are_found_and_rubbish_is_not(tmp_path: Path) -> None:
+def test_records_of_live_processes_are_found_and_corrupt_ones_ignored(tmp_path: Path) -> None:
     me = identify(os.getpid())
     assert me is not None
     record = ServerRecord(me, "127.0.0.1:7233", "http://127.0.0.1:8233", detached=True)
@@ -101,7 +101,7 @@ def test_records_of_live_processes_are_found_and_rubbish_is_not(tmp_path: Path) 
         assert running_server(tmp_path) is None and running_worker(tmp_path) is None
 
 
-def test_a_log_that_has_grown_large_is_put_aside(tmp_path: Path) -> None:
+def test_a_large_log_is_moved_aside(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with log.open("wb") as file:
         file.truncate(processes.LOG_LIMIT + 1)

@@ -110,11 +110,11 @@ def anchor(path: tuple[str, ...]) -> str:
     return "-".join(("syncpod", *path))
 
 
-def test_the_document_is_what_the_commands_say() -> None:
+def test_the_document_matches_the_command_help() -> None:
     assert DOCUMENT.read_text() == rendered(), "run `python -m tests.cli.test_reference`"
 
 
-def test_colours_that_are_asked_for_are_not_in_the_document(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_document_has_no_colours_even_if_forced(monkeypatch: pytest.MonkeyPatch) -> None:
     before = rendered()
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("PYTHON_COLORS", "1")
@@ -125,7 +125,7 @@ def test_colours_that_are_asked_for_are_not_in_the_document(monkeypatch: pytest.
     assert (os.environ["FORCE_COLOR"], os.environ["PYTHON_COLORS"]) == ("1", "1")
 
 
-def test_pages_have_no_types_of_python_and_braces_only_round_a_choice() -> None:
+def test_pages_have_no_python_types_and_braces_only_around_choices() -> None:
     for path, command in ALL:
         context = typer.Context(command, info_name=" ".join(("syncpod", *path)))
         records = [record for one in command.params if (record := one.get_help_record(context)) is not None]
@@ -141,7 +141,7 @@ def test_every_example_is_of_a_command() -> None:
 
 
 @pytest.mark.parametrize("line", sorted({line for examples in WRITTEN.values() for line in examples}))
-def test_every_example_is_taken_by_the_command_that_it_shows(line: str) -> None:
+def test_every_example_is_parsed_by_its_command(line: str) -> None:
     """Flags and arguments are parsed as if it were run; what they lead to is not done."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|<>()")
     lexer.whitespace_split = True

@@ -59,7 +59,7 @@ from tests.cli.manifests import manifest
         (("logs", "web", "--since", "20000000h"), "--since: '20000000h' is too long a duration"),
     ],
 )
-def test_flags_without_effect_or_that_contradict_are_refused_by_name(
+def test_ineffective_or_contradictory_flags_are_refused_by_name(
     words: tuple[str, ...],
     sentence: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -73,7 +73,7 @@ def test_flags_without_effect_or_that_contradict_are_refused_by_name(
     assert said.err.startswith(f"syncpod: {sentence}") and said.err.count("\n") == 1 and said.out == ""
 
 
-def test_a_source_that_may_not_be_looked_at_is_told_in_a_sentence(
+def test_an_inaccessible_source_is_reported_in_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     real = Path.stat
@@ -88,7 +88,7 @@ def test_a_source_that_may_not_be_looked_at_is_told_in_a_sentence(
     assert capsys.readouterr().err == "syncpod: /shut/file: Permission denied\n"
 
 
-async def test_an_init_container_is_not_asked_to_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_restart_of_an_init_container_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     document = manifest("web", initContainers=[{"name": "setup", "image": "busybox:1"}])
 
     async def pod_to_signal(*_: object) -> Pod:

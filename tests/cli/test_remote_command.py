@@ -45,11 +45,11 @@ async def nothing_for_ever() -> AsyncIterator[bytes]:
     yield b""
 
 
-def test_success_is_0() -> None:
+def test_a_successful_command_has_exit_code_0() -> None:
     assert exit_code(b'{"metadata":{},"status":"Success"}') == 0
 
 
-def test_the_exit_code_is_passed_on() -> None:
+def test_the_exit_code_of_a_command_is_passed_on() -> None:
     causes = [{"reason": "ExitCode", "message": "7"}]
     status = {"status": "Failure", "reason": "NonZeroExitCode", "details": {"causes": causes}}
     assert exit_code(json.dumps(status).encode()) == 7
@@ -63,19 +63,19 @@ def test_the_exit_code_is_passed_on() -> None:
         (b"plain words\n", "plain words"),
     ],
 )
-def test_a_command_that_never_ran_says_why(status: bytes, sentence: str) -> None:
+def test_a_command_that_could_not_run_reports_the_reason(status: bytes, sentence: str) -> None:
     with pytest.raises(NeverRan, match=sentence):
         exit_code(status)
 
 
-async def test_both_outputs_come_apart_and_the_code_with_them(commands: Commands) -> None:
+async def test_stdout_stderr_and_the_exit_code_are_separate(commands: Commands) -> None:
     written = Written()
     url = commands.exec("sh", "-c", "read line; echo $line; echo err >&2; exit 4", stdin=True)
     assert await stream(url, stdin=lines(b"typed\n"), sizes=None, write=written) == 4
     assert written.out == b"typed\n" and written.err == b"err\n"
 
 
-async def test_much_goes_through_both_ways_at_once_and_ends_with_the_input(commands: Commands) -> None:
+async def test_large_data_goes_both_ways_at_once_and_ends_with_the_input(commands: Commands) -> None:
     data = os.urandom(1_000_000) * (MUCH // 1_000_000)
     written = Written()
     url = commands.exec("cat", stdin=True)
@@ -83,7 +83,7 @@ async def test_much_goes_through_both_ways_at_once_and_ends_with_the_input(comma
     assert hashlib.sha256(written.out).digest() == hashlib.sha256(data).digest()
 
 
-async def test_a_slow_reader_holds_up_the_command_and_loses_nothing(commands: Commands) -> None:
+async def test_a_slow_reader_delays_the_command_without_loss(commands: Commands) -> None:
     released, taken = asyncio.Event(), bytearray()
 
     async def write(_which: Output, data: bytes) -> None:
@@ -100,7 +100,7 @@ async def test_a_slow_reader_holds_up_the_command_and_loses_nothing(commands: Co
     assert len(taken) == MUCH + len("done\n")
 
 
-async def test_a_command_that_does_not_read_all_its_input_is_heard_to_its_end(commands: Commands) -> None:
+async def test_output_is_complete_if_a_command_does_not_read_all_input(commands: Commands) -> None:
     async def without_end() -> AsyncIterator[bytes]:
         while True:
             yield bytes(100_000)
@@ -113,14 +113,14 @@ async def test_a_command_that_does_not_read_all_its_input_is_heard_to_its_end(co
     assert len(written.out) == 3_000_000
 
 
-async def test_a_command_that_ends_is_not_waited_for_by_its_input(commands: Commands) -> None:
+async def test_an_ended_command_does_not_wait_for_its_input(commands: Commands) -> None:
     written = Written()
     url = commands.exec("echo", "done", stdin=True)
     assert await stream(url, stdin=nothing_for_ever(), sizes=None, write=written) == 0
     assert written.out == b"done\n"
 
 
-async def test_a_terminal_has_our_size_and_its_changes(commands: Commands) -> None:
+async def test_a_remote_terminal_follows_the_local_size(commands: Commands) -> None:
     written = Written()
     changed = asyncio.Event()
 
@@ -140,12 +140,12 @@ async def test_a_terminal_has_our_size_and_its_changes(commands: Commands) -> No
     assert b"40 120" in written.out
 
 
-async def test_what_is_not_there_never_ran(commands: Commands) -> None:
+async def test_a_missing_program_is_reported_as_not_run(commands: Commands) -> None:
     with pytest.raises(NeverRan, match="not found"):
         await stream(commands.exec("no-such-program"), stdin=None, sizes=None, write=Written())
 
 
-async def test_an_input_that_fails_is_no_end_of_it(commands: Commands) -> None:
+async def test_an_input_error_is_not_taken_for_its_end(commands: Commands) -> None:
     async def broken() -> AsyncIterator[bytes]:
         yield b"some"
         raise OSError("the terminal is gone")
@@ -154,7 +154,7 @@ async def test_an_input_that_fails_is_no_end_of_it(commands: Commands) -> None:
         await stream(commands.exec("cat", stdin=True), stdin=broken(), sizes=None, write=Written())
 
 
-async def test_a_refused_url_is_told_in_the_servers_words_without_its_secret(commands: Commands) -> None:
+async def test_a_refused_url_is_reported_with_the_servers_message_without_the_token(commands: Commands) -> None:
     url = commands.exec("true")
     assert await stream(url, stdin=None, sizes=None, write=Written()) == 0
     with pytest.raises(StreamBroken, match="no such URL, or it has been used") as refused:
@@ -162,13 +162,13 @@ async def test_a_refused_url_is_told_in_the_servers_words_without_its_secret(com
     assert url.rpartition("/")[2] not in str(refused.value)
 
 
-async def test_nobody_there_is_told(unused_tcp_port_of_the_machine: int) -> None:
+async def test_an_unreachable_streaming_server_is_reported(unused_tcp_port_of_the_machine: int) -> None:
     url = f"http://127.0.0.1:{unused_tcp_port_of_the_machine}/exec/x"
     with pytest.raises(StreamBroken, match=r"does not stream from http://127.0.0.1:[0-9]+: .*refused"):
         await stream(url, stdin=None, sizes=None, write=Written())
 
 
-async def test_a_server_that_breaks_off_leaves_the_outcome_unknown() -> None:
+async def test_a_broken_connection_leaves_the_exit_code_unknown() -> None:
     async def break_off(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
@@ -186,7 +186,7 @@ async def unused_tcp_port_of_the_machine() -> int:
         return int(server.sockets[0].getsockname()[1])
 
 
-async def test_a_short_text_is_read_whole_however_it_comes() -> None:
+async def test_a_short_text_is_read_completely_however_it_is_split() -> None:
     pipe = Pipe()
     reading = asyncio.create_task(pipe.whole())
     for part in (b"exit", b" code", b" 3"):

@@ -33,7 +33,7 @@ async def running(syncpod: Command, node: ScriptedNode) -> str:
     return name
 
 
-async def test_a_pod_is_resized_and_says_so_once_it_is(syncpod: Command, node: ScriptedNode) -> None:
+async def test_resize_reports_success_once_the_pod_is_resized(syncpod: Command, node: ScriptedNode) -> None:
     """Row 116: with what `kubectl set resources` takes."""
     name = await running(syncpod, node)
     shown = await syncpod("resize", name, "--limits", "cpu=400m,memory=128Mi", "--dry-run")
@@ -49,7 +49,7 @@ async def test_a_pod_is_resized_and_says_so_once_it_is(syncpod: Command, node: S
     assert [step for step in node.steps() if "res" in step] == ["allocate_resources", "resize_pod"]
 
 
-async def test_a_plan_of_a_manifest_tells_of_its_resize(syncpod: Command, node: ScriptedNode) -> None:
+async def test_a_plan_of_a_manifest_shows_its_resize(syncpod: Command, node: ScriptedNode) -> None:
     name = await running(syncpod, node)
     larger = sized(name, {**SMALL, "requests": {"cpu": "150m", "memory": "64Mi"}})
     shown = await syncpod("plan", "-f", "-", stdin=larger)
@@ -58,7 +58,7 @@ async def test_a_plan_of_a_manifest_tells_of_its_resize(syncpod: Command, node: 
     assert (await syncpod("apply", "-f", "-", stdin=larger)).out == f"pod/{name} configured\n"
 
 
-async def test_who_waits_is_told_what_for(syncpod: Command, node: ScriptedNode) -> None:
+async def test_waiting_for_a_resize_reports_why_it_is_pending(syncpod: Command, node: ScriptedNode) -> None:
     """Row 115: deferred until the time is over, or infeasible at once."""
     name = await running(syncpod, node)
     node.room = [
@@ -76,7 +76,7 @@ async def test_who_waits_is_told_what_for(syncpod: Command, node: ScriptedNode) 
     assert taken_back.code == 0
 
 
-async def test_what_cannot_be_is_refused_in_a_sentence(syncpod: Command, node: ScriptedNode) -> None:
+async def test_an_impossible_resize_is_refused_in_one_sentence(syncpod: Command, node: ScriptedNode) -> None:
     name = await running(syncpod, node)
     for arguments, sentence in (
         ((name,), "say what is to change: --limits cpu=500m,memory=256Mi, or --requests, or both"),
@@ -108,7 +108,7 @@ async def test_a_pod_that_ends_is_not_resized(syncpod: Command, node: ScriptedNo
     node.gate["kill_pod"].set()
 
 
-async def test_a_plan_that_fails_is_told_in_a_sentence(
+async def test_a_failed_plan_is_reported_in_one_sentence(
     syncpod: Command, node: ScriptedNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As with workers of earlier versions, where the pod begins to end just then."""

@@ -30,7 +30,7 @@ def a_pod(*conditions: dict[str, Any]) -> Pod:
     return with_defaults(parse_pod(document | {"status": {"conditions": list(conditions)}}))
 
 
-def test_amounts_are_written_as_for_kubectl_set_resources() -> None:
+def test_amounts_have_the_syntax_of_kubectl_set_resources() -> None:
     assert parse_amounts("cpu=500m, memory=256Mi", "--limits") == {"cpu": "500m", "memory": "256Mi"}
     assert parse_amounts("CPU=1", "--limits") == {"cpu": "1"}
     assert parse_amounts("", "--limits") == {}
@@ -46,7 +46,7 @@ def test_amounts_are_written_as_for_kubectl_set_resources() -> None:
         ("memory=0", "'memory=0' must be more than 0; a value that is set cannot be removed"),
     ],
 )
-def test_amounts_that_are_none_are_refused_with_the_option(text: str, why: str) -> None:
+def test_invalid_amounts_are_refused_with_the_option(text: str, why: str) -> None:
     with pytest.raises(BadInput, match=r"^--requests: ") as refused:
         parse_amounts(text, "--requests")
     assert str(refused.value) == f"--requests: {why}"
@@ -56,7 +56,7 @@ def chosen(*patterns: str) -> str:
     return subjects(resize_of(a_pod(), patterns, {"cpu": "1"}, {}, whole=False))
 
 
-def test_containers_are_named_or_meant_by_a_pattern_and_all_main_ones_by_nothing() -> None:
+def test_containers_are_selected_by_name_or_pattern_and_default_to_all_main_ones() -> None:
     assert chosen() == "web, web-log"
     assert chosen("web") == "web"
     assert chosen("web*", "proxy") == "proxy, web, web-log"
@@ -64,7 +64,7 @@ def test_containers_are_named_or_meant_by_a_pattern_and_all_main_ones_by_nothing
         chosen("db")
 
 
-def test_the_update_is_given_nothing_but_resources() -> None:
+def test_the_resize_update_contains_only_resources() -> None:
     asked = resize_of(a_pod(), ["proxy"], {"cpu": "1"}, {"cpu": "500m"}, whole=False)
     resources = {"limits": {"cpu": "1"}, "requests": {"cpu": "500m"}}
     assert as_document(asked) == {"initContainers": [{"name": "proxy", "resources": resources}]}
@@ -72,7 +72,7 @@ def test_the_update_is_given_nothing_but_resources() -> None:
     assert (as_document(whole), subjects(whole)) == ({"resources": {"limits": {"cpu": "1"}}}, "the pod as a whole")
 
 
-def test_a_pod_says_what_its_resize_waits_for() -> None:
+def test_a_pending_resize_is_described_with_its_reason() -> None:
     pending = {"type": "PodResizePending", "status": "True", "reason": "Deferred", "message": "no room"}
     progress = {"type": "PodResizeInProgress", "status": "True"}
     assert (hindrance(a_pod()), is_hopeless(a_pod())) == ("its node has not answered yet", False)
@@ -89,7 +89,7 @@ def given(resources: dict[str, Any], *conditions: dict[str, Any]) -> Pod:
     return with_defaults(parse_pod(document | {"status": status | {"conditions": list(conditions)}}))
 
 
-def test_a_resize_is_done_when_the_pod_has_what_it_asks_for_and_nothing_more_is_said_of_it() -> None:
+def test_a_resize_is_done_when_the_pod_has_its_resources_and_no_resize_condition() -> None:
     assert is_done(given({"requests": {"cpu": "0.5"}}))
     assert not is_done(given({"requests": {"cpu": "400m"}})), "the node may not have been asked yet"
     assert not is_done(given({"requests": {"cpu": "0.5"}}, {"type": "PodResizeInProgress", "status": "True"}))

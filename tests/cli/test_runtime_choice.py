@@ -68,7 +68,7 @@ def record_runtime(here: NodeSettings, *, alive: bool, detached: bool = True, si
     return record
 
 
-def test_with_no_runtime_the_embedded_one_is_chosen_and_what_was_tried_is_said(here: NodeSettings) -> None:
+def test_without_a_runtime_the_embedded_one_is_chosen_and_the_tried_sockets_listed(here: NodeSettings) -> None:
     choice = choose(here)
     assert choice.embedded and not choice.simulated
     assert choice.why.startswith("no containerd or CRI-O: ")
@@ -77,13 +77,13 @@ def test_with_no_runtime_the_embedded_one_is_chosen_and_what_was_tried_is_said(h
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may use every socket")
-def test_a_socket_that_is_not_for_this_user_does_not_answer(here: NodeSettings, tmp_path: Path) -> None:
+def test_an_inaccessible_socket_is_skipped(here: NodeSettings, tmp_path: Path) -> None:
     with listening(tmp_path / "containerd.sock"):
         (tmp_path / "containerd.sock").chmod(0)
         assert "containerd.sock (permission denied)" in choose(here).why
 
 
-def test_a_listener_that_does_not_speak_cri_does_not_answer(
+def test_a_listener_that_does_not_speak_cri_is_skipped(
     here: NodeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("syncpod.cli.machine.runtime_choice._PATIENCE_SECONDS", 0.2)
@@ -92,7 +92,7 @@ def test_a_listener_that_does_not_speak_cri_does_not_answer(
     assert choice.embedded and "containerd.sock (does not answer: " in choice.why
 
 
-def test_one_that_is_named_and_not_there_is_refused(here: NodeSettings) -> None:
+def test_a_named_runtime_that_is_missing_is_refused(here: NodeSettings) -> None:
     named = replace(here, runtime_endpoint="/none/cri.sock")
     with pytest.raises(BadInput, match=r"no container runtime at /none/cri\.sock .*which CONTAINER_RUNTIME_ENDPOINT"):
         choose(named)
@@ -104,9 +104,7 @@ def test_one_that_is_named_and_not_there_is_refused(here: NodeSettings) -> None:
     )
 
 
-def test_a_look_at_pods_where_no_runtime_is_names_up_and_the_state_directory(
-    here: NodeSettings, tmp_path: Path
-) -> None:
+def test_without_a_runtime_the_error_names_up_and_the_state_directory(here: NodeSettings, tmp_path: Path) -> None:
     with pytest.raises(BadInput) as refused:
         endpoint_of(here.state_dir)
     assert f"neither a worker nor an embedded runtime serves {here.state_dir}" in str(refused.value)
@@ -114,7 +112,7 @@ def test_a_look_at_pods_where_no_runtime_is_names_up_and_the_state_directory(
     assert "containerd.sock (missing)" in str(refused.value) and "\n" not in str(refused.value)
 
 
-def test_the_embedded_runtime_that_has_the_pods_goes_on(here: NodeSettings) -> None:
+def test_an_embedded_runtime_with_pods_is_kept(here: NodeSettings) -> None:
     for alive in (True, False):
         record_runtime(here, alive=alive, simulated=True)
         choice = choose(here)
@@ -124,14 +122,14 @@ def test_the_embedded_runtime_that_has_the_pods_goes_on(here: NodeSettings) -> N
         choose(here, simulate=True)
 
 
-def test_one_that_somebody_ran_and_that_has_no_pods_is_forgotten(here: NodeSettings) -> None:
+def test_a_manually_started_embedded_runtime_without_pods_is_forgotten(here: NodeSettings) -> None:
     record_runtime(here, alive=False, detached=False)
     assert choose(here).why.startswith("no containerd")
     (here.state_dir / "runtime" / "sandboxes" / "a").mkdir(parents=True)
     assert choose(here).why.startswith("the embedded runtime has ended: it is started again")
 
 
-def test_a_worker_keeps_its_runtime(here: NodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_runtime_of_a_running_worker_is_chosen(here: NodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     prepare(here.state_dir)
     worker = WorkerRecord(os.getpid(), "vm/1/1", "vm", "unix:///run/a.sock", "a 1", "127.0.0.1:1", "default", "q", 1)
     write_worker_record(here.state_dir, worker)
@@ -154,7 +152,7 @@ def record_pod(here: NodeSettings) -> None:
     (here.state_dir / "pods" / UID / "pod.json").write_text("{}")
 
 
-def test_a_node_keeps_its_runtime_when_its_worker_is_gone(here: NodeSettings, tmp_path: Path) -> None:
+def test_a_node_keeps_its_runtime_without_a_worker(here: NodeSettings, tmp_path: Path) -> None:
     record_runtime(here, alive=True)  # beside it, somebody has started an embedded one
     with listening(tmp_path / "own.sock") as own, listening(tmp_path / "other.sock") as other:
         here = keep(here, own)
@@ -178,7 +176,7 @@ def test_a_node_keeps_its_runtime_when_its_worker_is_gone(here: NodeSettings, tm
     )
 
 
-def test_a_node_without_pods_may_have_another_runtime_or_name(here: NodeSettings, tmp_path: Path) -> None:
+def test_a_node_without_pods_may_change_its_runtime_or_name(here: NodeSettings, tmp_path: Path) -> None:
     with listening(tmp_path / "other.sock") as other:
         here = keep(here, "unix:///none.sock")
         assert choose(replace(here, runtime_endpoint=other)).endpoint == other
@@ -190,7 +188,7 @@ def test_a_node_without_pods_may_have_another_runtime_or_name(here: NodeSettings
             require_same_name(replace(here, node="another"))
 
 
-def test_an_embedded_runtime_whose_socket_has_moved_is_still_the_nodes(here: NodeSettings) -> None:
+def test_an_embedded_runtime_with_a_moved_socket_is_still_the_nodes(here: NodeSettings) -> None:
     before = record_runtime(here, alive=False)
     here = keep(here, before.endpoint)
     record_pod(here)
@@ -200,7 +198,7 @@ def test_an_embedded_runtime_whose_socket_has_moved_is_still_the_nodes(here: Nod
     assert read_kept_settings(here.state_dir).endpoint == moved.endpoint
 
 
-def test_a_socket_whose_path_would_be_too_long_lies_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_socket_with_too_long_a_path_is_placed_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     (tmp_path / "run").mkdir()
     near, far = tmp_path / "state", tmp_path / ("long" * 30)
@@ -220,7 +218,7 @@ def test_a_socket_whose_path_would_be_too_long_lies_elsewhere(tmp_path: Path, mo
     assert not elsewhere.parent.exists() and recorded_runtime(far) is None
 
 
-def test_the_machines_programs_come_before_our_own() -> None:
+def test_the_machines_programs_precede_bundled_ones() -> None:
     environment = runtime_process.environment({"PATH": "/usr/bin", "TEMPORAL_API_KEY": "secret", "HOME": "/root"})
     assert environment["PATH"].startswith("/usr/bin:") and environment["HOME"] == "/root"
     assert "secret" not in environment.values()
@@ -229,7 +227,7 @@ def test_the_machines_programs_come_before_our_own() -> None:
 # --- down -------------------------------------------------------------------------------------------------------------
 
 
-def test_what_up_has_not_started_is_left_alone(tmp_path: Path) -> None:
+def test_down_leaves_processes_alone_that_up_did_not_start(tmp_path: Path) -> None:
     state, script = tmp_path / "state", tmp_path / "worker.py"
     prepare(state)
     script.write_text("import time; print('up', flush=True); time.sleep(600)")
@@ -253,7 +251,7 @@ def test_what_up_has_not_started_is_left_alone(tmp_path: Path) -> None:
 # --- purging ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_directory_of_somebody_elses_is_never_purged(tmp_path: Path) -> None:
+def test_a_foreign_directory_is_never_purged(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     (tmp_path / "log" / "precious").write_text("")
     prepare(tmp_path)
@@ -261,7 +259,7 @@ def test_a_directory_of_somebody_elses_is_never_purged(tmp_path: Path) -> None:
         purging.require_ours(tmp_path)
 
 
-def test_a_directory_of_nothing_but_pods_logs_is_ours(tmp_path: Path) -> None:
+def test_a_directory_with_only_pod_logs_is_recognised_as_ours(tmp_path: Path) -> None:
     (tmp_path / "ours" / "pods" / f"default_web_{UID}" / "app").mkdir(parents=True)
     (tmp_path / "ours" / "pods" / UID).mkdir()
     purging.require_ours(tmp_path / "ours")
@@ -273,7 +271,7 @@ def test_a_directory_of_nothing_but_pods_logs_is_ours(tmp_path: Path) -> None:
         purging.require_ours(tmp_path / "theirs")
 
 
-def test_all_that_is_ours_is_purged_and_what_others_put_there_stays(tmp_path: Path) -> None:
+def test_purge_removes_our_files_and_keeps_foreign_ones(tmp_path: Path) -> None:
     state = tmp_path / "state"
     prepare(state)
     closed = state / "runtime" / "containers" / "c" / "work" / "work"
@@ -310,7 +308,7 @@ def test_a_purge_that_was_interrupted_can_be_repeated(tmp_path: Path, monkeypatc
     assert not state.exists()
 
 
-def test_logs_below_the_state_directory_are_purged_and_what_others_put_there_stays(tmp_path: Path) -> None:
+def test_purge_removes_our_logs_and_keeps_foreign_ones(tmp_path: Path) -> None:
     state, name = tmp_path / "state", f"default_web_{UID}"
     prepare(state)
     logs, beside = state / "var" / "podlogs", tmp_path / "podlogs"
@@ -334,9 +332,7 @@ def take_away(cgroup: Path) -> None:
         cgroup.rmdir()
 
 
-def test_an_orphan_that_is_removed_leaves_no_logs_and_no_cgroup(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_removed_orphan_leaves_no_logs_and_no_cgroup(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     here = node_settings(
         {}, node="here", state_dir=str(tmp_path / "state"), log_dir=str(tmp_path / "logs"), cgroup_parent=f"test-{UID}"
     )
@@ -360,7 +356,7 @@ def test_an_orphan_that_is_removed_leaves_no_logs_and_no_cgroup(
     assert not (tmp_path / "state" / "pods" / UID).exists() and capsys.readouterr().err == ""
 
 
-def test_what_is_in_memory_is_purged_and_what_others_put_there_stays(tmp_path: Path) -> None:
+def test_purge_removes_our_files_in_memory_and_keeps_foreign_ones(tmp_path: Path) -> None:
     state, memory = tmp_path / "state", tmp_path / "memory"
     for name in ("objects/secrets/default", "pods/uid/volumes"):
         (memory / name).mkdir(parents=True)
@@ -386,7 +382,7 @@ def test_a_memory_directory_that_is_a_link_is_not_followed(tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(not may_mount(), reason="mounting needs CAP_SYS_ADMIN")
-def test_what_a_crash_left_mounted_for_volumes_is_unmounted_and_nothing_else(tmp_path: Path) -> None:
+def test_purge_unmounts_only_volumes_left_by_a_crash(tmp_path: Path) -> None:
     state, treasure = tmp_path / "a state", tmp_path / "treasure"
     pod = state / "pods" / "0b5e7f0e-29ab-4c58-a1b5-d0b2a2b1a9a1"
     in_memory = [pod / f"volumes/kubernetes.io~{plugin}/v" for plugin in ("empty-dir", "projected", "downward-api")]
@@ -424,7 +420,7 @@ def test_a_directory_deeper_than_any_stack_or_path_is_purged(tmp_path: Path) -> 
     assert not state.exists()
 
 
-def test_a_workers_directory_is_ours(tmp_path: Path) -> None:
+def test_a_workers_state_directory_is_recognised_as_ours(tmp_path: Path) -> None:
     for name in ("lock", "node.json"):
         (tmp_path / name).write_text("{}")
     prepare(tmp_path)

@@ -61,7 +61,7 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def test_a_listener_is_known_by_its_socket() -> None:
+def test_the_process_listening_on_a_port_is_found() -> None:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{one.getsockname()[1]}"
@@ -73,7 +73,7 @@ def test_a_listener_is_known_by_its_socket() -> None:
 
 
 @pytest.mark.parametrize("which", ["frontend", "UI"])
-def test_a_server_that_comes_second_at_a_port_takes_the_next(
+def test_a_server_that_loses_its_port_takes_the_next(
     which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, temporal_server: DevServer
 ) -> None:
     """Another user's server got its port after we had looked: ours is the one that we return, not his."""
@@ -94,7 +94,7 @@ def test_a_server_that_comes_second_at_a_port_takes_the_next(
         assert session.connection(str(tmp_path / "state"))["target_host"] == record.address
 
 
-def test_two_that_start_at_the_same_moment_each_have_their_own(tmp_path: Path) -> None:
+def test_two_servers_started_at_once_have_different_ports(tmp_path: Path) -> None:
     port, ui_port = free_port(), free_port()
     script = (
         "import sys; from pathlib import Path; from syncpod.cli.machine import dev_server\n"
@@ -129,7 +129,7 @@ def test_two_that_start_at_the_same_moment_each_have_their_own(tmp_path: Path) -
             user.communicate("end\n", timeout=60)
 
 
-def test_a_server_comes_back_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_restarted_server_keeps_its_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dev_server, "PORT", free_port())
     with started(tmp_path) as before:
         pass
@@ -142,7 +142,7 @@ def test_a_server_comes_back_where_it_was(tmp_path: Path, monkeypatch: pytest.Mo
     "arguments",
     [("get", "pods"), ("delete", "pods", "--all"), ("describe", "pod", "web"), ("history", "web"), ("worker",)],
 )
-def test_without_a_server_of_ours_every_command_refuses(arguments: tuple[str, ...], tmp_path: Path) -> None:
+def test_without_a_server_every_command_refuses(arguments: tuple[str, ...], tmp_path: Path) -> None:
     result = program(*arguments, environ={"TEMPORAL_ADDRESS": "", "SYNCPOD_STATE_DIR": str(tmp_path)})
     assert (result.code, result.out) == (2, "")
     assert f"no Temporal server of yours runs (none of {tmp_path}): start one with `syncpod up`" in result.err
@@ -165,7 +165,7 @@ def keep(state: Path, cluster: str, address: str) -> None:
     write_kept_settings(state, KeptSettings({"SYNCPOD_NODE": "vm"}, "containerd", cluster, address, "default"))
 
 
-def test_the_server_of_a_node_is_named_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_nodes_own_server_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "_somebody_listens", lambda _address: True)
     keep(tmp_path, "c/n", "db.example:7233")
     shown = program("get", "pods", environ={"SYNCPOD_STATE_DIR": str(tmp_path)})
@@ -175,7 +175,7 @@ def test_the_server_of_a_node_is_named_and_no_other(tmp_path: Path, monkeypatch:
     assert str(refused.value).endswith("(the one that node vm was started with: TEMPORAL_ADDRESS=db.example:7233)")
 
 
-def test_another_server_at_the_address_of_the_nodes_is_told_apart(temporal_server: DevServer, tmp_path: Path) -> None:
+def test_another_server_at_the_nodes_server_address_is_detected(temporal_server: DevServer, tmp_path: Path) -> None:
     here = {"SYNCPOD_STATE_DIR": str(tmp_path), "TEMPORAL_ADDRESS": temporal_server.address}
     keep(tmp_path, "another/one", temporal_server.address)
     note = f"Note: the Temporal server at {temporal_server.address} is not the one that has the pods of node vm: "
@@ -192,7 +192,7 @@ async def identity_of(address: str) -> str:
     return await cluster_identity(await Client.connect(address))
 
 
-def test_the_node_of_a_configured_server_comes_back_to_it(tmp_path: Path, temporal_server: DevServer) -> None:
+def test_a_node_of_a_configured_server_returns_to_it(tmp_path: Path, temporal_server: DevServer) -> None:
     keep(tmp_path, asyncio.run(identity_of(temporal_server.address)), temporal_server.address)
     server = parts.start_server(settings(state_dir=str(tmp_path)))
     assert (server.config["target_host"], server.own, server.started) == (temporal_server.address, None, False)
@@ -240,7 +240,7 @@ def test_roots_server_has_a_ui_only_if_that_is_asked_for(tmp_path: Path, monkeyp
         end(asked.process, patience_seconds=10)
 
 
-def test_a_server_that_was_killed_is_not_looked_for_at_its_port(
+def test_a_killed_servers_port_is_not_used_if_another_listens_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dev_server, "PORT", free_port())
@@ -288,7 +288,7 @@ def test_no_server_is_started_beside_a_worker_that_serves_another(tmp_path: Path
         session.connection(str(tmp_path))
 
 
-def test_ctrl_c_in_the_first_moments_claims_nothing(
+def test_ctrl_c_before_any_start_reports_nothing_as_running(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(here: NodeSettings, *_: object) -> parts.Server:
@@ -300,7 +300,7 @@ def test_ctrl_c_in_the_first_moments_claims_nothing(
     assert capsys.readouterr().err == "\nNothing was left running.\n"
 
 
-def test_a_server_is_ended_when_its_start_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_server_start_ends_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(pid: int, address: str) -> bool:
         raise KeyboardInterrupt
 
@@ -310,7 +310,7 @@ def test_a_server_is_ended_when_its_start_is_interrupted(tmp_path: Path, monkeyp
     assert running_server(tmp_path) is None
 
 
-def test_what_keeps_pods_from_coming_is_shown_beneath_them() -> None:
+def test_up_shows_why_pods_do_not_start() -> None:
     message = 'Back-off pulling image "no/such"'
     stuck = {"name": "app", "state": {"waiting": {"reason": "ImagePullBackOff", "message": message}}}
     done = {"name": "app", "state": {"terminated": {"exitCode": 0, "reason": "Completed", "message": "all is well"}}}
@@ -318,7 +318,7 @@ def test_what_keeps_pods_from_coming_is_shown_beneath_them() -> None:
     assert hindrances(fetched_pods) == [f"pod/web: ImagePullBackOff: container app: {message}"]
 
 
-def test_a_workflow_in_a_state_that_the_sdk_has_no_word_for_is_a_sentence(temporal_server: DevServer) -> None:
+def test_a_workflow_status_unknown_to_the_sdk_is_reported_in_one_sentence(temporal_server: DevServer) -> None:
     async def work(_: Client) -> None:
         WorkflowExecutionStatus(8)  # what the SDK does with a paused one
 

@@ -20,12 +20,14 @@ from syncpod.cli.several import do_all, together
         ((Failure("a"), Failure("b")), True, 1),
     ],
 )
-def test_it_is_bad_input_only_where_nothing_has_been_done(failures: tuple[Failure, ...], done: bool, code: int) -> None:
+def test_several_failures_are_bad_input_only_if_nothing_was_done(
+    failures: tuple[Failure, ...], done: bool, code: int
+) -> None:
     both = together(failures, done=done)
     assert (str(both), both.code) == ("a\nb", code)
 
 
-async def test_a_few_are_done_at_once_and_each_whatever_becomes_of_the_others() -> None:
+async def test_a_few_tasks_run_at_once_and_one_failure_does_not_stop_the_others() -> None:
     under_way, most, done = 0, 0, []
 
     async def deed(number: int) -> None:
@@ -52,7 +54,7 @@ async def test_an_unexpected_error_is_raised_unchanged() -> None:
         await do_all([deed()], at_once=1)
 
 
-async def test_what_has_not_begun_when_all_is_given_up_is_let_go(recwarn: pytest.WarningsRecorder) -> None:
+async def test_tasks_not_begun_at_cancellation_are_dropped(recwarn: pytest.WarningsRecorder) -> None:
     begun = asyncio.Event()
 
     async def deed() -> None:

@@ -74,18 +74,18 @@ async def test_a_limited_number_of_silent_pods_is_queried() -> None:
     assert server.asked <= 1_000 and server.most <= 500
 
 
-async def test_a_silent_pods_document_is_marked() -> None:
+async def test_the_document_of_an_unanswering_pod_is_marked() -> None:
     (fetched,) = await read(Server(RPCStatusCode.UNAVAILABLE, "nobody", [Listed(1, "gone")]))
     assert RECORDED_ANNOTATION in fetched.document["metadata"]["annotations"] and not fetched.stuck
 
 
 @pytest.mark.parametrize("words", ["Workflow is busy.", "consistent query buffer is full, this may be caused by …"])
-async def test_a_pod_that_is_too_busy_to_be_asked_is_silent(words: str) -> None:
+async def test_a_pod_too_busy_for_queries_counts_as_unanswering(words: str) -> None:
     (fetched,) = await read(Server(RPCStatusCode.RESOURCE_EXHAUSTED, words, [Listed(1, "here")]))
     assert not fetched.current and not fetched.stuck
 
 
-async def test_a_pod_whose_tasks_fail_is_not_away(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_pod_with_failing_tasks_is_not_reported_as_away(capsys: pytest.CaptureFixture[str]) -> None:
     words = "Cannot query workflow due to Workflow Task in failed state."
     (fetched,) = await read(Server(RPCStatusCode.FAILED_PRECONDITION, words, [Listed(1, "here")]))
     assert fetched.stuck
@@ -103,7 +103,7 @@ async def test_a_pod_whose_tasks_fail_is_not_away(capsys: pytest.CaptureFixture[
         (RPCStatusCode.INTERNAL, "the Temporal server fails: no"),
     ],
 )
-async def test_an_error_of_the_server_is_no_silence(status: RPCStatusCode, sentence: str) -> None:
+async def test_a_server_error_does_not_count_as_an_unanswering_pod(status: RPCStatusCode, sentence: str) -> None:
     with pytest.raises(RPCError) as error:
         await read(Server(status, "no", [Listed(1, "here")]))
     assert str(refused(error.value)) == sentence

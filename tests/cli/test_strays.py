@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import uuid
 from dataclasses import replace
@@ -17,14 +18,16 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 from syncpod.agent.takeover.search_attributes import register_search_attributes
 from syncpod.cli.failure import Failure
 from syncpod.cli.strays import adoption, listing
+from syncpod.cli.strays.from_manifest import record_from
 from syncpod.cli.strays.listing import Here, Standing, Stray, standing_of, taken, told_apart
 from syncpod.cli.temporal import pod_apply, pod_reads
 from syncpod.cri.port import ContainerSummary, SandboxSummary
 from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
 from syncpod.node.inventory import PodInRuntime
 from syncpod.node.pod_records import PodRecord
-from syncpod.pod import admit_pod
+from syncpod.pod import admit_pod, container_hash
 from syncpod.translation.context import NodeContext
+from syncpod.translation.names import CONTAINER_HASH_ANNOTATION, CONTAINER_NAME_LABEL
 from tests.cli.conftest import Command
 from tests.cli.manifests import manifest
 from tests.runtimes.temporal import DevServer
@@ -62,29 +65,82 @@ def standings(*strays: Stray) -> dict[str, Standing]:
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_one_of_several_pods_without_a_workflow_can_have_the_name_in_any_order(order: int) -> None:
+def test_one_of_several_orphans_gets_the_name_in_any_order(order: int) -> None:
     namesakes = [stray("a", "none"), stray("b", "none", made=1), stray("c", "none", made=2, runs=False)]
     assert standings(*namesakes[::order]) == {"a": "another", "b": "none", "c": "another"}
 
 
-def test_who_has_the_name_keeps_it() -> None:
+def test_a_pod_with_a_workflow_keeps_the_name() -> None:
     assert standings(stray("a", "another"), stray("b", "open")) == {"a": "another", "b": "open"}
     assert standings(stray("a", "none")) == {"a": "none"}
 
 
-def test_the_one_whose_name_is_anothers_is_told_apart_by_its_uid() -> None:
+def test_an_orphan_whose_name_is_taken_is_named_by_uid() -> None:
     assert stray("a", "none").called == "pod/cat"
     assert stray("a", "another").called == "pod/cat (uid a)"
     assert stray("a", "another", namespace="prod").called == "pod/cat in namespace prod (uid a)"
 
 
-def test_why_it_cannot_be_adopted_names_commands_that_can_be_typed() -> None:
+def test_a_refused_adoption_lists_usable_commands() -> None:
     said = taken(stray("a", "another", namespace="prod"))
     assert said.startswith('pod "cat" (uid a) cannot be adopted, since its name is another pod\'s now')
     assert "`syncpod prune -n prod cat`" in said and "`syncpod delete -n prod pod cat`" in said
 
 
-async def test_a_few_of_many_pods_are_adopted_at_once_and_the_server_is_asked_once_for_all(
+def made(name: str, image: str) -> ContainerSummary:
+    """A container that runs, and was made with this name and image."""
+    (one,) = stray("a", "none").pod.containers
+    labels = {CONTAINER_NAME_LABEL: name}
+    return replace(one, labels=labels, annotations={CONTAINER_HASH_ANNOTATION: container_hash(name, image)})
+
+
+def with_containers(*containers: ContainerSummary, incarnation: str = "life") -> Stray:
+    lost = stray("a", "none")
+    return replace(lost, pod=replace(lost.pod, containers=containers, incarnation=incarnation))
+
+
+def test_a_lost_record_is_made_anew_from_the_manifest_and_what_runs() -> None:
+    pod = admit_pod(manifest("cat", containers=[{"name": "main", "image": "busybox:1"}]))
+    record = record_from(pod, with_containers(made("main", "busybox:1")), "n1")
+    meta = record.pod.metadata
+    assert (record.incarnation, meta.uid, meta.creation_timestamp, meta.generation) == ("life", "a", NOON, 1)
+    assert record.pod.spec.node_name == "n1" and record.pod.spec.containers == pod.spec.containers
+
+
+@pytest.mark.parametrize(
+    ("lost", "said"),
+    [
+        (
+            with_containers(made("main", "busybox:2")),
+            r"spec\.containers\[0\]\.image: main runs with another image than",
+        ),
+        (with_containers(made("main", "busybox:1"), made("log", "busybox:1")), r"spec\.containers: has no log, which"),
+        (with_containers(made("main", "busybox:1"), incarnation=""), "nothing in the runtime says which life"),
+    ],
+)
+def test_what_was_made_from_another_manifest_is_not_adopted_from_this_one(lost: Stray, said: str) -> None:
+    """It would be restarted."""
+    pod = admit_pod(manifest("cat", containers=[{"name": "main", "image": "busybox:1"}]))
+    with pytest.raises(Failure, match=said):
+        record_from(pod, lost, "n1")
+    ended = replace(lost, pod=replace(lost.pod, incarnation="life", containers=()))
+    assert record_from(pod, ended, "n1").pod.metadata.uid == "a"
+    for other, path in (({"uid": "b"}, "metadata.uid"), ({}, "spec.nodeName")):
+        meta, spec = pod.metadata.model_copy(update=other), pod.spec.model_copy(update={"node_name": "n2"})
+        wrong = pod.model_copy(update={"metadata": meta, "spec": spec if path == "spec.nodeName" else pod.spec})
+        with pytest.raises(Failure, match=f"{path}: is"):
+            record_from(wrong, ended, "n1")
+
+
+async def test_manifests_name_the_pods_to_be_adopted_alone(syncpod: Command, tmp_path: Path) -> None:
+    path = tmp_path / "cat.json"
+    path.write_text(json.dumps(manifest("cat")))
+    for more in (("cat",), ("--all",)):
+        refused = await syncpod("adopt", "-f", str(path), *more)
+        assert (refused.code, refused.err.count("\n")) == (2, 1) and "-f names the pods" in refused.err
+
+
+async def test_adoptions_are_limited_in_parallel_and_ask_the_server_once(
     syncpod: Command, place: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = PodRecord(pod=admit_pod(manifest("cat")))
@@ -121,7 +177,7 @@ async def test_a_few_of_many_pods_are_adopted_at_once_and_the_server_is_asked_on
     assert (started, asked, most) == ([True] * 30, 1, 8)
 
 
-async def test_nobody_waits_for_a_node_that_no_worker_serves(
+async def test_adoption_does_not_wait_for_a_node_without_a_worker(
     client: Client, place: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(adoption, "ADOPTED_SECONDS", math.inf)
@@ -130,7 +186,7 @@ async def test_nobody_waits_for_a_node_that_no_worker_serves(
             await adoption.until_adopted(client, place, stray("a", "none"))
 
 
-async def test_what_was_recorded_of_a_workflow_that_does_not_answer_is_nothing_against_a_pod(
+async def test_search_attributes_of_an_unanswering_workflow_do_not_rule_out_an_adoption(
     temporal_server: DevServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that follows a deleted pod begins with the search attributes of that one's, and its worker may be away."""

@@ -26,7 +26,7 @@ from tests.cli.conftest import Result, program
 from tests.cli.machine import RUNTIMES, Run, machine
 from tests.cli.test_interrupts import PATIENCE_SECONDS, SHELL, interrupted
 
-pytestmark = pytest.mark.every_runtime("exec, attach and port-forward are served by the runtime")
+pytestmark = pytest.mark.every_runtime("exec, attach and port-forward are served by the runtime", one_containerd=True)
 
 LARGE = 40_000_000
 
@@ -168,7 +168,7 @@ class Terminal:
         return code
 
 
-def test_a_large_input_goes_in_and_comes_back_byte_by_byte_and_ends(environ: dict[str, str], tmp_path: Path) -> None:
+def test_exec_passes_a_large_input_through_unchanged(environ: dict[str, str], tmp_path: Path) -> None:
     """Row 124: exec by the URL that the runtime gives out, stdin, stdout and stderr apart, and the exit code."""
     block = os.urandom(1_000_003)
     (tmp_path / "in").write_bytes(block * (LARGE // len(block)))
@@ -191,7 +191,7 @@ def test_a_large_input_goes_in_and_comes_back_byte_by_byte_and_ends(environ: dic
     assert digests[0] == digests[1]
 
 
-def test_a_terminal_follows_ours_and_is_given_back(environ: dict[str, str]) -> None:
+def test_an_exec_terminal_follows_the_local_size_and_is_restored(environ: dict[str, str]) -> None:
     shell = Terminal(environ, "exec", "-it", "talk", "-c", "app", "--", "sh")
     shell.until(b"# ", b"$ ")
     assert not shell.echoes, "every key is the command's"
@@ -207,7 +207,7 @@ def test_a_terminal_follows_ours_and_is_given_back(environ: dict[str, str]) -> N
     assert shell.ended() == 7
 
 
-def test_a_terminal_is_given_back_when_we_are_told_to_end(environ: dict[str, str]) -> None:
+def test_the_terminal_is_restored_on_sigterm(environ: dict[str, str]) -> None:
     shell = Terminal(environ, "exec", "-it", "talk", "-c", "app", "--", "sh", "-c", "echo rea''dy; sleep 600")
     shell.until(b"ready")
     os.kill(shell.pid, signal.SIGTERM)
@@ -218,7 +218,7 @@ def test_a_terminal_is_given_back_when_we_are_told_to_end(environ: dict[str, str
     assert shell.ended() == 128 + signal.SIGTERM
 
 
-async def test_attached_we_hear_what_is_said_from_now_on_and_can_answer(environ: dict[str, str], syncpod: Run) -> None:
+async def test_attach_shows_new_output_and_sends_input(environ: dict[str, str], syncpod: Run) -> None:
     """Row 124: attach by the URL that the runtime gives out, for several at once."""
     attached = await start(environ, "attach", "-i", "talk", "-c", "cat")
     assert attached.stdin and attached.stdout and attached.stderr
@@ -245,7 +245,7 @@ async def test_attached_we_hear_what_is_said_from_now_on_and_can_answer(environ:
     assert (await asyncio.to_thread(syncpod, "exec", "talk", "-c", "cat", "--", "true")).code == 0
 
 
-async def test_input_that_is_read_once_ends_for_the_container_too(environ: dict[str, str]) -> None:
+async def test_with_stdin_once_attach_ends_the_containers_input(environ: dict[str, str]) -> None:
     attached = await start(environ, "attach", "-i", "talk", "-c", "once")
     written = b"line\n" * 50_000
     assert attached.stdin and attached.stdout
@@ -257,7 +257,7 @@ async def test_input_that_is_read_once_ends_for_the_container_too(environ: dict[
     await attached.wait()
 
 
-def test_a_shell_is_attached_to_and_left(environ: dict[str, str]) -> None:
+def test_attach_to_a_shell_can_be_detached(environ: dict[str, str]) -> None:
     shell = Terminal(environ, "attach", "-it", "talk", "-c", "shell")
     shell.until(b"try pressing enter")
     shell.type(b"\recho he''re; stty size\r")
@@ -273,14 +273,14 @@ def test_a_shell_is_attached_to_and_left(environ: dict[str, str]) -> None:
     assert again.ended() == 0
 
 
-def test_what_cannot_be_attached_to_is_told(syncpod: Run) -> None:
+def test_attach_to_an_unsuitable_container_is_refused(syncpod: Run) -> None:
     mute = syncpod("attach", "-i", "talk", "-c", "app")
     assert (mute.code, mute.err.count("\n")) == (2, 1) and "does not set `stdin: true`" in mute.err
     nobody = syncpod("attach", "nobody")
     assert (nobody.code, nobody.err.count("\n")) == (1, 1)
 
 
-async def test_logs_are_followed_and_streams_joined_until_an_interrupt_in_a_scripts_background_too(
+async def test_log_following_ends_on_sigint_even_in_a_scripts_background(
     environ: dict[str, str],
 ) -> None:
     for words in (("logs", "talk", "-c", "app", "-f"), ("attach", "talk", "-c", "cat")):
@@ -317,7 +317,7 @@ async def forwarding(
             await process.wait()
 
 
-async def test_ports_are_forwarded_until_an_interrupt_in_a_scripts_background_too(
+async def test_port_forwarding_ends_on_sigint_even_in_a_scripts_background(
     environ: dict[str, str], ports: tuple[int, int]
 ) -> None:
     command = (*SHELL, *command_line("port-forward", "talk", f":{ports[0]}"))
@@ -345,7 +345,7 @@ async def echoed(port: int, data: bytes) -> bytes:
         writer.close()
 
 
-async def test_ports_are_forwarded_for_many_at_once(
+async def test_ports_are_forwarded_for_many_connections_at_once(
     environ: dict[str, str], ports: tuple[int, int], syncpod: Run
 ) -> None:
     """Row 124: port-forward by URLs that the runtime gives out, to a network of the pod's own and to the machine's."""
@@ -369,7 +369,7 @@ async def test_ports_are_forwarded_for_many_at_once(
         assert await echoed(here, b"to the machine's own") == b"to the machine's own"
 
 
-async def test_a_port_that_is_taken_is_told(environ: dict[str, str], ports: tuple[int, int], syncpod: Run) -> None:
+async def test_a_local_port_in_use_is_reported(environ: dict[str, str], ports: tuple[int, int], syncpod: Run) -> None:
     async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0) as server:
         taken = server.sockets[0].getsockname()[1]
         refused = await asyncio.to_thread(syncpod, "port-forward", "talk", f"{taken}:echo")
@@ -377,7 +377,7 @@ async def test_a_port_that_is_taken_is_told(environ: dict[str, str], ports: tupl
     assert refused.err == f"syncpod: cannot listen on 127.0.0.1:{taken}: address already in use\n"
 
 
-def test_files_go_in_and_come_out(syncpod: Run, tmp_path: Path) -> None:
+def test_cp_copies_files_in_and_out(syncpod: Run, tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     (tree / "deep").mkdir(parents=True)
     (tree / "deep" / "large").write_bytes(os.urandom(5_000_000))
@@ -401,7 +401,7 @@ def test_files_go_in_and_come_out(syncpod: Run, tmp_path: Path) -> None:
     assert (tmp_path / "back" / "link").is_symlink()
 
 
-def test_copying_says_what_is_wrong_and_lets_nothing_out(syncpod: Run, tmp_path: Path) -> None:
+def test_cp_reports_errors_and_writes_nothing_outside_the_destination(syncpod: Run, tmp_path: Path) -> None:
     missing = syncpod("cp", "talk:/no/such", str(tmp_path / "x"), "-c", "app")
     assert (missing.code, missing.err.count("\n")) == (1, 1) and "No such file or directory" in missing.err
     script = "mkdir -p /tmp/bad; cd /tmp/bad; ln -sfn /etc out; echo fine >kept"

@@ -91,14 +91,14 @@ def same(one: Path, other: Path) -> bool:
 
 @through_tar
 @pytest.mark.parametrize("path", ["data", "data/", "./data", "{inside}/data", "data/.", "data/sub/.."])
-async def test_a_directory_comes_out(path: str, inside: Path, tmp_path: Path) -> None:
+async def test_a_directory_is_copied_out(path: str, inside: Path, tmp_path: Path) -> None:
     tar_copy = Copying(Container(inside), "app")
     await tar_copy.out_of(path.format(inside=inside), tmp_path / "out", retries=0)
     assert same(inside / "data", tmp_path / "out")
 
 
 @through_tar
-async def test_a_file_comes_out_under_the_name_that_is_given(inside: Path, tmp_path: Path) -> None:
+async def test_a_file_is_copied_out_under_the_given_name(inside: Path, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     for destination in ("copy", "there"):
         await Copying(Container(inside), "app").out_of("data/a b", tmp_path / destination, retries=0)
@@ -125,7 +125,7 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @through_tar
 @pytest.mark.usefixtures("no_waiting")
-async def test_a_copy_goes_on_where_it_broke(inside: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_broken_copy_is_resumed(inside: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     container = Container(inside, 1, 5000, 700_001)
     await Copying(container, "app").out_of("data", tmp_path / "out", retries=3)
     assert same(inside / "data", tmp_path / "out")
@@ -146,7 +146,7 @@ async def test_a_copy_that_breaks_too_often_fails(retries: int, inside: Path, tm
 
 @through_tar
 @pytest.mark.usefixtures("no_waiting")
-async def test_how_tar_ended_is_known_after_a_break_too(inside: Path, tmp_path: Path) -> None:
+async def test_the_exit_code_of_tar_is_known_after_a_resumed_copy(inside: Path, tmp_path: Path) -> None:
     container = Container(inside, 1)
 
     async def run(command: Sequence[str], stdin: AsyncIterator[bytes] | None, write: Write) -> int:
@@ -167,7 +167,7 @@ async def test_a_missing_file_is_reported_in_tars_words(inside: Path, tmp_path: 
     assert "\n" not in str(out.value)
 
 
-async def test_a_container_without_tar_is_told_in_a_sentence(
+async def test_a_container_without_tar_is_reported_in_one_sentence(
     inside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
@@ -181,7 +181,7 @@ async def test_a_container_without_tar_is_told_in_a_sentence(
 
 
 @through_tar
-async def test_a_source_that_cannot_be_read_ends_tar_and_is_told(inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unreadable_source_ends_tar_and_is_reported(inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def unreadable(source: Path, *_: object) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(source / "shut"))
 
@@ -191,7 +191,7 @@ async def test_a_source_that_cannot_be_read_ends_tar_and_is_told(inside: Path, m
 
 
 @through_tar
-async def test_a_destination_that_takes_nothing_is_told(inside: Path, tmp_path: Path) -> None:
+async def test_an_unwritable_destination_is_reported(inside: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(Failure, match=r"file.*: (File exists|Not a directory)"):
         await Copying(Container(inside), "app").out_of("data", tmp_path / "file", retries=0)
@@ -199,7 +199,7 @@ async def test_a_destination_that_takes_nothing_is_told(inside: Path, tmp_path: 
 
 
 @through_tar
-async def test_what_was_left_out_is_a_failure_and_the_rest_is_there(
+async def test_a_copy_with_skipped_entries_fails_and_keeps_the_rest(
     inside: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (inside / "data" / "out").symlink_to("/etc")
@@ -221,7 +221,7 @@ async def test_what_was_left_out_is_a_failure_and_the_rest_is_there(
         ("pod/web:/etc", Place("/etc", "web")),
     ],
 )
-def test_places_are_read_as_kubectl_reads_them(text: str, read: Place) -> None:
+def test_copy_locations_are_parsed_as_by_kubectl(text: str, read: Place) -> None:
     assert place(text) == read
 
 

@@ -37,7 +37,7 @@ def in_colour(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return terminal
 
 
-def test_every_line_that_is_said_is_harmless(capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_have_no_terminal_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     say(f"one\ttwo\n{TRAP}")
     remark(TRAP)
     said = capsys.readouterr()
@@ -45,14 +45,14 @@ def test_every_line_that_is_said_is_harmless(capsys: pytest.CaptureFixture[str])
     assert (said.out, said.err) == (f"one\ttwo\n{lines_}\n", f"{lines_}\n")
 
 
-def test_our_colours_are_the_only_codes_and_only_a_terminal_gets_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_our_colours_are_printed_and_only_to_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = in_colour(monkeypatch)
     say(f"{paint('Running', 'green')} \x1b[2J")
     assert terminal.getvalue() == "\x1b[32mRunning\x1b[0m \\x1b[2J\n"
     assert harmless("\x1b[32m", io.StringIO()) == "\\x1b[32m"
 
 
-def test_no_cell_of_a_table_makes_another_row_or_shifts_the_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_cell_cannot_forge_rows_or_shift_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     in_colour(monkeypatch)
     assert columns([["NAME", "WHY"], [TRAP, "x"]]) == [f"NAME{' ' * (len(HARMLESS) - 4)}   WHY", f"{HARMLESS}   x"]
     web = pod(waiting(TRAP, message=TRAP), phase="Pending")
@@ -63,20 +63,20 @@ def test_no_cell_of_a_table_makes_another_row_or_shifts_the_columns(monkeypatch:
     assert HARMLESS in line
 
 
-def test_why_a_pod_does_not_come_up_is_one_line() -> None:
+def test_the_reason_why_a_pod_does_not_start_is_one_line() -> None:
     web = pod({"name": "app", "state": {"waiting": {"reason": "ErrImagePull", "message": TRAP}}}, phase="Pending")
     (line,) = hindrances([FetchedPod(web, {}, current=True)])
     assert line.isprintable() and HARMLESS in line
 
 
 @pytest.mark.parametrize("output", ["custom-columns=A:.a", "json", "yaml"])
-def test_documents_are_harmless(output: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_documents_have_no_terminal_control_characters(output: str, capsys: pytest.CaptureFixture[str]) -> None:
     print_documents([{"a": TRAP}], output, single=True)
     said = capsys.readouterr().out
     assert "\x1b" not in said and "\x9b" not in said and "\r" not in said and "forged" in said
 
 
-def test_a_jsonpath_is_raw_for_a_program_and_harmless_for_a_person(
+def test_jsonpath_output_is_raw_in_a_pipe_and_escaped_on_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     print_documents([{"a": TRAP}], "jsonpath={.a}", single=True)

@@ -39,7 +39,7 @@ def test_cpu_usage_is_measured_between_two_samples() -> None:
         (ContainerStats("c", "app", None), stats(2, 1)),
     ],
 )
-def test_where_there_is_one_look_nothing_is_told(first: ContainerStats | None, last: ContainerStats | None) -> None:
+def test_a_single_sample_gives_no_cpu_usage(first: ContainerStats | None, last: ContainerStats | None) -> None:
     assert between(first, last) is None
 
 
@@ -84,7 +84,7 @@ class Measuring(CriRuntime):
         return (stats(moment, moment, id="calm-app"), ContainerStats("calm-done", "done", None))
 
 
-async def test_a_runtime_that_repeats_itself_is_asked_again_and_one_that_hangs_is_named(
+async def test_a_repeated_sample_is_requested_again_and_a_hung_pod_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(container_usage, "WINDOW_SECONDS", 0.0)
@@ -124,7 +124,9 @@ USED = [
         ),
     ],
 )
-def test_the_table_is_kubectls(how: dict[str, object], lines: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_top_table_is_that_of_kubectl(
+    how: dict[str, object], lines: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     usual = {"by_container": False, "namespaces": False, "sort_by": "", "with_sum": False, "headers": True}
     top.print_pods(USED, **(usual | how))  # type: ignore[arg-type]
     assert capsys.readouterr().out.splitlines() == lines
@@ -135,7 +137,7 @@ def test_amounts_are_rounded_as_kubectl_does() -> None:
     assert [top.mebibytes(each) for each in (0, MI - 1, MI)] == ["0Mi", "0Mi", "1Mi"]
 
 
-def test_the_machine_is_measured_by_proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_usage_is_measured_from_proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     proc = tmp_path / "proc"
     proc.mkdir()
     (proc / "meminfo").write_text("MemTotal: 1000 kB\nMemFree: 300 kB\nInactive(file): 200 kB\nHugePages_Total: 3\n")
@@ -161,7 +163,7 @@ def test_the_machine_is_measured_by_proc(tmp_path: Path, monkeypatch: pytest.Mon
         (("top", "node", "elsewhere"), 1, 'node "elsewhere" is not this machine, '),
     ],
 )
-def test_top_says_in_one_line_what_it_cannot_show(
+def test_top_reports_in_one_line_what_it_cannot_show(
     arguments: tuple[str, ...], code: int, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(arguments) == code

@@ -101,11 +101,11 @@ DONE = ended(0, "Completed", "setup")
         ),
     ],
 )
-def test_each_container_that_is_not_ready_is_named_with_what_it_says(of: Pod, said: str) -> None:
+def test_each_unready_container_is_named_with_its_reason(of: Pod, said: str) -> None:
     assert unready(of) == said
 
 
-def test_a_readiness_gate_that_is_not_met_is_named() -> None:
+def test_an_unmet_readiness_gate_is_named() -> None:
     wire = pod(running()).model_dump(by_alias=True, exclude_none=True, mode="json")
     wire["status"]["conditions"] = GATE
     assert unready(Pod.model_validate(wire)) == 'Running, gate "a" is not met'

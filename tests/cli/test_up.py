@@ -50,7 +50,7 @@ def state_of(environ: dict[str, str]) -> Path:
     return Path(environ["SYNCPOD_STATE_DIR"])
 
 
-def test_up_says_where_everything_is_and_what_to_do_next(upped: Result, environ: dict[str, str]) -> None:
+def test_up_prints_all_locations_and_the_next_commands(upped: Result, environ: dict[str, str]) -> None:
     assert upped.code == 0, upped.err
     socket = environ["CONTAINER_RUNTIME_ENDPOINT"] or f"unix://{state_of(environ)}/runtime/cri.sock"
     page = "http://127.0.0.1:" if os.geteuid() else "off, as root"
@@ -76,7 +76,7 @@ def commands_of(upped: Result) -> list[list[str]]:
     return [shlex.split(line) for line in upped.out.partition("Try next:")[2].splitlines() if line.startswith("  ")]
 
 
-def test_the_commands_to_try_next_work_as_they_are(upped: Result, environ: dict[str, str]) -> None:
+def test_the_suggested_next_commands_work(upped: Result, environ: dict[str, str]) -> None:
     for command in commands_of(upped):
         line = [word for word in command if word != "-f"]  # which would go on
         line[line.index("-it") if "-it" in line else 0] = "-i" if "-it" in line else line[0]
@@ -88,7 +88,7 @@ def test_the_commands_to_try_next_work_as_they_are(upped: Result, environ: dict[
         assert done.returncode == 0 and done.stdout, (line, done.stderr)
 
 
-def test_a_second_up_uses_what_runs(syncpod: Run, environ: dict[str, str]) -> None:
+def test_a_second_up_uses_running_processes(syncpod: Run, environ: dict[str, str]) -> None:
     before = {name: (state_of(environ) / name).read_text() for name in ("server.json", "up-worker.json")}
     again = syncpod("up", "-f", "-", stdin=json.dumps(PODS))
     assert again.code == 0 and "pod/writer unchanged" in again.out
@@ -100,13 +100,13 @@ def test_a_second_up_uses_what_runs(syncpod: Run, environ: dict[str, str]) -> No
     assert "UI " in named.out
 
 
-def test_a_worker_of_another_server_is_left_alone_and_nothing_is_started(syncpod: Run, environ: dict[str, str]) -> None:
+def test_up_leaves_a_worker_of_another_server_alone_and_starts_nothing(syncpod: Run, environ: dict[str, str]) -> None:
     other = program("up", environ={**environ, "TEMPORAL_ADDRESS": "127.0.0.1:1"})
     assert other.code == 1 and "not 127.0.0.1:1 namespace default: end it and its pods first with `" in other.err
     assert " down`" in other.err and "started" not in other.err and other.err.count("\n") == 1
 
 
-def test_a_shell_that_knows_only_the_state_directory_uses_what_runs(upped: Result, environ: dict[str, str]) -> None:
+def test_commands_find_running_processes_by_the_state_directory_alone(upped: Result, environ: dict[str, str]) -> None:
     assert upped.code == 0, upped.err
     hidden = {"CONTAINER_RUNTIME_ENDPOINT": "", "SYNCPOD_NODE": "", "SYNCPOD_LOG_DIR": ""}
     known = {"SYNCPOD_STATE_DIR": environ["SYNCPOD_STATE_DIR"]}
@@ -115,7 +115,7 @@ def test_a_shell_that_knows_only_the_state_directory_uses_what_runs(upped: Resul
     assert "started" not in again.err and environ["SYNCPOD_NODE"] in again.out
 
 
-def test_ctrl_c_leaves_everything_running_and_says_how_to_stop(syncpod: Run, environ: dict[str, str]) -> None:
+def test_ctrl_c_in_up_leaves_everything_running_and_says_how_to_stop(syncpod: Run, environ: dict[str, str]) -> None:
     absent = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -166,7 +166,7 @@ def ids(syncpod: Run) -> list[str]:
     return [status["containerID"] for status in pod["status"]["containerStatuses"]]
 
 
-def test_pods_that_are_kept_are_found_again(syncpod: Run, environ: dict[str, str]) -> None:
+def test_pods_kept_by_down_are_found_by_the_next_up(syncpod: Run, environ: dict[str, str]) -> None:
     before = ids(syncpod)
     ended = syncpod("down", "--keep-pods")
     assert ended.code == 0 and "worker ended" in ended.out and "Temporal server ended" in ended.out
@@ -176,7 +176,7 @@ def test_pods_that_are_kept_are_found_again(syncpod: Run, environ: dict[str, str
     assert ids(syncpod) == before
 
 
-def test_what_was_killed_is_started_again_and_finds_its_pods(syncpod: Run, environ: dict[str, str]) -> None:
+def test_up_restarts_killed_processes_which_find_their_pods(syncpod: Run, environ: dict[str, str]) -> None:
     before = ids(syncpod)
     killed = 0
     for name in ("runtime.json", "server.json", "up-worker.json"):
@@ -191,7 +191,7 @@ def test_what_was_killed_is_started_again_and_finds_its_pods(syncpod: Run, envir
     assert ids(syncpod) == before
 
 
-def test_down_without_a_worker_deletes_the_pods_all_the_same(syncpod: Run, environ: dict[str, str]) -> None:
+def test_down_deletes_pods_even_without_a_worker(syncpod: Run, environ: dict[str, str]) -> None:
     process = identify(json.loads((state_of(environ) / "up-worker.json").read_text())["process"]["pid"])
     assert process is not None
     os.kill(process.pid, signal.SIGKILL)
@@ -204,7 +204,7 @@ def test_down_without_a_worker_deletes_the_pods_all_the_same(syncpod: Run, envir
     assert "pod/writer created" in again.out, "nothing of it was left to be found"
 
 
-def test_secrets_are_in_memory_and_their_worker_reads_them_there(syncpod: Run, environ: dict[str, str]) -> None:
+def test_secrets_are_kept_and_read_in_memory(syncpod: Run, environ: dict[str, str]) -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}, "stringData": {"k": "hunter2"}}
     assert syncpod("apply", "-f", "-", stdin=json.dumps(secret)).out == "secret/keys created\n"
     kept = memory_of(environ) / "objects/secrets/default/keys.json"
@@ -216,7 +216,7 @@ def test_secrets_are_in_memory_and_their_worker_reads_them_there(syncpod: Run, e
     assert syncpod("get", "secrets", "-o", "name").out == "secret/keys\n", "only a purge takes them"
 
 
-def test_purged_nothing_is_left(syncpod: Run, environ: dict[str, str]) -> None:
+def test_down_with_purge_leaves_nothing(syncpod: Run, environ: dict[str, str]) -> None:
     down = syncpod("down", "--purge")
     assert down.code == 0, down.err
     assert down.out.endswith(f"{environ['SYNCPOD_STATE_DIR']} removed\n")

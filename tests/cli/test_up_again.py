@@ -8,6 +8,7 @@ import shlex
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,7 +72,7 @@ def uid(syncpod: Run, name: str) -> str:
     return syncpod("get", "pod", name, "-o", "jsonpath={.metadata.uid}").out
 
 
-def test_all_nodes_are_described_where_none_is_named(syncpod: Run, environ: dict[str, str]) -> None:
+def test_describe_nodes_without_a_name_describes_all(syncpod: Run, environ: dict[str, str]) -> None:
     described = syncpod("describe", "nodes")
     assert described.code == 0, described.err
     assert described.out.splitlines()[0].split() == ["Name:", environ["SYNCPOD_NODE"]]
@@ -79,9 +80,7 @@ def test_all_nodes_are_described_where_none_is_named(syncpod: Run, environ: dict
     assert syncpod("get", "nodes", "-o", "jsonpath={.items[*].metadata.name}").out == environ["SYNCPOD_NODE"]
 
 
-def test_manifests_that_are_no_longer_followed_are_named_once(
-    syncpod: Run, environ: dict[str, str], manifests: Path
-) -> None:
+def test_manifests_no_longer_followed_are_named_once(syncpod: Run, environ: dict[str, str], manifests: Path) -> None:
     static = f"web-{environ['SYNCPOD_NODE']}"
     before = uid(syncpod, static)
     running = syncpod("up")
@@ -98,7 +97,7 @@ def test_manifests_that_are_no_longer_followed_are_named_once(
     assert "no longer" not in syncpod("up").err
 
 
-def test_up_after_a_workers_death_brings_up_the_same_node(
+def test_up_after_a_worker_crash_starts_the_same_node(
     syncpod: Run, environ: dict[str, str], manifests: Path, tmp_path: Path
 ) -> None:
     """With the name, the runtime, the manifests and the directories that it had, though nothing says them."""
@@ -124,7 +123,57 @@ def test_up_after_a_workers_death_brings_up_the_same_node(
     assert "1/1     Running   0 " in syncpod("get", "pod", "cat").out
 
 
-def test_pods_without_a_workflow_are_named_with_what_to_type(syncpod: Run, environ: dict[str, str]) -> None:
+def test_labels_of_the_node_hold_until_they_are_taken_back(syncpod: Run, environ: dict[str, str]) -> None:
+    """A worker keeps those that it was started with, so other labels are refused beside it, and nonsense before."""
+    for wrong in ("disk", "kubernetes.io/role=master"):
+        refused = syncpod("up", "--node-labels", wrong)
+        assert refused.code == 2 and f"node label '{wrong}': must" in refused.err, refused.err
+        assert refused.err.count("\n") == 1 and "(--node-labels or SYNCPOD_NODE_LABELS)" in refused.err
+    beside = syncpod("up", "--node-labels", "disk=ssd")
+    assert beside.code == 1, beside.err
+    assert "has given its node no labels of its own, not the labels disk=ssd: end it" in beside.err
+
+    assert syncpod("down", "--keep-pods").code == 0
+    assert syncpod("up", "--node-labels", "disk=ssd,example.com/rack=7").code == 0
+    assert syncpod("up").code == 0 and syncpod("up", "--node-labels", "example.com/rack=7,disk=ssd").code == 0
+    assert "disk=ssd" in syncpod("describe", "node").out
+    for name, asked in (("fits", {"disk": "ssd"}), ("elsewhere", {"disk": "tape"})):
+        wanted: dict[str, Any] = {"nodeSelector": asked, "restartPolicy": "Never", "hostNetwork": True}
+        document = json.dumps(
+            manifest(name, containers=[{"name": "app", "image": "busybox:1", "command": SLEEPS}], **wanted)
+        )
+        assert syncpod("apply", "-f", "-", stdin=document).code == 0
+    assert syncpod("wait", "pod/fits", "--for=condition=Ready", "--timeout", "60s").code == 0
+    assert syncpod("wait", "pod/elsewhere", "--for=jsonpath={.status.phase}=Failed", "--timeout", "60s").code == 0
+    assert syncpod("get", "pod", "elsewhere", "-o", "jsonpath={.status.reason}").out == "NodeAffinity"
+
+    assert syncpod("down", "--keep-pods").code == 0
+    assert syncpod("up").code == 0 and "disk=ssd" in syncpod("describe", "node").out
+    assert syncpod("down", "--keep-pods").code == 0
+    assert syncpod("up", "--node-labels", "").code == 0 and "disk=ssd" not in syncpod("describe", "node").out
+    assert syncpod("delete", "pods", "fits", "elsewhere", "--now").code == 0
+
+
+def test_a_pod_ended_by_force_while_its_node_was_away_is_killed_when_that_is_back(
+    syncpod: Run, environ: dict[str, str]
+) -> None:
+    assert syncpod("apply", "-f", "-", stdin=pod("left")).code == 0
+    assert syncpod("wait", "pod/left", "--for=condition=Ready", "--timeout", "60s").code == 0
+    kill(environ, "up-worker.json")
+    before = uid(syncpod, "left")
+    forced = syncpod("delete", "pod", "left", "--force", "--timeout", "60s")
+    assert forced.code == 0 and "has ended without it: its name is free" in forced.err, forced.err
+    assert syncpod("up").code == 0 and syncpod("get", "pod", "left").code == 1
+    assert syncpod("apply", "-f", "-", stdin=pod("left")).code == 0
+    assert syncpod("wait", "pod/left", "--for=condition=Ready", "--timeout", "90s").code == 0
+    assert uid(syncpod, "left") != before != ""
+    assert "left" not in [line.split()[0] for line in syncpod("prune", "--all", "--dry-run").out.splitlines()]
+    assert syncpod("delete", "pod", "left", "--now").code == 0
+
+
+def test_pods_without_a_workflow_are_named_with_the_command_to_adopt_them(
+    syncpod: Run, environ: dict[str, str]
+) -> None:
     before = uid(syncpod, "cat")
     for record in ("up-worker.json", "server.json"):
         kill(environ, record)
@@ -168,7 +217,7 @@ def test_down_says_why_it_starts_a_worker_and_what_it_waits_for(
     assert not (state_of(environ) / "node-settings.json").exists(), "it may become another node now"
 
 
-def test_only_a_few_of_very_many_pods_are_named() -> None:
+def test_up_names_only_a_few_of_many_pods() -> None:
     said = sentence([f"pod/{number}" for number in range(7)])
     assert said.startswith(
         "Note: in the runtime and without a workflow: pod/0, pod/1, pod/2, pod/3, pod/4 and 2 more. `"

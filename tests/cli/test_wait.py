@@ -23,7 +23,7 @@ def on(node: ScriptedNode) -> tuple[str, str]:
     return "--node", node.queue.removeprefix("node/")
 
 
-async def test_a_pod_is_waited_for_until_it_has_come_to_it(syncpod: Command, on: tuple[str, str]) -> None:
+async def test_wait_ends_when_the_pod_meets_the_goal(syncpod: Command, on: tuple[str, str]) -> None:
     one, two = fresh_name(), fresh_name()
     labels = {"wait": one}
     documents = as_json(manifest(one, labels=labels), manifest(two, labels=labels))
@@ -38,7 +38,7 @@ async def test_a_pod_is_waited_for_until_it_has_come_to_it(syncpod: Command, on:
     assert (shown["kind"], shown["metadata"]["name"]) == ("Pod", one)
 
 
-async def test_when_time_is_over_it_is_said_what_the_pod_hangs_on(syncpod: Command, on: tuple[str, str]) -> None:
+async def test_a_timed_out_wait_reports_what_is_missing(syncpod: Command, on: tuple[str, str]) -> None:
     good, never = fresh_name(), fresh_name()
     await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(good)))
     for timeout in ("0", "200ms"):
@@ -54,7 +54,7 @@ async def test_when_time_is_over_it_is_said_what_the_pod_hangs_on(syncpod: Comma
     assert (uncreated.code, uncreated.err.count("it does not exist")) == (1, 1)
 
 
-async def test_creation_and_deletion_are_waited_for(syncpod: Command, on: tuple[str, str]) -> None:
+async def test_wait_waits_for_creation_and_deletion(syncpod: Command, on: tuple[str, str]) -> None:
     name = fresh_name()
     gone = await syncpod("wait", name, "--for=delete")
     assert (gone.code, gone.out, gone.err) == (0, "", "")
@@ -86,15 +86,13 @@ async def test_creation_and_deletion_are_waited_for(syncpod: Command, on: tuple[
         (("svc/web", READY), "'svc/web': only pods can be named here"),
     ],
 )
-async def test_what_cannot_be_waited_for_is_refused(
-    syncpod: Command, arguments: tuple[str, ...], sentence: str
-) -> None:
+async def test_an_impossible_wait_is_refused(syncpod: Command, arguments: tuple[str, ...], sentence: str) -> None:
     refused = await syncpod("wait", *arguments)
     assert (refused.code, refused.out) == (2, "")
     assert sentence in refused.err and refused.err.count("\n") == 1
 
 
-async def test_a_value_that_nothing_can_be_compared_with_is_refused(syncpod: Command, on: tuple[str, str]) -> None:
+async def test_a_wait_value_that_cannot_be_compared_is_refused(syncpod: Command, on: tuple[str, str]) -> None:
     name = fresh_name()
     await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
     refused = await syncpod("wait", name, "--for=jsonpath={.status}=Running")
@@ -104,9 +102,7 @@ async def test_a_value_that_nothing_can_be_compared_with_is_refused(syncpod: Com
 # --- restart ----------------------------------------------------------------------------------------------------------
 
 
-async def test_containers_are_restarted_and_waited_for(
-    syncpod: Command, node: ScriptedNode, on: tuple[str, str]
-) -> None:
+async def test_restart_restarts_containers_and_waits(syncpod: Command, node: ScriptedNode, on: tuple[str, str]) -> None:
     name = fresh_name()
     containers = [{"name": each, "image": "busybox:1"} for each in ("app", "side")]
     await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name, containers=containers)))
@@ -118,7 +114,7 @@ async def test_containers_are_restarted_and_waited_for(
     assert {each["name"]: each["restartCount"] for each in pod["status"]["containerStatuses"]} == {"app": 1, "side": 2}
 
 
-async def test_what_cannot_be_restarted_is_said(syncpod: Command, on: tuple[str, str]) -> None:
+async def test_an_impossible_restart_is_reported(syncpod: Command, on: tuple[str, str]) -> None:
     name, never = fresh_name(), fresh_name()
     init = [{"name": "setup", "image": "busybox:1"}]
     await syncpod("apply", "-f", "-", *on, stdin=as_json(manifest(name, initContainers=init)))
@@ -140,7 +136,7 @@ async def test_what_cannot_be_restarted_is_said(syncpod: Command, on: tuple[str,
 # --- retry ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_back_off_is_ended_by_name_or_with_all_others(
+async def test_retry_ends_one_back_off_by_name_or_all(
     syncpod: Command, client: Client, node: ScriptedNode, on: tuple[str, str]
 ) -> None:
     name = fresh_name()
@@ -163,7 +159,7 @@ async def _until_held(handle: WorkflowHandle[Any, Any], node: ScriptedNode, *, t
             await asyncio.sleep(0.05)
 
 
-async def test_a_kill_that_failed_is_tried_again_at_once(
+async def test_retry_repeats_a_failed_kill_at_once(
     syncpod: Command, client: Client, node: ScriptedNode, on: tuple[str, str]
 ) -> None:
     name = fresh_name()
@@ -179,7 +175,7 @@ async def test_a_kill_that_failed_is_tried_again_at_once(
     await asyncio.wait_for(handle.result(), 60)
 
 
-async def test_where_nothing_waits_it_is_said(syncpod: Command, on: tuple[str, str]) -> None:
+async def test_retry_says_if_nothing_waits(syncpod: Command, on: tuple[str, str]) -> None:
     name = fresh_name()
     await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
     nothing = await syncpod("retry", name)

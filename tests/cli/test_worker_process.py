@@ -42,7 +42,7 @@ TRACEBACK = (
         ),
     ],
 )
-def test_why_a_worker_is_not_ready(tmp_path: Path, log: str, script: str, code: int, said: str) -> None:
+def test_the_reason_why_a_worker_is_not_ready(tmp_path: Path, log: str, script: str, code: int, said: str) -> None:
     file = tmp_path / "worker.log"
     file.write_text(BEFORE + log)
     with subprocess.Popen(["/bin/sh", "-c", script]) as child:

@@ -40,6 +40,12 @@ def _like(kubelet: str, ours: str) -> _Check:
     )
 
 
+def _lacks_the_same(kubelet: Any, ours: Any) -> bool:
+    """Both messages are of a pod that was refused for want of the same resource."""
+    lacking = re.search(r"no set of running pods found to reclaim resources: \[\(res: (\S+),", str(kubelet))
+    return lacking is not None and f"Node didn't have enough resource: {lacking[1]}, requested: " in str(ours)
+
+
 _ONLY_KUBELET: Final = _is("seen", None)
 _ONLY_OURS: Final = _is(None, "seen")
 _MORE_ADDRESSES: Final = _like(r"[\d.]+", r"[\d.]+,[0-9a-f:]+")
@@ -167,6 +173,22 @@ EXPLAINED: Final[tuple[Sentence, ...]] = (
         ("status.*ontainerStatuses.*.state.waiting.message",),
         ("hook/poststart-*", "sidecar/poststart-*"),
         holds=lambda kubelet, ours: str(ours).startswith(f"{kubelet}: PostStartHookError: "),
+    ),
+    Sentence(
+        "The events of a start come when it ends, with its postStart hook; a kubelet tells before the hook that the "
+        "container was created and started.",
+        Reason.BETTER,
+        ("event.Normal Pulled *", "event.Normal Created *", "event.Normal Started *"),
+        ("hook/poststart-under-way*",),
+        holds=_one_of(("seen", None), (1, None), (2, 1)),
+    ),
+    Sentence(
+        "A kubelet makes a pod's status when a sync begins: the address of a sandbox that was made in the same sync "
+        "comes after the postStart hook, here before it.",
+        Reason.LAG,
+        ("status.has podIP",),
+        ("hook/poststart-under-way*",),
+        holds=_is(False, True),
     ),
     Sentence(
         "A kubelet writes the resolver's options in no order, which is another one each time.",
@@ -339,12 +361,7 @@ EXPLAINED: Final[tuple[Sentence, ...]] = (
         Reason.BETTER,
         ("status.message",),
         ("admission/*",),
-        holds=lambda kubelet, ours: (
-            bool(
-                theirs := re.search(r"no set of running pods found to reclaim resources: \[\(res: (\S+),", str(kubelet))
-            )
-            and f"Node didn't have enough resource: {theirs[1]}, requested: " in str(ours)
-        ),
+        holds=_lacks_the_same,
     ),
     Sentence(
         "The event of a pod that the node has no room for says what was lacking.",

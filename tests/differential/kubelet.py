@@ -43,7 +43,7 @@ def program() -> Path:
 
 
 def build() -> Path:
-    """Build the kubelet into the cache, which takes about ten minutes. Raises `Missing`, CalledProcessError.
+    """Build the kubelet into the cache, which takes ten minutes or more. Raises `Missing`, CalledProcessError.
 
     The module k8s.io/kubernetes names its staging modules by paths that the module proxy's zip does not have: each is
     replaced by its published version, v0 for v1.

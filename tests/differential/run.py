@@ -24,8 +24,6 @@ PATIENCE_SECONDS: Final = 110.0
 AT_ONCE: Final = 12
 _LOOK_SECONDS: Final = 0.4
 _LOOKS_PER_REFUSALS: Final = 10
-_STILL_SECONDS: Final = 1.2
-"""How long a status has to stay the same before it is compared: events and conditions come in several writes."""
 _LAST_SECONDS: Final = 3.0
 """How long no event must have come for a pod that has ended."""
 _REFERRING: Final = re.compile(r"static pods may not reference \w+")
@@ -140,7 +138,7 @@ async def _moment(looking: Looking, file: str, name: str, scenario: Scenario) ->
         if pod is not None and scenario.moment(pod.get("status", {})) and await _said(looking.side, name, scenario):
             if pod != before:
                 since, before = time.monotonic(), pod
-            elif time.monotonic() - since > _STILL_SECONDS:
+            elif time.monotonic() - since > scenario.still_seconds:
                 return pod
         if pod is None and (why := looking.refused.get(file)) is not None:
             raise Undecided(f"{looking.side.name} refused the file: {why}")
@@ -155,7 +153,9 @@ async def _last_warning(side: Side, name: str) -> str:
 
 
 async def _said(side: Side, name: str, scenario: Scenario) -> bool:
-    """Say whether the event has come that the scenario waits for."""
+    """Say whether the event has come that the scenario waits for, and its containers have been asked for."""
+    if sum(number + 1 for number in side.recording.asked[name].attempts.values()) < scenario.created:
+        return False
     return not scenario.after or any(each.reason == scenario.after for each in await side.source.events(name))
 
 

@@ -27,6 +27,10 @@ class Scenario:
     """Whether its file is removed at the moment; it is then compared when its sandbox has been stopped."""
     after: str = ""
     """The reason of an event that has to be there too; "" for none."""
+    created: int = 0
+    """How many containers the runtime has been asked to create by then, at least."""
+    still_seconds: float = 1.2
+    """How long a status has to stay the same before it is compared: events and conditions come in several writes."""
     refused: bool = False
     """Whether the kubelet is expected to refuse the file; then that both refuse it is all there is to compare."""
 

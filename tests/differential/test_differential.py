@@ -126,6 +126,14 @@ def test_only_that_a_kubelet_has_not_yet_said_that_a_container_waits_is_explaine
     assert judge("exit/a", Seen(kubelet, ours)).kind == kind
 
 
+@pytest.mark.parametrize(("code", "kind"), [(3, "explained"), (4, "unexplained")])
+def test_a_container_beside_may_have_restarted_more_often_but_has_to_end_alike(code: int, kind: str) -> None:
+    kubelet = {path.replace(".main.", ".other."): value for path, value in _ended(restarts=4).items()}
+    ours = {path.replace(".main.", ".other."): value for path, value in _waits(code=code, delay="10s").items()}
+    assert judge("several/Always-0-3", Seen(kubelet, ours)).kind == kind
+    assert judge("exit/a", Seen(kubelet, ours)).kind == "unexplained", "only beside the container of the moment"
+
+
 @pytest.mark.parametrize(
     ("event", "kind"),
     [

@@ -95,7 +95,7 @@ def name() -> str:
     return f"big-{uuid.uuid4().hex[:6]}"
 
 
-async def test_a_big_pod_comes_up_is_right_from_inside_and_leaves_nothing(
+async def test_a_big_pod_starts_is_correct_from_inside_and_leaves_nothing(
     pods: Pods, engine: EngineNode, name: str, tmp_path: Path
 ) -> None:
     (tmp_path / "word").write_text("of the node")

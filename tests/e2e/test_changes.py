@@ -14,7 +14,7 @@ from tests.runtimes.images import BUSYBOX_2
 HASH = "io.kubernetes.container.hash"
 
 
-async def test_a_changed_image_restarts_just_its_container(pods: Pods) -> None:
+async def test_a_changed_image_restarts_only_its_container(pods: Pods) -> None:
     pod = await pods.apply("image", shell("a"), shell("b"))
     await pod.running()
     before = {each.name: each.id for each in await pod.containers()}
@@ -47,7 +47,7 @@ async def test_a_changed_image_restarts_just_its_container(pods: Pods) -> None:
     assert [status_of(seen, name)["restartCount"] for name in ("a", "b")] == [1, 0]
 
 
-async def test_a_pod_whose_pause_process_is_killed_gets_a_new_sandbox(pods: Pods) -> None:
+async def test_a_pod_gets_a_new_sandbox_after_its_pause_process_is_killed(pods: Pods) -> None:
     runs = "echo run >> /scratch/runs; " + RUNS
     mounts = [{"name": "scratch", "mountPath": "/scratch"}]
     pod = await pods.apply(
@@ -91,7 +91,7 @@ async def test_a_pod_whose_pause_process_is_killed_gets_a_new_sandbox(pods: Pods
     ]
 
 
-async def test_a_limit_that_nothing_enforces_is_infeasible_and_the_pod_goes_on_without(pods: Pods) -> None:
+async def test_a_resize_to_an_unenforceable_limit_is_infeasible_and_the_pod_continues(pods: Pods) -> None:
     if pods.node.runtime.cgroup_parent:
         pytest.skip("here it is enforced")
     unlimited = {"requests": {"cpu": "10m", "memory": "16Mi"}}

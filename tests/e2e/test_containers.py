@@ -16,7 +16,7 @@ from tests.e2e.engine import EngineNode, Pods, shell, status_of
 from tests.e2e.meanwhile import Told, meanwhile
 from tests.runtimes.images import USER_1000
 
-pytestmark = pytest.mark.every_runtime("what a container sees from inside is made by the runtime")
+pytestmark = pytest.mark.every_runtime("what a container sees from inside is made by the runtime", one_containerd=True)
 
 ABSENT = "syncpod.invalid/no/such:1"
 """An image on a registry whose name resolves nowhere."""
@@ -76,7 +76,7 @@ async def a_host_path_that_is_not_there(pods: Pods, *, place: Path) -> None:
     await pod.running()
 
 
-async def test_the_environment_and_the_identity_are_what_the_pod_says(pods: Pods, engine: EngineNode) -> None:
+async def test_environment_and_identity_match_the_pod_spec(pods: Pods, engine: EngineNode) -> None:
     def field(path: str) -> dict[str, Any]:
         return {"valueFrom": {"fieldRef": {"fieldPath": path}}}
 
@@ -131,7 +131,7 @@ async def test_the_environment_and_the_identity_are_what_the_pod_says(pods: Pods
     assert (written.st_uid, written.st_gid, stat.S_ISREG(written.st_mode)) == (1234, 3456, True)
 
 
-async def test_an_image_says_who_runs_it_and_so_in_which_groups_besides(pods: Pods) -> None:
+async def test_the_images_user_determines_user_and_groups(pods: Pods) -> None:
     security = {"fsGroup": 3456, "supplementalGroups": [4567], "runAsNonRoot": True}
     main = {"name": "main", "image": USER_1000, "command": ["sleep", "1000"]}
     pod = await pods.apply("by-image", main, securityContext=security)
@@ -139,7 +139,7 @@ async def test_an_image_says_who_runs_it_and_so_in_which_groups_besides(pods: Po
     assert await pod.exec("main", "id -u; id -G") == "1000\n1000 2000 3456 4567"
 
 
-async def test_a_container_that_must_not_run_as_root_does_not(pods: Pods) -> None:
+async def test_a_container_with_run_as_non_root_does_not_run_as_root(pods: Pods) -> None:
     pod = await pods.apply("root", shell("main"), securityContext={"runAsNonRoot": True})
     seen = await pod.until(lambda pod: "CreateContainerConfigError" in str(status_of(pod, "main").get("state")))
     waiting = status_of(seen, "main")["state"]["waiting"]
@@ -152,7 +152,7 @@ async def test_a_container_that_must_not_run_as_root_does_not(pods: Pods) -> Non
 # --- images -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_missing_image_is_asked_for_again_after_a_back_off(pods: Pods) -> None:
+async def test_a_missing_image_is_pulled_again_after_a_back_off(pods: Pods) -> None:
     pod = await pods.apply("missing", {"name": "main", "image": ABSENT}, shell("other"))
     seen = await pod.until(
         lambda pod: (
@@ -186,7 +186,7 @@ async def test_a_missing_image_is_asked_for_again_after_a_back_off(pods: Pods) -
     assert holds[1]["reason"].startswith("ImagePullBackOff 20s: ")
 
 
-async def test_an_image_that_must_not_be_pulled_is_not(pods: Pods) -> None:
+async def test_an_image_with_policy_never_is_not_pulled(pods: Pods) -> None:
     absent = "syncpod.invalid/nor/this:1"  # nobody has asked for it before
     pod = await pods.apply("never", {"name": "main", "image": absent, "imagePullPolicy": "Never"})
     seen = await pod.until(lambda pod: "ErrImageNeverPull" in str(status_of(pod, "main").get("state")))
@@ -200,5 +200,5 @@ async def test_an_image_that_must_not_be_pulled_is_not(pods: Pods) -> None:
     assert await pod.events("Pulling") == []
 
 
-async def test_a_host_path_that_is_not_there_keeps_the_pod_waiting(slow: Told) -> None:
+async def test_a_missing_host_path_keeps_the_pod_waiting(slow: Told) -> None:
     await slow["a_host_path_that_is_not_there"]

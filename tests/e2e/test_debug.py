@@ -54,7 +54,7 @@ async def test_a_debug_container_sees_the_pod_and_its_exit_is_kept(pods: Pods, e
     assert (spec["name"], spec["targetContainerName"]) == ("look", "app")
 
 
-async def test_a_session_ends_with_its_input_and_its_code_is_passed_on(pods: Pods, engine: EngineNode) -> None:
+async def test_a_debug_session_ends_with_its_input_and_passes_on_its_exit_code(pods: Pods, engine: EngineNode) -> None:
     """Row 55: attached to what was piped in, and to a terminal."""
     pod = await pods.apply("session", shell("app"))
     await pod.running()
@@ -106,7 +106,9 @@ def type_into_a_shell(engine: EngineNode, pod: LivePod) -> tuple[int, bytes]:
         os.close(ours)
 
 
-async def test_what_does_not_start_says_why_and_harms_nothing(pods: Pods, engine: EngineNode) -> None:
+async def test_a_debug_container_that_cannot_start_is_reported_without_harm_to_the_pod(
+    pods: Pods, engine: EngineNode
+) -> None:
     """Row 55: not for want of an image, of a program, or of its target; the pod stays ready, and ends as any other."""
     pod = await pods.apply("harmless", shell("app"))
     await pod.running()
@@ -135,7 +137,7 @@ async def test_what_does_not_start_says_why_and_harms_nothing(pods: Pods, engine
     assert status_of(final, "app")["state"]["terminated"]["exitCode"] == 0
 
 
-async def test_an_image_that_cannot_be_had_is_asked_for_again_after_a_back_off(pods: Pods, engine: EngineNode) -> None:
+async def test_an_unavailable_debug_image_is_pulled_again_after_a_back_off(pods: Pods, engine: EngineNode) -> None:
     """Row 55: ErrImagePull, then ImagePullBackOff."""
     pod = await pods.apply("absent", shell("app"))
     await pod.running()
@@ -149,7 +151,7 @@ async def test_an_image_that_cannot_be_had_is_asked_for_again_after_a_back_off(p
     assert [event["container"] for event in await pod.events("BackOff")] == ["look"]
 
 
-async def test_it_may_start_before_the_pod_is_initialized_but_not_before_its_target(
+async def test_a_debug_container_may_start_before_initialization_but_not_before_its_target(
     pods: Pods, engine: EngineNode
 ) -> None:
     """Row 55: whoever looks into a pod that hangs in its init container gets in; the target has to be there."""
@@ -166,7 +168,7 @@ async def test_it_may_start_before_the_pod_is_initialized_but_not_before_its_tar
     assert (await pod.get())["status"]["phase"] == "Pending"
 
 
-async def test_a_copy_is_looked_into_while_the_pod_is_left_alone(pods: Pods, engine: EngineNode) -> None:
+async def test_a_debug_copy_runs_while_the_pod_is_left_alone(pods: Pods, engine: EngineNode) -> None:
     """Row 55: `--copy-to`, whose containers see one another's processes."""
     pod = await pods.apply("original", shell("app"), restartPolicy="Never")
     before = await pod.running()

@@ -111,7 +111,7 @@ async def a_later_deletion_shortens_the_grace(pods: Pods) -> None:
     assert status_of(final, "stubborn")["state"]["terminated"]["exitCode"] == 137
 
 
-async def test_a_pod_that_ends_well_has_succeeded(pods: Pods) -> None:
+async def test_a_pod_whose_containers_exit_0_has_succeeded(pods: Pods) -> None:
     pod = await pods.apply("well", shell("main"))
     await pod.running()
     await pod.armed("main")
@@ -137,7 +137,7 @@ async def test_a_pod_is_deleted_while_it_crashes(pods: Pods) -> None:
     assert status_of(final, "main")["state"]["terminated"]["exitCode"] == 1
 
 
-async def test_a_name_can_be_used_again_at_once(pods: Pods) -> None:
+async def test_a_deleted_pods_name_can_be_used_again_at_once(pods: Pods) -> None:
     pod = await pods.apply("again", shell("main"))
     first = (await pod.running())["metadata"]["uid"]
     await pod.delete()
@@ -148,7 +148,7 @@ async def test_a_name_can_be_used_again_at_once(pods: Pods) -> None:
     assert status_of(again, "main")["restartCount"] == 0
 
 
-async def test_a_pod_applied_during_deletion_follows(pods: Pods, engine: EngineNode, tmp_path: Path) -> None:
+async def test_a_pod_applied_during_deletion_starts_afterwards(pods: Pods, engine: EngineNode, tmp_path: Path) -> None:
     on_term = "until [ -e /out/end ]; do sleep 0.05; done; exit 0"
     volumes = [{"name": "out", "hostPath": {"path": str(tmp_path)}}]
     pod = await pods.apply("next", telling("main", on_term), volumes=volumes)
@@ -174,12 +174,12 @@ async def test_deletion_keeps_the_grace_and_leaves_nothing(slow: Told) -> None:
     await slow["deletion_keeps_the_grace"]
 
 
-async def test_sidecars_stop_after_the_main_containers_the_last_first(slow: Told) -> None:
+async def test_sidecars_stop_after_the_main_containers_in_reverse_order(slow: Told) -> None:
     """Row 80: on real runtimes."""
     await slow["sidecars_stop_last"]
 
 
-async def test_a_later_deletion_can_shorten_the_grace(slow: Told) -> None:
+async def test_a_later_deletion_may_shorten_the_grace(slow: Told) -> None:
     """Row 17: the grace only shrinks."""
     await slow["a_later_deletion_shortens_the_grace"]
 

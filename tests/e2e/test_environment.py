@@ -78,7 +78,7 @@ async def until_waiting(pod: LivePod, name: str, message: str) -> None:
     assert f"Error: {message}" in [each["message"] for each in await pod.events("Failed")]
 
 
-async def test_containers_see_what_they_are_given_and_wait_by_themselves_for_what_is_not_there(
+async def test_containers_get_their_environment_and_each_waits_for_missing_objects(
     engine: EngineNode, pods: Pods, objects: ObjectStore
 ) -> None:
     suffix = secrets.token_hex(3)

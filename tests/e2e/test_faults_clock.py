@@ -28,7 +28,7 @@ def clock(tmp_path_factory: pytest.TempPathFactory) -> Clock:
     return Clock.make(tmp_path_factory.mktemp("clock"))
 
 
-async def test_no_back_off_is_shorter_or_longer_for_a_clock_that_jumps(node: FaultyNode, clock: Clock) -> None:
+async def test_clock_jumps_do_not_shorten_or_lengthen_back_offs(node: FaultyNode, clock: Clock) -> None:
     await node.kill()
     await node.serve(**clock.environment)
     annotations = {"syncpod.dev/backoff-initial": f"{BACK_OFF}s", "syncpod.dev/backoff-factor": "1"}

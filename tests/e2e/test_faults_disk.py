@@ -48,7 +48,7 @@ def halves(directory: Path) -> list[str]:
     return found
 
 
-async def test_a_full_disk_stops_what_writes_and_nothing_else(node: FaultyNode) -> None:
+async def test_a_full_disk_affects_only_operations_that_write(node: FaultyNode) -> None:
     await node.kill()
     await node.serve(**NO_EVICTION)
     web = shell("web", volumeMounts=[{"name": "info", "mountPath": "/info"}])
@@ -106,7 +106,7 @@ async def test_a_container_is_restarted_on_a_full_disk(node: FaultyNode) -> None
     await pod.delete()
 
 
-async def test_what_fills_a_disk_can_be_deleted(node: FaultyNode) -> None:
+async def test_a_pod_that_fills_the_disk_can_be_deleted(node: FaultyNode) -> None:
     await node.kill()
     await node.serve(**NO_EVICTION)
     fills = f"{RUNS[: RUNS.index('echo up')]}cat /dev/zero >/full/all; {RUNS[RUNS.index('echo up') :]}"

@@ -41,7 +41,7 @@ async def lives(node: FaultyNode, pod: OwnedPod, container: str) -> bool:
 
 
 @pytest.mark.parametrize("owner", ["", "another-node"], ids=["nobody's", "another node's"])
-async def test_a_deletion_touches_nothing_of_a_stranger_with_the_pods_name_and_uid(
+async def test_a_deletion_does_not_touch_a_foreign_pod_with_the_same_name_and_uid(
     node: FaultyNode, tmp_path: Path, owner: str
 ) -> None:
     name, uid = f"p-{uuid.uuid4().hex[:8]}", str(uuid.uuid4())
@@ -56,7 +56,9 @@ async def test_a_deletion_touches_nothing_of_a_stranger_with_the_pods_name_and_u
         assert await lives(node, theirs, container)
 
 
-async def test_a_name_that_a_stranger_has_is_neither_taken_nor_cleared_away(node: FaultyNode, tmp_path: Path) -> None:
+async def test_a_foreign_sandbox_that_holds_the_name_is_neither_adopted_nor_removed(
+    node: FaultyNode, tmp_path: Path
+) -> None:
     name, uid = f"p-{uuid.uuid4().hex[:8]}", str(uuid.uuid4())
     async with stranger(node, tmp_path, name=name, uid=uid, attempt=0) as theirs:
         container = await theirs.start()
@@ -70,7 +72,7 @@ async def test_a_name_that_a_stranger_has_is_neither_taken_nor_cleared_away(node
     await ours.delete()
 
 
-async def test_a_container_of_a_strangers_is_neither_taken_nor_cleared_away(node: FaultyNode, tmp_path: Path) -> None:
+async def test_a_foreign_container_is_neither_adopted_nor_removed(node: FaultyNode, tmp_path: Path) -> None:
     name, uid = f"p-{uuid.uuid4().hex[:8]}", str(uuid.uuid4())
     async with stranger(node, tmp_path, name=name, uid=uid, attempt=7, owner="another-node") as theirs:
         container = await theirs.start(theirs.container("a"))
@@ -84,7 +86,7 @@ async def test_a_container_of_a_strangers_is_neither_taken_nor_cleared_away(node
     await ours.delete()
 
 
-async def test_a_second_worker_for_the_node_is_refused_and_the_first_serves_on(
+async def test_a_second_worker_for_the_node_is_refused_and_the_first_keeps_serving(
     node: FaultyNode, tmp_path: Path
 ) -> None:
     (tmp_path / "same-state").mkdir()
@@ -105,7 +107,7 @@ async def test_a_second_worker_for_the_node_is_refused_and_the_first_serves_on(
     await pod.delete()
 
 
-async def test_beside_a_kubelet_no_worker_begins(node: FaultyNode, tmp_path: Path) -> None:
+async def test_a_worker_refuses_to_start_beside_a_kubelet(node: FaultyNode, tmp_path: Path) -> None:
     async with stranger(node, tmp_path, name="kubelets", uid=str(uuid.uuid4()), attempt=0):
         with node.worker_process(tmp_path) as worker:
             assert "has pods of a kubelet (default/kubelets)" in await refusal(worker)

@@ -49,7 +49,7 @@ async def others_live(node: FaultyNode) -> None:
     await other.delete()
 
 
-async def test_a_stopped_shim_holds_up_no_other_pod(node: FaultyNode) -> None:
+async def test_a_stopped_shim_does_not_delay_other_pods(node: FaultyNode) -> None:
     hung = await node.apply()
     await hung.up()
     victim = await hung.live("a")
@@ -65,7 +65,7 @@ async def test_a_stopped_shim_holds_up_no_other_pod(node: FaultyNode) -> None:
     await hung.delete()
 
 
-async def test_a_deletion_that_hangs_says_what_it_waits_for(node: FaultyNode) -> None:
+async def test_a_hung_deletion_reports_what_it_waits_for(node: FaultyNode) -> None:
     hung = await node.apply()
     await hung.up()
     with frozen(await hung.shims()):
@@ -93,7 +93,7 @@ async def test_a_stopped_shim_does_not_keep_a_new_worker_from_serving(node: Faul
 
 
 @pytest.mark.parametrize("call", ["RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer"])
-async def test_a_call_that_is_not_answered_holds_up_no_other_pod(node: FaultyNode, call: str) -> None:
+async def test_an_unanswered_runtime_call_does_not_delay_other_pods(node: FaultyNode, call: str) -> None:
     with node.proxy.stop(call, "before", calls=1) as stop:
         hung = await node.apply(shell("only"))
         if call == "StopContainer":
@@ -118,7 +118,7 @@ async def test_a_call_that_is_not_answered_holds_up_no_other_pod(node: FaultyNod
         await hung.delete()
 
 
-async def test_as_many_hung_sandboxes_as_are_made_at_once_hold_up_no_other_pod(node: FaultyNode) -> None:
+async def test_a_full_set_of_hung_sandbox_creations_does_not_delay_other_pods(node: FaultyNode) -> None:
     count = pods_at_once()
     with node.proxy.stop("RunPodSandbox", "before", calls=count) as stop:
         hung = [await node.apply(shell("only")) for _ in range(count)]

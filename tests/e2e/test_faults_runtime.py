@@ -38,7 +38,7 @@ POINTS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("point", POINTS.values(), ids=POINTS.keys())
-async def test_the_runtime_dies_in_a_start(node: FaultyNode, point: Any) -> None:
+async def test_a_pod_starts_after_a_runtime_kill_during_its_start(node: FaultyNode, point: Any) -> None:
     with held(node, point) as stop:
         pod = await node.apply(hostNetwork=False)
         await stop.reached()
@@ -52,7 +52,9 @@ async def test_the_runtime_dies_in_a_start(node: FaultyNode, point: Any) -> None
 
 
 @pytest.mark.parametrize("point", ["runc-create", "runc-start"])
-async def test_the_runtime_dies_while_runc_makes_the_first_container(node: FaultyNode, point: str) -> None:
+async def test_a_pod_starts_after_a_runtime_kill_while_runc_makes_the_first_container(
+    node: FaultyNode, point: str
+) -> None:
     """Nobody can say afterwards whether it has run, so its number is spent."""
     with node.proxy.stop("CreateContainer", "after") as created:
         pod = await node.apply()
@@ -70,7 +72,7 @@ async def test_the_runtime_dies_while_runc_makes_the_first_container(node: Fault
     await pod.delete()
 
 
-async def test_runtime_and_worker_die_together_in_a_start(node: FaultyNode) -> None:
+async def test_a_pod_starts_after_a_kill_of_runtime_and_worker_during_its_start(node: FaultyNode) -> None:
     with node.runtime.gates.hold("cni-add") as gate:
         pod = await node.apply(hostNetwork=False)
         await gate.reached()
@@ -88,7 +90,7 @@ async def test_runtime_and_worker_die_together_in_a_start(node: FaultyNode) -> N
 
 
 @pytest.mark.every_runtime("what a runtime remembers after its death is its own")
-async def test_a_restart_of_the_runtime_restarts_nothing(node: FaultyNode) -> None:
+async def test_a_runtime_restart_restarts_no_container(node: FaultyNode) -> None:
     pod = await node.apply(hostNetwork=False)
     await pod.running()
     before = await pod.containers()
@@ -103,7 +105,7 @@ async def test_a_restart_of_the_runtime_restarts_nothing(node: FaultyNode) -> No
 
 @pytest.mark.every_runtime("what a runtime remembers after its death is its own")
 @pytest.mark.parametrize("worker_dies", [False, True], ids=["the worker lives", "the worker dies too"])
-async def test_an_exit_while_the_runtime_is_down_is_seen_once(
+async def test_an_exit_during_a_runtime_outage_is_noticed_once(
     node: FaultyNode, tmp_path: Path, worker_dies: bool
 ) -> None:
     exits = f"trap 'exit 0' TERM; while [ ! -e {tmp_path}/now ]; do sleep 0.05; done; rm {tmp_path}/now; exit 7"
@@ -136,7 +138,7 @@ async def test_an_exit_while_the_runtime_is_down_is_seen_once(
     ["runc-kill", ("StopContainer", "before"), "cni-del", ("StopPodSandbox", "after"), ("RemovePodSandbox", "before")],
     ids=str,
 )
-async def test_the_runtime_dies_in_a_deletion(node: FaultyNode, point: Any) -> None:
+async def test_a_deletion_completes_after_a_runtime_kill(node: FaultyNode, point: Any) -> None:
     pod = await node.apply(hostNetwork=False)
     await pod.up()
     with held(node, point) as stop:
@@ -147,7 +149,7 @@ async def test_the_runtime_dies_in_a_deletion(node: FaultyNode, point: Any) -> N
     await pod.gone()
 
 
-async def test_the_runtime_dies_in_a_grace_period(node: FaultyNode) -> None:
+async def test_a_grace_period_is_kept_across_a_runtime_kill(node: FaultyNode) -> None:
     pod = await node.apply(shell("a"), shell("deaf", DEAF))
     await pod.up()
     await pod.handle.signal("delete_pod", {"gracePeriodSeconds": 5})
@@ -160,7 +162,7 @@ async def test_the_runtime_dies_in_a_grace_period(node: FaultyNode) -> None:
 # --- somebody else's hand ---------------------------------------------------------------------------------------------
 
 
-async def test_a_container_removed_behind_our_back_is_started_again(node: FaultyNode) -> None:
+async def test_a_container_removed_by_others_is_started_again(node: FaultyNode) -> None:
     pod = await node.apply()
     await pod.up()
     victim = await pod.live("a")
@@ -170,7 +172,7 @@ async def test_a_container_removed_behind_our_back_is_started_again(node: Faulty
     await pod.delete()
 
 
-async def test_a_sandbox_stopped_behind_our_back_is_replaced(node: FaultyNode) -> None:
+async def test_a_sandbox_stopped_by_others_is_replaced(node: FaultyNode) -> None:
     pod = await node.apply(hostNetwork=False)
     await pod.up()
     (sandbox,) = await pod.sandboxes()
@@ -183,7 +185,7 @@ async def test_a_sandbox_stopped_behind_our_back_is_replaced(node: FaultyNode) -
     await pod.delete()
 
 
-async def test_a_sandbox_removed_while_no_worker_serves_is_made_again(node: FaultyNode) -> None:
+async def test_a_sandbox_removed_without_a_worker_is_created_again(node: FaultyNode) -> None:
     pod = await node.apply()
     await pod.up()
     await node.kill()
@@ -201,7 +203,9 @@ async def test_a_sandbox_removed_while_no_worker_serves_is_made_again(node: Faul
 
 
 @pytest.mark.parametrize("points", [("cni-add",), ("cni-add", "cni-del"), ("runc-create",)], ids=", ".join)
-async def test_a_sandbox_that_cannot_be_made_is_made_when_it_can(node: FaultyNode, points: tuple[str, ...]) -> None:
+async def test_a_failing_sandbox_creation_is_retried_until_it_succeeds(
+    node: FaultyNode, points: tuple[str, ...]
+) -> None:
     with contextlib.ExitStack() as refused:
         for point in points:
             refused.enter_context(node.runtime.gates.refuse(point))
@@ -214,7 +218,7 @@ async def test_a_sandbox_that_cannot_be_made_is_made_when_it_can(node: FaultyNod
 
 
 @pytest.mark.parametrize("point", ["runc-create", "runc-start"])
-async def test_a_container_that_cannot_be_started_is_started_when_it_can(node: FaultyNode, point: str) -> None:
+async def test_a_failing_container_start_is_retried_until_it_succeeds(node: FaultyNode, point: str) -> None:
     with node.proxy.stop("CreateContainer", "after") as created:
         pod = await node.apply()
         await created.reached()
@@ -241,7 +245,7 @@ async def waits_for_both(pod: Pod) -> bool:
 
 
 @pytest.mark.parametrize("point", POINTS.values(), ids=POINTS.keys())
-async def test_a_pod_deleted_in_the_middle_of_its_start_leaves_nothing(node: FaultyNode, point: Any) -> None:
+async def test_a_pod_deleted_during_its_start_leaves_nothing(node: FaultyNode, point: Any) -> None:
     with held(node, point) as stop:
         pod = await node.apply(hostNetwork=False)
         await stop.reached()

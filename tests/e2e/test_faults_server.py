@@ -23,7 +23,7 @@ async def faulty(runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> 
             yield node
 
 
-async def test_the_server_dies_while_pods_run_and_one_starts(node: FaultyNode, tmp_path: Path) -> None:
+async def test_pods_continue_after_a_temporal_server_kill(node: FaultyNode, tmp_path: Path) -> None:
     exits = f"trap 'exit 0' TERM; while [ ! -e {tmp_path}/now ]; do sleep 0.05; done; rm {tmp_path}/now; exit 7"
     shared = [{"name": "shared", "hostPath": {"path": str(tmp_path), "type": "Directory"}}]
     mount = [{"name": "shared", "mountPath": str(tmp_path)}]
@@ -51,7 +51,7 @@ async def test_the_server_dies_while_pods_run_and_one_starts(node: FaultyNode, t
     await asyncio.gather(runs.delete(), crashes.delete(), starts.delete())
 
 
-async def test_server_and_worker_die_together(node: FaultyNode) -> None:
+async def test_pods_continue_after_a_kill_of_server_and_worker(node: FaultyNode) -> None:
     runs = await node.apply()
     await runs.running()
     with held(node, ("RunPodSandbox", "after")) as stop:
@@ -67,7 +67,7 @@ async def test_server_and_worker_die_together(node: FaultyNode) -> None:
     await asyncio.gather(runs.delete(), starts.delete())
 
 
-async def test_the_server_dies_in_a_deletion(node: FaultyNode) -> None:
+async def test_a_deletion_completes_after_a_temporal_server_kill(node: FaultyNode) -> None:
     pod = await node.apply()
     await pod.up()
     with held(node, ("StopContainer", "before")) as stop:

@@ -34,7 +34,7 @@ POINTS = {
 
 
 @pytest.mark.parametrize("point", POINTS.values(), ids=POINTS.keys())
-async def test_killed_in_a_start(node: FaultyNode, point: Any) -> None:
+async def test_a_pod_starts_once_after_a_worker_kill_during_its_start(node: FaultyNode, point: Any) -> None:
     with held(node, point) as stop:
         pod = await node.apply(hostNetwork=False)
         await stop.reached()
@@ -47,7 +47,7 @@ async def test_killed_in_a_start(node: FaultyNode, point: Any) -> None:
 
 
 @pytest.mark.parametrize("point", ["runc-create", "runc-start"])
-async def test_killed_while_runc_makes_the_first_container(node: FaultyNode, point: str) -> None:
+async def test_a_container_is_not_doubled_by_a_worker_kill_while_runc_makes_it(node: FaultyNode, point: str) -> None:
     with node.proxy.stop("CreateContainer", "after") as created:
         pod = await node.apply()
         await created.reached()
@@ -65,7 +65,7 @@ async def test_killed_while_runc_makes_the_first_container(node: FaultyNode, poi
     await pod.delete()
 
 
-async def test_killed_while_what_holds_up_the_start_outlasts_the_next_workers_boot(node: FaultyNode) -> None:
+async def test_a_start_blocked_beyond_the_next_workers_boot_is_done_once(node: FaultyNode) -> None:
     with node.runtime.gates.hold("cni-add") as gate:
         pod = await node.apply(hostNetwork=False)
         await gate.reached()
@@ -78,7 +78,7 @@ async def test_killed_while_what_holds_up_the_start_outlasts_the_next_workers_bo
     await pod.delete()
 
 
-async def test_killed_again_and_again(node: FaultyNode) -> None:
+async def test_a_pod_starts_once_after_repeated_worker_kills(node: FaultyNode) -> None:
     with contextlib.ExitStack() as held_all:
         calls = ("RunPodSandbox", "CreateContainer", "StartContainer")
         places = [held_all.enter_context(held(node, (call, "after"))) for call in calls]
@@ -96,7 +96,7 @@ async def test_killed_again_and_again(node: FaultyNode) -> None:
 
 @pytest.mark.every_runtime("what a dead worker's calls leave behind depends on the runtime")
 @pytest.mark.parametrize("policy", ["Never", "OnFailure"])
-async def test_killed_before_it_knew_of_a_start_whose_container_has_ended_and_been_removed(
+async def test_a_removed_container_is_not_started_again_after_a_worker_kill(
     node: FaultyNode, policy: str, tmp_path: Path
 ) -> None:
     """The runtime knows no more that it has run, and the workflow does not know yet: the node does."""
@@ -125,7 +125,7 @@ async def test_killed_before_it_knew_of_a_start_whose_container_has_ended_and_be
 
 
 @pytest.mark.parametrize("policy", ["Never", "OnFailure"])
-async def test_killed_while_the_runtime_does_not_know_yet_that_the_process_runs(
+async def test_an_unregistered_process_counts_as_run_after_a_worker_kill(
     node: FaultyNode, policy: str, tmp_path: Path
 ) -> None:
     """The runtime ends what it has begun for a caller that is gone, and lists it as never started. It has run."""
@@ -158,7 +158,7 @@ async def test_killed_while_the_runtime_does_not_know_yet_that_the_process_runs(
 # --- after the start --------------------------------------------------------------------------------------------------
 
 
-async def test_killed_during_a_back_off(node: FaultyNode) -> None:
+async def test_a_back_off_is_kept_across_a_worker_kill(node: FaultyNode) -> None:
     pod = await node.apply(shell("a"), shell("crashes", "exit 3"))
     await pod.until(lambda seen: waits(seen, "crashes", restarts=1))
     await node.kill()
@@ -179,7 +179,7 @@ def waits(pod: dict[str, Any], name: str, *, restarts: int) -> bool:
 
 
 @pytest.mark.every_runtime("what a dead worker's calls leave behind depends on the runtime")
-async def test_killed_in_a_grace_period(node: FaultyNode) -> None:
+async def test_a_grace_period_is_kept_across_a_worker_kill(node: FaultyNode) -> None:
     # Deaf to SIGTERM, so only the SIGKILL at the end of the grace ends it, and a stop that is cut off never sends that.
     pod = await node.apply(shell("a"), shell("deaf", DEAF))
     await pod.up()
@@ -211,7 +211,7 @@ async def test_killed_in_a_grace_period(node: FaultyNode) -> None:
     ],
     ids=str,
 )
-async def test_killed_in_a_deletion(node: FaultyNode, point: Any) -> None:
+async def test_a_deletion_completes_after_a_worker_kill(node: FaultyNode, point: Any) -> None:
     # One container: containerd 1.6 loses the SIGTERM of a stop that is cut off within milliseconds, and sends no other.
     pod = await node.apply(shell("a"), hostNetwork=False)
     await pod.up()
@@ -225,7 +225,7 @@ async def test_killed_in_a_deletion(node: FaultyNode, point: Any) -> None:
     await node.went_on(pod, since)
 
 
-async def test_a_deletion_asked_for_while_no_worker_serves_is_carried_out_by_the_next(node: FaultyNode) -> None:
+async def test_a_deletion_requested_without_a_worker_is_done_by_the_next_one(node: FaultyNode) -> None:
     pod = await node.apply()
     await pod.running()
     await node.kill()
@@ -234,7 +234,7 @@ async def test_a_deletion_asked_for_while_no_worker_serves_is_carried_out_by_the
     await pod.gone()
 
 
-async def test_a_pod_applied_while_no_worker_serves_is_started_by_the_next(node: FaultyNode) -> None:
+async def test_a_pod_applied_without_a_worker_is_started_by_the_next_one(node: FaultyNode) -> None:
     await node.kill()
     pod = await node.apply()
     await node.serve()
@@ -244,7 +244,9 @@ async def test_a_pod_applied_while_no_worker_serves_is_started_by_the_next(node:
 
 
 @pytest.mark.every_runtime("what a dead worker's calls leave behind depends on the runtime")
-async def test_what_exits_while_no_worker_serves_is_restarted_once_after(node: FaultyNode, tmp_path: Path) -> None:
+async def test_a_container_that_exits_without_a_worker_is_restarted_once_afterwards(
+    node: FaultyNode, tmp_path: Path
+) -> None:
     exits = f"trap 'exit 0' TERM; while [ ! -e {tmp_path}/now ]; do sleep 0.05; done; exit 7"
     shared = [{"name": "shared", "hostPath": {"path": str(tmp_path), "type": "Directory"}}]
     mount = [{"name": "shared", "mountPath": str(tmp_path)}]
@@ -263,7 +265,7 @@ async def test_what_exits_while_no_worker_serves_is_restarted_once_after(node: F
     await pod.delete()
 
 
-async def test_killed_while_twenty_pods_start(node: FaultyNode) -> None:
+async def test_twenty_pods_start_after_a_worker_kill(node: FaultyNode) -> None:
     pods = await asyncio.gather(*(node.apply(shell("main"), name=f"crowd-{number:02}") for number in range(20)))
     await until(lambda: some_are_there(node, 8))
     await node.kill()
@@ -298,7 +300,7 @@ async def some_are_there(node: FaultyNode, count: int) -> bool:
     return len(await node.cri.list_containers(labels={NODE_LABEL: node.name})) >= count
 
 
-async def test_what_a_failed_test_leaves_is_taken_away_and_the_node_serves_again(node: FaultyNode) -> None:
+async def test_remains_of_a_failed_test_are_removed_and_the_node_serves_again(node: FaultyNode) -> None:
     left = await node.apply()
     await left.running()
     await node.kill()

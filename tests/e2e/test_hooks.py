@@ -11,7 +11,9 @@ import pytest
 
 from tests.e2e.engine import LivePod, Pods, conditions_of, shell, status_of
 
-pytestmark = pytest.mark.every_runtime("the runtime runs the commands of hooks and sends the stop signal")
+pytestmark = pytest.mark.every_runtime(
+    "the runtime runs the commands of hooks and sends the stop signal", one_containerd=True
+)
 
 OUT = {"name": "out", "mountPath": "/out"}
 STUBBORN = "trap : TERM; while :; do sleep 0.1; done"
@@ -31,7 +33,7 @@ async def told(live: LivePod, reason: str) -> list[str]:
     return [event["message"] for event in await live.events(reason)]
 
 
-async def test_hooks_run_after_the_start_and_before_the_end(pods: Pods, tmp_path: Path) -> None:
+async def test_hooks_run_after_the_start_and_before_the_stop(pods: Pods, tmp_path: Path) -> None:
     """Row 53, row 54, row 77: postStart within the start, preStop within the grace."""
     web = shell(
         "web",
@@ -58,7 +60,7 @@ async def test_hooks_run_after_the_start_and_before_the_end(pods: Pods, tmp_path
     assert await told(live, "FailedPreStopHook") == []
 
 
-async def test_a_failed_post_start_hook_ends_the_container_and_says_why(pods: Pods) -> None:
+async def test_a_failed_post_start_hook_kills_the_container_and_reports_why(pods: Pods) -> None:
     """Row 53: FailedPostStartHook, and PostStartHookError; then the back-off of a crash loop."""
     script = "echo password >&2; echo hello; exit 3"
     live = await pods.apply("failing", shell("web", lifecycle={"postStart": hook(script)}))
@@ -81,7 +83,7 @@ async def test_a_failed_post_start_hook_ends_the_container_and_says_why(pods: Po
     assert "password" not in str(await live.handle.query("events")) + str(await live.handle.query("history"))
 
 
-async def test_a_hook_that_takes_too_long_or_fails_holds_up_nobody(pods: Pods) -> None:
+async def test_a_slow_or_failed_pre_stop_hook_does_not_delay_the_stop(pods: Pods) -> None:
     """Row 78: FailedPreStopHook, and also of one that overruns."""
     live = await pods.apply(
         "slow",
@@ -104,7 +106,7 @@ async def test_a_hook_that_takes_too_long_or_fails_holds_up_nobody(pods: Pods) -
     }
 
 
-async def test_a_shorter_grace_does_not_begin_a_hook_again(pods: Pods, tmp_path: Path) -> None:
+async def test_a_shorter_grace_does_not_run_a_hook_again(pods: Pods, tmp_path: Path) -> None:
     web = shell("web", volumeMounts=[OUT], lifecycle={"preStop": hook("echo stopping >>/out/said; sleep 60")})
     live = await pods.apply("hurried", web, terminationGracePeriodSeconds=120, **saying(tmp_path))
     await live.until(lambda pod: conditions_of(pod)["Ready"][0] == "True")
@@ -115,7 +117,7 @@ async def test_a_shorter_grace_does_not_begin_a_hook_again(pods: Pods, tmp_path:
     assert (tmp_path / "said").read_text() == "stopping\n"
 
 
-async def test_a_container_is_stopped_by_the_signal_that_it_names(pods: Pods) -> None:
+async def test_a_container_is_stopped_by_its_stop_signal(pods: Pods) -> None:
     """Row 56: the signal goes to the runtime, the status says which it is; a runtime without them is named."""
     script = "trap 'exit 7' USR1; trap 'exit 15' TERM; while :; do sleep 0.1; done"
     live = await pods.apply(

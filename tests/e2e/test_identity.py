@@ -47,7 +47,7 @@ async def waiting(pod: LivePod, name: str, reason: str) -> str:
     return str(status_of(seen, name)["state"]["waiting"]["message"])
 
 
-async def test_each_container_has_the_powers_that_its_security_context_gives_it(pods: Pods, engine: EngineNode) -> None:
+async def test_each_container_has_the_privileges_of_its_security_context(pods: Pods, engine: EngineNode) -> None:
     profiles = engine.worker.state_dir / "seccomp" / "profiles"
     profiles.mkdir(parents=True, exist_ok=True)
     (profiles / "no-mkdir.json").write_text(json.dumps(NO_MKDIR))
@@ -117,7 +117,7 @@ async def selinux_options(pod: LivePod, name: str) -> dict[str, str]:
     return {key: value for key, value in options.items() if value}
 
 
-async def test_a_container_that_must_not_run_as_root_is_told_why_it_does_not_run(pods: Pods) -> None:
+async def test_a_run_as_non_root_violation_is_the_waiting_message(pods: Pods) -> None:
     pod = await pods.apply(
         "non-root",
         secured("image-of-root"),
@@ -143,7 +143,7 @@ async def test_a_container_that_must_not_run_as_root_is_told_why_it_does_not_run
     assert users == {"image-of-a-number": "1000", "number-by-choice": "7", "excepted": "0"}
 
 
-async def test_a_pods_groups_are_only_its_own_where_it_says_strict(pods: Pods, engine: EngineNode) -> None:
+async def test_with_policy_strict_a_pod_has_only_its_own_groups(pods: Pods, engine: EngineNode) -> None:
     groups = {"fsGroup": 3456, "supplementalGroups": [4567]}
     main = {**shell("main"), "image": USER_1000}
     pod = await pods.apply("strict", main, securityContext={**groups, "supplementalGroupsPolicy": "Strict"})
@@ -161,7 +161,7 @@ async def test_a_pods_groups_are_only_its_own_where_it_says_strict(pods: Pods, e
 SYSCTLS = {"net.ipv4.ip_unprivileged_port_start": "81", "kernel.shm_rmid_forced": "1"}
 
 
-async def test_a_pod_has_the_kernel_parameters_that_it_asks_for(pods: Pods) -> None:
+async def test_a_pod_has_its_sysctls(pods: Pods) -> None:
     sysctls = [{"name": name, "value": value} for name, value in SYSCTLS.items()]
     pod = await pods.apply("sysctls", shell("main"), securityContext={"sysctls": sysctls})
     await pod.running()
@@ -169,7 +169,7 @@ async def test_a_pod_has_the_kernel_parameters_that_it_asks_for(pods: Pods) -> N
     assert seen == SYSCTLS
 
 
-async def test_a_pod_shares_the_namespaces_that_it_says(pods: Pods, engine: EngineNode) -> None:
+async def test_a_pod_shares_the_requested_namespaces(pods: Pods, engine: EngineNode) -> None:
     own = await pods.apply("own", shell("main"), shell("side"))
     shared = await pods.apply("shared", shell("main"), shell("side"), shareProcessNamespace=True)
     nodes = await pods.apply("nodes", shell("main"), hostNetwork=True, hostPID=True, hostIPC=True)
@@ -224,7 +224,7 @@ async def test_a_pod_is_rejected_for_limits_that_the_node_cannot_enforce(
     assert await pod.sandboxes() == []
 
 
-async def test_a_pod_with_users_of_its_own_is_refused_by_name(pods: Pods) -> None:
+async def test_a_pod_with_a_user_namespace_is_refused_by_field(pods: Pods) -> None:
     bare = secured("main", procMount="Unmasked")  # which only such a pod may ask for
     pod = await pods.apply("users", bare, hostUsers=False)
     refused = await pod.event("UnsupportedByRuntime")

@@ -65,7 +65,7 @@ async def inside(pod: LivePod, name: str) -> set[str]:
 
 
 @by_cgroups_of_version_1
-async def test_containers_their_pod_and_its_tier_are_given_what_the_pod_asks_for(pods: Pods) -> None:
+async def test_cgroups_of_containers_pod_and_tier_have_the_requested_resources(pods: Pods) -> None:
     require_cgroups(pods)
     half = {"requests": {"cpu": "100m", "memory": "16Mi"}, "limits": {"cpu": "200m", "memory": "32Mi"}}
     pod = await pods.apply(
@@ -104,7 +104,7 @@ HOLD = "mkfifo /tmp/full; sleep 1000 < /tmp/full & exec dd if=/dev/zero of=/tmp/
 """A script that holds 30 MiB of memory; it is one process, whose end is the container's."""
 
 
-async def test_containers_that_use_more_together_than_their_pod_may_run_out_of_memory(pods: Pods) -> None:
+async def test_containers_are_oom_killed_at_the_memory_limit_of_their_pod(pods: Pods) -> None:
     require_cgroups(pods)
     pod = await pods.apply(
         "together",
@@ -122,7 +122,7 @@ async def test_containers_that_use_more_together_than_their_pod_may_run_out_of_m
     assert ("OOMKilled", 137) in ended(seen)
 
 
-async def test_a_limit_for_all_together_that_nothing_enforces_is_refused_by_name(pods: Pods) -> None:
+async def test_an_unenforceable_pod_level_limit_is_refused_by_name(pods: Pods) -> None:
     if pods.node.runtime.cgroup_parent:
         pytest.skip("here it is enforced")
     pod = await pods.apply("refused", shell("a"), resources={"limits": {"memory": "64Mi"}})
@@ -134,7 +134,7 @@ def rejected(pod: dict[str, Any]) -> tuple[str, str]:
     return pod["status"]["reason"], pod["status"]["message"]
 
 
-async def test_a_pod_that_finds_no_room_has_failed_until_another_is_applied(pods: Pods) -> None:
+async def test_a_pod_without_room_has_failed_until_applied_again(pods: Pods) -> None:
     """The node's CPU is one pod's, until that has run to its end."""
     all_of_it = {"requests": {"cpu": MOST}}
     until_told = "while [ ! -e /work/go ]; do sleep 0.1; done"
@@ -162,7 +162,7 @@ async def test_a_pod_that_finds_no_room_has_failed_until_another_is_applied(pods
     await third.running()
 
 
-async def test_a_port_of_the_node_is_one_pods_alone(pods: Pods) -> None:
+async def test_a_host_port_can_be_used_by_one_pod_only(pods: Pods) -> None:
     ports = [{"containerPort": 18091}]
     first = await pods.apply("port", shell("a", ports=ports), hostNetwork=True)
     await first.running()

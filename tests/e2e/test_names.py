@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from syncpod.kernel import mounting
 from tests.e2e.engine import Pods, shell
 
 
@@ -52,7 +53,7 @@ async def test_the_kernel_knows_the_pods_name(pods: Pods, spec: dict[str, Any], 
     await pod.delete()
 
 
-async def test_the_resolver_is_what_the_pod_says(pods: Pods) -> None:
+async def test_the_resolver_is_that_of_the_pod_spec(pods: Pods) -> None:
     own = {
         "nameservers": ["192.0.2.1"],
         "searches": ["ns1.svc.example", "my.dns.search"],
@@ -65,7 +66,7 @@ async def test_the_resolver_is_what_the_pod_says(pods: Pods) -> None:
     await pod.delete()
 
 
-async def test_a_pods_dns_config_adds_to_the_hosts(pods: Pods) -> None:
+async def test_a_pods_dns_config_extends_the_hosts(pods: Pods) -> None:
     own = {"searches": ["added.example"], "options": [{"name": "timeout", "value": "7"}]}
     pod = await pods.apply("resolver", shell("main"), dnsPolicy="Default", dnsConfig=own)
     await pod.running()
@@ -78,7 +79,7 @@ async def test_a_pods_dns_config_adds_to_the_hosts(pods: Pods) -> None:
     await pod.delete()
 
 
-async def test_a_container_is_told_its_resources(pods: Pods) -> None:
+async def test_a_container_gets_its_resources_by_the_downward_api(pods: Pods) -> None:
     def told(resource: str, divisor: str = "", **more: str) -> dict[str, Any]:
         given = {"resource": resource, **({"divisor": divisor} if divisor else {}), **more}
         return {"valueFrom": {"resourceFieldRef": given}}
@@ -104,25 +105,38 @@ async def test_a_container_is_told_its_resources(pods: Pods) -> None:
     await pod.delete()
 
 
-async def test_a_mount_made_later_on_the_node_reaches_a_container_that_asked_for_it(pods: Pods, tmp_path: Path) -> None:
+async def test_a_later_mount_on_the_node_propagates_to_a_container_that_asked_for_it(
+    pods: Pods, tmp_path: Path
+) -> None:
+    """Row 121: one made in a container too, in a volume of the pod's."""
     shared = tmp_path / "shared"
     (shared / "later").mkdir(parents=True)
     await _run("mount", "--bind", str(shared), str(shared))
     await _run("mount", "--make-shared", str(shared))
     try:
-        mount = {"name": "host", "mountPath": "/host"}
+        mount, both = {"name": "host", "mountPath": "/host"}, {"name": "both", "mountPath": "/both"}
+        mounts = "mount -t tmpfs in /both/in && echo from a container > /both/in/word"
         pod = await pods.apply(
             "propagation",
-            shell("follows", volumeMounts=[{**mount, "mountPropagation": "HostToContainer"}]),
-            shell("private", volumeMounts=[mount]),
-            volumes=[{"name": "host", "hostPath": {"path": str(shared)}}],
+            shell(
+                "mounts",
+                f"mkdir /both/in; trap 'umount /both/in; exit 0' TERM; {mounts}; sleep 1000 & wait",
+                securityContext={"privileged": True},
+                volumeMounts=[{**both, "mountPropagation": "Bidirectional"}],
+            ),
+            shell("follows", volumeMounts=[{**each, "mountPropagation": "HostToContainer"} for each in (mount, both)]),
+            shell("private", volumeMounts=[mount, both]),
+            volumes=[{"name": "host", "hostPath": {"path": str(shared)}}, {"name": "both", "emptyDir": {}}],
         )
         await pod.running()
         await _run("mount", "-t", "tmpfs", "later", str(shared / "later"))
         (shared / "later" / "word").write_text("mounted since\n")
         assert await pod.exec("follows", "cat /host/later/word") == "mounted since"
         assert "No such file" in await pod.exec("private", "cat /host/later/word")
+        assert await pod.exec("follows", "cat /both/in/word") == "from a container"
+        assert mounting.mounts_below(pod.node.worker.state_dir.resolve())
         await pod.delete()
+        assert not mounting.mounts_below(pod.node.worker.state_dir.resolve())
     finally:
         await _run("umount", "-R", "-l", str(shared))
 

@@ -110,7 +110,7 @@ async def _uid(pod: LivePod) -> str:
     return str((await pod.get())["metadata"]["uid"])
 
 
-async def test_files_make_pods_and_the_node_keeps_them_over_changes_deaths_and_drains(
+async def test_pods_of_manifest_files_survive_changes_worker_kills_and_drains(
     manifest_node: ManifestNode,
 ) -> None:
     """Row 1: a directory of manifests, one Pod each. Row 2: their names, UIDs and annotations."""
@@ -190,7 +190,7 @@ async def test_files_make_pods_and_the_node_keeps_them_over_changes_deaths_and_d
 
 
 @pytest.mark.parametrize("runtime", ["embedded"], indirect=True)
-async def test_a_static_pod_that_somebody_ends_comes_back(manifest_node: ManifestNode) -> None:
+async def test_a_static_pod_ended_by_others_is_recreated(manifest_node: ManifestNode) -> None:
     """Row 9: a pod that is desired while it ends is made again when it has ended."""
     node = manifest_node
     web = node.write("web.json", "web")
@@ -203,7 +203,7 @@ async def test_a_static_pod_that_somebody_ends_comes_back(manifest_node: Manifes
 
 
 @pytest.mark.parametrize("runtime", ["embedded"], indirect=True)
-async def test_a_manifest_that_goes_while_the_nodes_workflow_is_ended_takes_its_pod_along(
+async def test_a_manifest_removed_while_the_nodes_workflow_is_down_removes_its_pod(
     manifest_node: ManifestNode,
 ) -> None:
     """A workflow of the node that is begun anew is reminded of what lists have made, and of how the node does."""

@@ -174,7 +174,7 @@ async def alive(pod: LivePod) -> list[str]:
     return sorted(each.id for each in await pod.containers() if each.state == "running")
 
 
-async def test_a_lost_database_kills_nobody_and_what_runs_is_adopted_or_pruned(orphaned: OrphanNode) -> None:
+async def test_a_lost_database_kills_no_pod_and_running_pods_can_be_adopted_or_pruned(orphaned: OrphanNode) -> None:
     """Row 11: an empty server is no evidence; and a pod whose own workflow was ended is an orphan, killed with 1 s."""
     node, pods = orphaned, Pods(orphaned)
     on_node = {"hostNetwork": True}
@@ -280,8 +280,8 @@ async def test_a_lost_database_kills_nobody_and_what_runs_is_adopted_or_pruned(o
     await static.gone()
 
 
-async def test_a_manifests_pod_runs_on_though_the_nodes_state_and_the_database_are_lost(orphaned: OrphanNode) -> None:
-    """Its manifest and the runtime have all that is needed; of another pod only what runs is known, and it is left."""
+async def test_a_static_pod_keeps_running_after_the_loss_of_node_state_and_database(orphaned: OrphanNode) -> None:
+    """Its manifest and the runtime have all that is needed; another pod is left until its manifest is named."""
     node, pods = orphaned, Pods(orphaned)
     spec = {"hostNetwork": True, "terminationGracePeriodSeconds": 1, "containers": [shell("main")]}
     (node.manifests / "static.json").write_text(json.dumps({**STATIC, "spec": spec}))
@@ -290,7 +290,7 @@ async def test_a_manifests_pod_runs_on_though_the_nodes_state_and_the_database_a
     other = await pods.apply("other", shell("main"), hostNetwork=True)
     for pod in (static, other):
         await pod.running()
-    before, ran = await static.get(), await alive(other)
+    before, ran, uid = await static.get(), await alive(other), (await other.get())["metadata"]["uid"]
     node.worker.kill()
     shutil.rmtree(node.worker.state_dir)
     await node.lose_the_database()
@@ -301,12 +301,23 @@ async def test_a_manifests_pod_runs_on_though_the_nodes_state_and_the_database_a
     assert status_of(after, "main")["containerID"] == status_of(before, "main")["containerID"]
     assert await alive(other) == ran
     refused = await syncpod(node, "adopt", other.name)
-    assert refused.code == 1 and "has no record of what its manifest says" in refused.err
+    assert refused.code == 1 and "`syncpod adopt -f FILE` takes it from the manifest" in refused.err
+    manifest = node.server.directory / "other.json"
+    changed = {**other.document["spec"], "containers": [shell("main") | {"image": "other:1"}, shell("more")]}
+    manifest.write_text(json.dumps({**other.document, "spec": changed}))
+    refused = await syncpod(node, "adopt", "-f", str(manifest))
+    assert refused.code == 1 and "spec.containers[0].image: main runs with another image than other:1" in refused.err
+    manifest.write_text(json.dumps(other.document))
+    adopted = await syncpod(node, "adopt", "-f", str(manifest))
+    assert (adopted.code, adopted.out) == (0, f"pod/{other.name} adopted; running: main\n"), adopted
+    other.handle = node.client.get_workflow_handle(other.handle.id)
+    assert (await other.running())["metadata"]["uid"] == uid and await alive(other) == ran
+    await other.delete()
     (node.manifests / "static.json").unlink()
     await static.gone()
 
 
-async def test_a_database_restored_from_a_copy_brings_no_deleted_pod_back(orphaned: OrphanNode, tmp_path: Path) -> None:
+async def test_a_restored_database_does_not_recreate_deleted_pods(orphaned: OrphanNode, tmp_path: Path) -> None:
     node, pods = orphaned, Pods(orphaned)
     gone = await pods.apply("gone", shell("main"), hostNetwork=True)
     stays = await pods.apply("stays", shell("main"), hostNetwork=True)
@@ -344,7 +355,7 @@ async def test_a_database_restored_from_a_copy_brings_no_deleted_pod_back(orphan
     await stays.delete()
 
 
-async def test_a_pod_applied_anew_after_the_database_was_lost_waits_for_the_one_that_runs(orphaned: OrphanNode) -> None:
+async def test_a_pod_applied_after_a_database_loss_waits_for_the_running_one(orphaned: OrphanNode) -> None:
     """Whoever applies where adopting was meant gets no twin, and is told both ways out; each of them can be gone."""
     node, pods = orphaned, Pods(orphaned)
     port = shell("main", ports=[{"containerPort": 64321, "hostPort": 64321, "protocol": "UDP"}])

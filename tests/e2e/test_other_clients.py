@@ -11,7 +11,7 @@ from tests.e2e.engine import EngineNode, LivePod, Pods, shell, status_of
 from tests.runtimes.images import BUSYBOX_2
 
 
-async def test_a_pod_lives_and_dies_by_temporal_and_tctl(
+async def test_a_pod_can_be_managed_by_temporal_and_tctl_alone(
     pods: Pods, engine: EngineNode, tctl: Path, tmp_path: Path
 ) -> None:
     document = pods.manifest("web", shell("web"), shell("log"))
@@ -56,7 +56,7 @@ async def test_a_pod_lives_and_dies_by_temporal_and_tctl(
     assert json.loads(told)["result"] == final
 
 
-async def test_cancelling_the_workflow_means_deleting_the_pod(pods: Pods, engine: EngineNode) -> None:
+async def test_cancelling_the_workflow_deletes_the_pod(pods: Pods, engine: EngineNode) -> None:
     pod = await pods.apply("cancelled", shell("main"))
     await pod.running()
     await temporal(engine, "workflow", "cancel", "--workflow-id", pod.handle.id)
@@ -64,7 +64,7 @@ async def test_cancelling_the_workflow_means_deleting_the_pod(pods: Pods, engine
     assert status_of(final, "main")["state"]["terminated"]["exitCode"] == 0
 
 
-async def test_no_signal_harms_a_pod(pods: Pods, engine: EngineNode, tctl: Path, tmp_path: Path) -> None:
+async def test_no_invalid_signal_harms_a_pod(pods: Pods, engine: EngineNode, tctl: Path, tmp_path: Path) -> None:
     pod = await pods.apply("deaf", shell("main"))
     before = await pod.running()
     instance = await pod.instance("main")
@@ -124,7 +124,7 @@ async def test_no_signal_harms_a_pod(pods: Pods, engine: EngineNode, tctl: Path,
     assert await failed_tasks(pod) == []
 
 
-async def test_updates_are_refused_before_anything_is_written(pods: Pods) -> None:
+async def test_invalid_updates_are_refused_before_anything_is_written(pods: Pods) -> None:
     pod = await pods.apply("refusing", shell("main"))
     await pod.running()
     before = (await pod.handle.describe()).history_length

@@ -82,7 +82,7 @@ async def assert_it_says(node: EngineNode, condition: str, reason: str, refused:
     assert words in described
 
 
-async def test_for_want_of_memory_who_takes_most_beyond_its_request_goes_first(
+async def test_under_memory_pressure_the_pod_furthest_above_its_request_is_evicted_first(
     runtime: Runtime, temporal_server: DevServer, tmp_path: Path
 ) -> None:
     """Row 118: beyond its request before within it; critical pods stay, best-effort ones are not let in."""
@@ -123,7 +123,7 @@ async def test_for_want_of_memory_who_takes_most_beyond_its_request_goes_first(
         await assert_only_is_alive(pods, vital.name)
 
 
-async def test_for_want_of_processes_priority_and_then_their_number_decides(
+async def test_under_pid_pressure_priority_and_then_the_process_count_decide(
     runtime: Runtime, temporal_server: DevServer, tmp_path: Path
 ) -> None:
     """Row 118: PIDPressure; whoever is not critical is not let in."""

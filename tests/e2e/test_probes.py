@@ -6,7 +6,7 @@ import pytest
 
 from tests.e2e.engine import LivePod, Pods, conditions_of, shell, status_of
 
-pytestmark = pytest.mark.every_runtime("the runtime runs the commands of probes and reports exits")
+pytestmark = pytest.mark.every_runtime("the runtime runs the commands of probes and reports exits", one_containerd=True)
 
 SERVES = "mkdir -p /tmp/www && echo well >/tmp/www/healthz && busybox httpd -p 8765 -h /tmp/www && "
 EVERY_SECOND = {"periodSeconds": 1, "failureThreshold": 1}
@@ -17,7 +17,7 @@ async def steps(live: LivePod) -> list[str]:
     return [step.partition(" • ")[0] for step in await live.scheduled()]
 
 
-async def test_a_container_is_asked_in_every_way_and_restarted_when_it_fails(pods: Pods) -> None:
+async def test_all_probe_handlers_work_and_a_failed_liveness_probe_restarts_the_container(pods: Pods) -> None:
     """Row 88: exec, httpGet and tcpSocket on real containers; a failed liveness kills with the probe's own grace."""
     port = [{"name": "web", "containerPort": 8765}]
     live = await pods.apply(
@@ -61,7 +61,7 @@ async def test_a_container_is_asked_in_every_way_and_restarted_when_it_fails(pod
     )
 
 
-async def test_a_sidecar_that_does_not_start_holds_up_what_follows(pods: Pods) -> None:
+async def test_a_sidecar_that_has_not_started_delays_later_containers(pods: Pods) -> None:
     live = await pods.apply(
         "held-up",
         shell("main"),

@@ -73,7 +73,7 @@ def runs(pod: dict[str, Any], name: str) -> bool:
     return "running" in container(pod, name).get("state", {})
 
 
-async def test_after_a_reboot_desired_pods_come_back_and_finished_ones_do_not(node: FaultyNode, starts: Starts) -> None:
+async def test_after_a_reboot_desired_pods_run_again_and_finished_ones_do_not(node: FaultyNode, starts: Starts) -> None:
     flag = starts.directory / "crashed"
     crashes_once = f"[ -e {flag} ] || {{ touch {flag}; exit 3; }}; {RUNS}"
     serving = await node.apply(
@@ -125,7 +125,7 @@ def waits(pod: dict[str, Any]) -> str:
     return str(container(pod, "loops").get("state", {}).get("waiting", {}).get("message", ""))
 
 
-async def test_a_runtime_that_comes_back_with_nothing_runs_no_job_again(node: FaultyNode, starts: Starts) -> None:
+async def test_a_wiped_runtime_runs_no_job_again(node: FaultyNode, starts: Starts) -> None:
     job = await node.apply(starts.shell("job", "exit 0"), restartPolicy="Never", volumes=starts.volumes)
     cut_short = await node.apply(
         starts.shell("part", "exit 0"), starts.shell("long", RUNS), restartPolicy="Never", volumes=starts.volumes
@@ -156,9 +156,7 @@ async def test_a_runtime_that_comes_back_with_nothing_runs_no_job_again(node: Fa
         await pod.delete(0)
 
 
-async def test_a_finished_container_whose_remains_are_removed_does_not_run_again(
-    node: FaultyNode, starts: Starts
-) -> None:
+async def test_a_finished_container_removed_by_others_does_not_run_again(node: FaultyNode, starts: Starts) -> None:
     flag = starts.directory / "go"
     pod = await node.apply(
         starts.shell("done", "exit 0"),

@@ -78,7 +78,7 @@ def assert_unsaid(text: str, *passwords: str) -> None:
             assert base64.b64encode(form.encode()).decode()[4:-4] not in text
 
 
-async def test_a_pod_with_the_password_gets_its_image_and_one_without_does_not(
+async def test_only_a_pod_with_the_registry_password_gets_its_image(
     pods: Pods, engine: EngineNode, shop: DockerRegistry
 ) -> None:
     image = await asyncio.to_thread(fresh_busybox, 4096)
@@ -105,7 +105,7 @@ async def test_a_pod_with_the_password_gets_its_image_and_one_without_does_not(
     assert_unsaid(await everything_said(pod) + await everything_said(poor), PASSWORD)
 
 
-async def test_a_pod_with_a_wrong_password_waits_and_goes_on_when_the_secret_is_corrected(
+async def test_a_pod_with_a_wrong_password_starts_once_the_secret_is_corrected(
     pods: Pods, engine: EngineNode, shop: DockerRegistry
 ) -> None:
     image = f"{shop.address}/app:1"
@@ -130,7 +130,7 @@ async def test_a_pod_with_a_wrong_password_waits_and_goes_on_when_the_secret_is_
     assert_unsaid(await everything_said(pod), PASSWORD, WRONG)
 
 
-async def test_a_registry_that_is_not_there_is_waited_for(pods: Pods, engine: EngineNode) -> None:
+async def test_a_pull_is_retried_until_the_registry_is_available(pods: Pods, engine: EngineNode) -> None:
     address = f"127.0.0.1:{free_port()}"
     announce(containerd_of(engine.runtime), address)
     pod = await pods.apply("nobody", container(f"{address}/app:1"))
@@ -140,7 +140,7 @@ async def test_a_registry_that_is_not_there_is_waited_for(pods: Pods, engine: En
     assert seen["status"]["phase"] == "Pending"
 
 
-async def test_a_pull_is_watched_holds_up_nobody_and_outlives_its_registry(
+async def test_a_slow_pull_shows_progress_delays_no_other_pod_and_survives_a_registry_kill(
     pods: Pods, engine: EngineNode, shop: DockerRegistry
 ) -> None:
     await asyncio.to_thread(lambda: shop.push(fresh_busybox(12 << 20), "big", "1"))
@@ -164,7 +164,7 @@ async def test_a_pull_is_watched_holds_up_nobody_and_outlives_its_registry(
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_a_worker_killed_in_a_pull_leaves_the_next_one_to_finish_and_to_verify_it(
+async def test_a_pull_is_finished_and_verified_after_a_worker_kill(
     node: FaultyNode, shop: DockerRegistry, when: Literal["before", "after"]
 ) -> None:
     image = f"{shop.address}/app:1"

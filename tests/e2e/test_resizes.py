@@ -48,7 +48,7 @@ async def resized(pod: LivePod, name: str, resources: dict[str, Any], *, restart
 
 
 @by_cgroups_of_version_1
-async def test_a_running_container_is_given_more_and_then_less(pods: Pods) -> None:
+async def test_a_running_container_is_resized_up_and_down(pods: Pods) -> None:
     """Row 116: its cgroup, its pod's and its tier's follow, in place; what is used is not taken away from it."""
     require_cgroups(pods)
     sidecar = shell("helper", resources=SMALL, restartPolicy="Always")
@@ -83,7 +83,7 @@ async def test_a_running_container_is_given_more_and_then_less(pods: Pods) -> No
 
 
 @by_cgroups_of_version_1
-async def test_no_limit_falls_below_what_is_used(pods: Pods) -> None:
+async def test_a_memory_limit_is_not_lowered_below_current_usage(pods: Pods) -> None:
     """Row 116: the pod says so until it can be, or something else is wanted."""
     require_cgroups(pods)
     pod = await pods.apply("holding", shell("web", HOLD, resources=SMALL))
@@ -110,7 +110,7 @@ def _used(pods: Pods, cgroup: str) -> int:
 
 
 @by_cgroups_of_version_1
-async def test_a_policy_has_a_container_started_anew_with_what_it_is_given(pods: Pods) -> None:
+async def test_a_resize_restarts_a_container_if_its_resize_policy_says_so(pods: Pods) -> None:
     """Row 117: for memory it is started anew, for CPU it is not; whatever the pod's restart policy."""
     require_cgroups(pods)
     policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
@@ -147,7 +147,7 @@ async def test_pod_level_resources_are_resized(pods: Pods) -> None:
     assert outside(pods, f"{cgroup}/{web.id}")[1:] == ("80000", str(128 * MIB))
 
 
-async def test_who_finds_no_room_waits_for_it_and_who_never_can_is_told(pods: Pods) -> None:
+async def test_a_resize_without_room_is_deferred_and_an_impossible_one_infeasible(pods: Pods) -> None:
     """Row 115: deferred until another pod has gone; infeasible where the whole node has not got it."""
     total = int(MOST.removesuffix("m"))
     large = await pods.apply("large", shell("a", resources={"requests": {"cpu": f"{total - 150}m"}}))
@@ -175,7 +175,7 @@ async def test_who_finds_no_room_waits_for_it_and_who_never_can_is_told(pods: Po
 
 
 @by_cgroups_of_version_1
-async def test_a_worker_killed_within_a_resize_leaves_the_next_one_to_bring_it_to_its_end(node: FaultyNode) -> None:
+async def test_a_resize_completes_after_a_worker_kill(node: FaultyNode) -> None:
     """Row 115: desired, allocated and applied are the same in the end, and nothing was started anew for it.
 
     Killed when the runtime has changed one container of two and nobody has heard so; then before the second change.
@@ -224,7 +224,7 @@ async def assert_both(pod: Pod, resources: dict[str, Any], each: tuple[str, ...]
         assert enforced(pod.node.runtime, f"{cgroup}/{(await pod.live(name)).id}") == each
 
 
-async def test_what_all_containers_may_use_together_can_be_more_than_can_be_counted(pods: Pods) -> None:
+async def test_limits_whose_sum_exceeds_64_bits_are_accepted(pods: Pods) -> None:
     """Each amount is a number of 64 bits, as CRI and the kernel want it; their sum is none, and so no limit at all."""
     huge = {"requests": {"cpu": "10m", "memory": "8Mi"}, "limits": {"cpu": "92233720368547", "memory": "8Ei"}}
     pod = await pods.apply("huge", shell("web", resources=SMALL), shell("other", resources=huge))

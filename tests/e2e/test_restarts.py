@@ -90,7 +90,9 @@ async def lives(engine: EngineNode) -> AsyncIterator[dict[str, LivePod]]:
 
 
 @pytest.mark.parametrize(("policy", "code"), POLICIES)
-async def test_restart_policy(lives: dict[str, LivePod], policy: str, code: int) -> None:
+async def test_restart_policies_decide_which_containers_restart(
+    lives: dict[str, LivePod], policy: str, code: int
+) -> None:
     """Row 66: Always, OnFailure, Never."""
     pod = lives[f"{policy.lower()}-{code}"]
     reason = "Completed" if code == 0 else "Error"
@@ -134,20 +136,20 @@ async def test_restart_policy(lives: dict[str, LivePod], policy: str, code: int)
     assert (ended["exitCode"], ended["reason"]) == (code, reason)
 
 
-async def test_one_failure_makes_a_pod_that_does_not_restart_a_failed_one(lives: dict[str, LivePod]) -> None:
+async def test_one_failed_container_fails_a_restart_never_pod(lives: dict[str, LivePod]) -> None:
     seen = await lives["mixed"].phase("Failed")
     codes = {name: status_of(seen, name)["state"]["terminated"]["exitCode"] for name in ("good", "bad")}
     assert codes == {"good": 0, "bad": 3}
 
 
-async def test_a_command_that_is_not_there_fails_a_pod_that_does_not_restart(lives: dict[str, LivePod]) -> None:
+async def test_a_missing_command_fails_a_restart_never_pod(lives: dict[str, LivePod]) -> None:
     failed = await lives["no-such-command"].phase("Failed")
     ended = status_of(failed, "main")["state"]["terminated"]
     assert (ended["exitCode"], ended["reason"]) == (128, "StartError")
     assert status_of(failed, "main")["restartCount"] == 0
 
 
-async def test_a_command_that_is_not_there_is_a_crash_loop_like_others(lives: dict[str, LivePod]) -> None:
+async def test_a_missing_command_leads_to_a_crash_loop(lives: dict[str, LivePod]) -> None:
     """As a kubelet has it: what dashboards and alerts read is the count and the reason."""
 
     def waits(pod: dict[str, Any]) -> bool:
@@ -159,7 +161,7 @@ async def test_a_command_that_is_not_there_is_a_crash_loop_like_others(lives: di
     assert (seen["status"]["phase"], ended["exitCode"], ended["reason"]) == ("Running", 128, "StartError")
 
 
-async def test_a_failed_init_container_fails_a_pod_that_does_not_restart(lives: dict[str, LivePod]) -> None:
+async def test_a_failed_init_container_fails_a_restart_never_pod(lives: dict[str, LivePod]) -> None:
     seen = await lives["failed-init"].phase("Failed")
     assert status_of(seen, "init")["state"]["terminated"]["exitCode"] == 9
     assert status_of(seen, "main")["state"] == {"waiting": {"reason": "PodInitializing"}}
@@ -171,7 +173,7 @@ async def test_a_failed_init_container_fails_a_pod_that_does_not_restart(lives: 
     )
 
 
-async def test_a_failed_init_container_is_tried_again(lives: dict[str, LivePod]) -> None:
+async def test_a_failed_init_container_is_restarted(lives: dict[str, LivePod]) -> None:
     seen = await lives["retried-init"].phase("Succeeded")
     status = status_of(seen, "init")
     assert (status["restartCount"], status["state"]["terminated"]["exitCode"]) == (1, 0)
@@ -336,7 +338,7 @@ async def the_delays_of_a_crash_loop(pods: Pods) -> None:
     assert event["count"] >= 2
 
 
-async def test_an_operator_ends_each_back_off_at_once(pods: Pods) -> None:
+async def test_an_operator_can_end_each_back_off_at_once(pods: Pods) -> None:
     pod = await pods.apply("hurried", shell("main", "exit 3"))
     sent = 0
     for restarts in range(1, len(DELAYS) + 1):

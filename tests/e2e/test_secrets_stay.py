@@ -165,7 +165,7 @@ WRONG = (
 """Secrets that are refused, in a sentence that shows nothing of them."""
 
 
-def test_the_search_finds_a_text_in_each_of_its_forms() -> None:
+def test_the_search_finds_a_text_in_every_encoding() -> None:
     text = secrets.token_hex(12)
     planted = (
         f"a {text} b",
@@ -179,7 +179,7 @@ def test_the_search_finds_a_text_in_each_of_its_forms() -> None:
     assert min(map(len, forms(text))) >= 20
 
 
-async def test_a_secret_that_is_refused_is_not_shown_in_the_refusal(tmp_path: Path) -> None:
+async def test_the_refusal_of_a_secret_does_not_show_it(tmp_path: Path) -> None:
     here = Here({"SYNCPOD_STATE_DIR": str(tmp_path / "state"), "SYNCPOD_MEMORY_DIR": str(tmp_path / "memory")})
     token = secrets.token_hex(12)
     for wrong in WRONG:
@@ -190,7 +190,7 @@ async def test_a_secret_that_is_refused_is_not_shown_in_the_refusal(tmp_path: Pa
     assert files_with(token, tmp_path) == []
 
 
-async def test_a_secret_is_in_nothing_that_is_left_behind(
+async def test_a_secret_appears_in_no_history_log_trace_or_file(
     runtime: Runtime, temporal_server: DevServer, registry: ClosedRegistry, tmp_path: Path
 ) -> None:
     """The pod's name is the control: it is looked for in the same way, in the same places, and found in each."""

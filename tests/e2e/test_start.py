@@ -13,7 +13,9 @@ from tests.e2e.clients import temporal
 from tests.e2e.engine import LivePod, Pods, conditions_of, shell, status_of
 from tests.runtimes.images import BUSYBOX
 
-pytestmark = pytest.mark.every_runtime("in which order a pod's containers come up is told by what the runtime lists")
+pytestmark = pytest.mark.every_runtime(
+    "in which order a pod's containers come up is told by what the runtime lists", one_containerd=True
+)
 
 GATE = "until [ -e /gates/{name} ]; do sleep 0.05; done"
 """A script that goes on when the test makes a file."""

@@ -12,7 +12,7 @@ from tests.e2e.faults_support import FaultyNode
 pytestmark = pytest.mark.every_runtime("exit codes and the order of ends are the runtime's")
 
 
-async def test_pods_end_as_the_table_says(node: FaultyNode, tmp_path: Path) -> None:
+async def test_pods_end_as_documented(node: FaultyNode, tmp_path: Path) -> None:
     """Row 76, row 77, row 78, row 79, row 80: grace, hook, order, floor, and what is said of each."""
     endings = await run(node, CASES, tmp_path)
     for case in CASES:

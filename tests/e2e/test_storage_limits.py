@@ -30,7 +30,7 @@ async def evicted(pod: LivePod) -> str:
     return message
 
 
-async def test_pods_that_write_too_much_are_put_out(pods: Pods) -> None:
+async def test_pods_over_their_storage_limits_are_evicted(pods: Pods) -> None:
     """Row 118: local storage limits, in the kubelet's words."""
     volume = await pods.apply("volume", writes(2, "/cache/file", "", CACHE), volumes=[CACHE])
     shared = await pods.apply("pod", writes(3, "/scratch/file", "2Mi", SCRATCH), volumes=[SCRATCH])

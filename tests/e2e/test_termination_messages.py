@@ -6,10 +6,10 @@ import pytest
 
 from tests.e2e.engine import Pods, shell, status_of
 
-pytestmark = pytest.mark.every_runtime("the runtime mounts the message's file and keeps the log")
+pytestmark = pytest.mark.every_runtime("the runtime mounts the message's file and keeps the log", one_containerd=True)
 
 
-async def test_a_pod_shows_what_its_containers_said_at_their_end(pods: Pods) -> None:
+async def test_a_pod_shows_the_termination_messages_of_its_containers(pods: Pods) -> None:
     """Row 101: on real runtimes; also where the path is not absolute, as the API lets it be."""
     live = await pods.apply(
         "words",
@@ -33,7 +33,7 @@ async def test_a_pod_shows_what_its_containers_said_at_their_end(pods: Pods) -> 
     }
 
 
-async def test_each_instance_has_words_of_its_own(pods: Pods) -> None:
+async def test_each_instance_has_its_own_termination_message(pods: Pods) -> None:
     live = await pods.apply("again", shell("web", "cat /dev/termination-log; echo 7 >/dev/termination-log; exit 1"))
     pod = await live.until(lambda pod: status_of(pod, "web").get("lastState", {}).get("terminated", {}).get("message"))
     assert status_of(pod, "web")["lastState"]["terminated"]["message"].strip().isdigit()

@@ -152,7 +152,7 @@ def held(pod: dict[str, Any]) -> bool:
     return bool(status_of(pod, "web")["state"].get("waiting", {}).get("reason") == "RestartLimitReached")
 
 
-async def test_an_upgrade_and_a_way_back_leave_pods_untouched(
+async def test_an_upgrade_and_a_downgrade_leave_pods_untouched(
     runtime: Runtime, temporal_server: DevServer, tmp_path: Path
 ) -> None:
     if runtime.name == "containerd24":

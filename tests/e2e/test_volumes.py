@@ -76,7 +76,7 @@ async def seen(pod: LivePod, command: str, wanted: str) -> None:
         await asyncio.sleep(0.2)
 
 
-async def test_a_pod_sees_eight_volumes_of_each_kind_and_what_becomes_of_them(
+async def test_a_pod_sees_eight_volumes_of_each_kind_and_their_updates(
     pods: Pods, engine: EngineNode, names: dict[str, str], tmp_path: Path
 ) -> None:
     await asyncio.to_thread(engine.objects.put, config_map(names["settings"], colour="red", shape="round"))
@@ -164,7 +164,7 @@ async def assert_kept_up_to_date(pod: LivePod, engine: EngineNode, names: dict[s
     await seen(pod, "cat /v/projected-7/labels", 'app="two"\ntier="front"')
 
 
-async def test_a_volume_is_mounted_inside_each_volume_of_files(
+async def test_a_volume_can_be_mounted_inside_each_file_volume(
     pods: Pods, engine: EngineNode, names: dict[str, str]
 ) -> None:
     """Row 121: as sidecars have it, which mount a volume of their own inside one of a projected token or labels."""
@@ -219,7 +219,7 @@ async def test_a_volume_is_mounted_inside_each_volume_of_files(
     await pod.delete()
 
 
-async def test_a_pod_waits_for_what_its_volumes_show_and_goes_on_once_it_is_there(
+async def test_a_pod_waits_for_missing_volume_sources_and_continues_once_they_exist(
     pods: Pods, engine: EngineNode, names: dict[str, str]
 ) -> None:
     items = [{"key": "colour", "path": "colour"}]
@@ -254,7 +254,7 @@ async def test_a_pod_waits_for_what_its_volumes_show_and_goes_on_once_it_is_ther
     assert "secret-text" not in engine.said
 
 
-async def test_an_image_is_mounted_where_the_runtime_can_and_refused_by_name_elsewhere(
+async def test_an_image_volume_is_mounted_if_the_runtime_supports_it_and_else_refused_by_name(
     pods: Pods, engine: EngineNode
 ) -> None:
     """Row 57: image volumes."""
@@ -280,7 +280,7 @@ async def test_an_image_is_mounted_where_the_runtime_can_and_refused_by_name_els
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the first test shows more of it")
-async def test_an_ordinary_users_pods_have_volumes_too(pods: Pods, engine: EngineNode, names: dict[str, str]) -> None:
+async def test_volumes_work_without_root(pods: Pods, engine: EngineNode, names: dict[str, str]) -> None:
     await asyncio.to_thread(engine.objects.put, config_map(names["settings"], colour="red"))
     await asyncio.to_thread(engine.objects.put, secret(names["password"], root="secret-text"))
     label = {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}

@@ -27,6 +27,7 @@ from syncpod.handlers.grpc_health import grpc_health
 from syncpod.handlers.http_get import http_get
 from syncpod.handlers.tcp_socket import tcp_socket
 from syncpod.pod import ExecAction, GRPCAction, HTTPGetAction, HTTPHeader, TCPSocketAction
+from tests.agent.waiting import turns_of_others
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -281,19 +282,9 @@ async def endless(block: bytes) -> AsyncIterator[int]:
 
 @pytest.mark.parametrize("block", [b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"])
 async def test_endless_headers_fail_the_probe_without_blocking_the_event_loop(block: bytes) -> None:
-    beats = 0
-
-    async def beat() -> None:
-        nonlocal beats
-        while True:
-            beats += 1
-            await asyncio.sleep(0)
-
-    others = asyncio.create_task(beat())
-    async with endless(block) as port:
+    async with endless(block) as port, turns_of_others() as turns:
         said = await http_get(HTTPGetAction(port=port), target(), None)
-    others.cancel()
-    assert (said.result, "headers exceeded 1048576 bytes" in said.text, beats > 10) == ("failure", True, True)
+    assert (said.result, "headers exceeded 1048576 bytes" in said.text, turns() > 10) == ("failure", True, True)
 
 
 async def test_a_body_with_too_much_chunk_overhead_gives_no_result() -> None:
@@ -390,6 +381,8 @@ async def test_an_opened_tcp_connection_is_success() -> None:
         assert (await tcp_socket(TCPSocketAction(port="web"), target(web=port), 5)).result == "success"
     answer = await tcp_socket(TCPSocketAction(port=port), target(), 5)
     assert (answer.result, answer.text) == ("failure", f"dial tcp 127.0.0.1:{port}: connect: connection refused")
+    nowhere = await tcp_socket(TCPSocketAction(host="255.255.255.255", port=port), target(), 5)
+    assert nowhere.text == f"dial tcp 255.255.255.255:{port}: connect: network is unreachable"
 
 
 @pytest.mark.parametrize("port", ["nobody", 0, 70000])

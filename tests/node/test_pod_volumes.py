@@ -15,10 +15,11 @@ import pytest
 from syncpod.kernel import mounting
 from syncpod.kernel.tree_removal import StillMounted
 from syncpod.node.directories import plan_pod, prepare_pod, remove_pod_directories
-from syncpod.node.pod_volumes import MountFailure, alone, pod_volumes, refresh_volumes
+from syncpod.node.pod_volumes import MountFailure, alone, pod_volumes, refresh_volumes, share_volumes
 from syncpod.objects import ObjectRef, ObjectStore
 from syncpod.pod import ConfigMap, Pod, Secret
 from syncpod.translation.context import NodeContext
+from syncpod.translation.paths import pod_directory
 from tests.translation.translation import NODE, UID, make_pod
 
 MAP, PASSWORD = ObjectRef("ConfigMap", "default", "settings"), ObjectRef("Secret", "default", "password")
@@ -402,3 +403,63 @@ def test_only_mounts_made_for_the_pod_are_unmounted(node: NodeContext, store: Ob
     remove(node)
     assert (treasure / "gold").exists()
     assert not (node.state_dir / "pods" / UID).exists()
+
+
+@MOUNTS
+def test_a_volume_shares_mounts_only_for_a_container_that_asks_and_goes_with_its_pod(
+    node: NodeContext, store: ObjectStore
+) -> None:
+    """Row 121: the node's own directory, and the machine's, stay as they are."""
+    node = replace(node, may_mount=True)
+    put(store)
+    mounts = [{"name": name, "mountPath": f"/{name}", "mountPropagation": "HostToContainer"} for name in ("a", "map")]
+    asking = {"name": "asks", "image": "x", "volumeMounts": mounts}
+    other = {"name": "other", "image": "x", "volumeMounts": [{"name": "b", "mountPath": "/b"}]}
+    volumes: list[dict[str, Any]] = [{"name": name, "emptyDir": {}} for name in ("a", "b")]
+    pod = pod_of(*volumes, VOLUMES[0], containers=[asking, other])
+    make(pod, node, store)
+    before = mounting.mounts_below(node.state_dir)
+    share_volumes(pod, pod.spec.containers[1], node)
+    assert mounting.mounts_below(node.state_dir) == before == ()
+    for _ in range(2):
+        share_volumes(pod, pod.spec.containers[0], node)
+    try:
+        own = pod_directory(node, UID) / "volumes"
+        places = {own / "kubernetes.io~empty-dir" / "a", own / "kubernetes.io~configmap" / "map"}
+        assert set(mounting.mounts_below(node.state_dir)) == places
+        for place in places:
+            assert [each.propagation[0].partition(":")[0] for each in mounting.mounts_at(place)] == ["shared"]
+        make(pod, node, store)
+        assert (own / "kubernetes.io~configmap" / "map" / "colour").read_text() == "red"
+
+        inside = own / "kubernetes.io~empty-dir" / "a" / "left"
+        inside.mkdir()
+        mounting.mount_tmpfs(inside, None, 0o700)
+        with pytest.raises(StillMounted):
+            remove_pod_directories(node, namespace="default", name="web", uid=UID)
+        mounting.unmount(inside)
+        remove_pod_directories(node, namespace="default", name="web", uid=UID)
+        assert not own.exists()
+    finally:
+        for place in mounting.mounts_below(node.state_dir):
+            mounting.unmount(place)
+
+
+@MOUNTS
+def test_a_volume_in_memory_shares_mounts_without_another_mount(node: NodeContext, store: ObjectStore) -> None:
+    """Row 121: it is a mount already."""
+    node = replace(node, may_mount=True)
+    asking = {"name": "m", "mountPath": "/m", "mountPropagation": "Bidirectional"}
+    pod = pod_of(
+        {"name": "m", "emptyDir": {"medium": "Memory"}},
+        containers=[{"name": "asks", "image": "x", "volumeMounts": [asking]}],
+    )
+    make(pod, node, store)
+    try:
+        share_volumes(pod, pod.spec.containers[0], node)
+        (place,) = mounting.mounts_below(node.state_dir)
+        (mount,) = mounting.mounts_at(place)
+        assert (mount.file_system, mount.propagation[0].partition(":")[0]) == ("tmpfs", "shared")
+    finally:
+        remove_pod_directories(node, namespace="default", name="web", uid=UID)
+    assert mounting.mounts_below(node.state_dir) == ()

@@ -86,7 +86,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("old", "new", "expected"), REFUSED, ids=[expected[0][:80] for _, _, expected in REFUSED])
-def test_what_may_not_change_is_refused_by_its_path(
+def test_changes_of_immutable_fields_are_refused_by_path(
     old: dict[str, Any], new: dict[str, Any], expected: list[str]
 ) -> None:
     assert problems(old, new) == expected

@@ -7,6 +7,7 @@ import socket
 
 from syncpod.runtime.processes.control import Attached
 from syncpod.runtime.processes.packets import Word
+from tests.agent.waiting import turns_of_others
 
 PACKETS = 100
 
@@ -18,15 +19,6 @@ async def test_other_tasks_run_between_two_packets_of_attached_output() -> None:
         for _ in range(PACKETS):
             supervisor.send(Word.STDOUT + b"y\n")
         supervisor.send(Word.ENDED)
-        beats = 0
-
-        async def beat() -> None:
-            nonlocal beats
-            while True:
-                beats += 1
-                await asyncio.sleep(0)
-
-        others = asyncio.create_task(beat())
-        read = [data async for _, data in Attached(ours, asyncio.get_running_loop().create_future()).output()]
-        others.cancel()
-    assert (len(read), beats >= PACKETS) == (PACKETS, True), beats
+        async with turns_of_others() as turns:
+            read = [data async for _, data in Attached(ours, asyncio.get_running_loop().create_future()).output()]
+    assert (len(read), turns() >= PACKETS) == (PACKETS, True), turns()

@@ -111,7 +111,7 @@ async def test_an_event_reader_that_falls_behind_is_told_so() -> None:
     for number in range(2000):
         events.publish(lambda number=number: cri.ContainerEventResponse(created_at=number))  # type: ignore[misc]
     assert (await first).created_at < 1000
-    with pytest.raises(Refusal, match="list, then read anew"):
+    with pytest.raises(Refusal, match="list, then read again"):
         async for _ in reader:
             pass
 
@@ -125,7 +125,7 @@ async def test_event_readers_are_told_to_relist_if_an_event_cannot_be_built() ->
         raise ValueError("a torn record")
 
     events.publish(torn)
-    with pytest.raises(Refusal, match="list, then read anew"):
+    with pytest.raises(Refusal, match="list, then read again"):
         await waiting
 
 

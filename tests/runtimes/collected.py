@@ -60,7 +60,8 @@ class _Listing:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         for item in session.items:
             if runtime := selection.runtime_of(item):
-                each = Collected(item.nodeid, runtime, selection.reason_of(item))
+                one = " (one containerd)" if selection.is_for_one_containerd(item) else ""
+                each = Collected(item.nodeid, runtime, selection.reason_of(item) + one)
                 self._output.write(json.dumps(asdict(each)) + "\n")
 
 

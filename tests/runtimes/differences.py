@@ -41,7 +41,7 @@ _EMBEDDED = (
         "There are no PID namespaces: a container sees the machine's processes, and its own is not number 1.",
         (
             "test_start.py::test_an_ephemeral_container_sees_the_processes_of_its_target_as_its_own",
-            "test_identity.py::test_a_pod_shares_the_namespaces_that_it_says",
+            "test_identity.py::test_a_pod_shares_the_requested_namespaces",
         ),
     ),
     Difference(
@@ -49,31 +49,31 @@ _EMBEDDED = (
         "There is no registry: any well-formed name can be pulled at once, and stands for the machine's own programs, "
         "unless an image was loaded under that name.",
         (
-            "test_containers.py::test_a_missing_image_is_asked_for_again_after_a_back_off",
-            "test_debug.py::test_an_image_that_cannot_be_had_is_asked_for_again_after_a_back_off",
+            "test_containers.py::test_a_missing_image_is_pulled_again_after_a_back_off",
+            "test_debug.py::test_an_unavailable_debug_image_is_pulled_again_after_a_back_off",
         ),
     ),
     Difference(
         "an image's user",
         "An image that was not loaded names no user: containers run as the user who runs the runtime.",
         (
-            "test_containers.py::test_an_image_says_who_runs_it_and_so_in_which_groups_besides",
-            "test_identity.py::test_a_container_that_must_not_run_as_root_is_told_why_it_does_not_run",
-            "test_identity.py::test_a_pods_groups_are_only_its_own_where_it_says_strict",
+            "test_containers.py::test_the_images_user_determines_user_and_groups",
+            "test_identity.py::test_a_run_as_non_root_violation_is_the_waiting_message",
+            "test_identity.py::test_with_policy_strict_a_pod_has_only_its_own_groups",
         ),
     ),
     Difference(
         "an image's user",
         "That user is not root, so a container that must not run as root may run.",
-        ("test_containers.py::test_a_container_that_must_not_run_as_root_does_not",),
+        ("test_containers.py::test_a_container_with_run_as_non_root_does_not_run_as_root",),
         without_root=True,
     ),
     Difference(
         "users and groups",
         "Containers run as the user who runs the runtime; another user or group is refused, and so is an fsGroup.",
         (
-            "test_containers.py::test_the_environment_and_the_identity_are_what_the_pod_says",
-            "test_volumes.py::test_a_pod_sees_eight_volumes_of_each_kind_and_what_becomes_of_them",
+            "test_containers.py::test_environment_and_identity_match_the_pod_spec",
+            "test_volumes.py::test_a_pod_sees_eight_volumes_of_each_kind_and_their_updates",
         ),
         without_root=True,
     ),
@@ -84,14 +84,14 @@ _EMBEDDED = (
         "sysctls, seccomp profiles of the node, AppArmor and SELinux, devices, user namespaces. The seccomp profile "
         "RuntimeDefault is not applied, and the event FieldNotApplied says so.",
         (
-            "test_identity.py::test_each_container_has_the_powers_that_its_security_context_gives_it",
-            "test_identity.py::test_a_pod_has_the_kernel_parameters_that_it_asks_for",
+            "test_identity.py::test_each_container_has_the_privileges_of_its_security_context",
+            "test_identity.py::test_a_pod_has_its_sysctls",
         ),
     ),
     Difference(
         "mount propagation",
         "Only private mounts are supported; any other propagation is refused.",
-        ("test_names.py::test_a_mount_made_later_on_the_node_reaches_a_container_that_asked_for_it",),
+        ("test_names.py::test_a_later_mount_on_the_node_propagates_to_a_container_that_asked_for_it",),
     ),
     Difference(
         "port-forward",
@@ -106,14 +106,14 @@ _EMBEDDED = (
         "CNI",
         "A pod gets no network, only its own address in 127.0.0.0/8, and nothing can delay that.",
         (
-            "test_faults_runtime.py::test_the_runtime_dies_in_a_start[*CNI*]",
-            "test_faults_runtime.py::test_runtime_and_worker_die_together_in_a_start",
-            "test_faults_runtime.py::test_the_runtime_dies_in_a_deletion[*cni-del*]",
-            "test_faults_runtime.py::test_a_sandbox_that_cannot_be_made_is_made_when_it_can[*cni-add*]",
-            "test_faults_runtime.py::test_a_pod_deleted_in_the_middle_of_its_start_leaves_nothing[*CNI*]",
-            "test_faults_worker.py::test_killed_in_a_start[*CNI*]",
-            "test_faults_worker.py::test_killed_while_what_holds_up_the_start_outlasts_the_next_workers_boot",
-            "test_faults_worker.py::test_killed_in_a_deletion[*cni-del*]",
+            "test_faults_runtime.py::test_a_pod_starts_after_a_runtime_kill_during_its_start[*CNI*]",
+            "test_faults_runtime.py::test_a_pod_starts_after_a_kill_of_runtime_and_worker_during_its_start",
+            "test_faults_runtime.py::test_a_deletion_completes_after_a_runtime_kill[*cni-del*]",
+            "test_faults_runtime.py::test_a_failing_sandbox_creation_is_retried_until_it_succeeds[*cni-add*]",
+            "test_faults_runtime.py::test_a_pod_deleted_during_its_start_leaves_nothing[*CNI*]",
+            "test_faults_worker.py::test_a_pod_starts_once_after_a_worker_kill_during_its_start[*CNI*]",
+            "test_faults_worker.py::test_a_start_blocked_beyond_the_next_workers_boot_is_done_once",
+            "test_faults_worker.py::test_a_deletion_completes_after_a_worker_kill[*cni-del*]",
         ),
     ),
     Difference(
@@ -121,16 +121,16 @@ _EMBEDDED = (
         "A supervisor creates, starts and kills the process. There is no other program that could hang or fail: tests "
         "delay the equivalent of `runc create`; the equivalents of the other calls are part of the same step.",
         (
-            "test_faults_runtime.py::test_the_runtime_dies_in_a_start[*runc starts*]",
-            "test_faults_runtime.py::test_the_runtime_dies_while_runc_makes_the_first_container[*runc-start*]",
-            "test_faults_runtime.py::test_the_runtime_dies_in_a_deletion[*runc-kill*]",
-            "test_faults_runtime.py::test_a_sandbox_that_cannot_be_made_is_made_when_it_can[*runc-create*]",
-            "test_faults_runtime.py::test_a_container_that_cannot_be_started_is_started_when_it_can",
-            "test_faults_runtime.py::test_a_pod_deleted_in_the_middle_of_its_start_leaves_nothing[*runc starts*]",
-            "test_faults_worker.py::test_killed_in_a_start[*runc starts*]",
-            "test_faults_worker.py::test_killed_while_runc_makes_the_first_container[*runc-start*]",
-            "test_faults_worker.py::test_killed_in_a_deletion[*runc-kill*]",
-            "test_faults_worker.py::test_killed_in_a_deletion[*runc-delete*]",
+            "test_faults_runtime.py::test_a_pod_starts_after_a_runtime_kill_during_its_start[*runc starts*]",
+            "test_faults_runtime.py::test_a_pod_starts_after_a_runtime_kill_while_runc_makes_the_first_container[*runc-start*]",
+            "test_faults_runtime.py::test_a_deletion_completes_after_a_runtime_kill[*runc-kill*]",
+            "test_faults_runtime.py::test_a_failing_sandbox_creation_is_retried_until_it_succeeds[*runc-create*]",
+            "test_faults_runtime.py::test_a_failing_container_start_is_retried_until_it_succeeds",
+            "test_faults_runtime.py::test_a_pod_deleted_during_its_start_leaves_nothing[*runc starts*]",
+            "test_faults_worker.py::test_a_pod_starts_once_after_a_worker_kill_during_its_start[*runc starts*]",
+            "test_faults_worker.py::test_a_container_is_not_doubled_by_a_worker_kill_while_runc_makes_it[*runc-start*]",
+            "test_faults_worker.py::test_a_deletion_completes_after_a_worker_kill[*runc-kill*]",
+            "test_faults_worker.py::test_a_deletion_completes_after_a_worker_kill[*runc-delete*]",
         ),
     ),
 )
@@ -141,8 +141,8 @@ _CRIO = (
         "It is noticed when the container is created, not when it is started. So no container has failed; the pod "
         "waits with CreateContainerError and retries, whatever its restart policy.",
         (
-            "test_restarts.py::test_a_command_that_is_not_there_fails_a_pod_that_does_not_restart",
-            "test_debug.py::test_what_does_not_start_says_why_and_harms_nothing",
+            "test_restarts.py::test_a_missing_command_fails_a_restart_never_pod",
+            "test_debug.py::test_a_debug_container_that_cannot_start_is_reported_without_harm_to_the_pod",
         ),
     ),
     Difference(
@@ -152,7 +152,7 @@ _CRIO = (
     Difference(
         "labels",
         "It adds the Kubernetes labels to a sandbox by itself, so no sandbox lacks its pod's name.",
-        ("test_orphans.py::test_a_lost_database_kills_nobody_and_what_runs_is_adopted_or_pruned",),
+        ("test_orphans.py::test_a_lost_database_kills_no_pod_and_running_pods_can_be_adopted_or_pruned",),
     ),
     Difference(
         "names that are taken",
@@ -182,7 +182,7 @@ _CRIO = (
         "capabilities",
         "A privileged container is given every capability, also those that the machine withholds from the runtime "
         "itself: there it does not start.",
-        ("test_identity.py::test_each_container_has_the_powers_that_its_security_context_gives_it",),
+        ("test_identity.py::test_each_container_has_the_privileges_of_its_security_context",),
     ),
     Difference(
         "host name",
@@ -193,7 +193,7 @@ _CRIO = (
         "restarts of the runtime",
         "Afterwards a container's image is told by its id, no longer by its digest, and its creation some microseconds "
         "later.",
-        ("test_faults_runtime.py::test_a_restart_of_the_runtime_restarts_nothing",),
+        ("test_faults_runtime.py::test_a_runtime_restart_restarts_no_container",),
     ),
     Difference("small limits", "With runc, a pod with a memory limit below 12 MiB gets no sandbox by default."),
 )

@@ -24,7 +24,8 @@ from tests.runtimes.images import BUSYBOX
 from tests.runtimes.runtime import Runtime
 
 RUNS = ("sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.05; done")
-DEAF = ("sh", "-c", "trap '' TERM; while :; do sleep 0.05; done")
+DEAF = ("sh", "-c", "trap 'touch /tmp/told' TERM; while :; do sleep 0.05; done")
+"""It notes that it was told to end, and goes on."""
 ABSENT = "0" * 64
 PATIENCE = 60.0
 
@@ -214,10 +215,15 @@ async def an_end_by_a_signal(stage: Stage) -> Any:
 async def running(stage: Stage, *command: str) -> str:
     """A container that has installed its trap."""
     container = await stage.started("sh", "-c", f"{command[-1].split(';')[0]}; touch /tmp/ready; {command[-1]}")
-    async with asyncio.timeout(PATIENCE):
-        while (await stage.exec(container, "test", "-e", "/tmp/ready"))[0]:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    await until_there(stage, container, "/tmp/ready")
     return container
+
+
+async def until_there(stage: Stage, container: str, file: str) -> None:
+    """Wait until a container has made a file."""
+    async with asyncio.timeout(PATIENCE):
+        while (await stage.exec(container, "test", "-e", file))[0]:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
 
 
 async def a_stop_within_the_grace(stage: Stage) -> Any:
@@ -233,7 +239,7 @@ async def a_stop_that_needs_a_kill(stage: Stage) -> Any:
 async def a_second_stop_with_a_shorter_grace(stage: Stage) -> Any:
     container = await running(stage, *DEAF)
     first = asyncio.ensure_future(refused(stage.stop(container, 3600)))
-    await asyncio.sleep(0.1)
+    await until_there(stage, container, "/tmp/told")
     second = await refused(stage.stop(container, 0))
     return second, await asyncio.wait_for(first, PATIENCE), await stage.ended(container)
 
@@ -241,9 +247,9 @@ async def a_second_stop_with_a_shorter_grace(stage: Stage) -> Any:
 async def a_stop_that_its_caller_gives_up(stage: Stage) -> Any:
     container = await running(stage, *DEAF)
     stop = asyncio.ensure_future(stage.stop(container, 1))
-    await asyncio.sleep(0.2)
+    await until_there(stage, container, "/tmp/told")
     stop.cancel()
-    await asyncio.sleep(1.5)
+    await asyncio.sleep(1.5)  # beyond the grace: the runtime would have killed it by then
     between = await stage.state(container)
     return between, await refused(stage.stop(container, 0)), await stage.ended(container)
 

@@ -2,6 +2,7 @@
 
 A test that could run on several runs on one of them: the first of `PREFERRED` that this machine has. A test that
 depends on the runtime carries `@pytest.mark.every_runtime("why")`, or its module does as `pytestmark`: it runs on all.
+With `one_containerd=True` it runs on all but the older containerd, where the versions of containerd do not differ.
 
 `SYNCPOD_RUNTIMES` asks for something else: `all` is every test on every runtime that it can run on, `crio` (or several
 names with commas) is every test on these runtimes, and on no other.
@@ -40,9 +41,15 @@ def reason_of(item: pytest.Item) -> str:
     mark = item.get_closest_marker("every_runtime")
     if mark is None:
         return ""
-    if len(mark.args) != 1 or not isinstance(mark.args[0], str) or mark.kwargs:
-        raise TypeError(f'{item.nodeid}: @pytest.mark.every_runtime("why") takes one sentence')
+    if len(mark.args) != 1 or not isinstance(mark.args[0], str) or mark.kwargs not in ({}, {"one_containerd": True}):
+        raise TypeError(f'{item.nodeid}: @pytest.mark.every_runtime("why") takes one sentence, and one_containerd=True')
     return mark.args[0]
+
+
+def is_for_one_containerd(item: pytest.Item) -> bool:
+    """Say whether a test that runs on every runtime runs on one containerd only."""
+    mark = item.get_closest_marker("every_runtime")
+    return mark is not None and bool(mark.kwargs)
 
 
 def asked_for() -> str:
@@ -50,14 +57,25 @@ def asked_for() -> str:
     return os.environ.get("SYNCPOD_RUNTIMES", "")
 
 
-def runs(runtime: str, *, among: Collection[str], everywhere: bool, here: Sequence[str], asked: str = "") -> bool:
+def runs(
+    runtime: str,
+    *,
+    among: Collection[str],
+    everywhere: bool,
+    one_containerd: bool = False,
+    here: Sequence[str],
+    asked: str = "",
+) -> bool:
     """Say whether a test is to run on `runtime`.
 
-    It could run on those in `among`, and is to run on all of them if `everywhere`. This machine has those that are
-    `here`, the preferred one first. `asked` is what `SYNCPOD_RUNTIMES` says.
+    It could run on those in `among`, and is to run on all of them if `everywhere`, of the containerds on one of them
+    if `one_containerd`. This machine has those that are `here`, the preferred one first. `asked` is what
+    `SYNCPOD_RUNTIMES` says.
     """
     if asked:
         return asked == ALL or runtime in {name.strip() for name in asked.split(",")}
+    if everywhere and one_containerd and runtime in _CONTAINERDS:
+        return runtime == next(name for name in (*here, *PREFERRED) if name in among and name in _CONTAINERDS)
     if everywhere:
         return True
     # Where the machine has none of them, the test still appears, as skipped, with what is missing.
@@ -90,6 +108,7 @@ def _divided(items: Iterable[pytest.Item], among: dict[str, set[str]]) -> tuple[
             runtime,
             among=among[_function(item)],
             everywhere=bool(reason_of(item)),
+            one_containerd=is_for_one_containerd(item),
             here=installed(),
             asked=asked_for(),
         )

@@ -5,6 +5,7 @@ Its database is a file, so that it can be killed and started again with everythi
 
 import contextlib
 import os
+import secrets
 import socket
 import subprocess
 import time
@@ -128,9 +129,15 @@ def _end(directory: Path) -> None:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports of the loopback that nobody listens on now."""
+    """Ports of the loopback that nobody listens on now, and that the kernel gives nobody: a killed server returns."""
+    first_given = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    lowest = min(10_000, first_given // 2)
     with contextlib.ExitStack() as stack:
-        listeners = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for listener in listeners:
-            listener.bind(("127.0.0.1", 0))
-        return [listener.getsockname()[1] for listener in listeners]
+        ports: list[int] = []
+        while len(ports) < count:
+            listener = stack.enter_context(socket.socket())
+            port = lowest + secrets.randbelow(first_given - lowest)
+            with contextlib.suppress(OSError):  # somebody listens there
+                listener.bind(("127.0.0.1", port))
+                ports.append(port)
+        return ports

@@ -11,10 +11,19 @@ ON_CONTAINERD = frozenset({"containerd16", "containerd24"})
 
 
 def chosen(
-    *, among: frozenset[str] = ALL, everywhere: bool = False, here: tuple[str, ...] = PREFERRED, asked: str = ""
+    *,
+    among: frozenset[str] = ALL,
+    everywhere: bool = False,
+    one_containerd: bool = False,
+    here: tuple[str, ...] = PREFERRED,
+    asked: str = "",
 ) -> set[str]:
     """Those runtimes that a test runs on."""
-    return {name for name in among if runs(name, among=among, everywhere=everywhere, here=here, asked=asked)}
+    return {
+        name
+        for name in among
+        if runs(name, among=among, everywhere=everywhere, one_containerd=one_containerd, here=here, asked=asked)
+    }
 
 
 def test_a_test_runs_on_the_newest_containerd() -> None:
@@ -35,6 +44,14 @@ def test_a_test_without_a_runtime_on_this_machine_is_kept_and_skipped() -> None:
 
 def test_a_runtime_dependent_test_runs_on_every_runtime() -> None:
     assert chosen(everywhere=True) == chosen(everywhere=True, here=("embedded",)) == ALL
+
+
+def test_what_no_version_of_containerd_does_in_its_own_way_runs_on_one_containerd_and_on_all_others() -> None:
+    assert chosen(everywhere=True, one_containerd=True) == ALL - {"containerd16"}
+    assert chosen(everywhere=True, one_containerd=True, here=("containerd16", "embedded")) == ALL - {"containerd24"}
+    only_old = frozenset({"embedded", "containerd16"})
+    assert chosen(everywhere=True, one_containerd=True, among=only_old) == only_old
+    assert chosen(everywhere=True, one_containerd=True, asked="all") == ALL
 
 
 @pytest.mark.parametrize("everywhere", [False, True])

@@ -17,17 +17,18 @@ import pytest
 
 from tests.runtimes.embedded import ROOT
 from tests.runtimes.require import do_without
+from tests.runtimes.selection import ALL, asked_for
 
 NOBODY = 65534
 TESTS = (
     "tests/runtimes/test_same_answers.py",
     "tests/e2e/test_start.py",
     "tests/e2e/test_containers.py",
-    "tests/e2e/test_environment.py",
     "tests/e2e/test_volumes.py",
-    "tests/e2e/test_changes.py",
     "tests/e2e/test_deletion.py",
 )
+OF_THE_ENGINE = ("tests/e2e/test_environment.py", "tests/e2e/test_changes.py")
+"""Tests that go no other way without root."""
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ async def test_the_suite_of_the_embedded_runtime_passes_without_root(home: Path)
     environment = {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
     pytest_run = (interpreter(), "-m", "pytest", "-q", "-rfEs", "-k", "embedded", "-p", "no:cacheprovider")
     process = await asyncio.create_subprocess_exec(
-        *as_nobody(*pytest_run, f"--basetemp={home}/tests", *TESTS),
+        *as_nobody(*pytest_run, f"--basetemp={home}/tests", *TESTS, *(OF_THE_ENGINE if asked_for() == ALL else ())),
         cwd=ROOT,
         env={
             **environment,

@@ -7,7 +7,7 @@ import pytest
 from tests.nightly import NIGHTLY
 from tests.simulator.campaign import explained, run_seeds
 
-SEEDS = 20_000 if NIGHTLY else 1_000
+SEEDS = 20_000 if NIGHTLY else 500
 STRETCH = 250
 """Seeds of one test: several processes share the whole."""
 

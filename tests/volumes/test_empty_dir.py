@@ -95,7 +95,7 @@ REFUSED: dict[str, tuple[str, list[dict[str, Any]], bool, str]] = {
     "of another size": ("HugePages-1Gi", [HUGE], True, "no container of the pod requests huge pages"),
     "of several sizes": ("HugePages", [HUGE, LARGE], True, "can't be used if container requests multiple"),
     "that the machine has not": ("HugePages-32Mi", [ODD], True, "no huge pages of 33554432 bytes"),
-    "where nothing may be mounted": ("HugePages", [HUGE], False, "needs the right to mount"),
+    "where nothing may be mounted": ("HugePages", [HUGE], False, "has no right to mount"),
 }
 
 

@@ -100,6 +100,9 @@ def test_node_capacity_is_set_by_flags_or_the_environment() -> None:
     settings = node_settings(environ)
     assert (settings.capacity, settings.node_labels, settings.pod_cgroups) == ("cpu=8", "disk=ssd", False)
     assert labels(settings)["disk"] == "ssd"
+    assert (
+        node_settings(environ, node_labels="").node_labels == "" != node_settings(environ, node_labels=None).node_labels
+    )
     assert settings.allowed_unsafe_sysctls == ("kernel.msgmax", "net.core.*")
     given = node_settings(environ, capacity="pods=1", pod_cgroups=True, allowed_unsafe_sysctls="net.*")
     assert (given.capacity, given.pod_cgroups, given.allowed_unsafe_sysctls) == ("pods=1", True, ("net.*",))

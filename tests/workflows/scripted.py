@@ -43,6 +43,7 @@ from syncpod.messages.steps import (
 )
 from syncpod.pod import container_hash
 from syncpod.temporal.resize_metrics import ResizeMetricsInterceptor
+from syncpod.temporal.timeouts import HEARTBEAT_THROTTLE
 from tests.agent.waiting import pauses
 from workflows.pod.workflow import PodWorkflow
 from workflows.runner import sandboxed_runner
@@ -56,7 +57,9 @@ Script = Callable[[StepInput], Any]
 class ScriptedNode:
     """The model runtime of one node, and the steps that change it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, unhurried: bool = False) -> None:
+        self.unhurried = unhurried
+        """Its workflow tasks may take as long as the machine needs, for those that have much to read."""
         self.queue = f"node/{uuid.uuid4().hex[:12]}"
         self.counter = 0
         self.pods: dict[str, ObservedPod] = {}
@@ -66,6 +69,7 @@ class ScriptedNode:
         """By step name: what the next calls do instead of succeeding; a script returns an outcome, or raises."""
         self.absent: set[str] = set()
         self.foreseen: list[str] = []
+        self.asked_beside: list[list[dict[str, Any]]] = []
         """What it says to a client that asks why it would not run a pod."""
         """Images the node has not got."""
         self.recursive_read_only_handlers: tuple[str, ...] = ()
@@ -149,7 +153,8 @@ class ScriptedNode:
             step.__annotations__ = {"argument": STEPS[name].input, "return": StepResult}
             return activity.defn(name=name.value)(step)
 
-        async def foresee(document: dict[str, Any]) -> list[str]:
+        async def foresee(document: dict[str, Any], before: list[dict[str, Any]]) -> list[str]:
+            self.asked_beside.append(before)
             return [*self.foreseen]
 
         return [*(scripted(name) for name in STEPS), activity.defn(name=FORESEE_ADMISSION)(foresee)]
@@ -259,9 +264,16 @@ async def scripted_worker(client: Client, node: ScriptedNode, **options: Any) ->
             "build_id": build_id("syncpod-test", DIGEST),
             "workflow_runner": sandboxed_runner(),
             "interceptors": [ResizeMetricsInterceptor()],
+            # As the node's worker has it: the SDK's own pause would keep a cancellation from a step for twelve seconds.
+            "max_heartbeat_throttle_interval": HEARTBEAT_THROTTLE,
             **options,
         },
     ) as worker:
+        if node.unhurried:
+            # The SDK fails a task after two seconds by the clock, which on a busy machine says nothing of the workflow.
+            # It has a setting for that, debug_mode, but runs tasks in the test's own thread then.
+            assert worker._workflow_worker is not None
+            worker._workflow_worker._deadlock_timeout_seconds = None
         yield worker
 
 
@@ -275,7 +287,7 @@ async def start_pod(
         {"pod": manifest, **more},
         id=pod_workflow_id(meta.get("namespace", "default"), meta["name"]),
         task_queue=node.queue,
-        task_timeout=timedelta(seconds=3),
+        task_timeout=timedelta(minutes=1) if node.unhurried else timedelta(seconds=3),
         id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
     )
 

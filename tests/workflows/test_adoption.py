@@ -83,7 +83,7 @@ async def adopt(client: Client, node: ScriptedNode, document: dict[str, Any]) ->
     return await start_pod(client, node, document, adopt={"incarnation": LIFE})
 
 
-async def test_what_runs_goes_on_as_it_is_with_its_identity_and_its_count_of_restarts(
+async def test_an_adopted_pod_keeps_running_with_its_identity_and_restart_counts(
     client: Client, node: ScriptedNode
 ) -> None:
     document = recorded()
@@ -105,7 +105,7 @@ async def test_what_runs_goes_on_as_it_is_with_its_identity_and_its_count_of_res
     assert node.steps() == ["create_sandbox", "start_container web"], "in the sandbox that there is"
 
 
-async def test_a_pod_that_has_run_to_its_end_is_not_run_again(client: Client, node: ScriptedNode) -> None:
+async def test_an_adopted_finished_pod_is_not_run_again(client: Client, node: ScriptedNode) -> None:
     document = recorded(restartPolicy="Never")
     in_runtime(node, document, state="exited", exit_code=0, reason="Completed", finished_at=STARTED)
     handle = await adopt(client, node, document)
@@ -113,7 +113,7 @@ async def test_a_pod_that_has_run_to_its_end_is_not_run_again(client: Client, no
     assert "start_container web" not in node.steps()
 
 
-async def test_nothing_is_made_before_it_is_known_what_there_is(client: Client, node: ScriptedNode) -> None:
+async def test_nothing_is_created_before_the_adoption_step_has_completed(client: Client, node: ScriptedNode) -> None:
     """A listing that comes first does not stand for the taking over: the node's record is still another cluster's."""
     document = recorded()
     in_runtime(node, document)
@@ -125,7 +125,7 @@ async def test_nothing_is_made_before_it_is_known_what_there_is(client: Client, 
     assert set(node.steps()) == {"create_sandbox"}
 
 
-async def test_one_that_is_to_be_pruned_is_killed_with_its_grace_and_removed_and_nothing_is_made(
+async def test_a_pruned_pod_is_killed_with_its_grace_and_removed_without_creating_anything(
     client: Client, node: ScriptedNode
 ) -> None:
     """Started together with its deletion: what lives is found by the removal, which removes nothing alive."""
@@ -157,7 +157,7 @@ async def test_one_that_is_to_be_pruned_is_killed_with_its_grace_and_removed_and
         (True, 'adopt: must be {"incarnation": "…"}'),
     ],
 )
-def test_a_wrong_adoption_is_refused_by_path(adoption: Any, says: str) -> None:
+def test_an_invalid_adoption_is_refused_by_path(adoption: Any, says: str) -> None:
     document = recorded()
     given = {"pod": document, "adopt": adoption}
     _, refusal = initial_state(

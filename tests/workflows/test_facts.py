@@ -94,7 +94,7 @@ def dated(world: World) -> ObservedPod:
 
 
 @given(worlds(), st.data())
-def test_a_removed_dead_container_changes_no_decision(world: World, data: st.DataObject) -> None:
+def test_removing_a_dead_container_changes_no_decision(world: World, data: st.DataObject) -> None:
     whole = dated(world)
     assume(whole.sandboxes)  # a pod that has run has had one: see the tests below
     good = not compute_pod_actions(world.pod, whole, liveness={}, startup={}, actuated=world.actuated).create_sandbox
@@ -135,7 +135,7 @@ def test_a_pod_that_never_restarts_never_runs_again(a: int, b: int, b_runs: bool
 
 
 @given(outcomes, st.data())
-def test_what_has_succeeded_under_on_failure_never_runs_again(b: int, data: st.DataObject) -> None:
+def test_a_container_that_succeeded_under_on_failure_never_runs_again(b: int, data: st.DataObject) -> None:
     containers = [exited("a", 0), exited("b", b)]
     state = seen(a_pod("OnFailure", "a", "b"), listing(1, *containers), data.draw(later_listings(containers)))
     assert "start_container a" not in verbs(state)
@@ -143,7 +143,7 @@ def test_what_has_succeeded_under_on_failure_never_runs_again(b: int, data: st.D
 
 
 @given(worlds(), st.data())
-def test_what_may_run_counts_as_it_is_listed(world: World, data: st.DataObject) -> None:
+def test_the_listing_decides_for_instances_that_may_still_run(world: World, data: st.DataObject) -> None:
     whole = dated(world)
     left = tuple(c for c in whole.containers if c.state in ("running", "unknown") or data.draw(st.booleans()))
     state = seen(world.pod, whole, whole.model_copy(update={"seq": Seq(boot=1, counter=2), "containers": left}))
@@ -153,7 +153,7 @@ def test_what_may_run_counts_as_it_is_listed(world: World, data: st.DataObject) 
 
 
 @given(worlds())
-def test_a_listing_that_lacks_nothing_is_left_as_it_is(world: World) -> None:
+def test_a_complete_listing_is_not_changed(world: World) -> None:
     state = seen(world.pod, dated(world))
     if state.own.sandboxes:
         assert facts.known(state) == state.own
@@ -162,7 +162,7 @@ def test_a_listing_that_lacks_nothing_is_left_as_it_is(world: World) -> None:
 # --- init containers --------------------------------------------------------------------------------------------------
 
 
-def test_a_finished_init_container_does_not_run_again_because_it_was_pruned() -> None:
+def test_a_pruned_finished_init_container_does_not_run_again() -> None:
     pod = a_pod("Always", "web", init=["first", "second"])
     done = [exited("first"), exited("second")]
     state = seen(pod, listing(1, *done, running("web")), listing(2, exited("web", 1)))
@@ -183,7 +183,7 @@ def test_in_a_new_sandbox_init_containers_run_again() -> None:
 # --- what is lost -----------------------------------------------------------------------------------------------------
 
 
-def test_a_container_that_vanishes_has_ended_in_a_way_that_nobody_knows() -> None:
+def test_a_vanished_container_has_an_unknown_exit() -> None:
     state = seen(a_pod("Always", "a", "b"), listing(1, running("a"), running("b")), listing(2, running("b")))
     (lost,) = state.exits
     assert (lost.id, lost.exit_code, lost.reason, lost.sandbox) == ("a-0", 137, "ContainerStatusUnknown", "s0")
@@ -191,14 +191,14 @@ def test_a_container_that_vanishes_has_ended_in_a_way_that_nobody_knows() -> Non
     assert (verbs(state), state.next_restart("a")) == (["start_container a"], 1)
 
 
-def test_how_a_lost_container_ended_is_taken_once_it_is_known() -> None:
+def test_the_exit_of_a_vanished_container_is_recorded_once_known() -> None:
     state = seen(a_pod("Never", "a", "b"), listing(1, running("a"), running("b")), listing(2, running("b")))
     observe(state, listing(3, exited("a", 7), running("b")), NOW)
     (end,) = state.exits
     assert end.exit_code == 7
 
 
-def test_what_is_recorded_counts_at_once_and_across_runs() -> None:
+def test_a_recorded_exit_counts_at_once_and_across_runs() -> None:
     state = PodState(pod=a_pod("Never", "a", "b"))
     observe(state, listing(1, exited("a"), running("b")), NOW)
     observe(state, listing(2, running("b")), NOW)
@@ -206,7 +206,7 @@ def test_what_is_recorded_counts_at_once_and_across_runs() -> None:
     assert PodState.model_validate(state.model_dump(mode="json", exclude_defaults=True)) == state
 
 
-def test_that_a_runtime_does_not_know_how_a_container_ended_is_told() -> None:
+def test_an_exit_unknown_to_the_runtime_is_an_event() -> None:
     unknown = exited("a", 255).model_copy(update={"reason": "Unknown"})
     state = seen(a_pod("Always", "a", "b"), listing(1, running("a"), exited("b", 255)), listing(2, unknown))
     (told,) = [event for event in state.events if event.reason == "ContainerStatusUnknown"]
@@ -214,7 +214,7 @@ def test_that_a_runtime_does_not_know_how_a_container_ended_is_told() -> None:
 
 
 @pytest.mark.parametrize("reason", ["Unknown", "ContainerStatusUnknown"])
-def test_an_end_that_nobody_knew_is_recorded_again_once_it_is_known(reason: str) -> None:
+def test_an_unknown_exit_is_recorded_again_once_known(reason: str) -> None:
     """The kernel's word on a process may come after the runtime's, which was only that it has ended."""
     unknown = exited("a", 255).model_copy(update={"reason": reason})
     state = seen(a_pod("Never", "a", "b"), listing(1, unknown, running("b")), listing(2, exited("a", 0), running("b")))
@@ -244,7 +244,7 @@ def with_sidecar(pod: Pod) -> Pod:
     ("policy", "follows"),
     [("Never", []), ("OnFailure", ["start_container a"]), ("Always", ["start_container a"])],
 )
-def test_what_a_start_finds_gone_has_ended_whether_it_is_listed_again_or_not(policy: str, follows: list[str]) -> None:
+def test_an_instance_that_a_start_finds_missing_has_ended_even_if_listed_again(policy: str, follows: list[str]) -> None:
     pod = a_pod(policy, "a", "b")
     state = PodState(pod=pod)
     observe(state, listing(1, gone(pod, "a"), running("b")), NOW)
@@ -257,7 +257,7 @@ def test_what_a_start_finds_gone_has_ended_whether_it_is_listed_again_or_not(pol
 
 
 @pytest.mark.parametrize("policy", ["Never", "OnFailure"])
-def test_an_init_container_that_a_start_finds_gone_has_failed(policy: str) -> None:
+def test_an_init_container_that_a_start_finds_missing_has_failed(policy: str) -> None:
     pod = a_pod(policy, "web", init=["first"])
     for after in ([], [listing(2)]):
         state = seen(pod, listing(1, gone(pod, "first")), *after)
@@ -268,7 +268,7 @@ def test_an_init_container_that_a_start_finds_gone_has_failed(policy: str) -> No
         assert state.next_restart("first") == 1
 
 
-def test_a_sidecar_that_a_start_finds_gone_is_started_again_under_its_next_number() -> None:
+def test_a_sidecar_that_a_start_finds_missing_is_started_with_the_next_number() -> None:
     pod = with_sidecar(a_pod("Never", "web", init=["proxy"]))
     for after in ([], [listing(2)]):
         state = seen(pod, listing(1, gone(pod, "proxy")), *after)
@@ -277,7 +277,7 @@ def test_a_sidecar_that_a_start_finds_gone_is_started_again_under_its_next_numbe
 
 
 @pytest.mark.parametrize("policy", ["Never", "OnFailure", "Always"])
-def test_an_ephemeral_container_that_a_start_finds_gone_is_not_started_again(policy: str) -> None:
+def test_an_ephemeral_container_that_a_start_finds_missing_is_not_started_again(policy: str) -> None:
     pod = a_pod(policy, "web")
     debugger = admit_ephemeral_container(pod, {"name": "debug", "image": "x:1"})
     pod = pod.model_copy(update={"spec": pod.spec.model_copy(update={"ephemeral_containers": (debugger,)})})
@@ -285,7 +285,7 @@ def test_an_ephemeral_container_that_a_start_finds_gone_is_not_started_again(pol
         assert verbs(seen(pod, listing(1, gone(pod, "debug"), running("web")), *after)) == []
 
 
-def test_what_a_start_finds_gone_is_told_once_and_says_nothing_against_a_known_end() -> None:
+def test_a_missing_instance_is_reported_once_and_does_not_override_a_known_exit() -> None:
     pod = a_pod("Never", "a", "b")
     first = listing(1, gone(pod, "a"), running("b"))
     state = seen(pod, first, first)
@@ -299,7 +299,7 @@ def test_what_a_start_finds_gone_is_told_once_and_says_nothing_against_a_known_e
 # --- disagreements ----------------------------------------------------------------------------------------------------
 
 
-def test_another_exit_code_than_was_recorded_is_told_once_and_counts_for_nothing() -> None:
+def test_an_exit_code_that_contradicts_the_record_is_reported_once_and_ignored() -> None:
     pod = a_pod("OnFailure", "a", "b")
     wrong = exited("a", 255).model_copy(update={"reason": "Unknown"})
     state = seen(pod, listing(1, exited("a"), running("b")), *(listing(n, wrong, running("b")) for n in (2, 3)))
@@ -309,21 +309,21 @@ def test_another_exit_code_than_was_recorded_is_told_once_and_counts_for_nothing
     assert verbs(state) == []
 
 
-def test_a_container_that_runs_after_its_end_was_recorded_is_told_once() -> None:
+def test_a_container_listed_running_after_its_recorded_exit_is_reported_once() -> None:
     pod = a_pod("Always", "a")
     state = seen(pod, listing(1, running("a")), listing(2), listing(3, running("a")), listing(4, running("a")))
     assert len(events(state, "RuntimeDisagrees")) == 1
     assert verbs(state) == []  # it runs: a second one must not
 
 
-def test_a_number_that_has_already_run_is_told() -> None:
+def test_a_second_instance_with_a_used_number_is_reported() -> None:
     again = running("a").model_copy(update={"id": "another"})
     state = seen(a_pod("Always", "a"), listing(1, exited("a", 1), running("a", 1)), listing(2, again, running("a", 1)))
     (told,) = events(state, "RuntimeDisagrees")
     assert "restart 0, has appeared" in told
 
 
-def test_a_listing_begun_before_the_end_is_no_disagreement() -> None:
+def test_a_listing_begun_before_the_exit_is_not_reported_as_a_contradiction() -> None:
     state = seen(a_pod("Always", "a"), listing(1, running("a")))
     observe(state, listing(2, exited("a")), NOW)
     early = listing(3, running("a")).model_copy(update={"observed_at": NOW})
@@ -344,7 +344,7 @@ def manifest(name: str, policy: str, *names: str, init: Sequence[str] = ()) -> d
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 
-async def test_a_run_once_pod_of_a_wiped_runtime_has_failed(client: Client, node: ScriptedNode) -> None:
+async def test_a_restart_never_pod_of_a_wiped_runtime_has_failed(client: Client, node: ScriptedNode) -> None:
     handle = await start_pod(client, node, manifest("run-once-wiped", "Never", "a", "b"))
     uid = (await until(handle, lambda pod: phase(pod) == "Running"))["metadata"]["uid"]
     await node.tell(handle, node.exits(uid, "a", 0))
@@ -361,7 +361,9 @@ async def test_a_run_once_pod_of_a_wiped_runtime_has_failed(client: Client, node
 
 
 @pytest.mark.parametrize("policy", ["Never", "OnFailure"])
-async def test_what_a_start_finds_gone_is_not_asked_for_again(client: Client, node: ScriptedNode, policy: str) -> None:
+async def test_an_instance_that_a_start_finds_missing_is_not_started_again(
+    client: Client, node: ScriptedNode, policy: str
+) -> None:
     found: list[ObservedContainer] = []
 
     def adopted(step: StepInput) -> StepResult:
@@ -387,7 +389,7 @@ async def test_what_a_start_finds_gone_is_not_asked_for_again(client: Client, no
     assert [step for step in node.steps(uid) if "start" in step] == ["start_container job", *again]
 
 
-async def test_what_has_finished_stays_so_when_it_is_pruned_and_the_rest_goes_on(
+async def test_a_pruned_finished_container_stays_finished_and_the_others_continue(
     client: Client, node: ScriptedNode
 ) -> None:
     document = manifest("pruned", "OnFailure", "job", "web", init=["first"])
@@ -430,7 +432,7 @@ def decided(state: PodState, after: ObservedPod) -> list[str]:
 
 
 @pytest.mark.parametrize("policy", ["OnFailure", "Never"])
-def test_what_is_to_follow_follows_although_the_dead_instance_is_no_longer_listed(policy: str) -> None:
+def test_a_pending_restart_happens_even_if_the_dead_instance_is_no_longer_listed(policy: str) -> None:
     """Ended with code 0 by a probe, a new image or an operator, it waits for its back-off when it is pruned."""
     state = PodState(pod=a_pod(policy, "web"))
     observe(state, listing(1, running("web")), NOW)
@@ -439,7 +441,7 @@ def test_what_is_to_follow_follows_although_the_dead_instance_is_no_longer_liste
     assert decided(state, listing(3)) == ["start_container web"]
 
 
-def test_an_operator_restarts_what_has_finished_and_is_no_longer_listed() -> None:
+def test_an_operator_restarts_a_finished_container_that_is_no_longer_listed() -> None:
     state = PodState(pod=a_pod("OnFailure", "a", "b"))
     for each in (listing(1, running("a"), running("b")), listing(2, running("a"), exited("b"))):
         observe(state, each, NOW)

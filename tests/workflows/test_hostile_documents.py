@@ -5,19 +5,29 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
-from tests.workflows.scripted import ScriptedNode, query_pod, start_pod
+from tests.workflows.scripted import ScriptedNode, query_pod, scripted_worker, start_pod
 from tests.workflows.test_pod_workflow import manifest, running
 
 MANY = 100_000
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def node(client: Client, worker_options: dict[str, Any]) -> AsyncIterator[ScriptedNode]:
+    """A node that has megabytes to read."""
+    scripted = ScriptedNode(unhurried=True)
+    async with scripted_worker(client, scripted, **worker_options):
+        yield scripted
 
 
 def named(handle: WorkflowHandle[Any, Any], **changes: Any) -> dict[str, Any]:
@@ -48,7 +58,7 @@ async def failed_tasks(handle: WorkflowHandle[Any, Any]) -> int:
     return sum(event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED for event in events)
 
 
-async def test_a_hostile_document_is_refused_by_the_update_and_noted_of_the_signal(
+async def test_a_hostile_document_is_refused_by_the_update_and_rejected_as_a_signal(
     client: Client, node: ScriptedNode, capsys: pytest.CaptureFixture[str]
 ) -> None:
     handle = await running(client, node, manifest())
@@ -74,7 +84,7 @@ async def test_a_hostile_document_is_refused_by_the_update_and_noted_of_the_sign
     assert await failed_tasks(handle) == 0
 
 
-async def test_a_payload_that_is_nested_without_end_changes_nothing(client: Client, node: ScriptedNode) -> None:
+async def test_a_deeply_nested_payload_changes_nothing(client: Client, node: ScriptedNode) -> None:
     handle = await running(client, node, manifest())
     data = b'{"a":' * MANY + b"1" + b"}" * MANY
     endless = RawValue(Payload(metadata={"encoding": b"json/plain"}, data=data))
@@ -86,7 +96,7 @@ async def test_a_payload_that_is_nested_without_end_changes_nothing(client: Clie
 
 
 @pytest.mark.parametrize("changes", [HOSTILE["labels"], HOSTILE["containers"]], ids=["labels", "containers"])
-async def test_a_run_that_is_started_with_a_hostile_document_ends_with_the_sentence(
+async def test_a_run_started_with_a_hostile_document_fails_with_the_reason(
     client: Client, node: ScriptedNode, changes: tuple[dict[str, Any], str]
 ) -> None:
     more, sentence = changes

@@ -65,7 +65,7 @@ def told_by_the_step(*names: str) -> tuple[StepEvent, ...]:
     return tuple(StepEvent(reason="Killing", message=f"Stopping container {name}", container=name) for name in names)
 
 
-def test_killing_is_told_of_what_runs_when_its_kill_begins_and_once() -> None:
+def test_a_killing_event_is_recorded_once_for_each_running_container_when_its_kill_begins() -> None:
     """Row 77: the event, then preStop and the grace."""
     state = a_pod(web="running", side="created")
     desired.delete(state, {}, NOW)
@@ -85,7 +85,7 @@ def test_killing_is_told_of_what_runs_when_its_kill_begins_and_once() -> None:
     assert killing(state)[-1] == ("web", "Stopping container web", 2, LATER)
 
 
-def test_killing_says_why_one_container_is_killed() -> None:
+def test_the_killing_event_says_why_one_container_is_killed() -> None:
     state = a_pod(web="running", side="running")
     state.probes = {"liveness": {"web-0": "failure"}}
     step = begun(state, NOW)
@@ -93,7 +93,7 @@ def test_killing_says_why_one_container_is_killed() -> None:
     assert killing(state) == [("web", step.why, 1, NOW)]
 
 
-def test_a_step_that_met_a_defect_is_told_backs_off_and_holds_up_no_deletion() -> None:
+def test_a_defect_in_a_step_is_an_event_backs_off_and_does_not_delay_a_deletion() -> None:
     state = a_pod()
     step = begun(state, NOW)
     assert step.name == StepName.CREATE_SANDBOX
@@ -114,7 +114,7 @@ def test_a_step_that_met_a_defect_is_told_backs_off_and_holds_up_no_deletion() -
 
 
 @pytest.mark.parametrize(("ending", "grace"), [(False, 0), (True, 1)])
-def test_a_pod_without_grace_is_given_a_second_only_where_it_ends(ending: bool, grace: int) -> None:
+def test_a_grace_of_zero_becomes_one_second_only_if_the_pod_ends(ending: bool, grace: int) -> None:
     state = a_pod(web="running")
     spec = state.pod.spec.model_copy(update={"termination_grace_period_seconds": 0})
     state.pod = state.pod.model_copy(update={"spec": spec})
@@ -130,7 +130,7 @@ def test_a_pod_without_grace_is_given_a_second_only_where_it_ends(ending: bool, 
     assert state.kill_by == NOW + timedelta(seconds=grace)
 
 
-def test_a_hook_is_named_where_there_was_time_for_it_even_if_it_is_over_and_not_where_there_is_to_be_none() -> None:
+def test_a_kill_request_names_the_hook_unless_the_grace_excludes_it() -> None:
     """Row 78: so the step can tell of a hook that has had no time, and tells nothing where that is as asked for."""
 
     def kill(grace: int, *later: datetime) -> KillPod:
@@ -155,7 +155,7 @@ def test_a_hook_is_named_where_there_was_time_for_it_even_if_it_is_over_and_not_
 
 
 @pytest.mark.parametrize("end", ["deleted", "killed with a shorter grace"])
-def test_a_kill_that_met_a_defect_holds_up_no_end(end: str) -> None:
+def test_a_defect_in_a_kill_does_not_delay_the_pods_end(end: str) -> None:
     state = a_pod(web="running")
     if end == "deleted":
         state.replacing = {"web-0": True}

@@ -63,7 +63,7 @@ def some_step_ends(state: NodeState, busy: dict[str, decide.Action], chance: ran
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_looking_at_what_changed_finds_what_looking_at_everything_does(seed: int) -> None:
+def test_evaluating_changed_pods_gives_the_same_result_as_evaluating_all(seed: int) -> None:
     chance, state, busy = random.Random(seed), NodeState(name="n1", since=START), dict[str, decide.Action]()
     for minute in range(120):
         now = START + timedelta(minutes=minute)
@@ -89,7 +89,7 @@ def test_a_node_says_once_for_each_start_of_its_worker_that_there_is_no_cluster_
     assert said == [("Warning", 2, absorb.NO_CLUSTER_DNS)]
 
 
-def test_a_pod_that_is_up_to_date_is_not_looked_at() -> None:
+def test_an_unchanged_pod_is_not_evaluated() -> None:
     state = NodeState(name="n1", since=START)
     pods = [document(f"p{number}", "one") for number in range(20)]
     absorb.absorb(state, "sync_pods", ({"source": "file", "pods": pods},), START)
@@ -114,7 +114,7 @@ def test_a_pod_that_is_up_to_date_is_not_looked_at() -> None:
     ],
     ids=["short", "many events", "many bytes", "its own limit", "below its own limit"],
 )
-def test_a_run_is_left_before_its_replay_takes_long(
+def test_a_run_continues_as_new_before_its_replay_takes_long(
     events: int, size: int, limit: int, *, due: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     info = SimpleNamespace(

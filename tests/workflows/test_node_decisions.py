@@ -119,7 +119,7 @@ class Node:
 
 @settings(max_examples=150)
 @given(st.lists(st.tuples(lists, outcomes, st.booleans()), max_size=12))
-def test_a_node_comes_to_what_its_lists_say_whatever_happens_meanwhile(
+def test_a_node_converges_to_its_lists_under_any_sequence_of_events(
     steps: list[tuple[tuple[str, dict[str, int]], str, bool]],
 ) -> None:
     node, said = Node(), dict[str, dict[str, int]]()
@@ -146,7 +146,7 @@ def test_a_node_comes_to_what_its_lists_say_whatever_happens_meanwhile(
 
 
 @given(st.lists(st.sampled_from([*SOURCES, "api"]), min_size=1, unique=True))
-def test_the_manifest_directory_counts_first_and_single_pods_last(sources: list[str]) -> None:
+def test_the_manifest_directory_has_precedence_and_single_pods_come_last(sources: list[str]) -> None:
     ordered = sorted(sources, key=rank)
     assert "file" not in ordered or ordered[0] == "file"
     assert "api" not in ordered or ordered[-1] == "api"
@@ -173,7 +173,7 @@ json = st.recursive(
     st.sampled_from(["sync_pods", "recall_pods", "apply", "delete", "node_status", "cordon"]),
     st.lists(json, max_size=2).map(tuple),
 )
-def test_nothing_that_arrives_is_an_exception_and_nothing_wrong_is_half_taken(name: str, args: tuple[Any, ...]) -> None:
+def test_no_input_raises_and_invalid_input_changes_nothing(name: str, args: tuple[Any, ...]) -> None:
     state = NodeState(name="n", since=START)
     absorb.absorb(state, name, args, START)
     if any(each.reason == "Rejected" for each in state.events) and name != "sync_pods":
@@ -183,7 +183,7 @@ def test_nothing_that_arrives_is_an_exception_and_nothing_wrong_is_half_taken(na
     report.details(state, START)
 
 
-def test_a_back_off_doubles_and_is_forgotten_when_the_pod_is() -> None:
+def test_a_pods_back_off_doubles_and_is_dropped_with_the_pod() -> None:
     node = Node()
     node.say("file", {"a": 1})
     waits = []
@@ -209,7 +209,7 @@ names_and_images = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 2), ma
 
 @settings(max_examples=60)
 @given(names_and_images, names_and_images, st.booleans(), st.booleans())
-def test_a_workflow_begun_anew_comes_to_what_its_list_says_of_the_pods_it_is_reminded_of(
+def test_a_restarted_node_workflow_reconciles_recalled_pods_with_its_list(
     before: dict[str, int], after: dict[str, int], told_first: bool, answered: bool
 ) -> None:
     node = Node()
@@ -239,7 +239,7 @@ def test_a_workflow_begun_anew_comes_to_what_its_list_says_of_the_pods_it_is_rem
     assert set(node.state.governed) == set(node.pods)
 
 
-def test_a_pod_whose_manifest_cannot_be_read_stays_after_a_workflow_is_begun_anew() -> None:
+def test_a_pod_with_an_unreadable_manifest_survives_a_restarted_node_workflow() -> None:
     for recalled_first in (True, False):
         node = Node()
         node.say("file", {"a": 1, "b": 1})
@@ -260,7 +260,7 @@ def test_a_pod_whose_manifest_cannot_be_read_stays_after_a_workflow_is_begun_ane
         assert node.pods == {}
 
 
-def test_what_is_recalled_is_bounded_and_says_nothing_of_what_is_known() -> None:
+def test_recalled_pods_are_limited_in_number_and_do_not_override_known_ones() -> None:
     node = Node()
     node.say("file", {"a": 1})
     node.settle()
@@ -275,7 +275,7 @@ def test_what_is_recalled_is_bounded_and_says_nothing_of_what_is_known() -> None
     assert [each.reason for each in node.state.events if each not in before.events] == ["Rejected"]
 
 
-def test_a_list_of_more_pods_than_can_be_looked_at_in_one_go_is_refused() -> None:
+def test_a_list_with_too_many_pods_is_refused() -> None:
     pods = [document(f"p{number}", 1) for number in range(LISTED_LIMIT + 1)]
     assert not absorb.too_many("sync_pods", ({"pods": pods[1:]},))
     assert "must be no more than 4000, there are 4001" in absorb.too_many("sync_pods", ({"pods": pods},))
@@ -284,7 +284,7 @@ def test_a_list_of_more_pods_than_can_be_looked_at_in_one_go_is_refused() -> Non
         assert not absorb.too_many("sync_pods", args)
 
 
-def test_a_list_that_is_sent_again_has_its_pods_looked_after_and_no_newer_list_is_undone() -> None:
+def test_a_repeated_list_restores_its_pods_without_undoing_a_newer_list() -> None:
     node = Node()
     node.say("team", {"a": 1, "b": 1})
     node.say("file", {"c": 1})
@@ -311,7 +311,7 @@ def test_a_list_that_is_sent_again_has_its_pods_looked_after_and_no_newer_list_i
     assert all(each.document is None for source in node.state.sources.values() for each in source.pods.values())
 
 
-def test_what_waits_is_not_measured_again_with_each_pod_that_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_pods_are_not_measured_again_for_each_new_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     node, written, dumps = Node(), [0], jsons.dumps
 
     def counted(*args: Any, **more: Any) -> str:
@@ -328,7 +328,7 @@ def test_what_waits_is_not_measured_again_with_each_pod_that_comes(monkeypatch: 
     assert Wanted.model_validate(wanted.model_dump(mode="json")) == wanted
 
 
-def test_a_pod_that_is_back_on_its_list_does_not_wait_for_the_word_that_was_to_end_it() -> None:
+def test_a_pod_back_on_its_list_does_not_wait_for_its_cancelled_deletion() -> None:
     node = Node()
     node.say("team", {"a": 1})
     node.settle()
@@ -341,7 +341,7 @@ def test_a_pod_that_is_back_on_its_list_does_not_wait_for_the_word_that_was_to_e
     assert action.name == NodeStepName.APPLY_POD
 
 
-def test_a_single_pod_that_is_refused_is_not_tried_again_unless_for_a_cordon() -> None:
+def test_a_refused_single_pod_is_retried_only_if_refused_for_a_cordon() -> None:
     node = Node()
     absorb.absorb(node.state, "apply", ({"pod": document("a", 1)},), node.now)
     (action,) = decide.plan(node.state, node.now, ()).actions
@@ -357,7 +357,7 @@ def test_a_single_pod_that_is_refused_is_not_tried_again_unless_for_a_cordon() -
     assert node.state.events[-1].message == "pod default/a is not applied: spec: cannot change"
 
 
-def test_what_is_known_of_all_lists_fits_into_a_payload() -> None:
+def test_the_state_of_all_lists_fits_into_a_payload() -> None:
     node = Node()
 
     def say(source: str, count: int, more: str = "") -> bool:
@@ -383,7 +383,7 @@ def test_what_is_known_of_all_lists_fits_into_a_payload() -> None:
     assert say("file", 1, "x" * 300_000)
 
 
-def test_a_list_has_room_for_its_documents_and_for_what_is_kept_of_each_pod() -> None:
+def test_the_list_size_limit_covers_documents_and_per_pod_state() -> None:
     node = Node()
 
     def say(count: int, length: int) -> bool:
@@ -397,7 +397,7 @@ def test_a_list_has_room_for_its_documents_and_for_what_is_kept_of_each_pod() ->
     assert not say(3000, 360)
 
 
-def test_a_list_that_is_empty_and_has_ended_its_pods_makes_room_for_another() -> None:
+def test_an_empty_list_frees_its_room_once_its_pods_have_ended() -> None:
     node = Node()
     for number in range(absorb.SOURCES_LIMIT):
         node.say(f"s{number}", {f"p{number}": 1})
@@ -415,7 +415,7 @@ def test_a_list_that_is_empty_and_has_ended_its_pods_makes_room_for_another() ->
     assert "default/x" in node.pods
 
 
-def test_what_a_list_has_made_says_its_own_uid_so_that_no_copy_of_it_passes_for_it() -> None:
+def test_a_pod_made_by_a_list_records_its_uid_so_that_a_copy_is_not_mistaken_for_it() -> None:
     node = Node()
     node.say("team", {"a": 0})
     (action,) = decide.plan(node.state, START, ()).actions
@@ -437,7 +437,7 @@ def test_what_a_list_has_made_says_its_own_uid_so_that_no_copy_of_it_passes_for_
         {"status": {"phase": "Running"}},
     ],
 )
-def test_what_a_list_has_made_says_no_uid_that_it_has_not(marks: dict[str, Any]) -> None:
+def test_a_pod_made_by_a_list_records_no_foreign_uid(marks: dict[str, Any]) -> None:
     """As what `kubectl get -o json` prints, whose UID is dropped; a hash of another node's is none of this one's."""
     node = Node()
     meta = {"name": "a", "uid": "of-the-list", "annotations": {"kubernetes.io/config.hash": "of-another-node"}}

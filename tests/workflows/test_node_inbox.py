@@ -12,7 +12,7 @@ def listed(source: Any, *pods: Any) -> dict[str, Any]:
     return {"source": source, "pods": list(pods)}
 
 
-def test_of_one_subject_the_last_counts_where_it_came_and_what_makes_no_sense_takes_no_place() -> None:
+def test_the_last_signal_of_a_subject_counts_and_invalid_ones_are_dropped() -> None:
     inbox = NodeInbox()
     came: list[tuple[str, Any]] = [
         ("sync_pods", listed("file", 1)),

@@ -27,7 +27,7 @@ from syncpod.lifecycle.version import DECISION_VERSION, build_id
 from syncpod.messages.identity import NodeFacts, pod_workflow_id
 from syncpod.messages.node import LIST_LIMIT, NODE_WORKFLOW, NodeStepName, NodeView, PodWorkflowResult, node_workflow_id
 from tests.workflows.scripted import DIGEST, ScriptedNode
-from tests.workflows.test_floods import flood
+from tests.workflows.test_signal_floods import flood
 from workflows.node.steps import NODE_STEPS
 from workflows.node.workflow import PART, NodeWorkflow
 from workflows.pod.workflow import PodWorkflow
@@ -154,7 +154,7 @@ async def node_under_test(client: Client, worker_options: dict[str, Any]) -> Asy
         yield under_test
 
 
-async def test_a_list_governs_the_pods_of_its_own_source_only(node_under_test: NodeUnderTest) -> None:
+async def test_a_list_controls_only_pods_of_its_own_source(node_under_test: NodeUnderTest) -> None:
     node = node_under_test
     web, job, other = node.pod("web"), node.pod("job"), node.pod("other")
     await node.sync("file", web, job)
@@ -176,7 +176,7 @@ async def test_a_list_governs_the_pods_of_its_own_source_only(node_under_test: N
     assert await node.running("web")
 
 
-async def test_a_changed_pod_of_a_list_follows_the_one_of_before(node_under_test: NodeUnderTest) -> None:
+async def test_a_changed_pod_of_a_list_starts_after_the_previous_one_has_ended(node_under_test: NodeUnderTest) -> None:
     """Row 8: two static pods with one name never run together."""
     node = node_under_test
     await node.sync("file", node.pod("web"))
@@ -190,7 +190,9 @@ async def test_a_changed_pod_of_a_list_follows_the_one_of_before(node_under_test
     assert [each.uid for each in view.desired] == [after["metadata"]["uid"]]
 
 
-async def test_a_pod_that_two_name_is_one_pod_and_the_other_takes_over(node_under_test: NodeUnderTest) -> None:
+async def test_a_pod_named_by_two_lists_exists_once_and_survives_the_removal_from_one(
+    node_under_test: NodeUnderTest,
+) -> None:
     node = node_under_test
     of_team, of_file = node.pod("web", image="busybox:2"), node.pod("web", image="busybox:1")
     await node.sync("file", of_file, of_file)
@@ -226,7 +228,7 @@ async def test_single_pods_are_applied_and_deleted_by_signal_and_by_update(node_
     assert "change it there" in str(refused.value.cause)
 
 
-async def test_a_cordoned_node_takes_no_new_pod_but_from_lists(node_under_test: NodeUnderTest) -> None:
+async def test_a_cordoned_node_accepts_new_pods_only_from_lists(node_under_test: NodeUnderTest) -> None:
     node = node_under_test
     await node.handle.execute_update("apply", {"pod": node.pod("old")})
     await node.until(lambda view: not view.desired)
@@ -248,7 +250,7 @@ async def test_a_cordoned_node_takes_no_new_pod_but_from_lists(node_under_test: 
     assert await node.pod_until("new", bool)
 
 
-async def test_what_is_refused_is_shown_held_back_and_tried_at_once_when_it_is_another(
+async def test_a_refused_pod_is_shown_backs_off_and_is_retried_at_once_when_changed(
     node_under_test: NodeUnderTest,
 ) -> None:
     node = node_under_test
@@ -268,7 +270,7 @@ async def test_what_is_refused_is_shown_held_back_and_tried_at_once_when_it_is_a
     assert (after["metadata"]["uid"], after["metadata"].get("deletionTimestamp")) == (before["metadata"]["uid"], None)
 
 
-async def test_what_makes_no_sense_is_a_rejection_and_ends_nothing(node_under_test: NodeUnderTest) -> None:
+async def test_invalid_signals_to_a_node_are_rejected_and_end_no_pod(node_under_test: NodeUnderTest) -> None:
     node = node_under_test
     await node.sync("file", node.pod("web"))
     await node.settled()
@@ -300,7 +302,7 @@ async def test_what_makes_no_sense_is_a_rejection_and_ends_nothing(node_under_te
     assert "spec.container" in str(refused.value.cause)
 
 
-async def test_a_flood_of_lists_comes_to_the_last_one_across_continue_as_new(
+async def test_a_flood_of_lists_converges_to_the_last_one_across_continue_as_new(
     client: Client, node_under_test: NodeUnderTest
 ) -> None:
     node = node_under_test
@@ -326,7 +328,7 @@ async def test_a_flood_of_lists_comes_to_the_last_one_across_continue_as_new(
     assert described.run_id != described.raw_description.workflow_execution_info.first_run_id
 
 
-async def test_a_workflow_begun_anew_ends_what_its_lists_no_longer_have_once_it_is_reminded(
+async def test_a_restarted_node_workflow_ends_recalled_pods_missing_from_its_lists(
     node_under_test: NodeUnderTest,
 ) -> None:
     node = node_under_test
@@ -349,7 +351,7 @@ async def test_a_workflow_begun_anew_ends_what_its_lists_no_longer_have_once_it_
     assert [(each.source, each.name) for each in view.desired] == [("file", web["metadata"]["name"])]
 
 
-async def test_a_list_of_very_many_pods_is_refused_and_the_node_goes_on(node_under_test: NodeUnderTest) -> None:
+async def test_an_oversized_list_is_refused_and_the_node_continues(node_under_test: NodeUnderTest) -> None:
     node = node_under_test
     many = [{"metadata": {"name": f"p{number}"}} for number in range(12_000)]
     await node.sync("many", *many)
@@ -358,7 +360,7 @@ async def test_a_list_of_very_many_pods_is_refused_and_the_node_goes_on(node_und
     assert await node.pod_until("web", bool)
 
 
-async def test_a_pod_that_somebody_else_ended_comes_back_when_its_source_says_so(
+async def test_a_pod_ended_by_others_is_recreated_when_its_source_sends_it_again(
     node_under_test: NodeUnderTest,
 ) -> None:
     node = node_under_test
@@ -377,7 +379,7 @@ async def test_a_pod_that_somebody_else_ended_comes_back_when_its_source_says_so
     assert await node.pod_until("web", bool)
 
 
-async def test_a_list_that_is_sent_again_has_those_of_its_pods_back_that_were_ended(
+async def test_a_repeated_list_recreates_pods_that_were_ended(
     node_under_test: NodeUnderTest,
 ) -> None:
     node = node_under_test
@@ -398,7 +400,7 @@ async def test_a_list_that_is_sent_again_has_those_of_its_pods_back_that_were_en
     assert sorted(each.count for each in applied) == [1, 2, 2]
 
 
-async def test_a_run_is_renewed_by_a_worker_of_newer_decisions_and_as_asked_and_forgets_nothing(
+async def test_a_node_run_is_renewed_by_newer_decisions_or_on_request_without_loss(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = NodeUnderTest(client, ScriptedNode())
@@ -455,7 +457,7 @@ async def test_a_run_is_renewed_by_a_worker_of_newer_decisions_and_as_asked_and_
             assert EventType.EVENT_TYPE_MARKER_RECORDED not in types
 
 
-async def test_what_piled_up_while_no_worker_was_there_is_taken_in_parts_and_an_update_after_it(client: Client) -> None:
+async def test_node_signals_queued_without_a_worker_are_processed_in_parts_before_an_update(client: Client) -> None:
     node = NodeUnderTest(client, ScriptedNode())
     await node.start()
     wrong = [("apply", {"pod": {"metadata": {"name": ["x"], "number": number}}}) for number in range(PART + 50)]
@@ -472,7 +474,7 @@ async def test_what_piled_up_while_no_worker_was_there_is_taken_in_parts_and_an_
         assert view[EventType.EVENT_TYPE_TIMER_FIRED] == 1, "one pause, two parts"
 
 
-async def test_a_back_off_has_one_timer_whatever_comes_meanwhile(node_under_test: NodeUnderTest) -> None:
+async def test_a_back_off_keeps_one_timer_despite_other_events(node_under_test: NodeUnderTest) -> None:
     node = node_under_test
     await node.sync("file", node.pod("web", image=""))
     await node.event("FailedPodSync")
@@ -487,7 +489,7 @@ async def test_a_back_off_has_one_timer_whatever_comes_meanwhile(node_under_test
     assert EventType.EVENT_TYPE_TIMER_CANCELED not in types
 
 
-def test_every_step_of_a_node_is_registered_and_takes_and_returns_what_the_table_says(client: Client) -> None:
+def test_every_node_step_is_registered_with_the_types_of_the_table(client: Client) -> None:
     registered = {
         str(activity._Definition.must_from_callable(step).name): get_type_hints(step)
         for step in node_steps(client, NodeFacts)

@@ -17,7 +17,7 @@ async def rejections(handle: Any) -> list[str]:
     return [event["message"] for event in await handle.query("events") if event["reason"] == "Rejected"]
 
 
-async def test_a_running_container_is_ended_with_its_grace_and_started_again_at_once(
+async def test_an_operators_restart_ends_a_container_with_its_grace_and_starts_it_at_once(
     client: Client, node: ScriptedNode
 ) -> None:
     containers = [{"name": "web", "image": "busybox:1"}, {"name": "other", "image": "busybox:1"}]
@@ -33,7 +33,7 @@ async def test_a_running_container_is_ended_with_its_grace_and_started_again_at_
     assert {line["reason"] for line in exits} == {"an operator restarts it"}
 
 
-async def test_every_main_container_and_no_other_is_restarted_where_none_is_named(
+async def test_a_restart_without_a_name_restarts_exactly_the_main_containers(
     client: Client, node: ScriptedNode
 ) -> None:
     sidecar = {"name": "proxy", "image": "busybox:1", "restartPolicy": "Always"}
@@ -48,7 +48,7 @@ async def test_every_main_container_and_no_other_is_restarted_where_none_is_name
 
 
 @pytest.mark.parametrize(("policy", "code"), [("Never", 137), ("OnFailure", 0), ("OnFailure", 137)])
-async def test_a_container_that_may_not_restart_by_itself_is_restarted_all_the_same(
+async def test_an_operator_restarts_a_container_despite_policy_never(
     client: Client, node: ScriptedNode, policy: str, code: int
 ) -> None:
     handle = await running(client, node, manifest(restartPolicy=policy))
@@ -67,7 +67,9 @@ async def test_a_container_that_may_not_restart_by_itself_is_restarted_all_the_s
     assert phase(await until(handle, lambda pod: phase(pod) != "Running")) == "Succeeded", "once, not for ever"
 
 
-async def test_a_container_that_waits_or_rests_is_started_at_once(client: Client, node: ScriptedNode) -> None:
+async def test_an_operators_restart_starts_a_waiting_or_finished_container_at_once(
+    client: Client, node: ScriptedNode
+) -> None:
     containers = [{"name": "web", "image": "busybox:1"}, {"name": "other", "image": "busybox:1"}]
     handle = await running(client, node, manifest(restartPolicy="OnFailure", containers=containers))
     uid = (await query_pod(handle))["metadata"]["uid"]
@@ -84,7 +86,7 @@ async def test_a_container_that_waits_or_rests_is_started_at_once(client: Client
     assert not [step for step in node.steps() if step.startswith("kill")]
 
 
-async def test_a_failed_start_is_tried_at_once(client: Client, node: ScriptedNode) -> None:
+async def test_an_operators_restart_retries_a_failed_start_at_once(client: Client, node: ScriptedNode) -> None:
     handle = await running(client, node, manifest())
     node.fault("start_container", Fault.RUN_CONTAINER_ERROR, "no such file")
     await handle.signal("restart", {})
@@ -93,7 +95,7 @@ async def test_a_failed_start_is_tried_at_once(client: Client, node: ScriptedNod
     await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1)
 
 
-async def test_what_cannot_be_restarted_is_refused_by_name(client: Client, node: ScriptedNode) -> None:
+async def test_an_impossible_restart_is_refused_with_the_reason(client: Client, node: ScriptedNode) -> None:
     sidecar = {"name": "proxy", "image": "busybox:1", "restartPolicy": "Always"}
     handle = await running(client, node, manifest(restartPolicy="Never", initContainers=[sidecar]))
     await handle.signal("restart", {"container": "none"})
@@ -111,7 +113,7 @@ async def test_what_cannot_be_restarted_is_refused_by_name(client: Client, node:
 
 
 @pytest.mark.parametrize("policy", ["Never", "OnFailure"])
-async def test_what_is_ended_for_a_new_image_runs_again_whatever_the_policy_says_of_its_code(
+async def test_a_container_ended_for_a_new_image_runs_again_whatever_its_policy_and_exit_code(
     client: Client, node: ScriptedNode, policy: str
 ) -> None:
     document = manifest(restartPolicy=policy)

@@ -57,7 +57,7 @@ async def running(client: Client, node: ScriptedNode, document: dict[str, Any], 
 
 
 @pytest.mark.parametrize(("handler", "shown"), [("", "Enabled"), ("another", "Disabled")])
-async def test_the_status_says_which_mounts_are_read_only_recursively(
+async def test_the_status_shows_recursively_read_only_mounts(
     client: Client, node: ScriptedNode, handler: str, shown: str
 ) -> None:
     """Only the node knows what its runtime's handlers can do, and the pod runs with the default one."""
@@ -155,7 +155,7 @@ async def test_a_backoff_ends_by_the_workflows_own_timer_when_nobody_signals(
         ("OnFailure", 0, "Succeeded"),
     ],
 )
-async def test_a_pod_that_is_done_is_stopped_and_stays_to_be_asked(
+async def test_a_finished_pod_is_stopped_and_its_workflow_stays_queryable(
     client: Client, node: ScriptedNode, policy: str, code: int, last: str
 ) -> None:
     handle = await running(client, node, manifest(restartPolicy=policy))
@@ -171,7 +171,7 @@ async def test_a_pod_that_is_done_is_stopped_and_stays_to_be_asked(
     assert node.steps(uid)[-1] == "remove_pod"
 
 
-async def test_a_changed_image_restarts_just_its_container(client: Client, node: ScriptedNode) -> None:
+async def test_a_changed_image_restarts_only_its_container(client: Client, node: ScriptedNode) -> None:
     two = [{"name": "a", "image": "busybox:1"}, {"name": "b", "image": "busybox:1"}]
     document = manifest(containers=two)
     handle = await running(client, node, document)
@@ -232,9 +232,7 @@ async def test_a_failed_start_waits_ten_seconds_and_shows_why(client: Client, no
     assert container(pod, "web")["restartCount"] == 0
 
 
-async def test_a_pod_waits_while_the_network_is_not_ready_and_spends_no_attempt(
-    client: Client, node: ScriptedNode
-) -> None:
+async def test_a_pod_waits_for_the_network_without_using_a_sandbox_attempt(client: Client, node: ScriptedNode) -> None:
     """Row 15: NetworkNotReady."""
     node.fault("create_sandbox", Fault.NETWORK_NOT_READY, "cni plugin not initialized")
     handle = await start_pod(client, node, manifest())
@@ -248,7 +246,9 @@ async def test_a_pod_waits_while_the_network_is_not_ready_and_spends_no_attempt(
     assert [s.attempt for s in node.pods[uid].sandboxes] == [0]
 
 
-async def test_a_pod_that_gets_no_sandbox_shows_why_with_each_container(client: Client, node: ScriptedNode) -> None:
+async def test_a_failed_sandbox_creation_is_the_waiting_reason_of_each_container(
+    client: Client, node: ScriptedNode
+) -> None:
     message = 'MountVolume.SetUp failed for volume "v" : configmap "c" not found'
     node.fault("create_sandbox", Fault.FAILED_MOUNT, message)
     handle = await start_pod(client, node, manifest())
@@ -261,7 +261,7 @@ async def test_a_pod_that_gets_no_sandbox_shows_why_with_each_container(client: 
     await until(handle, is_ready)
 
 
-async def test_a_spent_attempt_takes_the_next_number(client: Client, node: ScriptedNode) -> None:
+async def test_a_used_sandbox_attempt_is_followed_by_the_next_number(client: Client, node: ScriptedNode) -> None:
     node.script["create_sandbox"].append(lambda _: Outcome.SPENT)
     handle = await running(client, node, manifest())
     uid = (await query_pod(handle))["metadata"]["uid"]
@@ -283,7 +283,7 @@ async def test_deletion_does_not_wait_for_a_step_that_hangs(client: Client, node
     assert final["metadata"]["deletionTimestamp"]
 
 
-async def test_cancelling_the_workflow_means_deleting_the_pod(client: Client, node: ScriptedNode) -> None:
+async def test_cancelling_the_workflow_deletes_the_pod(client: Client, node: ScriptedNode) -> None:
     handle = await running(client, node, manifest())
     await handle.cancel()
     final = await asyncio.wait_for(handle.result(), 60)
@@ -291,7 +291,7 @@ async def test_cancelling_the_workflow_means_deleting_the_pod(client: Client, no
     assert node.steps(final["metadata"]["uid"])[-2:] == ["kill_pod", "remove_pod"]
 
 
-async def test_what_appears_after_the_kill_is_killed_before_the_pod_is_removed(
+async def test_a_container_that_appears_after_the_kill_is_killed_before_the_pod_is_removed(
     client: Client, node: ScriptedNode
 ) -> None:
     """Row 21: nothing runs once a pod has been terminated."""
@@ -330,7 +330,7 @@ async def test_a_shorter_grace_interrupts_a_kill_and_a_longer_one_does_not(clien
     assert graces[1] <= 2
 
 
-async def test_a_pod_applied_during_deletion_follows_in_a_run_of_its_own(client: Client, node: ScriptedNode) -> None:
+async def test_a_pod_applied_during_deletion_starts_in_a_new_run(client: Client, node: ScriptedNode) -> None:
     document = manifest()
     handle = await running(client, node, document)
     first = await query_pod(handle)
@@ -358,7 +358,9 @@ async def test_deleting_after_applying_during_deletion_ends_both(client: Client,
     assert (await client.get_workflow_handle(handle.id).describe()).status == WorkflowExecutionStatus.COMPLETED
 
 
-async def test_a_deletion_that_names_this_life_leaves_its_successor(client: Client, node: ScriptedNode) -> None:
+async def test_a_deletion_by_uid_of_the_current_pod_does_not_delete_its_successor(
+    client: Client, node: ScriptedNode
+) -> None:
     document = manifest()
     handle = await running(client, node, document)
     first = (await query_pod(handle))["metadata"]["uid"]
@@ -371,7 +373,7 @@ async def test_a_deletion_that_names_this_life_leaves_its_successor(client: Clie
     await until(again, lambda pod: phase(pod) == "Running" and pod["metadata"]["uid"] != first)
 
 
-async def test_a_deletion_that_names_the_successor_leaves_this_life_its_grace(
+async def test_a_deletion_by_uid_of_the_successor_does_not_shorten_the_current_pods_grace(
     client: Client, node: ScriptedNode
 ) -> None:
     document = manifest()
@@ -420,6 +422,9 @@ POISON: list[tuple[str, list[Any]]] = [
     ("delete_pod", [{"gracePeriodSeconds": "soon"}]),
     ("delete_pod", [{"gracePeriodSeconds": -1}]),
     ("delete_pod", [{"uid": "not-mine"}]),
+    ("delete_pod", [{"gracePeriod": 0}]),
+    ("restart", [{"contaner": "web"}]),
+    ("set_condition", [{"type": "example.com/ready", "state": "True"}]),
     ("backoff_expired", [{"container": "nobody"}]),
     ("backoff_expired", [7]),
     ("probe", [{"container": "web"}]),
@@ -439,7 +444,7 @@ async def test_poison_signals_leave_the_pod_working_and_are_seen(client: Client,
     assert sum(event["count"] for event in rejected) == len(POISON)
 
 
-async def test_what_is_said_of_an_earlier_pod_of_the_name_stands_in_the_history_alone(
+async def test_signals_about_an_earlier_pod_of_the_name_are_only_recorded_in_history(
     client: Client, node: ScriptedNode
 ) -> None:
     handle = await running(client, node, manifest())
@@ -451,9 +456,7 @@ async def test_what_is_said_of_an_earlier_pod_of_the_name_stands_in_the_history_
     assert not [event for event in await handle.query("events") if event["reason"] == "Rejected"]
 
 
-async def test_a_result_about_containers_that_the_pod_has_not_got_leaves_it_working(
-    client: Client, node: ScriptedNode
-) -> None:
+async def test_a_step_result_with_unknown_containers_does_not_break_the_pod(client: Client, node: ScriptedNode) -> None:
     """Somebody completed the step by hand."""
     uid = str(uuid.uuid4())
 
@@ -475,7 +478,7 @@ async def test_a_result_about_containers_that_the_pod_has_not_got_leaves_it_work
     ]
 
 
-async def test_a_result_that_nobody_can_decode_fails_its_step_alone(client: Client, node: ScriptedNode) -> None:
+async def test_an_undecodable_result_fails_only_its_step(client: Client, node: ScriptedNode) -> None:
     node.gate["start_container"] = asyncio.Event()
     handle = await start_pod(client, node, manifest())
     await until(handle, lambda _: "start_container web" in node.steps())
@@ -497,7 +500,7 @@ async def test_a_result_that_nobody_can_decode_fails_its_step_alone(client: Clie
     await until(handle, is_ready)
 
 
-async def test_a_failure_that_nobody_can_decode_fails_its_step_alone(client: Client, node: ScriptedNode) -> None:
+async def test_an_undecodable_failure_fails_only_its_step(client: Client, node: ScriptedNode) -> None:
     node.gate["start_container"] = asyncio.Event()
     handle = await start_pod(client, node, manifest())
     await until(handle, lambda _: "start_container web" in node.steps())
@@ -518,7 +521,7 @@ async def test_a_failure_that_nobody_can_decode_fails_its_step_alone(client: Cli
     await until(handle, is_ready)
 
 
-async def test_a_snapshot_of_no_pod_fails_a_bare_start(client: Client, node: ScriptedNode) -> None:
+async def test_an_invalid_snapshot_fails_a_plain_workflow_start(client: Client, node: ScriptedNode) -> None:
     given = {"snapshot": {}, "decisions": DECISION_VERSION}
     handle = await client.start_workflow(
         "PodWorkflow", given, id=f"pod/default/{uuid.uuid4().hex}", task_queue=node.queue
@@ -528,7 +531,7 @@ async def test_a_snapshot_of_no_pod_fails_a_bare_start(client: Client, node: Scr
     assert "snapshot: does not belong to pod/default/" in str(failure.value.cause)
 
 
-async def test_a_wrong_pod_fails_a_bare_start_with_the_sentence(client: Client, node: ScriptedNode) -> None:
+async def test_an_invalid_pod_fails_a_plain_workflow_start_with_the_reason(client: Client, node: ScriptedNode) -> None:
     document = manifest()
     del document["spec"]["containers"][0]["image"]
     handle = await start_pod(client, node, document)
@@ -537,7 +540,7 @@ async def test_a_wrong_pod_fails_a_bare_start_with_the_sentence(client: Client, 
     assert "spec.containers[0].image: required" in str(failure.value.cause)
 
 
-async def test_a_wrong_update_is_refused_by_path_and_changes_nothing(client: Client, node: ScriptedNode) -> None:
+async def test_an_invalid_update_is_refused_by_path_and_changes_nothing(client: Client, node: ScriptedNode) -> None:
     document = manifest()
     handle = await running(client, node, document)
     wrong = copy.deepcopy(document)
@@ -577,7 +580,7 @@ async def test_continuing_as_new_between_any_two_steps_loses_nothing(client: Cli
     ]  # fmt: skip
 
 
-async def test_a_plan_says_what_would_be_done_and_does_nothing(client: Client, node: ScriptedNode) -> None:
+async def test_a_plan_lists_the_steps_without_taking_them(client: Client, node: ScriptedNode) -> None:
     document = manifest()
     handle = await running(client, node, document)
     uid = (await query_pod(handle))["metadata"]["uid"]
@@ -594,13 +597,15 @@ async def test_a_plan_says_what_would_be_done_and_does_nothing(client: Client, n
     assert node.steps(uid) == before
 
 
-def test_every_step_of_the_table_is_a_named_step() -> None:
+def test_every_step_of_the_table_has_a_step_name() -> None:
     from syncpod.messages.step_table import STEPS
 
     assert set(STEPS) == set(StepName)
 
 
-async def test_a_pod_follows_listings_whose_numbers_have_fallen(client: Client, node: ScriptedNode) -> None:
+async def test_listings_with_lower_sequence_numbers_are_accepted_after_a_state_loss(
+    client: Client, node: ScriptedNode
+) -> None:
     """A node's state was lost while its clock was behind, or somebody has signalled a listing by hand."""
     handle = await running(client, node, manifest())
     uid = (await query_pod(handle))["metadata"]["uid"]
@@ -614,7 +619,7 @@ async def test_a_pod_follows_listings_whose_numbers_have_fallen(client: Client, 
     assert node.steps()[2:] == ["kill_container web", "start_container web", "start_container web"]
 
 
-async def test_a_container_whose_post_start_hook_fails_restarts_like_one_that_has_crashed(
+async def test_a_container_with_a_failed_post_start_hook_restarts_like_a_crashed_one(
     client: Client, node: ScriptedNode
 ) -> None:
     """Row 53: PostStartHookError with the hook's words at first, then CrashLoopBackOff; no event has the words."""

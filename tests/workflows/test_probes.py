@@ -22,7 +22,7 @@ async def says(handle: Any, name: str, probe: str, result: str, message: str = "
     await handle.signal("probe", {**payload, "message": message})
 
 
-async def test_a_pod_is_ready_when_its_readiness_probe_says_so(client: Client, node: ScriptedNode) -> None:
+async def test_a_pod_becomes_ready_with_its_readiness_probe(client: Client, node: ScriptedNode) -> None:
     """Row 90: readiness changes the status at once, and decides no step."""
     handle = await start_pod(
         client, node, manifest(containers=[{"name": "web", "image": "busybox:1", "readinessProbe": TCP}])
@@ -59,7 +59,7 @@ async def test_a_failed_liveness_probe_restarts_the_container_with_the_probes_gr
     assert "failed liveness probe" in next(line["reason"] for line in history if line["subject"] == "kill_container")
 
 
-async def test_what_follows_a_sidecar_waits_for_its_startup_probe(client: Client, node: ScriptedNode) -> None:
+async def test_containers_after_a_sidecar_wait_for_its_startup_probe(client: Client, node: ScriptedNode) -> None:
     """Row 84: a sidecar has started when its startup probe says so."""
     sidecar = {"name": "proxy", "image": "busybox:1", "restartPolicy": "Always", "startupProbe": TCP}
     handle = await start_pod(client, node, manifest(initContainers=[sidecar]))
@@ -70,7 +70,7 @@ async def test_what_follows_a_sidecar_waits_for_its_startup_probe(client: Client
     assert node.steps() == ["create_sandbox", "start_init_container proxy", "start_container web"]
 
 
-async def test_that_a_probe_cannot_be_asked_is_an_event_and_no_result(client: Client, node: ScriptedNode) -> None:
+async def test_a_probe_error_is_an_event_and_not_a_result(client: Client, node: ScriptedNode) -> None:
     """Row 85: an error is not a result, and emits Unhealthy."""
     handle = await start_pod(
         client, node, manifest(containers=[{"name": "web", "image": "busybox:1", "livenessProbe": TCP}])
@@ -82,7 +82,7 @@ async def test_that_a_probe_cannot_be_asked_is_an_event_and_no_result(client: Cl
     assert container(pod, "web")["restartCount"] == 0
 
 
-async def test_failures_are_counted_by_one_event_and_change_no_result_before_their_threshold(
+async def test_probe_failures_are_counted_in_one_event_and_change_nothing_before_the_threshold(
     client: Client, node: ScriptedNode
 ) -> None:
     """Row 85: Unhealthy from the first failure, with its count."""
@@ -106,7 +106,7 @@ async def test_failures_are_counted_by_one_event_and_change_no_result_before_the
     assert [event["reason"] for event in await handle.query("events")][-1] == "Rejected"
 
 
-async def test_results_outlive_a_run(client: Client, node: ScriptedNode) -> None:
+async def test_probe_results_survive_continue_as_new(client: Client, node: ScriptedNode) -> None:
     handle = await start_pod(
         client,
         node,
@@ -124,7 +124,7 @@ async def test_results_outlive_a_run(client: Client, node: ScriptedNode) -> None
     assert is_ready(await query_pod(latest))
 
 
-async def test_what_is_about_no_probe_of_the_pod_is_rejected(client: Client, node: ScriptedNode) -> None:
+async def test_a_result_of_an_unknown_probe_is_rejected(client: Client, node: ScriptedNode) -> None:
     handle = await start_pod(client, node, manifest())
     await says(handle, "web", "liveness", "failure")
     await handle.signal("probe", {"container": "web", "containerID": "x", "probe": "liveness", "result": "who knows"})

@@ -48,7 +48,7 @@ def state(*containers: ObservedContainer, ready: bool = True) -> PodState:
     return PodState(pod=a_pod(), observed=observed)
 
 
-def test_before_an_init_container_starts_again_all_but_its_newest_dead_instance_are_to_go() -> None:
+def test_older_dead_instances_are_pruned_before_an_init_container_restarts() -> None:
     """Row 109: pruneInitContainersBeforeStart keeps the newest dead one of a name."""
     failed = state(*(instance("first", restart, 1) for restart in range(3)))
     step = decide.next_step(failed, NOW).step
@@ -57,7 +57,7 @@ def test_before_an_init_container_starts_again_all_but_its_newest_dead_instance_
     assert (step.input.container, step.input.restart, step.input.prune) == ("first", 3, ("first-1", "first-0"))
 
 
-def test_with_a_new_sandbox_all_that_is_left_of_init_containers_goes_before_it() -> None:
+def test_all_init_container_instances_are_purged_before_a_new_sandbox() -> None:
     """Row 109: purgeInitContainers, since they run again; main containers stay."""
     lost = state(instance("first", 0, 0), instance("first", 1, 0), instance("web", 0, 1), ready=False)
     planned = [(step.verb, step.ids) for step in decide.planned(lost)]

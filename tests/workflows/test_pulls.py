@@ -54,7 +54,7 @@ async def test_containers_after_an_init_container_wait_for_its_pull(client: Clie
     assert node.steps() == ["create_sandbox", "pull_image first", "start_init_container first"]
 
 
-async def test_a_pull_of_an_image_that_is_wanted_no_more_is_given_up(client: Client, node: ScriptedNode) -> None:
+async def test_a_pull_of_an_image_no_longer_needed_is_cancelled(client: Client, node: ScriptedNode) -> None:
     node.absent.add("gone:1")
     node.gate["pull_image"] = asyncio.Event()
     document = manifest(containers=two())
@@ -79,7 +79,7 @@ async def test_a_pod_is_deleted_while_two_pulls_hang(client: Client, node: Scrip
     assert node.steps()[-2:] == ["kill_pod", "remove_pod"]
 
 
-async def test_a_run_does_not_continue_as_new_while_it_pulls(client: Client, node: ScriptedNode) -> None:
+async def test_a_run_does_not_continue_as_new_during_a_pull(client: Client, node: ScriptedNode) -> None:
     node.absent.add("gone:1")
     node.gate["pull_image"] = asyncio.Event()
     handle = await start_pod(client, node, manifest(containers=two()), maxEvents=12)
@@ -114,7 +114,7 @@ async def test_an_image_volume_that_is_always_pulled_is_pulled_before_each_start
     assert node.steps(uid)[-1 - pulls :] == [*["pull_image web"] * pulls, "start_container web"]
 
 
-async def test_as_many_pulls_of_as_large_a_pod_as_may_be_are_begun(client: Client, node: ScriptedNode) -> None:
+async def test_parallel_pulls_of_a_maximal_pod_fit_in_a_workflow_task(client: Client, node: ScriptedNode) -> None:
     """Each is given the whole pod: all of them at once are more than a server takes from one workflow task."""
     names = [f"c{number}" for number in range(17)]
     node.absent |= {f"gone:{name}" for name in names}
@@ -125,7 +125,7 @@ async def test_as_many_pulls_of_as_large_a_pod_as_may_be_are_begun(client: Clien
     assert sorted(step for step in node.steps() if step.startswith("pull")) == sorted(f"pull_image {n}" for n in names)
 
 
-async def test_no_ephemeral_container_makes_a_pod_too_large(client: Client, node: ScriptedNode) -> None:
+async def test_ephemeral_containers_cannot_exceed_the_pod_size_limit(client: Client, node: ScriptedNode) -> None:
     document = manifest()
     document["spec"]["containers"][0]["args"] = ["x" * 500_000]
     handle = await start_pod(client, node, document)
@@ -139,7 +139,7 @@ async def test_no_ephemeral_container_makes_a_pod_too_large(client: Client, node
 
 
 @pytest.mark.parametrize("fault", [Fault.INVALID_IMAGE_NAME, Fault.IMAGE_INSPECT_ERROR])
-async def test_an_image_that_was_not_even_pulled_never_waits_with_image_pull_back_off(
+async def test_an_image_that_was_never_pulled_does_not_wait_with_image_pull_back_off(
     client: Client, node: ScriptedNode, fault: Fault
 ) -> None:
     """Row 63: the fault stays the waiting reason, also of another container with the same image."""

@@ -99,7 +99,7 @@ async def test_an_applied_manifest_resizes_too(client: Client, node: ScriptedNod
     assert node.steps()[2:] == ["allocate_resources", "resize_pod"] * 2
 
 
-async def test_what_finds_no_room_is_deferred_until_there_is_some(client: Client, node: ScriptedNode) -> None:
+async def test_a_resize_without_room_is_deferred_until_there_is_room(client: Client, node: ScriptedNode) -> None:
     """Row 115: the pod goes on with what it has; it is asked for again when the node says that it has room."""
     node.room = [DEFERRED, DEFERRED]
     handle = await running(client, node, sized())
@@ -178,7 +178,7 @@ async def test_resizes_are_counted_once_however_often_the_run_is_replayed(
     assert counted.stand() == ({}, 0), "what has gone waits for nothing"
 
 
-async def test_room_that_is_told_of_before_the_answer_is_not_missed(client: Client, node: ScriptedNode) -> None:
+async def test_a_notice_of_room_before_the_answer_is_not_lost(client: Client, node: ScriptedNode) -> None:
     node.room = [DEFERRED]
     handle = await running(client, node, sized())
     node.gate["allocate_resources"] = asyncio.Event()
@@ -191,7 +191,7 @@ async def test_room_that_is_told_of_before_the_answer_is_not_missed(client: Clie
 
 
 @pytest.mark.parametrize("answer", [DEFERRED, NEVER], ids=["deferred", "infeasible"])
-async def test_a_late_no_to_another_resize_is_none_to_this_one(
+async def test_a_late_refusal_of_an_earlier_resize_does_not_affect_the_current_one(
     client: Client, node: ScriptedNode, answer: Allocation
 ) -> None:
     node.room = [answer, answer]
@@ -209,7 +209,7 @@ async def test_a_late_no_to_another_resize_is_none_to_this_one(
     assert phase(pod) == "Running"
 
 
-async def test_who_takes_a_deferred_resize_back_waits_for_nothing(client: Client, node: ScriptedNode) -> None:
+async def test_a_withdrawn_deferred_resize_leaves_nothing_pending(client: Client, node: ScriptedNode) -> None:
     node.room = [DEFERRED]
     handle = await running(client, node, sized())
     await handle.execute_update("resize", resize_to(LARGE))
@@ -219,7 +219,7 @@ async def test_who_takes_a_deferred_resize_back_waits_for_nothing(client: Client
     assert node.steps().count("allocate_resources") == 1
 
 
-async def test_what_the_node_can_never_have_is_not_asked_for_again(client: Client, node: ScriptedNode) -> None:
+async def test_an_infeasible_resize_is_not_requested_again(client: Client, node: ScriptedNode) -> None:
     """Row 115: until something else is desired, or the node's worker has been started anew."""
     node.room = [NEVER, NEVER]
     handle = await running(client, node, sized())
@@ -239,7 +239,7 @@ async def test_what_the_node_can_never_have_is_not_asked_for_again(client: Clien
     assert await reasons(handle) == ["ResizeInfeasible", "ResizeStarted", "ResizeCompleted"]
 
 
-async def test_a_policy_may_want_the_container_started_anew(client: Client, node: ScriptedNode) -> None:
+async def test_a_resize_restarts_the_container_if_its_resize_policy_says_so(client: Client, node: ScriptedNode) -> None:
     """Row 117: killed, the pod's cgroup brought after, started; a resource of no such policy is changed in place."""
     handle = await running(client, node, sized(restart_for=("memory",), restartPolicy="OnFailure"))
     await handle.execute_update("resize", resize_to({"limits": {"cpu": "400m"}}))
@@ -256,7 +256,7 @@ async def test_a_policy_may_want_the_container_started_anew(client: Client, node
     assert await reasons(handle) == ["ResizeStarted", "ResizeCompleted"] * 2
 
 
-async def test_what_cannot_be_applied_is_said_and_tried_again(client: Client, node: ScriptedNode) -> None:
+async def test_a_failed_resize_is_reported_and_retried(client: Client, node: ScriptedNode) -> None:
     """Row 116: what was applied before the failure is not forgotten."""
 
     def half(step: Any) -> Any:
@@ -280,7 +280,9 @@ async def test_what_cannot_be_applied_is_said_and_tried_again(client: Client, no
     assert await reasons(handle) == ["ResizeStarted", "ResizeError", "ResizeCompleted"]
 
 
-async def test_what_a_resize_cannot_give_does_not_keep_a_container_behind(client: Client, node: ScriptedNode) -> None:
+async def test_resources_that_cannot_be_resized_do_not_keep_a_resize_pending(
+    client: Client, node: ScriptedNode
+) -> None:
     """One container is done when another fails: its storage, which no runtime is told of, is not waited for."""
 
     def only_web(step: Any) -> Any:
@@ -303,7 +305,7 @@ async def test_what_a_resize_cannot_give_does_not_keep_a_container_behind(client
     assert await reasons(handle) == ["ResizeStarted", "ResizeError", "ResizeCompleted"]
 
 
-async def test_a_limit_that_was_the_pods_before_needs_no_resize_of_its_container(
+async def test_a_container_limit_equal_to_the_former_pod_limit_needs_no_resize(
     client: Client, node: ScriptedNode
 ) -> None:
     """A container without a limit is bounded by the pod's: given it as its own, it has it already."""
@@ -331,7 +333,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("wanted", "why"), REFUSED, ids=[why[:40] for _, why in REFUSED])
-async def test_what_may_not_be_is_refused_by_its_path(
+async def test_an_invalid_resize_is_refused_by_its_path(
     client: Client, node: ScriptedNode, wanted: dict[str, Any], why: str
 ) -> None:
     handle = await running(client, node, sized())
@@ -355,7 +357,7 @@ async def test_a_pod_that_ends_is_not_resized(client: Client, node: ScriptedNode
     assert plan == {"error": refused.value.cause.message, "steps": [], "holds": []}
 
 
-async def test_a_resize_goes_on_in_the_run_that_follows(client: Client, node: ScriptedNode) -> None:
+async def test_a_resize_continues_in_the_next_run(client: Client, node: ScriptedNode) -> None:
     """Row 115: what is allocated, and what was last applied, is carried from run to run."""
     node.room = [DEFERRED]
     handle = await running(client, node, sized(), maxEvents=12)

@@ -49,7 +49,7 @@ async def told(handle: Any, reason: str) -> list[tuple[str, str]]:
     return [(one["container"], one["message"]) for one in await handle.query("events") if one["reason"] == reason]
 
 
-async def test_the_pods_own_back_off_is_waited_out_and_changes_take_effect_at_once(
+async def test_the_pods_back_off_settings_apply_and_changes_take_effect_at_once(
     client: Client, node: ScriptedNode
 ) -> None:
     document = governed({"backoff-initial": "50s", "backoff-factor": "1.5"})
@@ -76,7 +76,7 @@ async def test_the_pods_own_back_off_is_waited_out_and_changes_take_effect_at_on
     await until(handle, lambda pod: container(pod, "web")["restartCount"] == 3)
 
 
-async def test_a_limit_holds_a_container_until_an_operator_retries(client: Client, node: ScriptedNode) -> None:
+async def test_a_restart_limit_holds_a_container_until_an_operator_retries(client: Client, node: ScriptedNode) -> None:
     two = [{"name": name, "image": "busybox:1"} for name in ("web", "other")]
     handle, uid = await up(client, node, governed({"restart-limit": "2"}, containers=two))
     await crash(handle, node, uid, "web", 2)
@@ -105,7 +105,7 @@ async def test_a_limit_holds_a_container_until_an_operator_retries(client: Clien
     await crash(handle, node, uid, "web", 2)
 
 
-async def test_a_limit_may_fail_the_pod_with_the_reason(client: Client, node: ScriptedNode) -> None:
+async def test_a_restart_limit_may_fail_the_pod_with_a_reason(client: Client, node: ScriptedNode) -> None:
     init = {"name": "init", "image": "busybox:1", "restartPolicy": "Always"}
     document = governed({"restart-limit": "1", "restart-limit-action": "fail"}, initContainers=[init])
     handle, uid = await up(client, node, document)
@@ -119,7 +119,7 @@ async def test_a_limit_may_fail_the_pod_with_the_reason(client: Client, node: Sc
     assert (await handle.query("plan"))["steps"] == []
 
 
-async def test_an_init_container_is_held_as_any_other(client: Client, node: ScriptedNode) -> None:
+async def test_a_restart_limit_holds_init_containers_too(client: Client, node: ScriptedNode) -> None:
     document = governed({"restart-limit": "0"}, initContainers=[{"name": "init", "image": "busybox:1"}])
     handle = await start_pod(client, node, document)
     pod = await until(handle, lambda pod: "running" in container(pod, "init").get("state", {}))
@@ -133,9 +133,7 @@ async def test_an_init_container_is_held_as_any_other(client: Client, node: Scri
     await until(handle, lambda pod: phase(pod) == "Running")
 
 
-async def test_exempt_exits_restart_at_once_for_as_long_as_they_do_not_run_hot(
-    client: Client, node: ScriptedNode
-) -> None:
+async def test_exempt_exits_restart_at_once_unless_too_frequent(client: Client, node: ScriptedNode) -> None:
     handle, uid = await up(client, node, governed({"backoff-exempt-exit-codes": "0,7", "restart-limit": "1"}))
     for restart, code in enumerate((0, 7, 0, 7, 0), 1):
         await node.tell(handle, node.exits(uid, "web", code))
@@ -151,7 +149,7 @@ async def test_exempt_exits_restart_at_once_for_as_long_as_they_do_not_run_hot(
     await until(handle, lambda pod: waiting(pod).get("reason") == "RestartLimitReached")
 
 
-async def test_a_pod_that_restarts_all_is_held_as_a_whole(client: Client, node: ScriptedNode) -> None:
+async def test_a_restart_limit_holds_a_restart_of_all_containers(client: Client, node: ScriptedNode) -> None:
     rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
     web = {"name": "web", "image": "busybox:1", "restartPolicy": "Never", "restartPolicyRules": [rule]}
     other = {"name": "other", "image": "busybox:1"}

@@ -41,7 +41,7 @@ def test_every_step_has_a_row_and_every_row_an_activity() -> None:
     assert set(STEPS) == set(StepName)
 
 
-def test_each_step_takes_and_returns_what_the_table_says() -> None:
+def test_each_activity_has_the_types_of_the_step_table() -> None:
     for name, step in registered().items():
         hints = get_type_hints(step)
         parameters = list(inspect.signature(step).parameters)
@@ -57,7 +57,7 @@ def test_each_step_has_a_module_of_its_name_that_takes_its_input(name: StepName)
     assert (body.__module__, body.__name__) == (f"activities.{body.__name__}", STEPS[name].module or name.value)
 
 
-def test_every_signal_that_is_folded_in_has_a_handler_and_every_handler_is_known() -> None:
+def test_signal_handlers_and_absorbed_signals_match() -> None:
     handled = {name for name in workflow._Definition.must_from_class(PodWorkflow).signals if name is not None}
     assert handled == {*absorb.SIGNALS, "renew"}
 
@@ -66,7 +66,7 @@ def test_every_step_is_simulated() -> None:
     assert set(_BODIES) == {name.value for name in StepName}
 
 
-def test_each_step_is_taken_somewhere() -> None:
+def test_each_step_of_the_table_is_used() -> None:
     assert taken() == set(StepName)
 
 
@@ -85,7 +85,7 @@ def taken() -> set[StepName]:
 
 
 @pytest.mark.parametrize("name", StepName)
-def test_a_planned_step_is_never_taken_for_another(name: StepName, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_planned_step_raises_an_error(name: StepName, monkeypatch: pytest.MonkeyPatch) -> None:
     """An unknown one would have started a container."""
     started = list[StepName]()
     monkeypatch.setattr(decide, "start_container", lambda state, planned, now: started.append(planned.verb))
@@ -94,7 +94,7 @@ def test_a_planned_step_is_never_taken_for_another(name: StepName, monkeypatch: 
     assert started == ([name] if name.value.startswith("start_") else [])
 
 
-def test_only_steps_that_end_something_are_spared_by_a_deletion() -> None:
+def test_a_deletion_interrupts_all_steps_except_those_that_end_something() -> None:
     assert {name.value for name, spec in STEPS.items() if spec.interruption is Interruption.GOES_ON} == {
         "kill_container",
         "kill_pod",

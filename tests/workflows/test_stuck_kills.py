@@ -50,7 +50,7 @@ def overdue(pod: dict[str, Any]) -> dict[str, Any]:
     return next((each for each in pod["status"]["conditions"] if each["type"] == OVERDUE), {})
 
 
-async def test_a_pod_that_does_not_end_says_so_until_it_does(client: Client, node: ScriptedNode) -> None:
+async def test_a_pod_that_does_not_end_has_a_condition_until_it_ends(client: Client, node: ScriptedNode) -> None:
     """Row 18, row 21: what has not ended is killed again, and is told of."""
     handle = await running(client, node, manifest())
     stick(node, "kill_pod")
@@ -73,7 +73,7 @@ async def test_a_pod_that_does_not_end_says_so_until_it_does(client: Client, nod
     assert "ExceededGracePeriod" in told
 
 
-async def test_whatever_ends_meanwhile_ends_the_wait(client: Client, node: ScriptedNode) -> None:
+async def test_an_exit_during_the_kill_back_off_ends_the_back_off(client: Client, node: ScriptedNode) -> None:
     handle = await running(client, node, manifest())
     uid = (await query_pod(handle))["metadata"]["uid"]
     for _ in range(5):
@@ -84,7 +84,7 @@ async def test_whatever_ends_meanwhile_ends_the_wait(client: Client, node: Scrip
     await asyncio.wait_for(handle.result(), 60)
 
 
-async def test_a_shorter_grace_does_not_wait_either(client: Client, node: ScriptedNode) -> None:
+async def test_a_shorter_grace_ends_the_kill_back_off(client: Client, node: ScriptedNode) -> None:
     handle = await running(client, node, manifest())
     for _ in range(5):
         stick(node, "kill_pod")
@@ -95,7 +95,7 @@ async def test_a_shorter_grace_does_not_wait_either(client: Client, node: Script
 
 
 @pytest.mark.parametrize("why", ["deleted", "put out", "past its deadline"])
-async def test_an_end_does_not_wait_for_a_kill_that_was_stuck_before(
+async def test_a_deletion_does_not_wait_for_the_back_off_of_an_earlier_kill(
     client: Client, node: ScriptedNode, why: str
 ) -> None:
     """The kill was for a new sandbox; its back-off, of 160 s by then, is none of the end's."""
@@ -119,7 +119,7 @@ async def test_an_end_does_not_wait_for_a_kill_that_was_stuck_before(
     assert not overdue(pod)
 
 
-async def test_a_container_that_does_not_end_before_its_restart_says_so_and_an_operator_has_it_tried_again(
+async def test_an_overdue_kill_before_a_restart_is_shown_and_retried_by_an_operator(
     client: Client, node: ScriptedNode
 ) -> None:
     handle = await running(client, node, manifest())
@@ -132,7 +132,7 @@ async def test_a_container_that_does_not_end_before_its_restart_says_so_and_an_o
     assert not overdue(pod)
 
 
-async def test_every_exit_is_an_event_that_says_who_how_and_why(client: Client, node: ScriptedNode) -> None:
+async def test_every_exit_is_an_event_with_container_exit_code_and_cause(client: Client, node: ScriptedNode) -> None:
     """Where the kubelet has none: an exit by itself, a clean one, and one that was asked for."""
     handle = await running(client, node, manifest())
     uid = (await query_pod(handle))["metadata"]["uid"]
@@ -150,9 +150,7 @@ async def test_every_exit_is_an_event_that_says_who_how_and_why(client: Client, 
     ]
 
 
-async def test_a_deletion_by_force_does_not_wait_for_a_removal_whose_disk_hangs(
-    client: Client, node: ScriptedNode
-) -> None:
+async def test_a_forced_deletion_does_not_wait_for_a_hung_removal(client: Client, node: ScriptedNode) -> None:
     """The removal under way lets go, and the next one is told that the pod's name is to be free at once."""
     handle = await running(client, node, manifest())
     node.gate["remove_pod"] = gate = asyncio.Event()

@@ -24,7 +24,7 @@ def turn_away(node: ScriptedNode, reason: str, message: str) -> None:
     node.script["create_sandbox"].append(refuse)
 
 
-async def test_a_pod_that_is_not_let_in_has_failed_and_is_not_tried_again(client: Client, node: ScriptedNode) -> None:
+async def test_a_rejected_pod_has_failed_and_is_not_retried(client: Client, node: ScriptedNode) -> None:
     """Row 5: rejected, with an event; the status has nothing but that (row 100: no conditions)."""
     turn_away(node, "OutOfcpu", "Node didn't have enough resource: cpu, requested: 9000, used: 0, capacity: 2000")
     handle = await start_pod(client, node, manifest())
@@ -46,7 +46,7 @@ async def test_a_pod_that_is_not_let_in_has_failed_and_is_not_tried_again(client
     assert node.steps() == ["create_sandbox", "remove_pod"]
 
 
-async def test_a_pod_that_is_put_out_ends_within_the_grace_it_is_given(client: Client, node: ScriptedNode) -> None:
+async def test_an_evicted_pod_ends_within_the_given_grace(client: Client, node: ScriptedNode) -> None:
     """Row 17: whoever kills a pod may ask for less grace; row 16: an eviction terminates it."""
     handle = await running(client, node, manifest())
     uid = (await query_pod(handle))["metadata"]["uid"]
@@ -64,7 +64,7 @@ async def test_a_pod_that_is_put_out_ends_within_the_grace_it_is_given(client: C
     assert node.steps() == ["create_sandbox", "start_container web", "kill_pod"]
 
 
-async def test_a_pod_that_is_put_out_for_its_nodes_sake_says_so_in_a_condition(
+async def test_a_pod_evicted_for_node_pressure_has_the_disruption_target_condition(
     client: Client, node: ScriptedNode
 ) -> None:
     """Row 118: DisruptionTarget, and the node may throw away at once what is dead of it."""
@@ -79,7 +79,7 @@ async def test_a_pod_that_is_put_out_for_its_nodes_sake_says_so_in_a_condition(
     assert getattr(kill, "evicted", None) is True
 
 
-async def test_a_pod_is_put_out_while_its_image_is_pulled(client: Client, node: ScriptedNode) -> None:
+async def test_an_eviction_cancels_a_pull(client: Client, node: ScriptedNode) -> None:
     """Row 16: a pod that is to end has its sync cancelled."""
     node.absent.add("busybox:1")
     node.gate["pull_image"] = asyncio.Event()
@@ -91,7 +91,7 @@ async def test_a_pod_is_put_out_while_its_image_is_pulled(client: Client, node: 
     assert "start_container web" not in node.steps()
 
 
-async def test_an_eviction_of_another_life_is_rejected(client: Client, node: ScriptedNode) -> None:
+async def test_an_eviction_of_another_incarnation_is_rejected(client: Client, node: ScriptedNode) -> None:
     handle = await running(client, node, manifest())
     await handle.signal("evict", {"uid": "somebody-else", "message": "no room"})
     await until(handle, lambda _: True)
@@ -100,7 +100,7 @@ async def test_an_eviction_of_another_life_is_rejected(client: Client, node: Scr
     assert phase(await query_pod(handle)) == "Running"
 
 
-async def test_files_that_show_labels_follow_when_they_change(client: Client, node: ScriptedNode) -> None:
+async def test_changed_labels_lead_to_a_volume_update(client: Client, node: ScriptedNode) -> None:
     items = [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]
     document = manifest(volumes=[{"name": "info", "downwardAPI": {"items": items}}])
     handle = await running(client, node, document)
@@ -115,7 +115,7 @@ async def test_files_that_show_labels_follow_when_they_change(client: Client, no
     assert node.steps() == ["create_sandbox", "start_container web", "sync_volumes"]
 
 
-async def test_labels_that_no_file_shows_cost_no_step(client: Client, node: ScriptedNode) -> None:
+async def test_labels_without_downward_files_lead_to_no_step(client: Client, node: ScriptedNode) -> None:
     document = manifest()
     handle = await running(client, node, document)
     document["metadata"]["labels"] = {"tier": "front"}
@@ -124,7 +124,7 @@ async def test_labels_that_no_file_shows_cost_no_step(client: Client, node: Scri
     assert node.steps() == ["create_sandbox", "start_container web"]
 
 
-async def test_a_pod_is_ended_when_it_has_been_active_for_as_long_as_it_may(client: Client, node: ScriptedNode) -> None:
+async def test_a_pod_is_ended_at_its_active_deadline(client: Client, node: ScriptedNode) -> None:
     """Row 19: DeadlineExceeded, by a durable timer."""
     handle = await running(client, node, manifest(activeDeadlineSeconds=10))  # time enough to be seen running
     pod = await until(handle, lambda pod: phase(pod) == "Failed")
@@ -138,7 +138,9 @@ async def test_a_pod_is_ended_when_it_has_been_active_for_as_long_as_it_may(clie
     assert node.steps() == ["create_sandbox", "start_container web", "kill_pod"]
 
 
-async def test_a_deadline_comes_while_a_step_hangs_and_over_a_new_run(client: Client, node: ScriptedNode) -> None:
+async def test_the_active_deadline_applies_during_a_hung_step_and_across_runs(
+    client: Client, node: ScriptedNode
+) -> None:
     """Row 19: whatever is under way."""
     node.absent.add("gone:1")
     node.gate["pull_image"] = asyncio.Event()
@@ -149,7 +151,7 @@ async def test_a_deadline_comes_while_a_step_hangs_and_over_a_new_run(client: Cl
     assert pod["status"]["reason"] == "DeadlineExceeded"
 
 
-async def test_a_deadline_that_is_added_later_counts_from_the_pods_start(client: Client, node: ScriptedNode) -> None:
+async def test_an_active_deadline_added_later_counts_from_the_pods_start(client: Client, node: ScriptedNode) -> None:
     """Row 19: reckoned from status.startTime."""
     document = manifest()
     handle = await running(client, node, document)
@@ -159,9 +161,7 @@ async def test_a_deadline_that_is_added_later_counts_from_the_pods_start(client:
     assert pod["status"]["reason"] == "DeadlineExceeded"
 
 
-async def test_a_pod_that_fails_before_it_has_a_sandbox_is_over_on_its_node_as_well(
-    client: Client, node: ScriptedNode
-) -> None:
+async def test_a_pod_that_fails_without_a_sandbox_is_terminated_on_its_node(client: Client, node: ScriptedNode) -> None:
     """Row 19: a deadline that passes before the first container; row 21: every pod is terminated once."""
     node.fault("create_sandbox", Fault.FAILED_CREATE_SANDBOX, "no network")
     handle = await start_pod(client, node, manifest(activeDeadlineSeconds=1))
@@ -175,7 +175,7 @@ async def test_a_pod_that_fails_before_it_has_a_sandbox_is_over_on_its_node_as_w
     assert node.steps() == ["create_sandbox", "kill_pod"], "once"
 
 
-async def test_a_pod_whose_sidecar_ends_last_is_over_on_its_node_as_well(client: Client, node: ScriptedNode) -> None:
+async def test_a_pod_whose_sidecar_ends_last_is_terminated_on_its_node(client: Client, node: ScriptedNode) -> None:
     sidecar = {"name": "proxy", "image": "busybox:1", "restartPolicy": "Always"}
     handle = await running(client, node, manifest(restartPolicy="Never", initContainers=[sidecar]))
     uid = (await query_pod(handle))["metadata"]["uid"]

@@ -67,7 +67,7 @@ async def another_run(client: Client, handle: WorkflowHandle[Any, Any], than: st
             await asyncio.sleep(0.05)
 
 
-async def test_a_run_is_renewed_once_by_a_worker_with_newer_decisions_and_taken_over_by_an_older_one(
+async def test_newer_decisions_renew_a_run_once_and_an_older_worker_takes_it_over(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = ScriptedNode()
@@ -107,13 +107,13 @@ async def test_a_run_is_renewed_once_by_a_worker_with_newer_decisions_and_taken_
         assert EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED not in {event.event_type for event in history.events}
 
 
-def test_a_build_id_says_the_version_of_its_decisions() -> None:
+def test_a_build_id_contains_the_decision_version() -> None:
     assert build_id("syncpod-1.2.3", "0123456789ab") == f"syncpod-1.2.3+decisions.{DECISION_VERSION}.0123456789ab"
     assert decisions_of(build_id("syncpod-1.2.3+local.5", DIGEST)) == DECISION_VERSION
 
 
 @pytest.mark.parametrize("other", ["", "syncpod-1.2.3", "syncpod-0.1.0+decisions.2", "syncpod+decisions.2.short"])
-def test_a_build_id_of_no_release_says_no_version(other: str) -> None:
+def test_an_unreleased_build_id_has_no_decision_version(other: str) -> None:
     assert decisions_of(other) == 0
 
 
@@ -178,7 +178,7 @@ async def test_a_run_keeps_its_older_decisions_and_the_run_that_follows_has_the_
 # --- what is older than the first release -----------------------------------------------------------------------------
 
 
-async def test_a_run_of_decisions_that_are_unknown_here_is_told_and_its_pod_left_alone(
+async def test_a_run_of_unknown_decisions_is_reported_and_its_pod_left_alone(
     client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = ScriptedNode()
@@ -203,7 +203,7 @@ async def test_a_run_of_decisions_that_are_unknown_here_is_told_and_its_pod_left
 
 # The SDK has made the coroutine of `run` when the workflow's initializer raises, and drops it.
 @pytest.mark.filterwarnings("ignore:coroutine '_WorkflowInstanceImpl._apply_initialize_workflow:RuntimeWarning")
-async def test_a_worker_that_does_not_say_its_decisions_begins_no_run(client: Client) -> None:
+async def test_a_worker_without_a_decision_version_starts_no_run(client: Client) -> None:
     node = ScriptedNode()
     async with Worker(
         client,
@@ -295,7 +295,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_a_snapshot_with_fields_that_are_unknown_here_is_read_as_if_they_were_not_there(extra: Any) -> None:
+def test_unknown_fields_in_a_snapshot_are_ignored(extra: Any) -> None:
     state = filled()
     wider = json.loads(json.dumps(grown(state, start.snapshot(state), extra)))
     assert json.dumps(wider).count('"ofANewerVersion"') > 20, "in every record"

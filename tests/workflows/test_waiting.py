@@ -18,7 +18,9 @@ def lacks_object(_: StepInput) -> Any:
     raise ApplicationError(MISSING, type=Fault.FAILED_MOUNT.value, non_retryable=True)
 
 
-async def test_a_pod_whose_volume_lacked_an_object_goes_on_when_it_appears(client: Client, node: ScriptedNode) -> None:
+async def test_a_pod_continues_when_the_missing_object_of_its_volume_appears(
+    client: Client, node: ScriptedNode
+) -> None:
     node.script["create_sandbox"].append(lacks_object)
     handle = await start_pod(client, node, manifest())
 
@@ -33,7 +35,7 @@ async def test_a_pod_whose_volume_lacked_an_object_goes_on_when_it_appears(clien
     assert await lines("signal") == ['configmap "settings" has come or changed: the back-off of create_sandbox ends']
 
 
-async def test_what_appears_for_a_pod_that_runs_already_means_nothing(client: Client, node: ScriptedNode) -> None:
+async def test_an_object_signal_to_a_running_pod_has_no_effect(client: Client, node: ScriptedNode) -> None:
     handle = await running(client, node, manifest())
     for subject in ("create_sandbox", "web", "nobody"):
         await handle.signal("backoff_expired", {"container": subject, "appeared": 'secret "password"'})

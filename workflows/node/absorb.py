@@ -31,6 +31,7 @@ from syncpod.messages.node import (
     RecallPods,
     SyncPods,
 )
+from syncpod.messages.problem import payload_problem
 from syncpod.pod import content_uid
 from workflows.node.state import Governed, NodeState, Source, Wanted, canonical, digest, key_of, size
 
@@ -75,9 +76,9 @@ def change(state: NodeState, name: str, args: tuple[Any, ...], now: datetime) ->
             state.touch_all()
             _recall(state, RecallPods.model_validate(args[0]), now)
         case "apply":
-            _apply(state, ApplyPod.model_validate(args[0]), now)
+            _apply(state, ApplyPod.model_validate(args[0], extra="forbid"), now)
         case "delete":
-            _delete(state, DeletePod.model_validate(args[0]))
+            _delete(state, DeletePod.model_validate(args[0], extra="forbid"))
         case _:
             _status(state, NodeStatus.model_validate(args[0]), now)
 
@@ -93,9 +94,7 @@ def too_many(name: str, args: tuple[Any, ...]) -> str:
 def sentence(wrong: Exception) -> str:
     """Return one sentence that says what is wrong with a signal or an update."""
     if isinstance(wrong, ValidationError):
-        problem = wrong.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in problem["loc"])
-        return f"{where}: {problem['msg']}" if where else str(problem["msg"])
+        return payload_problem(wrong)
     return str(wrong) if isinstance(wrong, Rejected) else f"{type(wrong).__name__}: {wrong}"
 
 

@@ -15,6 +15,7 @@ from syncpod.lifecycle import backoff, conditions, restart_pacing
 from syncpod.lifecycle.probing import probe_of
 from syncpod.lifecycle.restart import is_sidecar
 from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.problem import payload_problem
 from syncpod.messages.signals import BackoffExpired, Evict, Pleg, ProbeChanged, Restart, SetCondition
 from syncpod.messages.steps import NOT_READY_FAULTS
 from syncpod.pod import PodCondition, PodInvalid
@@ -58,9 +59,7 @@ def tidy(state: PodState, now: datetime) -> None:
 def sentence(wrong: Exception) -> str:
     """Return one sentence that says what is wrong with a signal or an update."""
     if isinstance(wrong, ValidationError):
-        problem = wrong.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in problem["loc"])
-        return f"{where}: {problem['msg']}" if where else str(problem["msg"])
+        return payload_problem(wrong)
     return str(wrong) if isinstance(wrong, (Rejected, PodInvalid)) else f"{type(wrong).__name__}: {wrong}"
 
 
@@ -170,7 +169,7 @@ def _restart(state: PodState, payload: Any, now: datetime) -> None:
     A container that its restart policy left finished runs once more. Nothing is started in a pod that is ending. Plain
     init containers and ephemeral containers are never run again.
     """
-    signal = Restart.model_validate(payload)
+    signal = Restart.model_validate(payload, extra="forbid")
     if state.ending:
         raise Rejected("the pod is ending or has ended: nothing of it is started again")
     spec = state.pod.spec
@@ -191,7 +190,7 @@ def _restart(state: PodState, payload: Any, now: datetime) -> None:
 
 def _set_condition(state: PodState, payload: Any, now: datetime) -> None:
     """Take a condition that somebody else owns; if it is one of the pod's readiness gates, Ready depends on it."""
-    signal = SetCondition.model_validate(payload)
+    signal = SetCondition.model_validate(payload, extra="forbid")
     given = PodCondition(type=signal.type, status=signal.status, reason=signal.reason, message=signal.message)
     known = state.status.conditions
     if problem := conditions.foreign_problem(given, known):

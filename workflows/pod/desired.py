@@ -148,7 +148,7 @@ def delete(state: PodState, payload: Any, now: datetime) -> None:
     means that no pod of that name is wanted. A request that names the successor's UID does not change the grace of the
     pod that is ending. Raises Rejected for another UID, and for a grace below 0 or above the API's greatest number.
     """
-    request = DeletePod.model_validate(payload if payload is not None else {})
+    request = DeletePod.model_validate(payload if payload is not None else {}, extra="forbid")
     lives = (state.pod.metadata.uid, _successor_uid(state))
     if request.uid and request.uid not in lives:
         raise Rejected(f"uid: is {state.pod.metadata.uid}, not {request.uid}")

@@ -21,7 +21,7 @@ class NodeSignals:
     """Sends signals. Each method raises RPCError if the server did not accept it; the caller retries."""
 
     def __init__(self, client: Client, node: str, require: Callable[[], Awaitable[None]]) -> None:
-        """Signal the workflow of `node`. `require` raises RPCError where the server is not the node's."""
+        """Signal the workflow of `node`. `require` raises RPCError if the server is not the node's."""
         self._client = client
         self._node = node
         self._require = require

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -10,12 +11,15 @@ import typer
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names
-from syncpod.cli.input.options import NamespaceOfAll, OnlyNames, PodNames
+from syncpod.cli.input.options import Filenames, NamespaceOfAll, OnlyNames, PodNames
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from temporalio.client import Client
 
     from syncpod.cli.strays.listing import Here, Stray
+    from syncpod.pod import Pod
 
 _AT_ONCE: Final = 8
 """How many pods are adopted at a time. With many more, a node would answer later than this command waits."""
@@ -24,6 +28,7 @@ _AT_ONCE: Final = 8
 def adopt(
     what: PodNames = None,
     everything: Annotated[bool, typer.Option("--all", help="Every pod of this node that has no workflow.")] = False,
+    filename: Filenames = None,
     namespace: NamespaceOfAll = "",
     force: Annotated[
         bool,
@@ -39,6 +44,9 @@ def adopt(
     UID. Whatever runs keeps running, and no container is restarted. Restart counts continue from what the runtime has;
     back-offs, events and history start afresh. A pod that has ended stays ended.
 
+    With -f, the pods of the manifests are adopted. One that its node has no record of, because its state directory was
+    lost, is adopted as its manifest says, if what runs was made from it; its labels in the runtime say the rest.
+
     With --force, the workflow of a named pod is terminated at the moment when the new one starts. Terminating it first
     would leave the pod an orphan, which its node kills.
     """
@@ -48,13 +56,15 @@ def adopt(
     from syncpod.cli.temporal.pod_apply import has_search_attributes
 
     names, brief = pod_names(what or []), named_only(output)
-    require_choice(names, everything=everything)
+    manifests = _manifests(filename, namespace, names, everything=everything)
+    if not manifests:
+        require_choice(names, everything=everything)
     if force and everything:
         raise BadInput("--force: name the pods; with --all only those without a workflow are adopted")
     place = here()
 
     async def work(client: Client) -> None:
-        strays, nameless = await chosen(client, place, names, namespace=namespace)
+        strays, nameless = await chosen(client, place, names, namespace=namespace, keys=tuple(manifests))
         if nameless:
             remark(f"Note: {len(nameless)} of what runs names no pod, and cannot be adopted; see `syncpod node`")
         if force and len({(each.pod.namespace, each.pod.name) for each in strays}) < len(strays):
@@ -62,10 +72,34 @@ def adopt(
         if not strays and everything:
             remark("No pods without a workflow")
         has_attributes = await has_search_attributes(client)
-        how = _How(brief=brief, dry_run=dry_run, force=force, has_attributes=has_attributes)
+        how = _How(brief=brief, dry_run=dry_run, force=force, has_attributes=has_attributes, manifests=manifests)
         await do_all([_adopt(client, place, stray, how) for stray in strays], at_once=_AT_ONCE)
 
     session.run(work)
+
+
+def _manifests(
+    filename: list[str] | None, namespace: str, names: Sequence[str], *, everything: bool
+) -> dict[tuple[str, str], Pod]:
+    """Return the pods of the manifests by namespace and name, which they may not be named by as well. Raises BadInput.
+
+    Of what else the files have a note is printed.
+    """
+    from syncpod.cli.input.manifests import admitted
+
+    if not filename:
+        return {}
+    if names or everything:
+        raise BadInput("-f names the pods: leave out other names, and --all")
+    found = admitted(filename, namespace, ignore_other_kinds=True)
+    if not found.pods:
+        raise BadInput(f"{', '.join(filename)}: no pod in it")
+    if found.objects:
+        remark(
+            "Note: the ConfigMaps and Secrets of these files are not looked at: "
+            f"`syncpod apply -f {shlex.quote(filename[0])}` afterwards keeps them on the node again"
+        )
+    return {(each.pod.metadata.namespace, each.pod.metadata.name): each.pod for each in found.pods}
 
 
 @dataclass(frozen=True)
@@ -74,11 +108,14 @@ class _How:
     dry_run: bool
     force: bool
     has_attributes: bool
+    manifests: Mapping[tuple[str, str], Pod]
+    """What the pods were made from, by namespace and name, where it was given."""
 
 
 async def _adopt(client: Client, place: Here, stray: Stray, how: _How) -> None:
     """Adopt one pod. Raises Failure with the reason if that is impossible."""
     from syncpod.cli.strays.adoption import start_for, until_adopted
+    from syncpod.cli.strays.from_manifest import record_from
     from syncpod.cli.strays.listing import refusal_of_open, taken
 
     name = stray.pod.name
@@ -86,14 +123,16 @@ async def _adopt(client: Client, place: Here, stray: Stray, how: _How) -> None:
         raise Failure(refusal_of_open(stray))
     if stray.standing == "another":
         raise Failure(taken(stray))
-    if stray.record is None:
+    manifest = how.manifests.get((stray.pod.namespace, name))
+    record = stray.record or (record_from(manifest, stray, place.node.name) if manifest is not None else None)
+    if record is None:
         raise Failure(
             f'pod "{name}" cannot be adopted: node {place.node.name} has no record of what its manifest says, and the '
-            "runtime does not know that; `syncpod prune` ends it, then apply its manifest again (a pod of the manifest "
-            "directory is adopted by itself)"
+            "runtime does not know that: `syncpod adopt -f FILE` takes it from the manifest (a pod of the manifest "
+            "directory is adopted by itself); or `syncpod prune` ends it"
         )
     if not how.dry_run:
-        await start_for(client, place.node.name, stray.record, has_attributes=how.has_attributes, replace=how.force)
+        await start_for(client, place.node.name, record, has_attributes=how.has_attributes, replace=how.force)
         await until_adopted(client, place, stray)
     said = " (dry run)" if how.dry_run else ""
     say(f"pod/{name}" if how.brief else f"{stray.called} adopted{said}; running: {stray.running}")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from syncpod.cli.input.manifests import Manifests
+    from syncpod.cli.temporal.foresight import Foresight
     from syncpod.pod import Admission, Pod
     from syncpod.settings.node import NodeSettings
 
@@ -32,13 +33,16 @@ def say_objects(manifests: Manifests, here: NodeSettings, mark: str) -> None:
 async def say_pods(client: Client, admissions: Sequence[Admission], node: str, mark: str, *, asks: bool) -> None:
     """Print what would happen to pods, with the mark after each; one that would be refused stops no other.
 
-    With `asks`, their workflows are asked what they would refuse. Nodes are asked whether they are cordoned, and if
-    they would run a new pod now: each pod by itself, without the others. Raises Failure for pods that would be refused.
+    With `asks`, their workflows are asked what they would refuse, and nodes whether they are cordoned, and whether they
+    would run a new pod as things are, beside the pods before it. Raises Failure for those that would be refused.
     """
+    from syncpod.cli.temporal.foresight import Foresight
+
+    foresight = Foresight(client)
     failures: list[Failure] = []
     for admission in admissions:
         try:
-            change = await (_asked(client, admission, node) if asks else _compared(client, admission.pod))
+            change = await (_asked(client, admission, node, foresight) if asks else _compared(client, admission.pod))
         except Failure as failure:
             failures.append(failure)
             continue
@@ -50,10 +54,10 @@ async def say_pods(client: Client, admissions: Sequence[Admission], node: str, m
         raise together(failures, done=False)
 
 
-async def _asked(client: Client, admission: Admission, node: str) -> Change:
+async def _asked(client: Client, admission: Admission, node: str, foresight: Foresight) -> Change:
     from syncpod.cli.commands.plan import plan_of_manifest
 
-    planned, refusal = await plan_of_manifest(client, admission, node)
+    planned, refusal = await plan_of_manifest(client, admission, node, foresight)
     if refusal is not None:
         raise refusal
     if planned["change"] == "create" and "images" in planned:

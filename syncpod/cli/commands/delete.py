@@ -45,7 +45,12 @@ def delete(
     all_namespaces: AllNamespaces = False,
     grace_period: GracePeriod = -1,
     now: Annotated[bool, typer.Option("--now", help="Same as --grace-period=1.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Kill at once, without a grace period.")] = False,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Kill at once, without a grace period; on a node that is away, free the name at least."
+        ),
+    ] = False,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until they are gone.")] = True,
     timeout: Timeout = "0",
     ignore_not_found: Annotated[
@@ -101,7 +106,7 @@ class _How:
     grace: int | None
     """Seconds; None = each pod's own."""
     force: bool
-    """Whether a pod that has never run ends although no worker serves its node."""
+    """Whether a pod ends although no worker serves its node."""
     wait: bool
     """Whether to wait until the pods are gone."""
     patience: timedelta | None
@@ -169,8 +174,8 @@ def _wanted(
 async def _delete_pods(client: Client, pods: Sequence[tuple[str, str]], how: _How) -> None:
     """Delete pods, given by namespace and name, all at once. Raises Failure for missing ones, and on a timeout.
 
-    The request is a signal: Temporal keeps it even while the pod's node is away. By force, a pod that has never run
-    ends without its node.
+    The request is a signal: Temporal keeps it even while the pod's node is away. By force, a pod
+    whose node is away ends without it.
     """
     from syncpod.cli.temporal.pod_deletion import remark_on_source, request_deletion
     from syncpod.cli.temporal.pods import not_found, read_pod
@@ -225,16 +230,25 @@ async def _selected(
 async def _answering(client: Client, ending: Sequence[FetchedPod], how: _How) -> list[FetchedPod]:
     """Return the pods to wait for, with a note on those that did not answer.
 
-    By force, those that have never run are ended here, and not returned.
+    By force, those that have never run, or whose node is dead, are ended here, and not returned.
     """
     from syncpod.cli.temporal.pods import note_absent_nodes
-    from syncpod.cli.temporal.unserved import end_if_never_run, never_served
+    from syncpod.cli.temporal.unserved import end_if_never_run, end_without_node, never_served
 
     silent = [fetched for fetched in ending if not fetched.current]
     if how.force:
         gone = [one.key for one in silent if await end_if_never_run(client, one)]
         ending = [fetched for fetched in ending if fetched.key not in gone]
         silent = [fetched for fetched in silent if fetched.key not in gone]
+        left = [one for one in silent if await end_without_node(client, one)]
+        for one in left:
+            where, name = one.pod.spec.node_name, one.pod.metadata.name
+            remark(
+                f"Note: node {where} is away, so pod {name} has ended without it: its name is free, but what runs of "
+                "it there goes on until that node's worker is back, which then ends it"
+            )
+        ending = [fetched for fetched in ending if fetched not in left]
+        silent = [fetched for fetched in silent if fetched not in left]
     unserved = await never_served(client, (fetched.pod.spec.node_name or "" for fetched in silent))
     for node in unserved:
         names = ", ".join(one.pod.metadata.name for one in silent if one.pod.spec.node_name == node)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from syncpod.cli.input.manifests import Manifests
+    from syncpod.cli.temporal.foresight import Foresight
     from syncpod.pod import Admission, Pod
 
 
@@ -32,7 +33,8 @@ def plan(
 ) -> None:
     """Show what an apply would do, without doing it.
 
-    A new pod's node is asked whether it would run the pod: whether it has room for it, and can do what it asks for.
+    A new pod's node is asked whether it would run the pod: whether it has room for it beside the pods that stand
+    before it in the manifests, and can do what it asks for.
     ConfigMaps and Secrets count as they are on this machine now.
 
     With names of pods instead of manifests, it shows what is about to be done for these pods.
@@ -41,6 +43,7 @@ def plan(
     from syncpod.cli.machine.worker_process import local_node
     from syncpod.cli.several import together
     from syncpod.cli.temporal import session
+    from syncpod.cli.temporal.foresight import Foresight
 
     names = pod_names(what or [])
     if bool(names) == bool(filename):
@@ -55,8 +58,9 @@ def plan(
 
     async def work(client: Client) -> None:
         plans.extend([await _plan_of_existing(client, namespace or "default", name) for name in names])
+        foresight = Foresight(client)
         for admission in manifests.pods:
-            planned, refusal = await plan_of_manifest(client, admission, local_node(node))
+            planned, refusal = await plan_of_manifest(client, admission, local_node(node), foresight)
             plans.append(planned)
             refusals.extend((refusal,) if refusal is not None else ())
             for warning in admission.warnings:
@@ -94,10 +98,12 @@ async def _plan_of_existing(client: Client, namespace: str, name: str) -> dict[s
     return {"pod": name, "change": "none", **found}
 
 
-async def plan_of_manifest(client: Client, admission: Admission, node: str) -> tuple[dict[str, Any], Failure | None]:
+async def plan_of_manifest(
+    client: Client, admission: Admission, node: str, foresight: Foresight
+) -> tuple[dict[str, Any], Failure | None]:
     """Return what applying a pod would do, and the failure if it would be refused.
 
-    The pod would go to `node` unless it names one.
+    The pod would go to `node` unless it names one. `foresight` is one for all pods that are applied together.
     """
     from syncpod.cli.temporal.ephemeral_containers import without_known
     from syncpod.cli.temporal.pod_apply import Cordoned, refuse_cordoned, refuse_unmatched
@@ -114,16 +120,14 @@ async def plan_of_manifest(client: Client, admission: Admission, node: str) -> t
     planned = await _plan_of_pod(client, pod)
     if planned.get("error"):
         return planned, BadInput(f"pod {name}: {planned['error']}")
-    if planned["change"] == "create" and (error := await _turned_away(client, pod, pod.spec.node_name or node)):
+    if planned["change"] == "create" and (error := await _turned_away(foresight, pod, pod.spec.node_name or node)):
         return {**planned, "change": "none", "steps": [], "error": error}, Failure(f"pod {name}: {error}")
     return planned, None
 
 
-async def _turned_away(client: Client, pod: Pod, node: str) -> str:
-    """Return why a new pod's node would not run it; "" if no reason is known. Prints a note if the node is silent."""
-    from syncpod.cli.temporal.foresight import foreseen
-
-    reasons = await foreseen(client, pod, node)
+async def _turned_away(foresight: Foresight, pod: Pod, node: str) -> str:
+    """Return why a new pod's node would not run it; "" if it would, as far as is known. Notes a node that is silent."""
+    reasons = await foresight.reasons(pod, node)
     if reasons is None:
         remark(f"Note: node {node} does not say whether it would run pod {pod.metadata.name}")
         return ""

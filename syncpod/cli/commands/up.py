@@ -77,6 +77,15 @@ NoManifests = Annotated[
     bool,
     typer.Option("--no-manifests", help="Follow no directory of manifests any more; its pods stay as they are."),
 ]
+NodeLabels = Annotated[
+    str | None,
+    typer.Option(
+        "--node-labels",
+        metavar="KEY=VALUE,...",
+        help="Labels of the node, which a pod's nodeSelector and node affinity ask for; empty = none any more.",
+        show_default="those that it was started with",
+    ),
+]
 AdoptCluster = Annotated[
     bool,
     typer.Option(
@@ -96,6 +105,7 @@ def up(
     memory_dir: MemoryDir = "",
     manifests_dir: ManifestsDir = "",
     no_manifests: NoManifests = False,
+    node_labels: NodeLabels = None,
     adopt_cluster: AdoptCluster = False,
     port: ServerPort = None,
     ui: ServerUi = False,
@@ -107,7 +117,8 @@ def up(
     It starts what is not running: a Temporal dev server, unless the environment or temporal.toml names another; the
     embedded runtime, if neither containerd nor CRI-O answers; and a worker. They and the pods keep running when this
     command ends. What the node was started with before holds until `syncpod down` has ended its pods: its name, its
-    runtime, its Temporal server, its directories and its capacity. Name and runtime cannot change while it has pods.
+    runtime, its Temporal server, its directories, its capacity and its labels. Name and runtime cannot change while it
+    has pods.
 
     It returns when the pods are ready or have finished. Without --timeout it does not wait for an image that cannot be
     had: it ends with exit code 1 and the reason, and the node goes on trying.
@@ -117,7 +128,7 @@ def up(
     from syncpod.cli.machine.object_apply import require_possible
     from syncpod.cli.machine.object_store import memory_directory_of
     from syncpod.cli.machine.runtime_choice import choose, require_same_name
-    from syncpod.cli.machine.settings import settings
+    from syncpod.cli.machine.settings import require_labels, settings
 
     patience = read_timeout(timeout)
     here = settings(
@@ -126,8 +137,10 @@ def up(
         memory_dir=memory_dir,
         runtime_endpoint=runtime_endpoint,
         manifests="" if no_manifests else str(Path(manifests_dir).absolute()) if manifests_dir else None,
+        node_labels=node_labels,
         adopt_cluster=adopt_cluster,
     )
+    require_labels(here)
     if here.manifest_dir is not None:
         _require_directory(here.manifest_dir)
     here = replace(here, memory_dir=memory_directory_of(here, is_named=bool(memory_dir)))

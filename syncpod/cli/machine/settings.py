@@ -9,6 +9,7 @@ from syncpod.cli.failure import BadInput
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.kept import KeptSettings, read_kept_settings
 from syncpod.settings.node import NodeSettings, node_settings
+from syncpod.settings.variables import NODE_LABELS
 
 
 def settings(
@@ -18,11 +19,13 @@ def settings(
     memory_dir: str = "",
     runtime_endpoint: str = "",
     manifests: str | None = None,
+    node_labels: str | None = None,
     adopt_cluster: bool = False,
 ) -> NodeSettings:
     """Return the settings of this machine's node; "" = the flag is not given.
 
-    `manifests` "" = the node follows no directory any more. Raises BadInput.
+    `manifests` "" = the node follows no directory any more, `node_labels` "" = it has no labels of its owner any more;
+    None = the flag is not given. Raises BadInput.
     """
     try:
         return node_settings(
@@ -32,10 +35,21 @@ def settings(
             memory_dir=memory_dir or None,
             runtime_endpoint=runtime_endpoint or None,
             manifest_dir=manifests,
+            node_labels=node_labels,
             adopt_cluster=adopt_cluster,
         )
     except SettingsInvalid as wrong:
         raise BadInput(str(wrong)) from None
+
+
+def require_labels(here: NodeSettings) -> None:
+    """Raise BadInput for labels that no node may have, as its worker would when it starts."""
+    from syncpod.node.labels import NodeLabelsInvalid, parse_node_labels
+
+    try:
+        parse_node_labels(here.node_labels)
+    except NodeLabelsInvalid as wrong:
+        raise BadInput(f"{wrong} (--node-labels or {NODE_LABELS})") from None
 
 
 def kept_settings(state_dir: Path) -> KeptSettings:

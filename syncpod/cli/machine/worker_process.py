@@ -64,7 +64,7 @@ def start(
         command += ["--signed"] if node.signed else []
         command += ["--adopt-cluster"] if node.adopt_cluster else []
         command += ["--capacity", node.capacity] if node.capacity else []
-        command += ["--node-labels", node.node_labels] if node.node_labels else []
+        command += ["--node-labels", node.node_labels]
         command += [] if node.pod_cgroups else ["--no-pod-cgroups"]
         address, namespace = config["target_host"], config["namespace"]
         begin = size_of(log)

@@ -113,9 +113,11 @@ def require_choice(names: Sequence[str], *, everything: bool) -> None:
 
 
 async def chosen(
-    client: Client, place: Here, names: Sequence[str], *, namespace: str
+    client: Client, place: Here, names: Sequence[str], *, namespace: str, keys: Sequence[tuple[str, str]] = ()
 ) -> tuple[list[Stray], tuple[Nameless, ...]]:
     """Return the named pods; without names, every pod without a workflow, and also what names no pod.
+
+    `keys` names pods by namespace and name.
 
     The runtime may have several pods of one name, of which at most one has a workflow: then the name means the others.
     Without names, `namespace` selects the pods ("" = all). Raises Failure for named pods that are not in the runtime.
@@ -124,8 +126,9 @@ async def chosen(
     by_name: dict[tuple[str, str], list[PodInRuntime]] = {}
     for pod in inventory.pods.values():
         by_name.setdefault((pod.namespace, pod.name), []).append(pod)
-    if names:
-        keys = _named(names, namespace or "default", by_name.keys(), place.node.name)
+    named = [*((namespace or "default", name) for name in names), *keys]
+    if named:
+        keys = _present(named, by_name.keys(), place.node.name)
     else:
         keys = sorted(key for key in by_name if namespace in ("", key[0]))
     some = asyncio.Semaphore(_AT_ONCE)
@@ -141,21 +144,23 @@ async def chosen(
 
     groups = await asyncio.gather(*map(strays, keys))
     without = [each for group in groups for each in group if each.standing != "open"]
-    if not names:
+    if not named:
         return without, inventory.nameless if not namespace else ()
     # Pods of a name that all have a workflow: the caller refuses each.
     with_one = [each for group in groups if all(one.standing == "open" for one in group) for each in group]
     return [*without, *with_one], ()
 
 
-def _named(
-    names: Sequence[str], namespace: str, there: Collection[tuple[str, str]], node: str
-) -> list[tuple[str, str]]:
+def _present(named: Sequence[tuple[str, str]], there: Collection[tuple[str, str]], node: str) -> list[tuple[str, str]]:
     """Return namespace and name of each pod that is named, once. Raises Failure for those that are not there."""
-    keys = list(dict.fromkeys((namespace, name) for name in names))
-    if missing := [name for space, name in keys if (space, name) not in there]:
-        where = f"in namespace {namespace} of node {node}"
-        raise Failure("\n".join(f'pod "{name}": nothing of it is in the runtime {where}' for name in missing))
+    keys = list(dict.fromkeys(named))
+    if missing := [key for key in keys if key not in there]:
+        raise Failure(
+            "\n".join(
+                f'pod "{name}": nothing of it is in the runtime in namespace {namespace} of node {node}'
+                for namespace, name in missing
+            )
+        )
     return keys
 
 

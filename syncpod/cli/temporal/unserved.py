@@ -1,4 +1,4 @@
-"""Nodes that no worker has ever served, and pods whose workflow has never run.
+"""Nodes that no worker serves, and never may again; pods whose workflow has never run, or that must end without them.
 
 A node's first worker starts the node's workflow, which has no end. So a name without one, that nobody polls for, never
 was a node: perhaps it is a typing error.
@@ -16,6 +16,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.fetched import FetchedPod
+from syncpod.cli.temporal.liveness import lives
 from syncpod.cli.temporal.pods import handle_of
 from syncpod.messages.identity import node_task_queue
 from syncpod.messages.node import node_workflow_id
@@ -65,4 +66,20 @@ async def end_if_never_run(client: Client, fetched: FetchedPod) -> bool:
         if error.status == RPCStatusCode.NOT_FOUND:
             return True
         raise
+    return True
+
+
+async def end_without_node(client: Client, fetched: FetchedPod) -> bool:
+    """End the workflow of a pod whose node is dead, so that its name is free; return whether the node is dead.
+
+    What runs of the pod there goes on. If the node's worker comes back, it finds that the pod's workflow has ended, and
+    kills it (`syncpod.lifecycle.orphans`), as a kubelet does with a pod that is gone from the API. Raises RPCError.
+    """
+    if await lives(client, fetched.pod.spec.node_name or ""):
+        return False
+    try:
+        await handle_of(client, *fetched.key).terminate(reason="deleted by force; its node is dead", rpc_timeout=_RPC)
+    except RPCError as error:
+        if error.status != RPCStatusCode.NOT_FOUND:
+            raise
     return True

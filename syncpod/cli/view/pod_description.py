@@ -134,7 +134,7 @@ def _tail(pod: Pod) -> Iterator[tuple[str, Sequence[str]]]:
 def _restarts(settings: RestartSettings) -> Iterator[str]:
     """Yield how the pod's restarts are delayed and limited."""
     first, longest, well = (go_duration(span) for span in (settings.initial, settings.maximum, settings.reset_after))
-    yield f"{first}, each {settings.factor:g} times the one before, {longest} at most; anew after {well} of running"
+    yield f"{first}, each {settings.factor:g} times the one before, {longest} at most; reset after {well} of running"
     if settings.exempt:
         yield f"none for exit codes {', '.join(map(str, settings.exempt))}"
     if settings.limit is not None:

@@ -139,7 +139,7 @@ def _deadlines() -> Iterator[Scenario]:
     yield Scenario("deadline", "running", {"activeDeadlineSeconds": 20, "containers": [sleeper()]}, _stopped)
     never = {"activeDeadlineSeconds": 20, "restartPolicy": "Never", "containers": [sleeper()]}
     yield Scenario("deadline", "never", never, _stopped)
-    init = {"activeDeadlineSeconds": 20, "initContainers": [sleeper("first")], "containers": [sleeper()]}
+    init = {"activeDeadlineSeconds": 40, "initContainers": [sleeper("first")], "containers": [sleeper()]}
     yield Scenario("deadline", "in-init", init, finished)
     crashing = {"activeDeadlineSeconds": 25, "containers": [shell("main", "exit 1")]}
     yield Scenario("deadline", "crashing", crashing, _stopped)

@@ -6,7 +6,18 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Final
 
-from tests.differential.scenario import Manifest, Moment, Scenario, ready, restarted, running, shell, sleeper, waiting
+from tests.differential.scenario import (
+    Manifest,
+    Moment,
+    Scenario,
+    Status,
+    ready,
+    restarted,
+    running,
+    shell,
+    sleeper,
+    waiting,
+)
 from tests.runtimes.images import HTTPD
 
 _QUICK: Final[Manifest] = {"periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 10}
@@ -85,6 +96,29 @@ def _settings() -> Iterator[Scenario]:
     yield Scenario("probe", "readiness-gate", gates, running)
 
 
+def _under_way() -> Iterator[Scenario]:
+    """Pods in which a postStart hook runs: of a first start, of a restart, of a sidecar."""
+    hooked = sleeper() | {"lifecycle": {"postStart": {"sleep": {"seconds": 20}}}}
+    once = "[ -e /once/ran ] || { sleep 3; touch /once/ran; exit 1; }; trap 'exit 0' TERM; sleep 1000 & wait"
+    hook = {"postStart": {"exec": {"command": ["sh", "-c", "[ ! -e /once/ran ] || sleep 20"]}}}
+    again = shell("main", once, volumeMounts=[{"name": "once", "mountPath": "/once"}], lifecycle=hook)
+    sidecar = hooked | {"name": "side", "restartPolicy": "Always"}
+    for name, spec, starts in (
+        ("", {"containers": [hooked]}, 1),
+        ("-of-two", {"containers": [hooked, sleeper("other")]}, 1),
+        ("-after-init", {"initContainers": [shell("first", "exit 0")], "containers": [hooked]}, 2),
+        ("-of-a-restart", {"containers": [again], "volumes": [{"name": "once", "emptyDir": {}}]}, 2),
+        ("-of-a-sidecar", {"initContainers": [sidecar], "containers": [sleeper()]}, 1),
+    ):
+        slow: Manifest = {"terminationGracePeriodSeconds": 30, **spec}
+        yield Scenario("hook", f"poststart-under-way{name}", slow, _is_there, created=starts, still_seconds=6)
+
+
+def _is_there(status: Status) -> bool:
+    """The pod has a status."""
+    return bool(status)
+
+
 def _hooks() -> Iterator[Scenario]:
     good, bad = {"exec": {"command": ["true"]}}, {"exec": {"command": ["sh", "-c", "echo broken; exit 3"]}}
 
@@ -96,9 +130,14 @@ def _hooks() -> Iterator[Scenario]:
     yield hooked("poststart-fails", again, sleeper(), postStart=bad)
     yield hooked("poststart-absent", again, sleeper(), postStart={"exec": {"command": ["/absent"]}})
     yield hooked("poststart-sleep", ready, sleeper(), postStart={"sleep": {"seconds": 1}})
-    sleeping = sleeper() | {"lifecycle": {"postStart": {"sleep": {"seconds": 20}}}}
-    under_way: Manifest = {"terminationGracePeriodSeconds": 30, "containers": [sleeping]}
-    yield Scenario("hook", "poststart-under-way", under_way, lambda status: True, after="Started")
+    yield from _under_way()
+    late = {"postStart": {"exec": {"command": ["sh", "-c", "sleep 8; touch /tmp/done"]}}}
+    probe: Manifest = {"exec": {"command": ["test", "-e", "/tmp/done"]}} | _QUICK
+    spec: Manifest = {
+        "terminationGracePeriodSeconds": 30,
+        "containers": [sleeper() | {"lifecycle": late, "livenessProbe": probe}],
+    }
+    yield Scenario("hook", "poststart-holds-probes", spec, ready)
     yield hooked("poststart-sleep-0", ready, sleeper(), postStart={"sleep": {"seconds": 0}})
     yield hooked("poststart-http-404", ready, _WEB, postStart={"httpGet": {"path": "/absent", "port": "web"}})
     yield hooked("poststart-http-refused", again, _WEB, postStart={"httpGet": {"port": 81}})

@@ -22,7 +22,7 @@ BUGS = (
         before="max(state.restarts.get(container.name, 0), container.restart_count)",
         after="container.restart_count",
         harm="A restart count falls where an older instance is still listed, and a number is given out twice.",
-        tests=("tests/workflows/test_lives.py", "tests/workflows/test_facts.py"),
+        tests=("tests/workflows/test_incarnations.py", "tests/workflows/test_facts.py"),
     ),
     Plant(
         name="fence-stands-still",
@@ -31,7 +31,7 @@ BUGS = (
         before="state.fence += 1",
         after="state.fence = max(state.fence, 1)",
         harm="A step that hangs on a node can act after a newer one, and undo it.",
-        tests=("tests/workflows/test_lives.py", "tests/workflows/test_steps.py"),
+        tests=("tests/workflows/test_incarnations.py", "tests/workflows/test_steps.py"),
     ),
     Plant(
         name="number-of-an-earlier-life",
@@ -40,7 +40,7 @@ BUGS = (
         before="if listed.name == container and (foreign or listed.has_run):",
         after="if listed.name == container and listed.has_run:",
         harm="A static pod that is made again stands still at a name that its earlier life has in the runtime.",
-        tests=("tests/workflows/test_lives.py", "tests/workflows/test_facts.py"),
+        tests=("tests/workflows/test_incarnations.py", "tests/workflows/test_facts.py"),
     ),
     Plant(
         name="unready-while-ending-is-not-seen",
@@ -49,7 +49,7 @@ BUGS = (
         before='if state.ending and change.probe != "readiness" and change.result != "success":',
         after='if state.ending and change.result == "failure":',
         harm="A pod that ends stays Ready although its readiness probe fails, so that it is still sent traffic.",
-        tests=("tests/workflows/test_lives.py", "tests/workflows/test_probes.py"),
+        tests=("tests/workflows/test_incarnations.py", "tests/workflows/test_probes.py"),
     ),
     Plant(
         name="grace-of-the-last-kill",
@@ -58,7 +58,7 @@ BUGS = (
         before="state.kill_by = None",
         after="pass",
         harm="A pod whose sandbox was once replaced has no grace left when it is deleted later.",
-        tests=("tests/workflows/test_lives.py", "tests/workflows/test_killing.py"),
+        tests=("tests/workflows/test_incarnations.py", "tests/workflows/test_killing.py"),
     ),
     Plant(
         name="signals-beyond-a-part-are-lost",
@@ -67,7 +67,7 @@ BUGS = (
         before="self._pending = self._pending[len(taken) :]",
         after="self._pending = []",
         harm="In a flood of signals all beyond the first thousand are lost, a deletion among them.",
-        tests=("tests/workflows/test_floods.py",),
+        tests=("tests/workflows/test_signal_floods.py",),
     ),
     Plant(
         name="left-with-signals-in-the-inbox",
@@ -76,7 +76,7 @@ BUGS = (
         before="return bool(self.inbox) or self._woken\n",
         after="return self._woken\n",
         harm="A signal that comes just as a run continues as new is lost.",
-        tests=("tests/workflows/test_continue_as_new.py", "tests/workflows/test_floods.py"),
+        tests=("tests/workflows/test_continue_as_new.py", "tests/workflows/test_signal_floods.py"),
     ),
     Plant(
         name="broken-manifest-ends-its-pod",

@@ -20,8 +20,8 @@ from syncpod.pod import container_hash
 from syncpod.translation.names import CONTAINER_HASH_ANNOTATION
 from tests.e2e.faults_census import census
 from tests.e2e.faults_clock import Clock
+from tests.e2e.faults_combined import CONVERGED, FILLS, HANGS, Fire
 from tests.e2e.faults_disk import NO_EVICTION, small_disk
-from tests.e2e.faults_fire import CONVERGED, FILLS, HANGS, Fire
 from tests.e2e.faults_support import FaultyNode, Pod, faulty_node, until
 from tests.runtimes.images import BUSYBOX_2
 from tests.runtimes.runtime import Runtime
@@ -41,9 +41,7 @@ DISK_MEGABYTES = 32
 """Room for what fifty pods have on it."""
 
 
-async def test_a_crowd_of_pods_answers_the_next_worker_untouched_and_knowing_all(
-    node: FaultyNode, tmp_path: Path
-) -> None:
+async def test_many_pods_survive_a_worker_kill_with_all_their_state(node: FaultyNode, tmp_path: Path) -> None:
     await asyncio.to_thread(tmp_path.chmod, 0o755)
     takeover = await run(node, tmp_path / "out", PODS)
     log.info("%s: %d pods answered after %.1f s", node.runtime.name, PODS, takeover.answers[-1])
@@ -68,11 +66,11 @@ async def fire(runtime: Runtime, tmp_path: Path) -> AsyncIterator[Fire]:
                 await node.recover()
 
 
-async def test_a_crowd_converges_after_everything_befell_it_at_once_while_it_was_changed(fire: Fire) -> None:
-    await burns_down_to_nothing_lost_or_doubled(fire, PODS)
+async def test_many_pods_converge_after_all_faults_at_once_during_changes(fire: Fire) -> None:
+    await assert_nothing_lost_or_doubled(fire, PODS)
 
 
-async def burns_down_to_nothing_lost_or_doubled(fire: Fire, count: int) -> None:
+async def assert_nothing_lost_or_doubled(fire: Fire, count: int) -> None:
     """Burn a node of so many pods, and assert that every fault has befallen it, and what has become of each pod."""
     log.info("seed %d", fire.seed)
     async with census(fire.node.cri, fire.node.name) as seen:

@@ -90,7 +90,7 @@ def _none() -> Any:
 
 @given(graces, st.integers(-LARGEST, LARGEST))
 @example(30, LARGEST)
-def test_a_pod_is_put_out_with_any_grace(grace: int, given_: int) -> None:
+def test_a_pod_is_evicted_with_any_grace(grace: int, given_: int) -> None:
     state = a_running_pod(grace)
     outcome.evict(state, Evict(uid="uid", message="no room", grace_period_seconds=given_), NOW)
     assert killed(state, NOW).targets[0].grace_seconds == min(max(0, given_), HUNDRED_YEARS)
@@ -99,9 +99,7 @@ def test_a_pod_is_put_out_with_any_grace(grace: int, given_: int) -> None:
 
 @given(graces, graces.filter(lambda seconds: seconds > 0))
 @example(2, LARGEST)
-def test_a_probe_has_its_container_killed_with_any_grace_and_the_pod_is_deleted_with_its_own(
-    grace: int, own: int
-) -> None:
+def test_a_probe_may_have_any_grace_which_does_not_affect_the_pods(grace: int, own: int) -> None:
     state = a_running_pod(grace, probe=own)
     state.probes = {"liveness": {"web-0": "failure"}}
     step = decide.next_step(state, NOW).step
@@ -113,7 +111,7 @@ def test_a_probe_has_its_container_killed_with_any_grace_and_the_pod_is_deleted_
 
 
 @given(st.integers(1, 2**31 - 1))
-def test_a_pod_may_be_active_for_any_time(deadline: int) -> None:
+def test_a_pod_may_have_any_active_deadline(deadline: int) -> None:
     state = a_running_pod(30, deadline=deadline)
     assert decide.expiry(state) == NOW + timedelta(seconds=deadline)
     outcome.expire(state, NOW + timedelta(seconds=deadline))
@@ -121,12 +119,12 @@ def test_a_pod_may_be_active_for_any_time(deadline: int) -> None:
 
 
 @given(graces, st.floats(0, 1e12))
-def test_what_waiting_has_left_of_any_grace_is_a_time_for_a_runtime(grace: int, waited: float) -> None:
+def test_the_remainder_of_any_grace_is_a_valid_runtime_timeout(grace: int, waited: float) -> None:
     assert 2 <= KillTarget(grace_seconds=grace).timeout_seconds(waited) <= max(2, grace)
 
 
 @pytest.mark.parametrize(("grace", "why"), [(-1, "must be 0 or more"), (2**63, f"must be no more than {LARGEST}")])
-def test_a_deletion_with_what_is_no_grace_is_refused(grace: int, why: str) -> None:
+def test_a_deletion_with_an_invalid_grace_is_refused(grace: int, why: str) -> None:
     state = a_running_pod(30)
     with pytest.raises(desired.Rejected, match=f"gracePeriodSeconds: {why}"):
         desired.delete(state, {"gracePeriodSeconds": grace}, NOW)

@@ -56,7 +56,7 @@ def test_objects_are_sorted_by_size_or_as_text_and_those_without_come_first(path
     assert "".join(one["metadata"]["name"] for one in ordered) == names
 
 
-def test_custom_columns_print_what_kubectls_do() -> None:
+def test_custom_columns_print_the_same_as_in_kubectl() -> None:
     columns = parse_columns(
         "NAME:.metadata.name,IMAGES:.spec.containers[*].image,IPS:{.status.podIPs},L:metadata.labels"
     )

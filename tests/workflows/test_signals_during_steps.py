@@ -31,7 +31,7 @@ async def within_a_kill(client: Client, node: ScriptedNode, **spec: Any) -> Hand
 
 
 @pytest.mark.parametrize("why", ["deleted", "put out", "past its deadline"])
-async def test_the_end_of_a_pod_does_not_wait_for_the_kill_of_one_container(
+async def test_a_pod_deletion_does_not_wait_for_the_kill_of_one_container(
     client: Client, node: ScriptedNode, why: str
 ) -> None:
     """Row 16, row 17, row 19: the pod's own grace counts, however long a container's probe has asked for."""
@@ -50,7 +50,7 @@ async def test_the_end_of_a_pod_does_not_wait_for_the_kill_of_one_container(
     await asyncio.wait_for(handle.result(), 60)
 
 
-async def test_readiness_and_exits_show_while_a_container_is_killed(client: Client, node: ScriptedNode) -> None:
+async def test_readiness_and_exits_are_shown_while_a_container_is_killed(client: Client, node: ScriptedNode) -> None:
     """Row 90, row 91: a kill may take hours; who is not ready is to be seen at once."""
     handle = await within_a_kill(client, node)
     await says(handle, "other", "readiness", "failure", "refused")
@@ -63,7 +63,7 @@ async def test_readiness_and_exits_show_while_a_container_is_killed(client: Clie
     await until(handle, lambda pod: container(pod, "other").get("restartCount") == 1)
 
 
-async def test_readiness_shows_while_a_pod_ends(client: Client, node: ScriptedNode) -> None:
+async def test_readiness_is_shown_while_a_pod_ends(client: Client, node: ScriptedNode) -> None:
     """Row 91: a pod that ends is asked for readiness on."""
     handle = await start_pod(
         client, node, manifest(containers=[{"name": "web", "image": "busybox:1", "readinessProbe": TCP}])
@@ -80,7 +80,7 @@ async def test_readiness_shows_while_a_pod_ends(client: Client, node: ScriptedNo
     await asyncio.wait_for(handle.result(), 60)
 
 
-async def test_what_has_ended_shows_while_the_rest_of_a_pod_that_is_put_out_takes_its_grace(
+async def test_exits_are_shown_while_other_containers_of_an_evicted_pod_use_their_grace(
     client: Client, node: ScriptedNode
 ) -> None:
     """Row 17: the pod has failed from the start, and its containers end one by one."""
@@ -98,7 +98,7 @@ async def test_what_has_ended_shows_while_the_rest_of_a_pod_that_is_put_out_take
     await until(handle, lambda pod: "terminated" in container(pod, "slow")["state"])
 
 
-async def test_a_pod_is_put_out_at_once_while_an_image_is_pulled(client: Client, node: ScriptedNode) -> None:
+async def test_an_eviction_during_a_pull_kills_running_containers_at_once(client: Client, node: ScriptedNode) -> None:
     """What runs is not left running until the pull has been given up."""
     node.absent.add("gone:1")
     node.gate["pull_image"] = asyncio.Event()
@@ -113,14 +113,14 @@ async def test_a_pod_is_put_out_at_once_while_an_image_is_pulled(client: Client,
     node.gate["pull_image"].set()
 
 
-def test_a_grace_runs_on_while_there_is_no_worker() -> None:
+def test_a_grace_period_continues_without_a_worker() -> None:
     """Row 17: a second try has what the first one left, less what nobody was there for."""
     scheduled = datetime(2026, 1, 1, tzinfo=UTC)
     assert delay_between(scheduled, scheduled + timedelta(seconds=40)) == 40.0
     assert delay_between(scheduled, scheduled - timedelta(seconds=1)) == 0.0
 
 
-async def test_labels_that_change_while_files_are_written_are_written_too(client: Client, node: ScriptedNode) -> None:
+async def test_labels_changed_during_a_volume_update_are_written_too(client: Client, node: ScriptedNode) -> None:
     shown = {"downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}}
     document = manifest(volumes=[{"name": "info", **shown}])
     node.gate["create_sandbox"] = asyncio.Event()
@@ -137,9 +137,7 @@ async def test_labels_that_change_while_files_are_written_are_written_too(client
     assert node.steps().count("sync_volumes") == 1
 
 
-async def test_a_restart_of_all_that_ends_them_one_by_one_does_not_end_the_pod(
-    client: Client, node: ScriptedNode
-) -> None:
+async def test_a_restart_of_all_containers_does_not_end_the_pod(client: Client, node: ScriptedNode) -> None:
     rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [88]}}
     one = {"name": "one", "image": "busybox:1", "restartPolicyRules": [rule], "restartPolicy": "Never"}
     two = {"name": "two", "image": "busybox:1"}

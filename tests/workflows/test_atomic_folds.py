@@ -56,7 +56,7 @@ def changes(state: PodState, fold: Callable[[], None]) -> set[str]:
 
 
 @pytest.mark.usefixtures("breaks")
-def test_a_signal_that_breaks_is_rejected_and_changes_nothing_else(state: PodState) -> None:
+def test_a_signal_that_fails_to_be_absorbed_is_rejected_and_changes_nothing_else(state: PodState) -> None:
     payload = {"status": LISTING.model_dump(mode="json"), "node": NODE.model_dump(mode="json", by_alias=True)}
     assert changes(state, lambda: absorb.absorb(state, "pleg", (payload,), NOW)) == {"events", "history"}
     assert [event.reason for event in state.events] == ["Rejected"]
@@ -64,7 +64,7 @@ def test_a_signal_that_breaks_is_rejected_and_changes_nothing_else(state: PodSta
 
 
 @pytest.mark.usefixtures("breaks")
-def test_a_result_that_breaks_is_a_failure_of_the_step_and_changes_nothing_else(state: PodState) -> None:
+def test_a_result_that_fails_to_be_absorbed_fails_the_step_and_changes_nothing_else(state: PodState) -> None:
     result = StepResult(status=LISTING, node=NODE, events=(StepEvent(reason="Started", message="said"),))
     changed = changes(state, lambda: outcome.finished_step(state, STEP, result.model_dump(mode="json"), NOW, NOW))
     assert changed == {"backoff", "events", "history"}
@@ -73,7 +73,7 @@ def test_a_result_that_breaks_is_a_failure_of_the_step_and_changes_nothing_else(
 
 
 @pytest.mark.usefixtures("breaks")
-def test_a_failure_whose_detail_breaks_is_still_a_failure(state: PodState) -> None:
+def test_a_failure_with_an_invalid_detail_is_still_a_failure(state: PodState) -> None:
     detail = StepResult(status=LISTING, node=NODE).model_dump(mode="json")
     fault = "FailedCreatePodSandBox"
     changed = changes(state, lambda: outcome.failed_step(state, STEP, fault, "no room", detail, NOW, NOW))
@@ -81,13 +81,13 @@ def test_a_failure_whose_detail_breaks_is_still_a_failure(state: PodState) -> No
     assert [event.reason for event in state.events] == ["Rejected", fault]
 
 
-def test_a_fold_that_does_not_break_changes_what_it_should(state: PodState) -> None:
+def test_a_successful_fold_changes_the_expected_fields(state: PodState) -> None:
     result = StepResult(status=LISTING, node=NODE)
     changed = changes(state, lambda: outcome.finished_step(state, STEP, result.model_dump(mode="json"), NOW, NOW))
     assert {"observed", "node", "exits"} <= changed
 
 
-def test_no_value_is_changed_in_place(state: PodState) -> None:
+def test_absorbing_input_changes_no_value_in_place(state: PodState) -> None:
     """Else a copy of the state, which is how a plan is made, would change the state."""
     before = state.restarts
     again = LISTING.containers[0].model_copy(update={"id": "c1", "restart_count": 1})

@@ -24,7 +24,7 @@ async def node(client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
         yield scripted
 
 
-async def test_a_run_is_left_between_two_steps(client: Client, node: ScriptedNode) -> None:
+async def test_a_long_run_continues_as_new_between_two_steps(client: Client, node: ScriptedNode) -> None:
     """Ten starts, one after the other: nothing is pending and nothing rests until the last."""
     names = [f"c{number}" for number in range(10)]
     handle = await start_pod(
@@ -39,7 +39,7 @@ async def test_a_run_is_left_between_two_steps(client: Client, node: ScriptedNod
     assert 30 <= len(first) < 45
 
 
-async def test_a_run_is_left_beside_a_pull_that_does_not_end(client: Client, node: ScriptedNode) -> None:
+async def test_a_long_run_continues_as_new_during_an_endless_pull(client: Client, node: ScriptedNode) -> None:
     """The pull is begun again by the next run, and a container that crashes beside it goes on."""
     node.absent.add("gone:1")
     node.gate["pull_image"] = asyncio.Event()

@@ -38,7 +38,7 @@ class Queue:
         pass
 
 
-async def test_nothing_rings_for_a_pod_that_was_deleted_in_its_back_off(client: Client) -> None:
+async def test_the_alarm_of_a_pod_deleted_in_its_back_off_is_disarmed(client: Client) -> None:
     """The next pod of its name has fewer restarts: an alarm of this one would not be replaced by its."""
     node, queue = ScriptedNode(), Queue()
     node.fault("start_container", Fault.RUN_CONTAINER_ERROR)
@@ -50,7 +50,7 @@ async def test_nothing_rings_for_a_pod_that_was_deleted_in_its_back_off(client: 
     assert queue.armed == set()
 
 
-async def test_a_timer_that_rings_while_a_step_runs_does_not_have_two_set_at_the_next_wait(client: Client) -> None:
+async def test_a_timer_that_fires_during_a_step_does_not_lead_to_two_timers(client: Client) -> None:
     node = ScriptedNode()
     document = manifest(containers=[{"name": name, "image": "busybox:1"} for name in ("a", "b")])
 

@@ -16,7 +16,7 @@ def condition(pod: dict[str, Any], type_: str) -> dict[str, Any]:
     return next((each for each in pod["status"]["conditions"] if each["type"] == type_), {})
 
 
-async def test_a_gated_pod_becomes_ready_when_its_condition_does(client: Client, node: ScriptedNode) -> None:
+async def test_a_pod_with_a_readiness_gate_becomes_ready_with_its_condition(client: Client, node: ScriptedNode) -> None:
     """Row 100: Ready with ReadinessGatesNotReady, the transition time, and over continue-as-new."""
     document = manifest(readinessGates=[{"conditionType": GATE}])
     handle = await running(client, node, document, maxEvents=30)
@@ -44,7 +44,7 @@ async def test_a_gated_pod_becomes_ready_when_its_condition_does(client: Client,
     await in_another_run(latest, handle.result_run_id)
 
 
-async def test_what_others_may_not_set_is_rejected(client: Client, node: ScriptedNode) -> None:
+async def test_reserved_conditions_are_rejected(client: Client, node: ScriptedNode) -> None:
     handle = await running(client, node, manifest())
     for payload, problem in (
         ({"type": "Ready", "status": "False"}, "type: Ready is the node's own to set"),

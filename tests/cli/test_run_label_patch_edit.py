@@ -32,7 +32,7 @@ async def shown(syncpod: Command, name: str) -> dict[str, Any]:
     return found
 
 
-async def test_a_pod_is_run_once_by_its_name_and_image(syncpod: Command, on: tuple[str, str]) -> None:
+async def test_run_creates_a_pod_by_name_and_image_once(syncpod: Command, on: tuple[str, str]) -> None:
     name = fresh_name()
     flags = ("--image", "busybox:1", "--env", "A=b=c", "--port", "80", "--restart", "Never")
     tried = await syncpod("run", name, *flags, "--dry-run=client", "-o", "json", "--", "-x", "y")
@@ -81,7 +81,7 @@ async def test_a_patch_changes_what_may_change(syncpod: Command, on: tuple[str, 
     assert (lost.code, lost.err) == (2, "syncpod: --patch: [0] /none: leads nowhere\n")
 
 
-async def test_an_edit_is_applied_and_what_is_refused_is_kept(
+async def test_an_edit_is_applied_and_a_refused_one_is_kept_in_a_file(
     syncpod: Command, on: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = fresh_name()

@@ -28,7 +28,7 @@ def seen(state: PodState, counter: int, *containers: ObservedContainer) -> None:
     outcome.observe(state, whole.model_copy(update={"containers": containers}).ordered(), NOW)
 
 
-def test_a_count_of_restarts_does_not_fall_with_the_newest_instance() -> None:
+def test_the_restart_count_does_not_fall_when_the_newest_instance_is_removed() -> None:
     state = a_pod()
     seen(state, 1, instance(3, "running"), instance(2, "exited"))
     seen(state, 2, instance(2, "exited"))
@@ -36,19 +36,19 @@ def test_a_count_of_restarts_does_not_fall_with_the_newest_instance() -> None:
     assert state.next_restart("web") == 4
 
 
-def test_a_number_that_an_earlier_life_has_taken_is_not_given_again() -> None:
+def test_a_restart_number_used_by_an_earlier_incarnation_is_not_reused() -> None:
     state = a_pod()
     seen(state, 1, instance(4, "created", incarnation="earlier"))
     assert state.next_restart("web") == 5, "its name is in the runtime, though it never ran"
 
 
-def test_each_step_has_a_greater_fence_than_the_one_before() -> None:
+def test_fences_of_steps_increase() -> None:
     state = a_pod()
     fences = [begun(state, NOW).name and state.fence for _ in range(3)]
     assert fences == sorted(set(fences))
 
 
-def test_a_pod_that_was_moved_has_its_whole_grace_when_it_is_deleted() -> None:
+def test_a_pod_whose_sandbox_was_replaced_has_its_whole_grace_when_deleted() -> None:
     state = a_pod(web="running")
     outcome.observe(state, in_sandbox(listing(2, web="running"), "s0", ready=False), NOW)
     moving = begun(state, NOW)
@@ -65,7 +65,7 @@ def test_a_pod_that_was_moved_has_its_whole_grace_when_it_is_deleted() -> None:
 
 
 @pytest.mark.parametrize(("probe", "counts"), [("readiness", True), ("liveness", False), ("startup", False)])
-def test_of_a_pod_that_ends_it_counts_alone_that_it_is_not_ready(
+def test_only_readiness_failures_count_for_an_ending_pod(
     probe: Literal["readiness", "liveness", "startup"], counts: bool
 ) -> None:
     state = a_pod(web="running")

@@ -60,9 +60,9 @@ async def chain(client: Client, handle: WorkflowHandle[Any, Any]) -> list[Counte
     return counts
 
 
-async def test_a_flood_is_survived_by_continuing_as_new_when_the_server_suggests_it(client: Client) -> None:
+async def test_a_flood_of_signals_leads_to_continue_as_new_when_the_server_suggests_it(client: Client) -> None:
     """Signals that repeat, that differ, that are wrong and that nobody knows, and an exit in the midst of them."""
-    node = ScriptedNode()
+    node = ScriptedNode(unhurried=True)
     async with scripted_worker(client, node):
         first = await running(client, node, manifest())
         handle = client.get_workflow_handle(first.id)
@@ -100,9 +100,9 @@ async def test_a_flood_is_survived_by_continuing_as_new_when_the_server_suggests
 
 
 @pytest.mark.parametrize("ends", ["", "by update", "put out"])
-async def test_what_piled_up_while_no_worker_was_there_is_taken_in_parts(client: Client, ends: str) -> None:
+async def test_signals_queued_without_a_worker_are_processed_in_parts(client: Client, ends: str) -> None:
     """As many as are too many for one workflow task, each a listing that differs from the one before."""
-    node = ScriptedNode()
+    node = ScriptedNode(unhurried=True)
     async with scripted_worker(client, node):
         handle = await running(client, node, manifest())
         uid = (await query_pod(handle))["metadata"]["uid"]
@@ -167,7 +167,7 @@ worlds = st.dictionaries(st.sampled_from(["one", "two"]), st.sampled_from(["crea
 
 
 @given(st.lists(st.tuples(st.integers(1, 6), worlds, st.integers(1, 4)), min_size=1, max_size=12))
-def test_absorbing_repeats_as_one_comes_to_the_same(seen: list[tuple[int, dict[str, str], int]]) -> None:
+def test_merging_repeated_signals_gives_the_same_state(seen: list[tuple[int, dict[str, str], int]]) -> None:
     each, inbox = begun(), PodInbox()
     for counter, containers, times in seen:
         for repeat in range(times):
@@ -187,7 +187,7 @@ def test_absorbing_repeats_as_one_comes_to_the_same(seen: list[tuple[int, dict[s
     ]
 
 
-def test_what_differs_in_anything_but_its_time_is_kept_in_its_order() -> None:
+def test_signals_that_differ_in_more_than_time_are_kept_in_order() -> None:
     inbox = PodInbox()
     first, again = listing(1, {"one": "running"}), listing(2, {"one": "running"})
     boot = {**listing(3, {"one": "running"}), "events": [{"type": "Boot"}]}
@@ -202,7 +202,7 @@ def test_what_differs_in_anything_but_its_time_is_kept_in_its_order() -> None:
     assert not inbox
 
 
-def test_ten_thousand_of_the_same_are_one_and_of_others_no_more_than_came() -> None:
+def test_ten_thousand_equal_signals_are_merged_and_distinct_ones_kept() -> None:
     inbox, state = PodInbox(), begun()
     for number in range(10_000):
         inbox.put("pleg", (listing_of(number),))
@@ -218,14 +218,14 @@ def test_ten_thousand_of_the_same_are_one_and_of_others_no_more_than_came() -> N
     assert len(json.dumps(start.snapshot(state))) < 100_000
 
 
-def test_a_back_off_of_nothing_that_has_one_is_not_kept() -> None:
+def test_an_expired_back_off_signal_without_a_matching_back_off_is_dropped() -> None:
     state = begun()
     for number in range(3):
         absorb.absorb(state, "backoff_expired", ({"container": f"nobody-{number}", "restart": 0},), NOON)
     assert (state.over, state.released) == ({}, {})
 
 
-def test_of_long_messages_so_much_is_kept_that_a_snapshot_stays_small() -> None:
+def test_long_messages_are_truncated_so_that_a_snapshot_stays_small() -> None:
     state = begun()
     state.pod = parse_pod(
         {

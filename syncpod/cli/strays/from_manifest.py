@@ -1,0 +1,73 @@
+"""The record of a pod whose node has lost it, made anew from the pod's manifest and from what runs of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from syncpod.cli.failure import Failure
+from syncpod.node.pod_records import PodRecord
+from syncpod.pod import Container, EphemeralContainer, Pod, container_hash
+from syncpod.translation.names import CONTAINER_HASH_ANNOTATION, CONTAINER_NAME_LABEL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from syncpod.cli.strays.listing import Stray
+    from syncpod.cri.port import ContainerSummary
+
+
+def record_from(manifest: Pod, stray: Stray, node: str) -> PodRecord:
+    """Return the record of a pod in the runtime that was made from this manifest, admitted.
+
+    UID, life and age are those of what is in the runtime. Raises Failure with a sentence if nothing in the runtime says
+    which life of the pod it is, or if what runs was not made from the manifest, so that adopting would restart it.
+    """
+    if not stray.pod.incarnation:
+        raise Failure(
+            f'pod "{stray.pod.name}" cannot be adopted: nothing in the runtime says which life of the pod it is; '
+            "`syncpod prune` ends it, then apply its manifest again"
+        )
+    if wrong := [*_other_identity(manifest, stray, node), *_differences(manifest, stray)]:
+        raise Failure(
+            f'pod "{stray.pod.name}" cannot be adopted from this manifest, since what runs was made from another: '
+            f"{'; '.join(wrong)}"
+        )
+    meta = manifest.metadata.model_copy(
+        update={"uid": stray.pod.uid, "creation_timestamp": stray.pod.made_at, "generation": 1}
+    )
+    spec = manifest.spec.model_copy(update={"node_name": node})
+    return PodRecord(
+        pod=manifest.model_copy(update={"metadata": meta, "spec": spec}), incarnation=stray.pod.incarnation
+    )
+
+
+def _other_identity(manifest: Pod, stray: Stray, node: str) -> Iterator[str]:
+    """Yield the fields that say that the manifest is of another pod."""
+    if manifest.metadata.uid not in ("", stray.pod.uid):
+        yield f"metadata.uid: is {manifest.metadata.uid}, must be {stray.pod.uid}"
+    if manifest.spec.node_name not in (None, "", node):
+        yield f"spec.nodeName: is {manifest.spec.node_name}, must be {node}"
+
+
+def _differences(manifest: Pod, stray: Stray) -> Iterator[str]:
+    """Yield the containers that run and that the manifest does not have, or has with another image."""
+    spec = manifest.spec
+    kinds: tuple[tuple[str, tuple[Container | EphemeralContainer, ...]], ...] = (
+        ("initContainers", spec.init_containers),
+        ("containers", spec.containers),
+        ("ephemeralContainers", spec.ephemeral_containers),
+    )
+    known = {each.name: (f"spec.{kind}[{at}]", each) for kind, some in kinds for at, each in enumerate(some)}
+    for running in sorted(_running(stray), key=lambda each: each.labels.get(CONTAINER_NAME_LABEL, "")):
+        name = running.labels.get(CONTAINER_NAME_LABEL, "")
+        if name not in known:
+            yield f"spec.containers: has no {name}, which runs"
+            continue
+        path, container = known[name]
+        made_from = running.annotations.get(CONTAINER_HASH_ANNOTATION, "")
+        if made_from != container_hash(container.name, container.image or ""):
+            yield f"{path}.image: {name} runs with another image than {container.image}"
+
+
+def _running(stray: Stray) -> Iterator[ContainerSummary]:
+    return (each for each in stray.pod.containers if each.state == "running")

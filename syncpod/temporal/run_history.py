@@ -1,0 +1,55 @@
+"""Which pod a run is of, as its own history says: no query, no worker, and true of a run that has ended too."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Final
+
+from temporalio.api.common.v1 import Payloads
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client
+from temporalio.converter import DataConverter, decode_typed_search_attributes
+
+_PAGE: Final = 20
+"""The first step, or the first search attributes, come within so many events."""
+
+
+async def pod_uid_of_run(client: Client, workflow_id: str, run_id: str, *, timeout: timedelta) -> str:
+    """Return the UID of the pod that a run is or was of; "" if its history does not say so yet.
+
+    A run has one pod. Its input says which if it goes on from an earlier run's state, or adopts what runs; otherwise
+    the search attributes that it writes, and each step, do. Raises RPCError.
+    """
+    run = client.get_workflow_handle(workflow_id, run_id=run_id)
+    async for event in run.fetch_history_events(page_size=_PAGE, rpc_timeout=timeout):
+        if uid := await _uid_in(client.data_converter, event):
+            return uid
+    return ""
+
+
+async def _uid_in(converter: DataConverter, event: HistoryEvent) -> str:
+    """Return the UID that one event names; "" if it names none, or cannot be read."""
+    attributes = event.upsert_workflow_search_attributes_event_attributes.search_attributes
+    for pair in decode_typed_search_attributes(attributes):
+        if pair.key.name == "PodUID":
+            return str(pair.value)
+    start = await _first(converter, event.workflow_execution_started_event_attributes.input)
+    if isinstance(start, dict) and "adopt" in start:
+        return _at(start, ("pod", "metadata", "uid"))
+    step = await _first(converter, event.activity_task_scheduled_event_attributes.input)
+    return _at(start, ("snapshot", "pod", "metadata", "uid")) or _at(step, ("ref", "uid"))
+
+
+async def _first(converter: DataConverter, input_: Payloads) -> Any:
+    """Return the first argument as JSON; None if there is none, or it cannot be decoded."""
+    try:
+        said = await converter.decode(input_.payloads)
+    except Exception:  # noqa: BLE001  # whoever started it may have sent anything, and a converter raises anything
+        return None
+    return said[0] if said else None
+
+
+def _at(document: Any, path: tuple[str, ...]) -> str:
+    for name in path:
+        document = document.get(name) if isinstance(document, dict) else None
+    return document if isinstance(document, str) else ""

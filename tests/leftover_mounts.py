@@ -1,0 +1,40 @@
+"""Mounts below pytest's temporary directories that a killed run has left: a run unmounts them before it begins.
+
+Nothing could remove those directories otherwise, and each later run would try to, and warn.
+"""
+
+from __future__ import annotations
+
+import getpass
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from syncpod.kernel.mountinfo import read_mounts
+
+_LOCK = ".lock"
+"""The file in which pytest notes the process whose temporary directory it is."""
+
+
+def left_behind(mount_points: Iterable[str], root: Path, alive: Callable[[int], bool]) -> Iterator[str]:
+    """Yield the mount points in directories of `root` that belong to no living run, the innermost first."""
+    ours = [Path(each) for each in mount_points if Path(each).is_relative_to(root) and Path(each) != root]
+    for place in sorted(ours, key=lambda place: -len(place.parts)):
+        if not _is_used(root / place.relative_to(root).parts[0], alive):
+            yield str(place)
+
+
+def unmount_left_behind() -> None:
+    """Unmount what runs of this user have left. Does nothing where that is not allowed."""
+    root = Path(tempfile.gettempdir()).resolve() / f"pytest-of-{getpass.getuser()}"
+    mounts = (each.mount_point for each in reversed(read_mounts()))
+    for place in left_behind(mounts, root, lambda pid: Path(f"/proc/{pid}").exists()):
+        subprocess.run(["umount", "--lazy", place], capture_output=True, check=False)
+
+
+def _is_used(directory: Path, alive: Callable[[int], bool]) -> bool:
+    try:
+        return alive(int((directory / _LOCK).read_text()))
+    except (OSError, ValueError):
+        return False
