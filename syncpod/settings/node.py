@@ -121,7 +121,7 @@ def node_settings(
 ) -> NodeSettings:
     """Return the node's settings: each argument that is given, else the variable in `environ`, else the default.
 
-    What the node was last started with precedes the default; `manifest_dir`, `node_labels` "" = none. Raises SettingsInvalid.
+    The last start's settings precede the default; "" = no `manifest_dir`, `node_labels`. Raises SettingsInvalid.
     """
     state = _state_dir(state_dir, environ)
     flags = _as_texts({v.POD_CGROUPS: pod_cgroups, v.SIGNED: signed}) | {
