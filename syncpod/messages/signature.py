@@ -105,8 +105,5 @@ def _mac(key: bytes, place: Place, metadata: Mapping[str, bytes], data: bytes) -
     for name in sorted(metadata):
         parts += [name.encode(), metadata[name]]
     parts.append(data)
-    mac = hmac.new(key, digestmod=hashlib.sha256)
-    for part in parts:
-        mac.update(len(part).to_bytes(8, "big"))
-        mac.update(part)
-    return mac.hexdigest()
+    said = b"".join(each for part in parts for each in (len(part).to_bytes(8, "big"), part))
+    return hmac.digest(key, said, "sha256").hex()

@@ -124,9 +124,7 @@ def node_settings(
 ) -> NodeSettings:
     """Return the node's settings: each argument that is given, else the variable in `environ`, else the default.
 
-    What the node was last started with (`syncpod.settings.kept`) comes before the default. An empty `manifest_dir` or
-    `node_labels` means none. State and logs are kept where `default_state_dir` and `_default_log_dir` say.
-    Raises SettingsInvalid.
+    The last start's settings precede the default; "" = no `manifest_dir`, `node_labels`. Raises SettingsInvalid.
     """
     state = _state_dir(state_dir, environ)
     flags = _as_texts({v.POD_CGROUPS: pod_cgroups, v.SIGNED: signed, v.ENCRYPT: encrypt}) | {

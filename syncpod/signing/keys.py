@@ -34,6 +34,8 @@ _CURRENT: Final = "current"
 _NUMBER: Final = "number"
 _BYTES: Final = 32
 _ID: Final = re.compile(r"[0-9a-f]{16}")
+LOOK_SECONDS = 1.0
+"""How long it may take until a key that was removed counts no more; one that was added is found at once."""
 _LOCK_TRIES: Final = 50
 _LOCK_PAUSE_SECONDS: Final = 0.001
 
@@ -41,8 +43,8 @@ _LOCK_PAUSE_SECONDS: Final = 0.001
 class SigningKeys:
     """The keys that a state directory has, also those that it is given while this process runs.
 
-    A key that was added signs at the next payload, and verifies before anything that it has signed can arrive. A
-    directory that can no longer be read changes nothing: what is known goes on to sign and to verify.
+    A key that was added verifies at once, and from then on, or a second later, signs. A directory that can no longer be
+    read changes nothing: what is known goes on to sign and to verify.
     """
 
     encrypts = False
@@ -53,13 +55,12 @@ class SigningKeys:
         self.directory = directory
         self._changed = _changed(directory)
         self._keys, self._current = _read_all(directory)
+        self._next_look = time.monotonic() + LOOK_SECONDS
 
     @property
     def current(self) -> bytes:
         """The one that signs."""
-        with contextlib.suppress(OSError):
-            if _changed(self.directory) != self._changed:
-                self._read_again()
+        self._look()
         return self._current
 
     @property
@@ -73,9 +74,7 @@ class SigningKeys:
 
     def find(self, named: str) -> bytes | None:
         """Return the key of this id, None if there is none; a file that has come or gone since is looked at."""
-        with contextlib.suppress(OSError):
-            if named in self._keys and _changed(self.directory) != self._changed:
-                self._read_again()
+        self._look()
         if named not in self._keys and _ID.fullmatch(named):
             with contextlib.suppress(OSError):  # whoever sends payloads chooses the id: no more than one look for each
                 (self.directory / f"{named}{_SUFFIX}").lstat()
@@ -92,6 +91,15 @@ class SigningKeys:
         It is the time in microseconds, if the clock has not gone back. Raises OSError.
         """
         return _next_number(self.directory / _NUMBER)
+
+    def _look(self) -> None:
+        """Read the keys again if they have changed, with a look each second: this is asked for each payload."""
+        if (now := time.monotonic()) < self._next_look:
+            return
+        self._next_look = now + LOOK_SECONDS
+        with contextlib.suppress(OSError):
+            if _changed(self.directory) != self._changed:
+                self._read_again()
 
     def _read_again(self) -> None:
         try:

@@ -20,9 +20,10 @@ at each replay.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from temporalio import client
 from temporalio.api.common.v1 import Payload
@@ -218,9 +219,29 @@ def _of_step(payload: Payload, verdict: Verdict) -> Payload:
     return Payload(metadata={ENCODING: REFUSED}, data=refusal.encode()) if refusal else payload
 
 
+@dataclasses.dataclass(frozen=True)
+class _SigningConverter(DataConverter):
+    """A data converter whose codec alone depends on the context."""
+
+    def with_context(self, context: SerializationContext) -> Self:
+        """Return one for the payloads of a workflow or a step.
+
+        The SDK's makes all converters anew for each call and each context, which costs more than a signature.
+        """
+        if not isinstance(codec := self.payload_codec, SigningCodec):
+            return super().with_context(context)
+        placed = copy.copy(self)
+        object.__setattr__(placed, "payload_codec", codec.with_context(context))
+        return placed
+
+
 def signing_converter(plain: DataConverter, keys: Keys, *, verifies: bool) -> DataConverter:
     """Return a data converter that signs; with `verifies` a worker's, which verifies too."""
-    return dataclasses.replace(plain, payload_codec=SigningCodec(keys, verifies=verifies))
+    return _SigningConverter(
+        payload_converter_class=plain.payload_converter_class,
+        failure_converter_class=plain.failure_converter_class,
+        payload_codec=SigningCodec(keys, verifies=verifies),
+    )
 
 
 # --- clients ----------------------------------------------------------------------------------------------------------

@@ -46,8 +46,9 @@ def test_a_key_that_was_copied_here_later_does_not_sign(tmp_path: Path) -> None:
 
 
 def test_what_is_known_goes_on_if_the_directory_cannot_be_read(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("syncpod.signing.keys.LOOK_SECONDS", 0.0)
     running = make_signing_keys(tmp_path)
     known = running.current
     (tmp_path / "keys" / f"{'0' * 16}.key").write_text("no key")

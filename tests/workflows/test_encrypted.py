@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,10 @@ async def node(
         yield node
 
 
+def has_restarted(times: int, pod: dict[str, Any]) -> bool:
+    return container(pod, "web")["restartCount"] == times and is_ready(pod)
+
+
 async def found(handle: Any) -> set[bytes]:
     """What of a pod can be read in its history."""
     history = b"".join([event.SerializeToString() for event in await events_of(handle)])
@@ -128,7 +133,7 @@ async def test_a_node_may_begin_to_encrypt_while_it_has_pods(
     handle = owner.get_workflow_handle(handle.id)
     for number, sender in enumerate((plain, owner), start=1):
         await sender.get_workflow_handle(handle.id).signal("restart", {"container": "web"})
-        await until(handle, lambda pod, n=number: container(pod, "web")["restartCount"] == n and is_ready(pod))
+        await until(handle, partial(has_restarted, number))
     assert await rejections(handle) == ""
     newer = add_signing_key(tmp_path)
     for each in (newer, EncryptingKeys(newer)):

@@ -7,6 +7,7 @@ import errno
 import os
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +33,7 @@ from temporalio.common import RawValue, WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer
 
-from syncpod.messages.signature import SIGNATURE, key_id
+from syncpod.messages.signature import SIGNATURE, Keys, key_id
 from syncpod.node.begun_runs import COPY, BegunRuns
 from syncpod.pod import parse_pod
 from syncpod.signing.keys import SigningKeys, add_signing_key, make_signing_keys, remove_signing_key
@@ -77,7 +78,7 @@ class Watches:
         self.failed.append(why)
 
 
-def signing(client: Client, keys: SigningKeys) -> Client:
+def signing(client: Client, keys: Keys) -> Client:
     """A client on the same connection that signs."""
     config = client.config()
     config["data_converter"] = signing_converter(DATA_CONVERTER, keys, verifies=False)
@@ -86,7 +87,10 @@ def signing(client: Client, keys: SigningKeys) -> Client:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def signed(client: Client, worker_options: dict[str, Any], tmp_path: Path) -> AsyncIterator[Signed]:
+async def signed(
+    client: Client, worker_options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Signed]:
+    monkeypatch.setattr("syncpod.signing.keys.LOOK_SECONDS", 0.0)
     keys, node = make_signing_keys(tmp_path), ScriptedNode()
     owner = signing(client, keys)
     # Not the runner of `worker_options`: it replays what is not signed. See `replays`.
@@ -168,7 +172,7 @@ async def test_a_new_key_signs_and_the_one_before_verifies_until_it_is_removed(
     after = key_id(add_signing_key(tmp_path).current)
     for one, restarts in ((former, 1), (signed.owner, 2)):
         await one.get_workflow_handle(handle.id).signal("restart", {"container": "web"})
-        await until(handle, lambda pod, n=restarts: container(pod, "web")["restartCount"] == n and is_ready(pod))
+        await until(handle, partial(_is_restarted, restarts))
     signed_by = {payload.metadata["syncpod-key"].decode() for payload in await signals_of(handle)}
     assert signed_by == {before, after}
     await replays(signed, handle)
@@ -181,11 +185,16 @@ async def test_a_new_key_signs_and_the_one_before_verifies_until_it_is_removed(
     await replays(signed, handle)
 
 
+def _is_restarted(times: int, pod: dict[str, Any]) -> bool:
+    return bool(container(pod, "web")["restartCount"] == times and is_ready(pod))
+
+
 class FixedKeys:
     """What somebody has who copied a node's keys, and hears of no later one."""
 
     def __init__(self, keys: SigningKeys) -> None:
         self.current, self.by_id, self.number = keys.current, dict(keys.by_id), keys.number
+        self.encrypts = False
 
 
 async def signals_of(handle: Any) -> list[Payload]:
