@@ -81,7 +81,9 @@ async def test_what_is_sent_is_encrypted_and_what_is_shown_is_not(codec: Codec) 
     inner = decrypted(codec.keys.by_id, Place("default", WEB), sent)
     verdict = verify(codec.keys.by_id, Place("default", WEB), inner.metadata, inner.data)
     assert (verdict.purpose, verdict.refusal) == (ANY, "")
-    add_signing_key(codec.state_dir)
+    newer = add_signing_key(codec.state_dir).current
+    while codec.keys.current != newer:  # noqa: ASYNC110  # it is looked for once a second, by whoever asks
+        await asyncio.sleep(0.05)
     (later,) = await post(codec, f"/{quote(WEB, safe='')}/encode", plain())
     assert later.metadata["encryption-key-id"] != sent.metadata["encryption-key-id"], "the new key encrypts"
     foreign = Payload(metadata={**sent.metadata, "encryption-key-id": key_id(b"?").encode()}, data=sent.data)

@@ -103,7 +103,7 @@ async def test_nothing_of_a_pod_is_in_its_history(client: Client, node: Scripted
         await stranger.query("pod")
     with pytest.raises(WorkflowUpdateFailedError) as unread:
         await stranger.execute_update("delete", {})
-    assert str(unread.value.cause) == "Encoded failure"
+    assert str(unread.value.cause) == "Invalid: Encoded failure"
     await handle.signal("delete_pod", {})
     await handle.result()
     assert await found(handle) == set()
