@@ -72,6 +72,8 @@ from syncpod.cri.port import RuntimeVersion
 from syncpod.fault_points import cri_client
 from syncpod.lifecycle import version
 from syncpod.messages.identity import NodeFacts, node_task_queue
+from syncpod.messages.signature import Keys
+from syncpod.node.begun_runs import BegunRuns
 from syncpod.node.deleted_pods import tidy_deleted
 from syncpod.node.pod_cgroups import remove_empty_tiers
 from syncpod.node.pod_lives import pod_life
@@ -88,7 +90,10 @@ from syncpod.settings.kept import (
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.variables import NODE, RUNTIME_ENDPOINT
 from syncpod.settings.worker_record import WorkerRecord, remove_worker_record, write_worker_record
-from syncpod.temporal.plugin import NoServer, connect, connection_settings, syncpod_plugin
+from syncpod.signing.codec_server import CodecServer
+from syncpod.signing.encrypting_keys import EncryptingKeys
+from syncpod.signing.keys import make_signing_keys
+from syncpod.temporal.plugin import NoServer, connect, connection_settings, syncpod_plugin, verifying
 from syncpod.temporal.step_cancellation import StepCancellation
 from syncpod.temporal.timeouts import HEARTBEAT_THROTTLE, STICKY_QUEUE
 from syncpod.translation.context import NodeContext
@@ -138,6 +143,17 @@ async def serve(settings: NodeSettings, connection: ClientConnectConfig, stop: a
                     await _run(worker, agent, record, settings, stop)
 
 
+def _tell_who_commands(settings: NodeSettings, address: str) -> None:
+    """Say in the log that whoever reaches the Temporal server commands the node, unless commands are signed."""
+    if settings.signed:
+        return
+    text = "commands are not signed: whoever reaches the Temporal server at %s commands node %s; --signed changes that"
+    if os.geteuid() == 0:
+        log.warning(f"{text}. THIS WORKER IS ROOT, SO THEY ARE ROOT ON THIS MACHINE", address, settings.node)
+    else:
+        log.info(text, address, settings.node)
+
+
 async def _unless(stop: asyncio.Event, doing: Coroutine[Any, Any, _Result]) -> _Result:
     """Return what `doing` returns. Raises _AskedToStop at `stop`: then it has been cancelled."""
     done, stopping = asyncio.create_task(doing), asyncio.create_task(stop.wait())
@@ -163,9 +179,11 @@ async def _prepared(
 ) -> tuple[Worker, Agent, WorkerRecord]:
     """Assemble the node, with its lock held, and keep its settings. Raises the errors that `_refusals` converts."""
     life, task_queue, address = lock.life, node_task_queue(settings.node), connection["target_host"]
+    _tell_who_commands(settings, address)
     prepare_memory(settings)
     runtime = await meet_runtime(settings, kept, endpoint, cri, awaited)
-    client = await connect(settings=connection, runtime=_runtime(), identity=life.identity)
+    keys = _keys(settings)
+    client = await connect(settings=connection, runtime=_runtime(), identity=life.identity, keys=keys)
     cluster = await require_cluster(settings, kept, client, address)
     await refuse_rivals(client, task_queue, life)
     named = f"{cluster.partition('/')[0]}/{client.namespace}"
@@ -186,6 +204,7 @@ async def _prepared(
         reader=reader,
         context=context,
         facts=lambda: facts,
+        keys=keys,
         guard=ClusterGuard(client, cluster, node=settings.node, address=address, answered=outage.over),
     )
     node = _node(settings, cri, reader, context, facts, agent)
@@ -198,10 +217,20 @@ async def _prepared(
     record = _worker_record(settings, client, address, endpoint, runtime, life)
     followed = FollowedVersion(runtime, cri.version, partial(_note_version, settings, record))
     agent.add_background_task("runtime version", followed.run)
+    if keys is not None:
+        agent.add_background_task("codec server", CodecServer(settings.state_dir, keys, address).run)
     add_node_workflow_tasks(agent, client, context, life, lambda: followed.current, settings.manifest_dir)
-    worker = make_worker(client, node, agent, task_queue=task_queue, identity=life.identity)
+    worker = make_worker(client, node, agent, task_queue=task_queue, identity=life.identity, keys=keys)
     _keep(settings, KeptSettings({}, runtime.name, cluster, address, client.namespace), endpoint)
     return worker, agent, record
+
+
+def _keys(settings: NodeSettings) -> Keys | None:
+    """Return the keys with which the node's commands are signed, and what it has in Temporal is perhaps encrypted."""
+    if not settings.signed:
+        return None
+    keys = make_signing_keys(settings.state_dir)
+    return EncryptingKeys(keys) if settings.encrypt else keys
 
 
 @contextlib.contextmanager
@@ -267,6 +296,7 @@ def _add_housekeeping(settings: NodeSettings, client: Client, node: Node, agent:
         collector=Collector(node),
         killer=OrphanKiller(node),
         images=images,
+        is_signed=settings.signed,
     )
     node.dead_kept, node.pressure = housekeeping.containers.per_container, evictor.admission_refusal
 
@@ -291,10 +321,13 @@ def _worker_record(
     )
 
 
-def make_worker(client: Client, node: Node, agent: Agent, *, task_queue: str, identity: str) -> Worker:
-    """Return the Temporal worker of a node, not yet running."""
+def make_worker(
+    client: Client, node: Node, agent: Agent, *, task_queue: str, identity: str, keys: Keys | None = None
+) -> Worker:
+    """Return the Temporal worker of a node, not yet running. With `keys`, it takes only what is signed."""
+    begun = None if keys is None else BegunRuns(node.context.state_dir).refusal
     return Worker(
-        client,
+        client if keys is None else verifying(client, keys),
         task_queue=task_queue,
         identity=identity,
         build_id=build_id(),
@@ -309,6 +342,8 @@ def make_worker(client: Client, node: Node, agent: Agent, *, task_queue: str, id
                 runner=workflow_runner(),
                 hooks=agent,
                 watch=agent,
+                keys=keys,
+                begun=begun,
             )
         ],
         interceptors=[StepCancellation()],

@@ -14,6 +14,7 @@ from bench.lives import histories
 from bench.local import command_line, decisions
 from bench.probes import probes
 from bench.races import RACES, run
+from bench.signatures import signatures
 from bench.simulated import simulated
 from bench.stage import Stage, stage
 from bench.table import render
@@ -23,9 +24,14 @@ from tests.runtimes.require import Missing
 STAGED: Mapping[str, Callable[[Stage], Awaitable[tuple[Row, ...]]]] = {"history": histories, "idle": idle}
 LOCAL: Mapping[str, Callable[[int], tuple[Row, ...]]] = {"decisions": decisions, "cli": command_line}
 NAMES = (*RACES, *STAGED, *LOCAL)
-ALONE: Mapping[str, Callable[[int], Awaitable[object]]] = {"simulated": simulated, "probes": probes}
+ALONE: Mapping[str, Callable[[int], Awaitable[object]]] = {
+    "simulated": simulated,
+    "probes": probes,
+    "signatures": signatures,
+}
 """Measured only on request and alone: each uses the whole machine for minutes, and prints tables of its own."""
-_PODS = {"simulated": 2000, "probes": 500}
+_PODS = {"simulated": 2000, "probes": 500, "signatures": 100}
+_DEFAULTS = ", ".join(f"{name} {pods}" for name, pods in _PODS.items())
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -44,7 +50,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--runs", type=_positive, default=9, help="pairs of alternating runs; fewer for slow ones (default: 9)"
     )
-    parser.add_argument("--pods", type=_positive, help="how many simulated pods (default: simulated 2000, probes 500)")
+    parser.add_argument(
+        "--pods", type=_positive, help="how many simulated pods (default: simulated 2000, probes 500, signatures 100)"
+    )
     options = parser.parse_args(arguments)
     for name in (name for name in options.only or () if name in ALONE):
         if options.only != [name]:

@@ -17,8 +17,8 @@ from bench.engine import Engine
 from bench.idle import cpu_seconds
 from bench.stage import NODE, compiled
 from syncpod.cri.client import CriClient
-from syncpod.temporal.plugin import DATA_CONVERTER
-from syncpod.temporal.queries import AskAgain
+from syncpod.signing.keys import make_signing_keys
+from syncpod.temporal.plugin import connect
 from tests.runtimes.embedded import Embedded
 from tests.runtimes.temporal import DevServer
 from tests.worker.node_process import NodeProcess
@@ -60,8 +60,11 @@ class SimulatedNode:
 
 
 @contextlib.asynccontextmanager
-async def simulated_node() -> AsyncIterator[SimulatedNode]:
-    """Start the node, and clean it up in any case; on an error, print the end of the worker's log."""
+async def simulated_node(*, signed: bool = False) -> AsyncIterator[SimulatedNode]:
+    """Start the node, and clean it up in any case; on an error, print the end of the worker's log.
+
+    `signed`: its commands must be signed, and those of the client are.
+    """
     async with contextlib.AsyncExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="syncpod-bench-")))
         runtime = await asyncio.to_thread(Embedded.launch, "--simulate")
@@ -70,7 +73,7 @@ async def simulated_node() -> AsyncIterator[SimulatedNode]:
         stack.push_async_callback(asyncio.to_thread, server.close)
         worker = NodeProcess(
             directory,
-            *("--no-pod-cgroups", "--log-level", "warning"),
+            *("--no-pod-cgroups", "--log-level", "warning", *(("--signed",) if signed else ())),
             runtime=runtime.endpoint,
             temporal=server.address,
             node=NODE,
@@ -80,7 +83,8 @@ async def simulated_node() -> AsyncIterator[SimulatedNode]:
         stack.push(lambda error, *_: _say_end_of(worker.log) if error else None)
         await worker.ready()
         stack.push_async_callback(worker.stop)
-        client = await Client.connect(server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
+        keys = make_signing_keys(worker.state_dir) if signed else None
+        client = await connect(settings={"target_host": server.address, "namespace": "default"}, keys=keys)
         cri = await stack.enter_async_context(CriClient(runtime.endpoint))
         pids = {"runtime": runtime.pid, "worker": worker.pid, "Temporal": server.pid}
         yield SimulatedNode(client, cri, Engine(client, NODE), pids)

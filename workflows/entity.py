@@ -22,6 +22,8 @@ from temporalio.exceptions import ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from syncpod.lifecycle.version import decisions_of, too_old
+    from syncpod.messages.signature import PURPOSE
+    from syncpod.messages.signed import RESULT, Accepted, Commands, Refused, plain
     from workflows.alarm import Alarm
     from workflows.signal import Signal
 
@@ -53,6 +55,7 @@ class Run(Protocol):
 
     decision_version: int
     max_events: int
+    accepted: Accepted
 
 
 class Handlers(Protocol):
@@ -70,13 +73,17 @@ class Handlers(Protocol):
     def sentence(self, wrong: Exception) -> str:
         """Return one sentence that says why an update is refused."""
 
+    def refuse(self, name: str, why: str) -> None:
+        """Show that a signal was not accepted, and why."""
+
 
 class Entity:
     """One run of a workflow that lives as long as its pod or node does."""
 
-    def __init__(self, owner: Handlers, state: Run, inbox: Inbox, *, part: int) -> None:
-        """Take at most `part` signals in one workflow task."""
+    def __init__(self, owner: Handlers, state: Run, inbox: Inbox, commands: Commands, *, part: int) -> None:
+        """Take at most `part` signals in one workflow task; `commands` is what the run asks of its commands."""
         self.inbox = inbox
+        self._commands = commands
         self.alarm = Alarm()
         self._owner, self._state, self._part = owner, state, part
         self._woken = False
@@ -86,8 +93,37 @@ class Entity:
     # --- what comes in ------------------------------------------------------------------------------------------------
 
     def put(self, name: str, args: Sequence[Any]) -> None:
-        """Collect one signal, for a handler; it neither awaits nor raises."""
+        """Collect one signal that the workflow gives itself; it neither awaits nor raises."""
         self.inbox.put(name, tuple(args))
+
+    def hear(self, name: str, args: Sequence[Any]) -> None:
+        """Collect one signal, for a handler, unless it is refused; it neither awaits nor raises."""
+        if self.is_accepted(name, args):
+            self.put(name, [plain(each) for each in args])
+
+    def is_accepted(self, name: str, args: Sequence[Any]) -> bool:
+        """Say whether a signal is to be obeyed; it never is again. One that is not is shown."""
+        # Replay: whether a signature holds is the same in each replay (syncpod.temporal.signing).
+        self._state.accepted, refusal = self._commands.checked(self._state.accepted, f"signal/{name}", args)
+        if refusal:
+            self._owner.refuse(name, refusal)
+            self.wake()
+        return not refusal
+
+    def allow(self, name: str, args: Sequence[Any]) -> tuple[Any, ...]:
+        """Return what an update was given, for its validator. Raises ApplicationError if it is refused."""
+        return self._opened(name, args)[1]
+
+    def obey(self, name: str, args: Sequence[Any]) -> tuple[Any, ...]:
+        """Return what an update was given, for its handler; it is never obeyed again. Raises as `allow`."""
+        self._state.accepted, opened = self._opened(name, args)
+        return opened
+
+    def _opened(self, name: str, args: Sequence[Any]) -> tuple[Accepted, tuple[Any, ...]]:
+        accepted, refusal = self._commands.checked(self._state.accepted, f"update/{name}", args)
+        if refusal:
+            raise invalid(refusal)
+        return accepted, tuple(plain(each) for each in args)
 
     def wake(self) -> None:
         """Have the workflow decide again, because of a change that no signal reports."""
@@ -217,7 +253,13 @@ def invalid(why: str) -> ApplicationError:
 
 
 def decoded(result: RawValue) -> Any:
-    """Return what a step has returned, as JSON; None if it cannot be decoded, because somebody completed it by hand."""
+    """Return what a step has returned, as JSON; None if it cannot be decoded, because somebody completed it by hand.
+
+    Where results are signed, one that is not, or was signed as something else, is a `Refused`.
+    """
+    purpose = result.payload.metadata.get(PURPOSE, RESULT.encode()).decode(errors="replace")
+    if purpose != RESULT:
+        return Refused(f"it was signed as {purpose}")
     try:
         return workflow.payload_converter().from_payload(result.payload)
     except Exception:  # noqa: BLE001  # a converter may raise anything, and this result stays in the history

@@ -41,6 +41,7 @@ from syncpod.cri.port import CriRuntime
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import NodeFacts, PodRef, pod_workflow_id
+from syncpod.messages.signature import Keys
 from syncpod.node.reader import PodReader, Relist
 from syncpod.objects import ObjectRef, ObjectStore
 from syncpod.temporal.workflow_watch import Published
@@ -73,8 +74,9 @@ class Agent:
         context: NodeContext,
         facts: Callable[[], NodeFacts],
         guard: ClusterGuard,
+        keys: Keys | None = None,
     ) -> None:
-        """Serve the node of `life`, configured by `context`, on `guard`'s cluster. Every signal carries `facts`."""
+        """Serve `life`'s node on `guard`'s cluster. Signals carry `facts`. With `keys`, `client` signs its commands."""
         self._client = client
         self.guard = guard
         self._task_queue = task_queue
@@ -86,10 +88,7 @@ class Agent:
         self.pleg = Pleg(reader, self.signals.pleg, watch=self._watch)
         self._exits = ExitFollower(self.pleg)
         self.pidfds = PidfdWatcher(
-            self._exits.exited,
-            container_pid=reader.pid_of,
-            sandbox_pid=reader.sandbox_pid,
-            exits=reader.exits,
+            self._exits.exited, container_pid=reader.pid_of, sandbox_pid=reader.sandbox_pid, exits=reader.exits
         )
         self.unprobed: set[tuple[str, str]] = set()
         """Pod UID and name of each container that is not to be probed yet. Steps add and remove it."""
@@ -121,6 +120,7 @@ class Agent:
             published=self.published_pods,
             has_attributes=lambda: facts().search_attributes,
             resume=self._resume,
+            keys=keys,
         )
         self._background: dict[str, Callable[[], Awaitable[None]]] = {
             "states of workflows": self.published_pods.run,

@@ -28,13 +28,17 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest, DescribeWorkflowExecutionResponse
 from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.converter import WorkflowSerializationContext
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.agent import metrics
 from syncpod.agent.new_starts import Kind, NodeStarts, PodStarts, Start
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.messages.identity import PodRef
+from syncpod.messages.signature import Keys
+from syncpod.messages.signed import Accepted, plain, taken
 from syncpod.node.workflow_snapshots import WorkflowSnapshot
+from syncpod.temporal.plugin import verifying_converter
 from syncpod.translation.context import NodeContext
 
 log = logging.getLogger(__name__)
@@ -81,9 +85,15 @@ class StuckWorkflows:
         published: PublishedPods,
         has_attributes: Callable[[], bool],
         resume: Callable[[PodRef], None],
+        keys: Keys | None = None,
     ) -> None:
-        """`has_attributes`: whether the namespace has our search attributes. `resume` tells a new run what it needs."""
+        """Heal the pods of a node. With `keys`, only signed signals are taken along: the new start vouches for them.
+
+        `has_attributes`: whether the namespace has our search attributes. `resume` tells a new run what it needs.
+        """
         self._client = client
+        self._converter = client.data_converter if keys is None else verifying_converter(keys)
+        self._is_signed = keys is not None
         self._task_queue = task_queue
         self._published = published
         self._resume = resume
@@ -218,29 +228,47 @@ class StuckWorkflows:
     ) -> list[tuple[str, list[Any]]]:
         """Return the signals to the run that are not in the snapshot, oldest first, without those that are sent again.
 
-        Accepted updates are among them. Signals that cannot be decoded are left out, as the SDK does.
+        Accepted updates are among them. Signals that cannot be decoded are left out, as the SDK does. So are those that
+        are not signed, where they must be; the others count as accepted in the snapshot from here on.
         """
         found: list[tuple[str, list[Any]]] = []
         kind = self._kind(workflow_id)
+        place = WorkflowSerializationContext(namespace=self._client.namespace, workflow_id=workflow_id)
+        converter, accepted = self._converter.with_context(place), _accepted(snapshot)
         async for event in self._client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history_events():
-            name, input = _said(event, kind)
+            name, purpose, input = _said(event, kind)
             if not name or name in kind.repeated or _is_in(event, run_id, snapshot):
                 continue
             try:
-                args = await self._client.data_converter.decode(input.payloads)
+                args = await converter.decode(input.payloads)
             except Exception:  # noqa: BLE001  # a converter may raise anything, and the signal stays in the history
                 continue
-            found.append((name, args))
+            if self._is_signed:
+                accepted, refusal = taken(accepted, purpose, args)
+                if refusal:
+                    continue
+            found.append((name, [plain(each) for each in args]))
+        if snapshot is not None and accepted != Accepted():
+            snapshot.next_input["snapshot"]["accepted"] = accepted.model_dump()
         return found
 
 
-def _said(event: HistoryEvent, kind: Kind) -> tuple[str, Payloads]:
-    """Return the name and the payloads of the signal in an event, or of an update as a signal; "" if it has none."""
+def _said(event: HistoryEvent, kind: Kind) -> tuple[str, str, Payloads]:
+    """Return the name of the signal in an event, as what it was signed, and its payloads.
+
+    An update counts as a signal; the name is "" if there is neither.
+    """
     if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
         signal = event.workflow_execution_signaled_event_attributes
-        return signal.signal_name, signal.input
+        return signal.signal_name, f"signal/{signal.signal_name}", signal.input
     update = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
-    return kind.as_signal.get(update.name, ""), update.args
+    return kind.as_signal.get(update.name, ""), f"update/{update.name}", update.args
+
+
+def _accepted(snapshot: WorkflowSnapshot | None) -> Accepted:
+    """Return which signed commands a snapshot has accepted."""
+    said = {} if snapshot is None else snapshot.next_input.get("snapshot", {}).get("accepted", {})
+    return Accepted.model_validate(said)
 
 
 def _is_idle(known: _Failing) -> bool:

@@ -24,6 +24,14 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ),
         ("Its manifest", "syncpod run web --image nginx:1 --dry-run=client -o yaml"),
     ),
+    "env": (
+        ("What `temporal` and `tctl` need", "syncpod env"),
+        ("For a tool whose command line names no workflow", "syncpod env --workflow pod/default/web"),
+    ),
+    "key": (("A new key in place of one that somebody may have read", "syncpod key rotate"),),
+    "key list": (("The keys, and which of them signs", "syncpod key list"),),
+    "key rotate": (("Sign with a new key from now on", "syncpod key rotate"),),
+    "key remove": (("Take an earlier key away", "syncpod key remove 7f2c3a9d10e4b586"),),
     "label": (
         ("Set one label, remove another", "syncpod label pod web app=front tier-"),
         ("On all pods with a label", "syncpod label -l app=front track=stable --overwrite"),

@@ -31,10 +31,12 @@ from syncpod.cli.commands import (
     down,
     drain,
     edit,
+    env,
     events,
     exec,
     get,
     history,
+    key,
     label,
     load,
     logs,
@@ -124,6 +126,7 @@ _PANELS: dict[str, dict[str, Callable[..., Any]]] = {
         "load": load.load,
         "worker": worker.worker,
         "node": node.node,
+        "env": env.env,
         "adopt": adopt.adopt,
         "prune": prune.prune,
     },
@@ -157,6 +160,7 @@ for _panel, _commands in _PANELS.items():
         )(_interruptible(_command))
 
 app.add_typer(create.app, name="create", rich_help_panel="Pods")
+app.add_typer(key.app, name="key", rich_help_panel="This machine")
 app.add_typer(top.app, name="top", rich_help_panel="Pods")
 
 

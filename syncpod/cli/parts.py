@@ -7,11 +7,12 @@ import os
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from syncpod.cli.console import paint, program, remark
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.machine import runtime_process, worker_process
+from syncpod.cli.machine import port_guard, runtime_process, worker_process
+from syncpod.cli.machine.listening_process import listening_ports
 from syncpod.cli.machine.settings import kept_settings, settings
 from syncpod.cli.machine.state_directory import (
     RuntimeRecord,
@@ -56,11 +57,23 @@ class Node:
     started: bool
 
 
-Ports = tuple[int | None, int | None]
-"""The ports that are asked for our own server, and for its UI; None = any."""
+class Ports(NamedTuple):
+    """What is asked of our own server."""
+
+    server: int | None = None
+    """Its port; None = any."""
+    ui: int | None = None
+    """Its UI's; None = any."""
+    has_ui: bool = False
+    """Whether it is to have a UI; otherwise it has one unless it is root's."""
+    guard: bool = False
+    """Whether the kernel is to let only its owner connect to all its ports; otherwise it does if it did before."""
 
 
-def start_server(here: NodeSettings, ports: Ports = (None, None)) -> Server:
+_ANY_PORTS: Final = Ports()
+
+
+def start_server(here: NodeSettings, ports: Ports = _ANY_PORTS) -> Server:
     """Return how to connect: to the configured server, else the node's, else our own, started if it does not run.
 
     The node's is the one that another command than `up` runs, and that the node was started with last. Raises Failure,
@@ -84,14 +97,15 @@ def start_server(here: NodeSettings, ports: Ports = (None, None)) -> Server:
         _require_no_ports(ports, config["target_host"])
         return Server(config, None)
     if own is None:
-        _require_workers(here, dev_server.next_address(here.state_dir, ports[0]), config["namespace"])
+        _require_workers(here, dev_server.next_address(here.state_dir, ports.server), config["namespace"])
     return _start_own_server(here, ports)
 
 
 def _require_no_ports(ports: Ports, address: str) -> None:
     if any(ports):
         raise BadInput(
-            f"--port and --ui-port: apply only to a server that `syncpod up` starts, but the one at {address} is used"
+            f"--port, --ui-port, --ui, --guard: apply only to a server that `up` starts, but the one at {address} is "
+            "used"
         )
 
 
@@ -120,15 +134,17 @@ def start_server_of(here: NodeSettings, before: StartedWorker) -> Server:
     return Server(config, None)
 
 
-def _start_own_server(here: NodeSettings, ports: Ports = (None, None)) -> Server:
+def _start_own_server(here: NodeSettings, ports: Ports = _ANY_PORTS) -> Server:
     from syncpod.cli.machine import dev_server
     from syncpod.temporal.plugin import NoServer, connection_settings
 
     try:
-        server, child = dev_server.start(here.state_dir, port=ports[0], ui_port=ports[1])
+        server, child = dev_server.start(here.state_dir, port=ports.server, ui_port=ports.ui, ui=ports.has_ui)
         if child is None:
             _require_ports(server, ports)
-        else:
+        if ports.guard or port_guard.is_set(here.node):
+            port_guard.set_guard(here.node, listening_ports(server.process.pid))
+        if child is not None:
             remark(paint(f"Temporal server started (pid {child.pid})", "dim"))
         config = connection_settings(default_address=server.address)
         config["target_host"] = server.address
@@ -138,14 +154,15 @@ def _start_own_server(here: NodeSettings, ports: Ports = (None, None)) -> Server
 
 
 def _require_ports(server: ServerRecord, ports: Ports) -> None:
-    """Raise BadInput if our server runs already, at other ports than those that are asked for."""
-    asked = [port for port in ports if port is not None]
-    running = [int(each.rpartition(":")[2]) for each in (server.address, server.ui)]
-    if any(wanted not in (None, there) for wanted, there in zip(ports, running, strict=True)):
-        raise BadInput(
-            f"port {asked[0]}: the Temporal server runs already, at {server.address} with its UI at {server.ui}: "
-            f"end it first with `{program()} down --keep-pods`"
-        )
+    """Raise BadInput if our server runs already, at other ports than those that are asked for, or without a UI."""
+    runs = f"the Temporal server runs already, at {server.address} "
+    runs += f"with its UI at {server.ui}: " if server.ui else "without a UI: "
+    runs += f"end it first with `{program()} down --keep-pods`"
+    for wanted, there in ((ports.server, server.address), (ports.ui, server.ui)):
+        if wanted is not None and str(wanted) != there.rpartition(":")[2]:
+            raise BadInput(f"port {wanted}: {runs}")
+    if ports.has_ui and not server.ui:
+        raise BadInput(f"--ui: {runs}")
 
 
 def start_node(here: NodeSettings, choice: Choice, server: Server) -> Node:
@@ -168,6 +185,11 @@ def start_node(here: NodeSettings, choice: Choice, server: Server) -> Node:
         remark(paint(f"worker started (pid {worker.pid})", "dim"))
         return Node(worker, own, started)
     _require_server(here, worker, config["target_host"], config["namespace"])
+    if kept_settings(here.state_dir).encrypts != here.encrypt:
+        has, wanted = ("plain", "encrypted") if here.encrypt else ("encrypted", "plain")
+        raise Failure(
+            f"{_whose(here, worker)} sends {has} payloads to Temporal, not {wanted} ones: {_how_to_end(here, worker)}"
+        )
     if worker.endpoint != endpoint:
         raise Failure(
             f"{_whose(here, worker)} uses the runtime at {worker.endpoint}, not {endpoint}: {_how_to_end(here, worker)}"

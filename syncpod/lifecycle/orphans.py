@@ -46,6 +46,9 @@ class Coverage:
     """Since when it has recorded the node's desired pods, by the server's clock; None if it does not say."""
     desired: frozenset[str] = field(default_factory=frozenset)
     """UIDs of the node's desired pods, whether or not their workflows exist."""
+    needs_tombstone: bool = False
+    """Commands to the node are signed. Then the server's word that a workflow has ended proves nothing: whoever reaches
+    the server can terminate workflows, and so can what listens in its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,8 @@ class Found:
     made_at: datetime | None
     """When its oldest part was made, by the node's clock; None = the runtime does not say."""
     standing: Standing = "unknown"
+    ended_here: bool = False
+    """The node itself has noted that this life of the pod has ended for good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +86,7 @@ def judge(found: Found, coverage: Coverage, *, cluster: str) -> Verdict:
     """Decide whether what was found on a node of this Temporal `cluster` is an orphan, and whether to kill it.
 
     It is killed only if it belongs to this cluster, every source has reported, and either its workflow has ended or the
-    node's history covers it.
+    node's history covers it; where commands are signed, only if the node has noted the pod's end besides.
     """
     if found.cluster != cluster:
         return Verdict(
@@ -94,6 +99,8 @@ def judge(found: Found, coverage: Coverage, *, cluster: str) -> Verdict:
     why, proven = _WHY[found.standing] if found.uid else ("it names no pod", False)
     if not coverage.sources_ready:
         return Verdict(orphan=True, why=why, but="not every source of pods has reported yet")
+    if coverage.needs_tombstone and not found.ended_here:
+        return Verdict(orphan=True, why=why, but="only the Temporal server says so, which nobody has signed")
     if proven:
         return Verdict(orphan=True, kill=True, why=why)
     if is_covered(found.made_at, coverage.since):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from syncpod.translation.context import NodeContext
-from syncpod.translation.paths import safe_name
+from syncpod.translation.paths import UnsafeName, safe_name
 
 _DIRECTORY: Final = "deleted"
 KEPT_SECONDS: Final = 30 * 86_400
@@ -34,7 +34,7 @@ def deleted_at(node: NodeContext, uid: str, incarnation: str) -> datetime | None
     """Return when this life of a pod was deleted; None if it was not, or if that is forgotten. Blocks."""
     try:
         return datetime.fromtimestamp(_path(node, uid, incarnation).stat().st_mtime, UTC)
-    except OSError:
+    except (OSError, UnsafeName):
         return None
 
 

@@ -51,6 +51,18 @@ def _parser() -> argparse.ArgumentParser:
         help="serve beside a kubelet on the same runtime, although it kills pods that it does not know",
     )
     parser.add_argument(
+        "--signed",
+        action="store_true",
+        default=None,
+        help="take only commands that are signed with the key of the state directory (SYNCPOD_SIGNED=true)",
+    )
+    parser.add_argument(
+        "--encrypt",
+        action="store_true",
+        default=None,
+        help="sign, and encrypt what goes to Temporal with the key of the state directory (SYNCPOD_ENCRYPT=true)",
+    )
+    parser.add_argument(
         "--adopt-cluster",
         action="store_true",
         help="serve on this Temporal server from now on, although another one has the node's pods",

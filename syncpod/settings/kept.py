@@ -20,7 +20,8 @@ from syncpod.settings.errors import SettingsInvalid
 FILE_NAME: Final = "node-settings.json"
 KEPT_VARIABLES: Final = (
     *(v.NODE, v.RUNTIME_ENDPOINT, v.LOG_DIR, v.MEMORY_DIR, v.MANIFEST_DIR, v.CGROUP_PARENT, v.CAPACITY, v.POD_CGROUPS),
-    *(v.NODE_LABELS, v.ALLOWED_UNSAFE_SYSCTLS, v.MAX_PARALLEL_IMAGE_PULLS, v.REGISTRY_AUTH_FILE),
+    *(v.NODE_LABELS, v.ALLOWED_UNSAFE_SYSCTLS, v.MAX_PARALLEL_IMAGE_PULLS, v.REGISTRY_AUTH_FILE, v.SIGNED),
+    v.ENCRYPT,
 )
 """The variables whose values a node keeps, whether a flag or the environment gave them."""
 
@@ -44,6 +45,16 @@ class KeptSettings:
     def node(self) -> str:
         """The node's name."""
         return self.variables.get(v.NODE, "")
+
+    @property
+    def signed(self) -> bool:
+        """Whether its commands must be signed."""
+        return self.variables.get(v.SIGNED, "") == "true"
+
+    @property
+    def encrypts(self) -> bool:
+        """Whether what it has in Temporal is encrypted."""
+        return self.variables.get(v.ENCRYPT, "") == "true"
 
     @property
     def endpoint(self) -> str:
@@ -111,6 +122,16 @@ def kept_runtime_missing(kept: KeptSettings, reason: str) -> str:
     return (
         f"the runtime that node {kept.node} was started with does not answer at {kept.endpoint} ({reason}): "
         "start it (`syncpod up` starts an embedded one)"
+    )
+
+
+def other_signing(node: str, state_dir: Path, *, signed: bool) -> str:
+    """Return the refusal to begin, or to stop, asking the commands of a node with pods for signatures."""
+    has, wanted = ("plain", "signed") if signed else ("signed", "plain")
+    return (
+        f"node {node} of state directory {state_dir} has pods that take {has} commands, so it cannot take {wanted} "
+        f"ones: start it as before ({v.SIGNED} says which), or end the pods first (`syncpod down`, or "
+        "`syncpod delete pods --all`)"
     )
 
 

@@ -91,6 +91,10 @@ class NodeSettings:
     """The CRI socket, ``unix:///path``; None = try the well-known ones."""
     allow_foreign_kubelet: bool
     """Serve even if a kubelet uses the same runtime, although it kills pods that it does not know."""
+    signed: bool = False
+    """Take only commands that are signed with a key of the state directory."""
+    encrypt: bool = False
+    """Encrypt what goes to Temporal with a key of the state directory; then commands are signed too."""
     adopt_cluster: bool = False
     """Serve on the Temporal cluster that is named, although another one has the node's pods; a flag only."""
     given: Mapping[str, str] = field(default_factory=dict)
@@ -114,16 +118,16 @@ def node_settings(
     registry_auth_file: str | None = None,
     runtime_endpoint: str | None = None,
     allow_foreign_kubelet: bool | None = None,
+    signed: bool | None = None,
+    encrypt: bool | None = None,
     adopt_cluster: bool = False,
 ) -> NodeSettings:
     """Return the node's settings: each argument that is given, else the variable in `environ`, else the default.
 
-    What the node was last started with (`syncpod.settings.kept`) comes before the default. An empty `manifest_dir` or
-    `node_labels` means none. State and logs are kept where `default_state_dir` and `_default_log_dir` say.
-    Raises SettingsInvalid.
+    The last start's settings precede the default; "" = no `manifest_dir`, `node_labels`. Raises SettingsInvalid.
     """
     state = _state_dir(state_dir, environ)
-    flags = {
+    flags = _as_texts({v.POD_CGROUPS: pod_cgroups, v.SIGNED: signed, v.ENCRYPT: encrypt}) | {
         v.NODE: node,
         v.MEMORY_DIR: memory_dir,
         v.LOG_DIR: log_dir,
@@ -131,13 +135,12 @@ def node_settings(
         v.CGROUP_PARENT: cgroup_parent,
         v.CAPACITY: capacity,
         v.NODE_LABELS: node_labels,
-        v.POD_CGROUPS: None if pod_cgroups is None else str(pod_cgroups).lower(),
         v.ALLOWED_UNSAFE_SYSCTLS: allowed_unsafe_sysctls,
         v.MAX_PARALLEL_IMAGE_PULLS: max_parallel_image_pulls,
         v.REGISTRY_AUTH_FILE: registry_auth_file,
         v.RUNTIME_ENDPOINT: runtime_endpoint,
     }
-    told = _told(state, environ, flags)
+    told = _signed_if_encrypted(_told(state, environ, flags))
     memory, logs = _memory_and_log_dir(state, told, environ)
     return NodeSettings(
         node=_node_name(told.get(v.NODE) or socket.gethostname().lower()),
@@ -155,6 +158,8 @@ def node_settings(
         image_pulls=_image_pulls(told),
         runtime_endpoint=told.get(v.RUNTIME_ENDPOINT) or None,
         allow_foreign_kubelet=_flag(v.ALLOW_FOREIGN_KUBELET, allow_foreign_kubelet, environ),
+        signed=flag(v.SIGNED, told.get(v.SIGNED, "")),
+        encrypt=flag(v.ENCRYPT, told.get(v.ENCRYPT, "")),
         adopt_cluster=adopt_cluster,
         given=_given(state, told),
     )
@@ -175,6 +180,11 @@ def _memory_and_log_dir(state: Path, told: Mapping[str, str], environ: Mapping[s
     return memory, logs
 
 
+def _as_texts(flags: Mapping[str, bool | None]) -> dict[str, str | None]:
+    """Return flags as their variables have them."""
+    return {name: None if given is None else str(given).lower() for name, given in flags.items()}
+
+
 _EMPTIED: Final = (v.MANIFEST_DIR, v.NODE_LABELS)
 
 
@@ -185,6 +195,15 @@ def _told(state: Path, environ: Mapping[str, str], flags: Mapping[str, str | Non
     """
     told = beneath(read_kept_settings(state).variables, environ)
     return told | {name: text for name, text in flags.items() if text or (name in _EMPTIED and text is not None)}
+
+
+def _signed_if_encrypted(told: dict[str, str]) -> dict[str, str]:
+    """Return what is set: a node that encrypts signs too. Raises SettingsInvalid if it is told not to."""
+    if not flag(v.ENCRYPT, told.get(v.ENCRYPT, "")):
+        return told
+    if told.get(v.SIGNED) and not flag(v.SIGNED, told[v.SIGNED]):
+        raise SettingsInvalid(f"{v.SIGNED}={told[v.SIGNED]}: what is encrypted is signed too, so leave it out")
+    return {**told, v.SIGNED: "true"}
 
 
 def _given(state: Path, told: Mapping[str, str]) -> dict[str, str]:

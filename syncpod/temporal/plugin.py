@@ -6,40 +6,44 @@ The command line needs only ``client = await connect()``. The worker, the replay
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import Failure
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.converter import DefaultFailureConverter, PayloadConverter
+from temporalio.converter import DataConverter, DefaultFailureConverter, PayloadConverter
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
 from temporalio.runtime import Runtime
 from temporalio.service import GrpcCompression, RPCError, RPCStatusCode
 
+from syncpod.messages.signature import PURPOSE, Keys
+from syncpod.messages.signed import RESULT
 from syncpod.temporal.queries import AskAgain
+from syncpod.temporal.signing import REFUSED, SignablePayloadConverter, SigningClient, signing_converter
 
 if TYPE_CHECKING:
     from temporalio.plugin import SimplePlugin
     from temporalio.worker import WorkflowRunner
 
     from syncpod.temporal.interceptors import NodeHooks
-    from syncpod.temporal.workflow_watch import WorkflowWatch
+    from syncpod.temporal.workflow_watch import Begun, WorkflowWatch
 
 
 class FailureConverter(DefaultFailureConverter):
     """Decodes every failure, even one whose details cannot be decoded: then without them.
 
     Anybody may fail a step by hand (`temporal activity fail`), with any payload. If a workflow task could not decode
-    it, it would fail for ever, and the pod with it.
+    it, it would fail for ever, and the pod with it. Details whose signature was not accepted are left out too.
     """
 
     def from_failure(self, failure: Failure, payload_converter: PayloadConverter) -> BaseException:
         """Return the failure as an exception."""
         try:
+            if any(_is_refused(detail) for detail in failure.application_failure_info.details.payloads):
+                raise ValueError("the details are not accepted")
             return super().from_failure(failure, payload_converter)
         except Exception:  # noqa: BLE001  # a converter may raise anything, and the failure stays in history
             bare = Failure()
@@ -53,9 +57,28 @@ class FailureConverter(DefaultFailureConverter):
             return super().from_failure(bare, payload_converter)
 
 
-DATA_CONVERTER = dataclasses.replace(pydantic_data_converter, failure_converter_class=FailureConverter)
+class EncodedFailureConverter(FailureConverter):
+    """The same, for a node that encrypts: the text of a failure is encoded with the payloads."""
+
+    def __init__(self) -> None:
+        super().__init__(encode_common_attributes=True)
+
+
+def _is_refused(detail: Payload) -> bool:
+    """Say whether a detail of a failure is not accepted, or was signed as something else."""
+    said = detail.metadata
+    return said.get("encoding") == REFUSED or said.get(PURPOSE, RESULT.encode()) != RESULT.encode()
+
+
+DATA_CONVERTER = DataConverter(
+    payload_converter_class=SignablePayloadConverter, failure_converter_class=FailureConverter
+)
 """Plain JSON on the wire, so that what people type by hand decodes. Shared, since it caches how each type is
 decoded."""
+
+_ENCODED_FAILURES = DataConverter(
+    payload_converter_class=SignablePayloadConverter, failure_converter_class=EncodedFailureConverter
+)
 
 DEFAULT_ADDRESS = "127.0.0.1:7233"
 _CONNECT_TIMEOUT = timedelta(seconds=5)
@@ -72,25 +95,32 @@ def syncpod_plugin(
     runner: WorkflowRunner | None = None,
     hooks: NodeHooks | None = None,
     watch: WorkflowWatch | None = None,
+    keys: Keys | None = None,
+    begun: Begun | None = None,
 ) -> SimplePlugin:
     """Return the plugin of a worker or replayer.
 
     Without hooks (a replayer, a workflow test) steps and back-offs are not reported, and the workflow's own timers end
     back-offs. With `watch`, which needs a `runner`, workflow tasks are reported to it.
+
+    With `keys`, everything that commands workflows and steps must be signed; `begun`, which needs a `watch`, then says
+    which starts may begin a run. The worker's client must be a `verifying` one.
     """
     # Imported here, so that a client that is not a worker starts faster.
     from temporalio.plugin import SimplePlugin
 
     from syncpod.temporal.interceptors import NodeInterceptor
     from syncpod.temporal.resize_metrics import ResizeMetricsInterceptor
+    from syncpod.temporal.signed_steps import SigningWorker
     from syncpod.temporal.tracing import TracingInterceptor
     from syncpod.temporal.workflow_watch import WatchedRunner
 
-    watched = WatchedRunner(runner, watch) if runner is not None and watch is not None else None
+    watched = WatchedRunner(runner, watch, begun) if runner is not None and watch is not None else None
+    signing = [SigningWorker()] if keys is not None else []
     return SimplePlugin(
         "syncpod",
-        data_converter=DATA_CONVERTER,
-        interceptors=[NodeInterceptor(hooks, watched), TracingInterceptor(), ResizeMetricsInterceptor()],
+        data_converter=DATA_CONVERTER if keys is None else verifying_converter(keys),
+        interceptors=[NodeInterceptor(hooks, watched), TracingInterceptor(), ResizeMetricsInterceptor(), *signing],
         workflows=workflows or None,
         activities=activities or None,
         workflow_runner=watched or runner,
@@ -121,15 +151,19 @@ async def connect(
     settings: ClientConnectConfig | None = None,
     runtime: Runtime | None = None,
     identity: str | None = None,
+    keys: Keys | None = None,
 ) -> Client:
-    """Connect to the server and check that the namespace exists. Raises NoServer."""
+    """Connect to the server and check that the namespace exists; with `keys`, all commands are signed.
+
+    Raises NoServer.
+    """
     settings = settings or connection_settings()
     address, namespace = settings["target_host"], settings["namespace"]
     try:
         client = await Client.connect(
             **settings,
-            data_converter=DATA_CONVERTER,
-            interceptors=[AskAgain()],
+            data_converter=DATA_CONVERTER if keys is None else signing_converter(_base(keys), keys, verifies=False),
+            interceptors=[AskAgain()] if keys is None else [AskAgain(), SigningClient(keys.number)],
             plugins=[plugin] if plugin else [],
             runtime=runtime,
             identity=identity,
@@ -153,6 +187,23 @@ async def connect(
             ) from error
         raise NoServer(f"the Temporal server at {address} refuses namespace {namespace}: {error.message}") from error
     return client
+
+
+def verifying(client: Client, keys: Keys) -> Client:
+    """Return a worker's client on the same connection: what its workflows and steps receive is verified."""
+    config = client.config()
+    config["data_converter"] = verifying_converter(keys)
+    return Client(**config)
+
+
+def verifying_converter(keys: Keys) -> DataConverter:
+    """Return the data converter of a worker that takes only what is signed."""
+    return signing_converter(_base(keys), keys, verifies=True)
+
+
+def _base(keys: Keys) -> DataConverter:
+    """Return the data converter to which a codec with these keys is added."""
+    return _ENCODED_FAILURES if keys.encrypts else DATA_CONVERTER
 
 
 def _is_local(address: str) -> bool:

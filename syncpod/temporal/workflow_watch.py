@@ -13,10 +13,15 @@ query fails and the instance is evicted (docs/stuck-workflows.md).
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, Protocol
 
+from temporalio.api.common.v1 import Payload
+from temporalio.api.failure.v1 import Failure
 from temporalio.bridge.proto.workflow_activation import RemoveFromCache, WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.converter import SerializationContext
@@ -24,12 +29,15 @@ from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, Workflo
 from temporalio.workflow import Info
 
 from syncpod.temporal.queries import AHEAD
+from syncpod.temporal.signing import REFUSAL, numbered
 
 PUBLISH: Final = "syncpod_publish"
 """Extern function ``(run_id, published)``. A workflow, while not replaying, calls it with what is to be known of it
 outside: a :class:`Published`, or None once its pod is gone."""
 TOO_OLD: Final = "TooOld"
 """The failure of a run that this worker refuses on purpose, because another version of the program can continue it."""
+CANNOT_NOTE: Final = "the node cannot note which run a start has begun"
+"""How the failure of a task begins whose run is none to this node yet: its disk is full, say. It is tried again."""
 _FAILURES: Final = frozenset(
     (
         RemoveFromCache.EvictionReason.NONDETERMINISM,
@@ -71,12 +79,18 @@ class WorkflowWatch(Protocol):
         """Note that a task of this run has failed here."""
 
 
+Begun = Callable[[str, str, int], str]
+"""Return why a run must not begin, given its workflow's id, its own and its start's number; "" if it may."""
+
+
 class WatchedRunner(WorkflowRunner):
     """Runs workflows with another runner, and reports how their tasks go."""
 
-    def __init__(self, inner: WorkflowRunner, watch: WorkflowWatch) -> None:
+    def __init__(self, inner: WorkflowRunner, watch: WorkflowWatch, begun: Begun | None = None) -> None:
+        """Report to `watch`; where starts are signed, `begun` says which of them may begin a run."""
         self._inner = inner
         self._watch = watch
+        self._begun = begun
         self._staged: dict[str, Published | None] = {}
 
     def stage(self, run_id: str, published: Published | None) -> None:
@@ -93,14 +107,19 @@ class WatchedRunner(WorkflowRunner):
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         """Return the inner runner's instance, watched."""
-        return _Watched(self._inner.create_instance(det), det.info, self._staged, self._watch)
+        return _Watched(self._inner.create_instance(det), det.info, self._staged, self._watch, self._begun)
 
 
 class _Watched(WorkflowInstance):
     def __init__(
-        self, inner: WorkflowInstance, info: Info, staged: dict[str, Published | None], watch: WorkflowWatch
+        self,
+        inner: WorkflowInstance,
+        info: Info,
+        staged: dict[str, Published | None],
+        watch: WorkflowWatch,
+        begun: Begun | None,
     ) -> None:
-        self._inner, self._watch, self._staged = inner, watch, staged
+        self._inner, self._watch, self._staged, self._begun = inner, watch, staged, begun
         self._workflow_id, self._run_id = info.workflow_id, info.run_id
         self._failure = ""
         self._reached = (0, 0)
@@ -108,16 +127,17 @@ class _Watched(WorkflowInstance):
 
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         if self._runs_ahead(act):
-            self._failure = AHEAD
-            refused = WorkflowActivationCompletion(run_id=act.run_id)
-            refused.failed.failure.message = AHEAD
-            return refused
+            return self._not_now(act, AHEAD)
+        try:
+            self._refuse_copies(act)
+        except OSError as error:
+            return self._not_now(act, f"{CANNOT_NOTE}: {error.strerror}")
         completion = self._inner.activate(act)
         if completion.HasField("failed"):
             self._staged.pop(self._run_id, None)
             failure = completion.failed.failure
-            type_ = failure.application_failure_info.type
-            self._failure = f"{type_}: {failure.message}" if type_ else failure.message
+            type_, text = failure.application_failure_info.type, _text(failure)
+            self._failure = f"{type_}: {text}" if type_ else text
         elif self._run_id in self._staged:
             self._watch.published(self._workflow_id, self._run_id, self._staged.pop(self._run_id))
         for job in act.jobs:
@@ -134,10 +154,33 @@ class _Watched(WorkflowInstance):
         is_more = before[0] == self._reached[0] != 0 and before[1] < self._reached[1]
         return is_more and not act.is_replaying and not all(job.HasField("query_workflow") for job in act.jobs)
 
+    def _not_now(self, act: WorkflowActivation, why: str) -> WorkflowActivationCompletion:
+        """Return the failure of a task that is tried again, and that says nothing against the run."""
+        self._failure = why
+        refused = WorkflowActivationCompletion(run_id=act.run_id)
+        refused.failed.failure.message = why
+        return refused
+
+    def _refuse_copies(self, act: WorkflowActivation) -> None:
+        """Have a run that begins refuse its start if it is a copy. Raises OSError if the run cannot be noted."""
+        for job in act.jobs:
+            if self._begun is not None and job.HasField("initialize_workflow"):
+                for start in job.initialize_workflow.arguments:
+                    self._refuse_copy(start, self._begun)
+
+    def _refuse_copy(self, start: Payload, begun: Begun) -> None:
+        """Have the run refuse its start if another run was begun with it.
+
+        Replay: the answer for a run does not change, so the run refuses it at each replay, or never.
+        """
+        number = numbered(start)
+        if number and (why := begun(self._workflow_id, self._run_id, number)):
+            start.metadata[REFUSAL] = why.encode()
+
     def _failed(self, eviction: RemoveFromCache) -> None:
         self._staged.pop(self._run_id, None)
         why, self._failure = self._failure or _said(eviction), ""
-        if why != AHEAD and not why.startswith(TOO_OLD):
+        if why != AHEAD and not why.startswith((TOO_OLD, CANNOT_NOTE)):
             self._watch.task_failed(self._workflow_id, self._run_id, why)
 
     def get_serialization_context(self, command_info: Any) -> SerializationContext | None:
@@ -151,6 +194,14 @@ class _Watched(WorkflowInstance):
 
     def get_thread_id(self) -> int | None:
         return self._inner.get_thread_id()
+
+
+def _text(failure: Failure) -> str:
+    """Return the message of a failure that has not passed the codec: it may stand in the encoded attributes."""
+    if failure.HasField("encoded_attributes"):
+        with suppress(ValueError, KeyError, TypeError):
+            return str(json.loads(failure.encoded_attributes.data)["message"])
+    return failure.message
 
 
 def _said(eviction: RemoveFromCache) -> str:

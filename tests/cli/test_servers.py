@@ -46,7 +46,7 @@ def nothing_named(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextmanager
 def started(state: Path) -> Iterator[ServerRecord]:
     """A server of a state directory."""
-    record, child = dev_server.start(state)
+    record, child = dev_server.start(state, ui=True)
     assert child is not None
     try:
         yield record
@@ -202,20 +202,42 @@ def test_a_node_of_a_configured_server_returns_to_it(tmp_path: Path, temporal_se
 def test_the_ports_of_our_server_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = settings(state_dir=str(tmp_path))
     port, ui_port = free_port(), free_port()
-    server = parts.start_server(here, (port, ui_port)).own
+    server = parts.start_server(here, parts.Ports(port, ui_port)).own
     assert server is not None
     try:
         assert (server.address, server.ui) == (f"127.0.0.1:{port}", f"http://127.0.0.1:{ui_port}")
-        assert parts.start_server(here, (port, None)).own == server == parts.start_server(here).own
+        assert parts.start_server(here, parts.Ports(port)).own == server == parts.start_server(here).own
         with pytest.raises(
             BadInput, match=f"port 1: the Temporal server runs already, at {server.address} with its UI"
         ):
-            parts.start_server(here, (1, None))
+            parts.start_server(here, parts.Ports(1))
     finally:
         end(server.process, patience_seconds=10)
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
-    with pytest.raises(BadInput, match=r"--port and --ui-port: .* the one at 127\.0\.0\.1:1 is used"):
-        parts.start_server(here, (None, ui_port))
+    with pytest.raises(BadInput, match=r"--port, --ui-port, --ui: .* the one at 127\.0\.0\.1:1 is used"):
+        parts.start_server(here, parts.Ports(ui=ui_port))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user's server has a UI")
+def test_roots_server_has_a_ui_only_if_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = settings(state_dir=str(tmp_path))
+    monkeypatch.setattr(dev_server, "UI_PORT", free_port())
+    server = parts.start_server(here, parts.Ports(free_port())).own
+    assert server is not None
+    try:
+        assert server.ui == ""
+        assert listens(server.process.pid, f"127.0.0.1:{dev_server.UI_PORT}") is None
+        with pytest.raises(BadInput, match=rf"--ui: the Temporal .* already, at {server.address} without a UI"):
+            parts.start_server(here, parts.Ports(has_ui=True))
+    finally:
+        end(server.process, patience_seconds=10)
+    asked = parts.start_server(here, parts.Ports(has_ui=True)).own
+    assert asked is not None
+    try:
+        assert asked.ui == f"http://127.0.0.1:{dev_server.UI_PORT}"
+        assert listens(asked.process.pid, asked.ui.removeprefix("http://")) is True
+    finally:
+        end(asked.process, patience_seconds=10)
 
 
 def test_a_killed_servers_port_is_not_used_if_another_listens_there(

@@ -59,7 +59,7 @@ async def test_a_full_disk_affects_only_operations_that_write(node: FaultyNode) 
     await early.running()
     await until(lambda: said(early, 'tier="before"'))
     container = await early.live("web")
-    with filled(node.directory):
+    with filled(node.directory) as fill:
         late = await node.apply(web, volumes=volumes)
         await late.until_event("Failed", f"error making pod data directories: [Errno 28] {FULL}")
         pod = await late.get()
@@ -73,6 +73,8 @@ async def test_a_full_disk_affects_only_operations_that_write(node: FaultyNode) 
         assert halves(node.directory) == []
         # A worker that cannot count its life serves nobody, and says so; what runs runs on.
         await node.kill()
+        node.worker.output.write_bytes(b"")  # the next process empties it too, and would have its block for its life
+        fill()
         with node.worker_process(node.directory, **NO_EVICTION) as refused:
             assert await refused.ended() == 2, refused.log.read_text()[-4000:]
             assert "Traceback" not in refused.log.read_text().rpartition("syncpod worker: ")[2]

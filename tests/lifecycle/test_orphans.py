@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ from syncpod.lifecycle.observed import ContainerRuntimeState, ObservedContainer,
 from syncpod.lifecycle.orphans import CLOCK_MARGIN, Coverage, Found, Standing, duplicates, judge, made_at
 
 HERE, ELSEWHERE = "a/default", "b/default"
+AT = datetime(2026, 7, 1, 12, tzinfo=UTC)
 START = datetime(2026, 1, 1, tzinfo=UTC)
 WORST_LOCAL_TIME = timedelta(hours=14)
 
@@ -148,3 +150,15 @@ def test_one_running_container_of_each_name_is_kept_and_only_running_ones_are_en
     alive = [each for each in listing.containers if each.state == "running"]
     left = [each.name for each in alive if each not in chosen]
     assert sorted(left) == sorted({each.name for each in alive})
+
+
+@pytest.mark.parametrize("standing", ["closed", "another", "unknown"])
+def test_where_commands_are_signed_the_servers_word_alone_kills_nothing(standing: Standing) -> None:
+    """Whoever reaches the server can terminate workflows, and what listens there may be another server."""
+    since = AT - timedelta(days=9)
+    coverage = Coverage(sources_ready=True, since=since, needs_tombstone=True)
+    found = Found(uid="u", cluster=HERE, made_at=AT, standing=standing)
+    left = judge(found, coverage, cluster=HERE)
+    assert (left.orphan, left.kill) == (True, False)
+    assert left.but == "only the Temporal server says so, which nobody has signed"
+    assert judge(replace(found, ended_here=True), coverage, cluster=HERE).kill

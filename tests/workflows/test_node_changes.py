@@ -11,6 +11,7 @@ import pytest
 from temporalio import workflow
 
 from syncpod.messages.node import PodWorkflowResult
+from syncpod.messages.signed import Commands
 from workflows import entity
 from workflows.entity import LONGEST_BYTES, LONGEST_EVENTS, Entity
 from workflows.node import absorb, decide, report
@@ -126,4 +127,4 @@ def test_a_run_continues_as_new_before_its_replay_takes_long(
     monkeypatch.setattr(entity, "decisions_of", lambda build_id: 0)
     state = NodeState(name="n1", max_events=limit)
     owner: Any = None
-    assert Entity(owner, state, NodeInbox(), part=1).is_due() is due
+    assert Entity(owner, state, NodeInbox(), Commands({}), part=1).is_due() is due

@@ -18,6 +18,7 @@ from syncpod.lifecycle.backoff import BackoffStore
 from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages.node import API_SOURCE, FILE_SOURCE, DeletePod, NodeStatus, PodKey
 from syncpod.messages.queries import EventRecord
+from syncpod.messages.signed import Accepted
 
 EVENTS_KEPT: Final = 100
 """How many events the snapshot keeps. It is written again with every continue-as-new."""
@@ -78,6 +79,8 @@ class NodeState(BaseModel):
 
     decision_version: int = DECISION_VERSION
     """The version of the worker that took the run's first workflow task; see `syncpod.lifecycle.version`."""
+    accepted: Accepted = Accepted()
+    """Which signed commands have been carried out; it stays empty where commands are not signed."""
     name: str = ""
     since: datetime | None = None
     """When the first run of this chain began."""

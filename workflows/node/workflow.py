@@ -25,6 +25,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 with workflow.unsafe.imports_passed_through():
     from syncpod.lifecycle.version import too_old
     from syncpod.messages.node import NODE_MEMO, NODE_WORKFLOW, NodeSummary, PodWorkflowResult, node_workflow_id
+    from syncpod.messages.signed import Commands, Refused, plain, unsigned
     from syncpod.pod import PodInvalid, admit
     from workflows.entity import Entity, decisions_taken, decoded, invalid
     from workflows.node import absorb, decide, report
@@ -45,17 +46,21 @@ class NodeWorkflow:
 
     @workflow.init
     def __init__(self, start_input: Any = None) -> None:
-        self.state, self.refusal = initial_state(
-            start_input, workflow.info().workflow_id, workflow.now(), decisions=decisions_taken()
-        )
-        self.entity = Entity(self, self.state, NodeInbox(), part=PART)
-        for name, args in signals_left(start_input):
+        self.commands, decisions = Commands(start_input), decisions_taken()
+        self.state, self.refusal = NodeState(), self.commands.refusal
+        if not self.refusal:
+            self.state, self.refusal = initial_state(
+                self.commands.input, workflow.info().workflow_id, workflow.now(), decisions=decisions
+            )
+            self.state.accepted = self.commands.accepted_before(self.state.accepted)
+        self.entity = Entity(self, self.state, NodeInbox(), self.commands, part=PART)
+        for name, args in signals_left(self.commands.input) if not self.refusal else ():
             self.entity.put(name, args)
         self.busy: dict[str, asyncio.Task[None]] = {}
         self.published: NodeSummary | None = None
 
     @workflow.run
-    async def run(self, start_input: Any = None) -> None:
+    async def run(self, _start_input: Any = None) -> None:
         """Keep the node's desired pods running, forever."""
         if self.refusal:
             raise invalid(self.refusal)
@@ -102,12 +107,16 @@ class NodeWorkflow:
 
         async def run() -> None:
             try:
-                result = answer(await activity)
+                returned = decoded(await activity)
             except ActivityError as error:
                 reason, message = why(error)
                 decide.failed(self.state, action, reason, message, workflow.now())
             else:
-                decide.finished(self.state, action, result, workflow.now())
+                if isinstance(returned, Refused):
+                    message = unsigned("the step's result", returned.why)
+                    decide.failed(self.state, action, "UnsignedResult", message, workflow.now())
+                else:
+                    decide.finished(self.state, action, answer(returned), workflow.now())
             del self.busy[action.key]
             self.entity.wake()
 
@@ -125,6 +134,10 @@ class NodeWorkflow:
     def on_cancel(self) -> None:
         """Go on, and show that a cancellation was not obeyed."""
         self.state.reject(workflow.now(), "cancel", "a node has no end; cordon and drain it, or terminate its workflow")
+
+    def refuse(self, name: str, why: str) -> None:
+        """Show that a signal was not accepted, and why."""
+        self.state.reject(workflow.now(), f"signal {name}", why)
 
     def is_at_rest(self) -> bool:
         """Say whether no pod's workflow is being told anything."""
@@ -161,32 +174,33 @@ class NodeWorkflow:
     @workflow.signal
     def sync_pods(self, *args: Any) -> None:
         """Take the full list of one source: ``{"source": "file", "pods": [<v1 Pod>, …]}``."""
-        self.entity.put("sync_pods", args)
+        self.entity.hear("sync_pods", args)
 
     @workflow.signal
     def recall_pods(self, *args: Any) -> None:
         """Take the pods that the node's records show as made for lists; this run may not know them."""
-        self.entity.put("recall_pods", args)
+        self.entity.hear("recall_pods", args)
 
     @workflow.signal(name="apply")
     def apply_later(self, *args: Any) -> None:
         """Make or change one pod: ``{"pod": <v1 Pod>}``."""
-        self.entity.put("apply", args)
+        self.entity.hear("apply", args)
 
     @workflow.signal(name="delete")
     def delete_later(self, *args: Any) -> None:
         """End one pod: ``{"namespace": "default", "name": "web", "gracePeriodSeconds": 30}``."""
-        self.entity.put("delete", args)
+        self.entity.hear("delete", args)
 
     @workflow.signal
     def node_status(self, *args: Any) -> None:
         """Take what the node's agent says of its node."""
-        self.entity.put("node_status", args)
+        self.entity.hear("node_status", args)
 
     @workflow.signal
     def renew(self, *args: Any) -> None:
         """Continue as new at the next quiet point: any worker, even an older one, can take over the next run."""
-        self.entity.renew()
+        if self.entity.is_accepted("renew", args):
+            self.entity.renew()
 
     @workflow.signal(dynamic=True)
     def unknown(self, name: str, args: Sequence[RawValue]) -> None:
@@ -205,9 +219,9 @@ class NodeWorkflow:
     @apply.validator
     def check_apply(self, *args: Any) -> None:
         """Refuse an invalid document, with the path of the wrong field."""
-        self.check("apply", args)
+        (given,) = self.check("apply", args)
         try:
-            admit(args[0]["pod"])
+            admit(given["pod"])
         except PodInvalid as wrong:
             raise invalid(str(wrong)) from None
 
@@ -222,25 +236,41 @@ class NodeWorkflow:
         self.check("delete", args)
 
     @workflow.update
-    async def cordon(self, *_args: Any) -> dict[str, Any]:
+    async def cordon(self, *args: Any) -> dict[str, Any]:
         """Take no new pods except from lists; existing pods go on."""
-        return await self.change("cordon", ())
+        return await self.change("cordon", args)
+
+    @cordon.validator
+    def check_cordon(self, *args: Any) -> None:
+        """Refuse whoever may not command the node."""
+        self.check("cordon", args)
 
     @workflow.update
-    async def uncordon(self, *_args: Any) -> dict[str, Any]:
+    async def uncordon(self, *args: Any) -> dict[str, Any]:
         """Take new pods again."""
-        return await self.change("uncordon", ())
+        return await self.change("uncordon", args)
+
+    @uncordon.validator
+    def check_uncordon(self, *args: Any) -> None:
+        """Refuse whoever may not command the node."""
+        self.check("uncordon", args)
 
     async def change(self, name: str, args: tuple[Any, ...]) -> dict[str, Any]:
         """Carry out an accepted update after the signals before it, which may have made it impossible."""
-        await self.entity.change(lambda: absorb.change(self.state, name, args, workflow.now()))
+        given = self.entity.obey(name, args)
+        await self.entity.change(lambda: absorb.change(self.state, name, given, workflow.now()))
         return {"name": self.state.name, "unschedulable": self.state.unschedulable}
 
-    def check(self, name: str, args: tuple[Any, ...]) -> None:
-        """Try a change on a copy of the state, so that a wrong one is refused before anything is written."""
+    def check(self, name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Try a change on a copy of the state, so that a wrong one is refused before anything is written.
+
+        Returns what the update was given.
+        """
         if self.refusal:
             raise invalid(self.refusal)
-        self.entity.attempt(lambda: absorb.change(self.state.model_copy(deep=True), name, args, workflow.now()))
+        given = self.entity.allow(name, args)
+        self.entity.attempt(lambda: absorb.change(self.state.model_copy(deep=True), name, given, workflow.now()))
+        return given
 
     # --- queries ------------------------------------------------------------------------------------------------------
 
@@ -293,15 +323,15 @@ def _begun(start: Any, workflow_id: str, now: datetime, decisions: int) -> tuple
 def recorded() -> NodeSummary | None:
     """Return the summary that earlier runs left in the memo; None if there is none that can be read."""
     try:
-        return NodeSummary.model_validate(workflow.memo_value(NODE_MEMO, None))
+        return NodeSummary.model_validate(plain(workflow.memo_value(NODE_MEMO, None)))
     except ValueError:
         return None
 
 
-def answer(result: RawValue) -> PodWorkflowResult:
+def answer(returned: Any) -> PodWorkflowResult:
     """Return a step's result; an unreadable result counts as an empty one."""
     try:
-        return PodWorkflowResult.model_validate(decoded(result))
+        return PodWorkflowResult.model_validate(returned)
     except ValueError:
         return PodWorkflowResult()
 

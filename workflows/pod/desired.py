@@ -13,6 +13,7 @@ from syncpod.lifecycle.pod_resources import resources_of, same_resources
 from syncpod.lifecycle.qos import validate_same_qos
 from syncpod.lifecycle.termination import moment_after
 from syncpod.messages.signals import DeletePod
+from syncpod.messages.signed import Accepted
 from syncpod.pod import (
     EphemeralContainer,
     Pod,
@@ -191,7 +192,11 @@ def _successor_uid(state: PodState) -> str:
 
 def successor_of(state: PodState) -> dict[str, Any] | None:
     """Return the workflow input of the successor's run; None if no pod was applied during the deletion."""
-    return {"pod": state.successor} if state.successor is not None else None
+    if state.successor is None:
+        return None
+    # Commands for the successor may have been signed before its run was begun.
+    accepted = state.accepted.model_dump() if state.accepted != Accepted() else None
+    return {"pod": state.successor} | ({"accepted": accepted} if accepted is not None else {})
 
 
 def as_pod(state: PodState) -> Pod:

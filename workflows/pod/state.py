@@ -24,6 +24,7 @@ from syncpod.lifecycle.status import PodFailure
 from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages.identity import NodeFacts, PodRef, WirePod
 from syncpod.messages.queries import EventRecord, HistoryRecord
+from syncpod.messages.signed import Accepted
 from syncpod.messages.steps import STUCK_FAULTS
 from syncpod.pod import Container, EphemeralContainer, Pod, PodStatus, ResourceRequirements
 from syncpod.pod.restart_settings import RestartSettings, restart_settings
@@ -91,6 +92,8 @@ class PodState(BaseModel):
 
     decision_version: int = DECISION_VERSION
     """The version of the worker that took the run's first workflow task; see `syncpod.lifecycle.version`."""
+    accepted: Accepted = Field(default_factory=Accepted)
+    """Which signed commands have been carried out; it stays empty where commands are not signed."""
     incarnation: str = ""
     adopting: bool = False
     """The pod's sandbox and containers were made for another workflow and are yet to be taken over. Nothing is made

@@ -33,6 +33,7 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.lifecycle.phase import TERMINAL_PHASES
     from syncpod.lifecycle.step_name import StepName
     from syncpod.messages.identity import POD_WORKFLOW
+    from syncpod.messages.signed import Commands, Refused, plain, unsigned
     from syncpod.messages.step_table import STEPS, Interruption
     from syncpod.messages.steps import RemovePod
     from syncpod.pod import pod_to_wire
@@ -73,16 +74,21 @@ class PodWorkflow:
     @workflow.init
     def __init__(self, start_input: Any = None) -> None:
         info = workflow.info()
-        self.state, self.refusal = start.initial_state(
-            start_input,
-            info.workflow_id,
-            workflow.now(),
-            start.ids_of_run(info.original_execution_run_id),
-            info.task_queue,
-            decisions=decisions_taken(),
-        )
-        self.entity = Entity(self, self.state, PodInbox(), part=PART)
-        for name, args in signals_left(start_input):
+        self.commands = Commands(start_input)
+        given, decisions = self.commands.input, decisions_taken()
+        self.state, self.refusal = PodState(), self.commands.refusal
+        if not self.refusal:
+            self.state, self.refusal = start.initial_state(
+                given,
+                info.workflow_id,
+                workflow.now(),
+                start.ids_of_run(info.original_execution_run_id),
+                info.task_queue,
+                decisions=decisions,
+            )
+            self.state.accepted = self.commands.accepted_before(self.state.accepted)
+        self.entity = Entity(self, self.state, PodInbox(), self.commands, part=PART)
+        for name, args in signals_left(given) if not self.refusal else ():
             self.entity.put(name, args)
         self.holds: tuple[Hold, ...] = ()
         self.planned: tuple[str, ...] = ()
@@ -91,10 +97,10 @@ class PodWorkflow:
         self.extern = ExternCalls(self.state.pod)
 
     @workflow.run
-    async def run(self, start_input: Any = None) -> dict[str, Any]:
+    async def run(self, _start_input: Any = None) -> dict[str, Any]:
         """Run the pod until it is deleted; returns the Pod with its final status."""
         if self.refusal:
-            if start.by_update(start_input):
+            if not self.commands.refusal and start.by_update(self.commands.input):
                 return {"rejected": self.refusal}  # the update's caller has been told
             raise invalid(self.refusal)
         while True:
@@ -300,7 +306,12 @@ class PodWorkflow:
         else:
             if resizing.is_outdated(self.state, step.input):
                 step = replace(step, outdated=True)
-            outcome.finished_step(self.state, step, decoded(result), began, workflow.now())
+            returned = decoded(result)
+            if isinstance(returned, Refused):
+                why = unsigned("the step's result", returned.why)
+                outcome.failed_step(self.state, step, "UnsignedResult", why, None, began, workflow.now())
+            else:
+                outcome.finished_step(self.state, step, returned, began, workflow.now())
         self.extern.record_span(self.state, step, began)
 
     def failed(self, step: Step, error: ActivityError, began: datetime) -> None:
@@ -342,8 +353,15 @@ class PodWorkflow:
         absorb.absorb(self.state, name, args, workflow.now())
 
     def on_cancel(self) -> None:
-        """Take ``temporal workflow cancel`` as a deletion."""
-        self.entity.put("delete_pod", ({},))
+        """Take ``temporal workflow cancel`` as a deletion, unless commands are to be signed: nobody signs this one."""
+        if self.commands.signed:
+            self.refuse("cancel", unsigned("the cancellation", "it has no payload that could be signed"))
+        else:
+            self.entity.put("delete_pod", ({},))
+
+    def refuse(self, name: str, why: str) -> None:
+        """Show that a signal was not accepted, and why."""
+        self.state.reject(workflow.now(), name, why)
 
     def is_at_rest(self) -> bool:
         """Say whether no pull is under way; the loop waits for every other step itself."""
@@ -394,47 +412,48 @@ class PodWorkflow:
     @workflow.signal
     def update_pod(self, *args: Any) -> None:
         """Take one v1 Pod document as the desired pod."""
-        self.entity.put("update_pod", args)
+        self.entity.hear("update_pod", args)
 
     @workflow.signal
     def delete_pod(self, *args: Any) -> None:
         """End the pod: ``{"gracePeriodSeconds": 30}``, or ``{}`` for its own grace."""
-        self.entity.put("delete_pod", args)
+        self.entity.hear("delete_pod", args)
 
     @workflow.signal
     def pleg(self, *args: Any) -> None:
         """Take the pod as the runtime has it, from the node's agent."""
-        self.entity.put("pleg", args)
+        self.entity.hear("pleg", args)
 
     @workflow.signal
     def probe(self, *args: Any) -> None:
         """Take a probe's changed result, from the node's agent."""
-        self.entity.put("probe", args)
+        self.entity.hear("probe", args)
 
     @workflow.signal
     def backoff_expired(self, *args: Any) -> None:
         """End a container's back-off: ``{"container": "web"}``; the node's queue names the restart too."""
-        self.entity.put("backoff_expired", args)
+        self.entity.hear("backoff_expired", args)
 
     @workflow.signal
     def restart(self, *args: Any) -> None:
         """End a container and start it again: ``{"container": "web"}``, or ``{}`` for every main container."""
-        self.entity.put("restart", args)
+        self.entity.hear("restart", args)
 
     @workflow.signal
     def set_condition(self, *args: Any) -> None:
         """Take another owner's condition, a readiness gate's: ``{"type": "example.com/a", "status": "True"}``."""
-        self.entity.put("set_condition", args)
+        self.entity.hear("set_condition", args)
 
     @workflow.signal
     def evict(self, *args: Any) -> None:
         """Evict the pod, for the node: ``{"uid": …, "reason": "Evicted", "message": …, "gracePeriodSeconds": 1}``."""
-        self.entity.put("evict", args)
+        self.entity.hear("evict", args)
 
     @workflow.signal
     def renew(self, *args: Any) -> None:
         """Continue as new at the next quiet point: any worker, even an older one, can take over the next run."""
-        self.entity.renew()
+        if self.entity.is_accepted("renew", args):
+            self.entity.renew()
 
     @workflow.signal(dynamic=True)
     def unknown(self, name: str, args: Sequence[RawValue]) -> None:
@@ -448,52 +467,53 @@ class PodWorkflow:
     @workflow.update
     async def apply(self, *args: Any) -> dict[str, Any]:
         """Take one v1 Pod document as the desired pod; returns its UID and generation."""
-        await self.change(desired.apply, args[0])
+        await self.change("apply", desired.apply, args)
         return report.identity(self.state)
 
     @apply.validator
     def check_apply(self, *args: Any) -> None:
         """Refuse an invalid document, with the path of the wrong field."""
-        self.check(desired.apply, args)
+        self.check("apply", desired.apply, args)
 
     @workflow.update
     async def resize(self, *args: Any) -> dict[str, Any]:
         """Change CPU and memory: ``{"containers": [{"name": "web", "resources": …}]}``; returns as `apply` does."""
-        await self.change(desired.resize, args[0])
+        await self.change("resize", desired.resize, args)
         return report.identity(self.state)
 
     @resize.validator
     def check_resize(self, *args: Any) -> None:
         """Refuse an invalid resize, with the path of the wrong field."""
-        self.check(desired.resize, args)
+        self.check("resize", desired.resize, args)
 
     @workflow.update
     async def add_ephemeral_container(self, *args: Any) -> dict[str, Any]:
         """Add one v1 EphemeralContainer to the pod; returns the pod's UID and generation."""
-        await self.change(desired.add_ephemeral_container, args[0])
+        await self.change("add_ephemeral_container", desired.add_ephemeral_container, args)
         return report.identity(self.state)
 
     @add_ephemeral_container.validator
     def check_add_ephemeral_container(self, *args: Any) -> None:
         """Refuse an invalid container, with the path of the wrong field."""
-        self.check(desired.try_ephemeral_container, args)
+        self.check("add_ephemeral_container", desired.try_ephemeral_container, args)
 
     @workflow.update
     async def delete(self, *args: Any) -> dict[str, Any]:
         """End the pod, as the signal ``delete_pod`` does; returns its UID and generation."""
-        await self.change(desired.delete, args[0] if args else {})
+        await self.change("delete", desired.delete, args or ({},))
         return report.identity(self.state)
 
     @delete.validator
     def check_delete(self, *args: Any) -> None:
         """Refuse a wrong payload."""
-        self.check(desired.delete, args or ({},))
+        self.check("delete", desired.delete, args or ({},))
 
-    async def change(self, change: Callable[[PodState, Any, datetime], Any], document: Any) -> None:
+    async def change(self, name: str, change: Callable[[PodState, Any, datetime], Any], args: Sequence[Any]) -> None:
         """Carry out an accepted update after the signals before it, which may have made it impossible."""
+        (document,) = self.entity.obey(name, args)
         await self.entity.change(lambda: change(self.state, document, workflow.now()))
 
-    def check(self, change: Callable[[PodState, Any, datetime], Any], args: Sequence[Any]) -> None:
+    def check(self, name: str, change: Callable[[PodState, Any, datetime], Any], args: Sequence[Any]) -> None:
         """Try a change on a copy of the state, so that a wrong one is refused before anything is written."""
         if self.refusal:
             raise invalid(self.refusal)
@@ -501,7 +521,8 @@ class PodWorkflow:
             raise ApplicationError("the pod is gone; apply it again", type="Gone", non_retryable=True)
         if len(args) != 1:
             raise invalid(f"takes one payload, got {len(args)}")
-        self.entity.attempt(lambda: change(self.state.model_copy(), args[0], workflow.now()))
+        (document,) = self.entity.allow(name, args)
+        self.entity.attempt(lambda: change(self.state.model_copy(), document, workflow.now()))
 
     # --- queries ------------------------------------------------------------------------------------------------------
 
@@ -516,7 +537,7 @@ class PodWorkflow:
 
         If `update` is ``resize``, `candidate` is the argument of that update.
         """
-        return self.as_published().plan(candidate, update)
+        return self.as_published().plan(plain(candidate), plain(update))
 
     @workflow.query
     def history(self) -> list[dict[str, Any]]:

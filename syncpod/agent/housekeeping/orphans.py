@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final, Protocol
@@ -26,6 +27,7 @@ from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
 from syncpod.lifecycle.orphans import ORPHAN_GRACE_SECONDS, Coverage, Found, Verdict, judge
 from syncpod.messages.identity import PodRef
+from syncpod.node.deleted_pods import deleted_at
 from syncpod.node.inventory import Inventory, Nameless, PodInRuntime, take_inventory
 from syncpod.node.pod_records import PodRecord
 from syncpod.node.report import Orphan
@@ -64,12 +66,15 @@ class Orphans:
         coverage: Callable[[], Awaitable[Coverage]],
         on_orphans: Callable[[tuple[Orphan, ...]], None],
         *,
+        is_signed: bool = False,
         period: float = 60.0,
     ) -> None:
         """Look every `period` seconds; `on_orphans` is called with all orphans when they have changed.
 
-        `coverage` returns what the node's history knows; it may raise RPCError.
+        `coverage` returns what the node's history knows; it may raise RPCError. `is_signed`: commands to the node are
+        signed, so that nothing is killed on the server's word alone.
         """
+        self._is_signed = is_signed
         self._node = node
         self._workflows = workflows
         self._cri = cri
@@ -107,7 +112,7 @@ class Orphans:
         """Look once, and start ending what may be ended; return all orphans. Raises RPCError, CriError, OSError."""
         inventory = await self._inventory()
         suspects = await self._suspects(inventory)
-        coverage = await self._coverage() if suspects or inventory.nameless else Coverage()
+        coverage = await self._covered() if suspects or inventory.nameless else Coverage()
         found: dict[str, Orphan] = {}
         for pod in suspects:
             verdict = await self._judged(pod, coverage)
@@ -140,17 +145,22 @@ class Orphans:
 
     async def _judged(self, pod: PodInRuntime, coverage: Coverage) -> Verdict:
         """Judge a pod by what the server now says of its workflow. Raises RPCError."""
-        found = Found(uid=pod.uid, cluster=pod.cluster, made_at=pod.made_at)
+        ended = await asyncio.to_thread(deleted_at, self._node, pod.uid, pod.incarnation)
+        found = Found(uid=pod.uid, cluster=pod.cluster, made_at=pod.made_at, ended_here=ended is not None)
         if pod.cluster != self._node.cluster:
             return judge(found, coverage, cluster=self._node.cluster)
         ref = PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid)
-        found = Found(found.uid, found.cluster, found.made_at, await self._workflows.standing(ref))
+        found = replace(found, standing=await self._workflows.standing(ref))
         return judge(found, coverage, cluster=self._node.cluster)
 
     async def _still(self, uid: str) -> bool:
         """Say whether the pod is still to be killed, with all evidence read again."""
         pod = (await self._inventory()).pods.get(uid)
-        return pod is not None and (await self._judged(pod, await self._coverage())).kill
+        return pod is not None and (await self._judged(pod, await self._covered())).kill
+
+    async def _covered(self) -> Coverage:
+        """Return what the node's history covers. Raises RPCError."""
+        return replace(await self._coverage(), needs_tombstone=self._is_signed)
 
     # --- ending -------------------------------------------------------------------------------------------------------
 

@@ -42,6 +42,7 @@ def add_housekeeping_tasks(
     collector: Collector,
     killer: OrphanKiller,
     images: ImageGc,
+    is_signed: bool = False,  # whether commands to the node are signed
 ) -> Evictor:
     """Add all of them to the agent; return the evictor, which also says which pods the node refuses under pressure."""
     workflows = PodWorkflows(client, node_task_queue(node.name))
@@ -71,6 +72,7 @@ def add_housekeeping_tasks(
         killer,
         NodeHistory(client, node.name, life.boot).coverage,
         reporter.set_orphans,
+        is_signed=is_signed,
         period=settings.orphans_period,
     )
     duplicates = Duplicates(killer)

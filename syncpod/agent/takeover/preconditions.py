@@ -23,7 +23,14 @@ from syncpod.cri.errors import CriError, Unavailable
 from syncpod.cri.port import RuntimeVersion
 from syncpod.node.daemon_thread import in_daemon_thread
 from syncpod.node.pods_left import has_pods, has_records
-from syncpod.settings.kept import KeptSettings, is_same_runtime, kept_runtime_missing, other_name, other_runtime
+from syncpod.settings.kept import (
+    KeptSettings,
+    is_same_runtime,
+    kept_runtime_missing,
+    other_name,
+    other_runtime,
+    other_signing,
+)
 from syncpod.settings.node import NodeSettings
 from syncpod.temporal.cluster import cluster_identity
 
@@ -72,15 +79,18 @@ async def find_runtime(settings: NodeSettings, kept: KeptSettings, environ: Mapp
 
 
 async def require_same_node(settings: NodeSettings, kept: KeptSettings, endpoint: str) -> None:
-    """Raise CannotServe if the node has pods, and the settings give it another runtime or another name."""
+    """Raise CannotServe if the node has pods, and the settings give it another runtime or name, or other commands."""
     try:
         before = kept.node or node_of(settings.state_dir)
     except NotThisNode as refusal:
         raise CannotServe(str(refusal)) from refusal
     is_renamed = before not in ("", settings.node)
-    if not is_renamed and is_same_runtime(kept, endpoint):
+    is_resigned = bool(kept.node) and kept.signed != settings.signed
+    if not is_renamed and not is_resigned and is_same_runtime(kept, endpoint):
         return
     if await has_pods(settings.state_dir, before, kept.endpoint or endpoint):
+        if is_resigned:
+            raise CannotServe(other_signing(before, settings.state_dir, signed=settings.signed))
         raise CannotServe(
             other_name(before, settings.state_dir, settings.node) if is_renamed else other_runtime(kept, endpoint)
         )

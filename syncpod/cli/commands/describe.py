@@ -177,6 +177,8 @@ def _page(client: Client, workflow_id: str, run_id: str) -> str:
     own = running_server(settings().state_dir)
     address = client.service_client.config.target_host
     if own is not None and own.address == address:
+        if not own.ui:
+            return ""
         base = own.ui
     elif address.rpartition(":")[0].endswith(".tmprl.cloud"):
         base = "https://cloud.temporal.io"

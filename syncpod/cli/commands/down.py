@@ -68,7 +68,7 @@ def down(
             raise Failure(f"{directory} is in use by what `syncpod up` has not started: {'; '.join(others)}")
     if not keep_pods:
         _delete_pods(here, patience, everything=purge)
-    ended = _end_worker(directory) + _end_runtime(directory) + _end_server(directory)
+    ended = _end_worker(directory) + _end_runtime(directory) + _end_server(directory) + _end_guard(directory, here.node)
     if not keep_pods:
         _forget(directory)
     if not ended:
@@ -113,7 +113,7 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
                 elif worker_process.serving(directory) is None:
                     remark("No worker runs: one is started to delete the pods")
                 parts.start_node(here, choose(here), server)
-                delete_all(server.config, here.node, patience)
+                delete_all(server.config, here, patience)
         elif (worker := worker_process.serving(directory)) is not None:
             remark(f"Note: the pods of node {worker.node}, whose worker `syncpod up` has not started, are not deleted")
             return
@@ -198,6 +198,17 @@ def _end_server(directory: Path) -> int:
         if record is None or not record.detached or not end(record.process, patience_seconds=_SERVER_SECONDS):
             return 0
     say(f"Temporal server ended (pid {record.process.pid})")
+    return 1
+
+
+def _end_guard(directory: Path, node: str) -> int:
+    """Remove the rule that guards the server's ports, once they are nobody's."""
+    from syncpod.cli.machine.port_guard import remove_guard
+    from syncpod.cli.machine.state_directory import running_server
+
+    if running_server(directory) is not None or not remove_guard(node):
+        return 0
+    say("guard of the Temporal server's ports removed")
     return 1
 
 

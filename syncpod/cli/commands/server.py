@@ -6,12 +6,13 @@ import signal
 
 from syncpod.cli.console import say
 from syncpod.cli.failure import Failure
-from syncpod.cli.input.options import ServerPort, ServerUiPort, StateDir
+from syncpod.cli.input.options import ServerPort, ServerUi, ServerUiPort, StateDir
 
 
 def server(
     state_dir: StateDir = "",
     port: ServerPort = None,
+    ui: ServerUi = False,
     ui_port: ServerUiPort = None,
 ) -> None:
     """Run the Temporal dev server until Ctrl-C.
@@ -23,12 +24,13 @@ def server(
     from syncpod.cli.machine.state_directory import forget_server, server_log
 
     directory = settings(state_dir=state_dir).state_dir
-    record, child = dev_server.start(directory, port=port, ui_port=ui_port, detached=False)
+    record, child = dev_server.start(directory, port=port, ui_port=ui_port, ui=ui, detached=False)
     if child is None:
         raise Failure(
             f"the Temporal server of {directory} runs already, at {record.address} (pid {record.process.pid})"
         )
-    say(f"Temporal server at {record.address}, UI {record.ui}, state {directory}, log {server_log(directory)}")
+    page = record.ui or "off"
+    say(f"Temporal server at {record.address}, UI {page}, state {directory}, log {server_log(directory)}")
 
     def pass_on(number: int, _frame: object) -> None:
         child.send_signal(signal.SIGTERM)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 import stat
 from dataclasses import replace
@@ -14,7 +15,16 @@ import typer
 from syncpod.cli.console import columns, paint, program, remark, say
 from syncpod.cli.failure import INTERRUPTED, BadInput, Failure
 from syncpod.cli.input.arguments import read_timeout
-from syncpod.cli.input.options import Filenames, ManifestNamespace, Node, ServerPort, ServerUiPort, StateDir, Timeout
+from syncpod.cli.input.options import (
+    Filenames,
+    ManifestNamespace,
+    Node,
+    ServerPort,
+    ServerUi,
+    ServerUiPort,
+    StateDir,
+    Timeout,
+)
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -83,6 +93,21 @@ AdoptCluster = Annotated[
     ),
 ]
 
+Encrypt = Annotated[
+    bool,
+    typer.Option(
+        "--encrypt",
+        help="Encrypt what goes to Temporal with the key in the state directory.",
+        envvar="SYNCPOD_ENCRYPT",
+        show_envvar=False,
+    ),
+]
+
+Guard = Annotated[
+    bool,
+    typer.Option("--guard", help="As root: have the kernel let only root connect to the Temporal server's ports."),
+]
+
 
 def up(
     filename: Filenames = None,
@@ -98,7 +123,10 @@ def up(
     node_labels: NodeLabels = None,
     adopt_cluster: AdoptCluster = False,
     port: ServerPort = None,
+    ui: ServerUi = False,
     ui_port: ServerUiPort = None,
+    encrypt: Encrypt = False,
+    guard: Guard = False,
     timeout: Timeout = "0",
 ) -> None:
     """Start server, runtime and worker, and bring pods up.
@@ -112,7 +140,9 @@ def up(
     It returns when the pods are ready or have finished. Without --timeout it does not wait for an image that cannot be
     had: it ends with exit code 1 and the reason, and the node goes on trying.
     """
+    from syncpod.cli import parts
     from syncpod.cli.input.manifests import Manifests, admitted
+    from syncpod.cli.machine import port_guard
     from syncpod.cli.machine.object_apply import require_possible
     from syncpod.cli.machine.object_store import memory_directory_of
     from syncpod.cli.machine.runtime_choice import choose, require_same_name
@@ -127,17 +157,29 @@ def up(
         manifests="" if no_manifests else str(Path(manifests_dir).absolute()) if manifests_dir else None,
         node_labels=node_labels,
         adopt_cluster=adopt_cluster,
+        encrypt=encrypt or None,
     )
     require_labels(here)
     if here.manifest_dir is not None:
         _require_directory(here.manifest_dir)
     here = replace(here, memory_dir=memory_directory_of(here, is_named=bool(memory_dir)))
     manifests = admitted(filename, namespace) if filename else Manifests([], [])
+    here = replace(here, signed=_is_signed(here))
     require_possible(manifests, here)
+    if guard:
+        port_guard.require_possible()
     require_same_name(here)
     choice = choose(here, asked=runtime_endpoint, embedded=embedded, simulate=simulate)
-    server = _start(here, choice, manifests, patience, (port, ui_port))
+    server = _start(here, choice, manifests, patience, parts.Ports(port, ui_port, ui, guard))
     _tell_what_next(here, server, manifests.pods)
+
+
+def _is_signed(here: NodeSettings) -> bool:
+    """Say whether the node is to take only signed commands: unless the environment, or its last start, says no."""
+    from syncpod.cli.machine.settings import kept_settings
+    from syncpod.settings.variables import SIGNED
+
+    return here.signed or not (kept_settings(here.state_dir).node or os.environ.get(SIGNED))
 
 
 def _start(
@@ -145,7 +187,7 @@ def _start(
     choice: Choice,
     manifests: Manifests,
     patience: timedelta | None,
-    ports: tuple[int | None, int | None],
+    ports: parts.Ports,
 ) -> parts.Server:
     """Start what does not run, and apply the manifests; return the server. Raises Failure.
 
@@ -207,7 +249,7 @@ async def _bring_up(
     from syncpod.cli.view.pod_table import coloured_lines
     from syncpod.cli.view.progress import Progress
 
-    client = await session.connect(config)
+    client = await session.connect(config, here.state_dir)
     try:
         pods = await without_known(client, manifests.pods)
     except BadInput as wrong:  # not BadInput: by now processes have been started
@@ -248,11 +290,16 @@ def _tell(here: NodeSettings, server: parts.Server, running: parts.Node) -> None
     logs += [worker_log(directory)]
     kind = "" if own is None else " (embedded: simulated)" if own.simulated else " (embedded: no isolation)"
     rows = [("Temporal", f"{worker.address}, namespace {worker.namespace}")]
-    rows += [("UI", server.own.ui)] if server.own else []
+    rows += [("UI", server.own.ui or f"off, as root: `{program()} up --ui` begins with it")] if server.own else []
     rows += [("runtime", f"{worker.runtime}{kind}"), ("socket", worker.endpoint), ("node", worker.node)]
     rows += [("manifests", worker.manifest_dir)] if worker.manifest_dir else []
     rows += [("state", str(directory)), ("logs", f"{log_directory(directory)}: {', '.join(log.name for log in logs)}")]
     say("\n".join(columns(rows)))
+    if not here.signed:
+        remark(
+            f"Note: commands to this node are not signed: whoever reaches {worker.address} commands it; "
+            f"`{program()} down`, then `{program()} up` changes that"
+        )
     if not is_in_memory(here.memory_dir):
         remark(f"Note: {here.memory_dir} is not on a memory file system: Secrets lie on its disk")
     if not is_marked(directory):

@@ -92,6 +92,7 @@ ServerPort = Annotated[
         show_default="its last one, 7233, or the next free",
     ),
 ]
+ServerUi = Annotated[bool, typer.Option("--ui", help="Serve the Temporal UI. Without this, root's server serves none.")]
 ServerUiPort = Annotated[
     int | None,
     typer.Option(

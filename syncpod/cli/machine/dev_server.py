@@ -72,11 +72,15 @@ def program() -> Path:
 
 
 def command(
-    *, database: Path, port: int, ui_port: int, http_port: int | None = None, metrics_port: int | None = None
+    *, database: Path, port: int, ui_port: int | None, http_port: int | None = None, metrics_port: int | None = None
 ) -> list[str]:
-    """Return the command line of a dev server that loses nothing acknowledged, even by kill -9 or a power cut."""
+    """Return the command line of a dev server that loses nothing acknowledged, even by kill -9 or a power cut.
+
+    `ui_port` None = it serves no UI.
+    """
     line = [str(program()), "server", "start-dev", "--ip", HOST, "--namespace", NAMESPACE, "--log-level", "warn"]
-    line += ["--port", str(port), "--ui-port", str(ui_port), "--ui-disable-news-fetch"]
+    line += ["--port", str(port), "--ui-disable-news-fetch"]
+    line += ["--ui-port", str(ui_port)] if ui_port else ["--headless"]
     line += ["--http-port", str(http_port)] if http_port else []
     line += ["--metrics-port", str(metrics_port)] if metrics_port else []
     # Without WAL, SQLite is several times slower; with it, synchronous=FULL costs next to nothing.
@@ -103,14 +107,16 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def start(
-    state_dir: Path, *, port: int | None = None, ui_port: int | None = None, detached: bool = True
+    state_dir: Path, *, port: int | None = None, ui_port: int | None = None, ui: bool = False, detached: bool = True
 ) -> tuple[ServerRecord, subprocess.Popen[bytes] | None]:
     """Return the server of the state directory, started if it does not run, and its process if it was started here.
 
-    Ports that are not given are the last ones, the usual ones, or the next that are free. Two users may start servers
-    at the same moment and find the same port free: the one that does not get it tries the next. The server locks its
-    database as long as it lives. Returns once the server serves its namespace. Raises Failure with the end of the
-    server's log if it does not start.
+    Ports that are not given are the last ones, the usual ones, or the next that are free. Whoever reaches the UI's port
+    may use it: so root's server has one only if `ui` or its port asks for it, or the last server had it.
+
+    Two users may start servers at the same moment and find the same port free: the one that does not get it tries the
+    next. The server locks its database as long as it lives. Returns once the server serves its namespace. Raises
+    Failure with the end of the server's log if it does not start.
     """
     prepare(state_dir)
     with exclusive(state_dir):
@@ -118,11 +124,13 @@ def start(
         if running is not None:
             return running, None
         before = recorded_server(state_dir)
-        usual, usual_ui = _ports(before) if before is not None else (PORT, UI_PORT)
+        usual, usual_ui = _ports(before) if before is not None else (PORT, None if os.geteuid() == 0 else UI_PORT)
+        has_ui = ui or ui_port is not None or usual_ui is not None
+        usual_uis = (usual_ui or UI_PORT, *range(UI_PORT, UI_PORT + 100))
         with _database(state_dir) as (database, lock):
             for _ in range(_ATTEMPTS):
                 ours = _chosen(port, (usual, *range(PORT, PORT + 100)), "--port")
-                ours_ui = _chosen(ui_port, (usual_ui, *range(UI_PORT, UI_PORT + 100)), "--ui-port", taken=ours)
+                ours_ui = _chosen(ui_port, usual_uis, "--ui-port", taken=ours) if has_ui else None
                 line = command(database=database, port=ours, ui_port=ours_ui)
                 try:
                     return _launch(state_dir, line, lock, (ours, ours_ui), detached=detached)
@@ -146,7 +154,7 @@ class _Outrun(Exception):
 
 
 def _launch(
-    state_dir: Path, line: list[str], lock: int, ports: tuple[int, int], *, detached: bool
+    state_dir: Path, line: list[str], lock: int, ports: tuple[int, int | None], *, detached: bool
 ) -> tuple[ServerRecord, subprocess.Popen[bytes]]:
     """Start the server, record it, and return once it serves. Raises _Outrun or Failure; by then it has ended."""
     log = server_log(state_dir)
@@ -154,8 +162,8 @@ def _launch(
     child = start_detached(line, log=log, environment=environment(os.environ), keep=(lock,), umask=0o077)
     process = identify(child.pid)
     if process is not None:
-        address, ui = (f"{HOST}:{port}" for port in ports)
-        record = ServerRecord(process, address, f"http://{ui}", detached)
+        address, ui = (f"{HOST}:{port}" if port else "" for port in ports)
+        record = ServerRecord(process, address, f"http://{ui}" if ui else "", detached)
         write_server(state_dir, record)
         try:
             if _serves(child, address, ui):
@@ -197,9 +205,9 @@ def _chosen(asked: int | None, usual: Iterable[int], flag: str, *, taken: int = 
     raise BadInput(f"neither port {port} nor one of the hundred before it is free: choose one with `{_CHOOSE}`")
 
 
-def _ports(record: ServerRecord) -> tuple[int, int]:
-    """Return the ports of a server and of its UI."""
-    return int(record.address.rpartition(":")[2]), int(record.ui.rpartition(":")[2])
+def _ports(record: ServerRecord) -> tuple[int, int | None]:
+    """Return the ports of a server and of its UI, None if it has none."""
+    return int(record.address.rpartition(":")[2]), int(record.ui.rpartition(":")[2]) if record.ui else None
 
 
 def _is_free(port: int) -> bool:
@@ -216,6 +224,8 @@ def _is_free(port: int) -> bool:
 def _serves(child: subprocess.Popen[bytes], address: str, ui: str) -> bool:
     """Return True once the server answers for its namespace, a moment after it listens; False if it has ended.
 
+    `ui` "" = it has no UI.
+
     Raises _Outrun as soon as another process listens at one of its ports, since its answers would not be our server's.
     Raises Failure on a timeout.
     """
@@ -224,7 +234,7 @@ def _serves(child: subprocess.Popen[bytes], address: str, ui: str) -> bool:
     settings: ClientConnectConfig = {"target_host": address, "namespace": NAMESPACE}
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
-        listening = listens(child.pid, address), listens(child.pid, ui)
+        listening = [listens(child.pid, each) for each in (address, ui) if each]
         if child.poll() is not None:  # only after looking at the ports: once it has ended, another may listen there
             return False
         if False in listening:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,19 @@ def listens(pid: int, address: str) -> bool | None:
     if not inodes:
         return None
     return not inodes.isdisjoint(_sockets(pid))
+
+
+def listening_ports(pid: int) -> list[int]:
+    """Return the TCP ports at which a process listens, at whatever address, ascending."""
+    sockets = _sockets(pid)
+    found = set()
+    for table in ("tcp", "tcp6"):
+        with suppress(FileNotFoundError):  # a kernel without IPv6
+            for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == _LISTEN and fields[9] in sockets:
+                    found.add(int(fields[1].rpartition(":")[2], 16))
+    return sorted(found)
 
 
 def _listeners(address: str) -> set[str]:

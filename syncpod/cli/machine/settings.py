@@ -21,6 +21,7 @@ def settings(
     manifests: str | None = None,
     node_labels: str | None = None,
     adopt_cluster: bool = False,
+    encrypt: bool | None = None,
 ) -> NodeSettings:
     """Return the settings of this machine's node; "" = the flag is not given.
 
@@ -37,6 +38,7 @@ def settings(
             manifest_dir=manifests,
             node_labels=node_labels,
             adopt_cluster=adopt_cluster,
+            encrypt=encrypt,
         )
     except SettingsInvalid as wrong:
         raise BadInput(str(wrong)) from None

@@ -23,8 +23,8 @@ _SERVER, _WORKER, _RUNTIME, _LOCK = "server.json", "up-worker.json", "runtime.js
 _OF_WORKER: Final = frozenset(
     {
         *("lock", "node.json", KEPT_SETTINGS, "node-report.json", "worker.json", "manifest-pods.json", "reads.sock"),
-        "loop-stall.json",
-        *("pods", "containers", "deleted", "objects", "memory", "image_manager", "exits"),
+        *("loop-stall.json", "codec.json"),
+        *("pods", "containers", "deleted", "objects", "memory", "image_manager", "exits", "keys", "begun"),
     }
 )
 """The files of a worker."""
@@ -41,6 +41,7 @@ class ServerRecord:
     process: ProcessIdentity
     address: str
     ui: str
+    """The URL of its UI; "" = it serves none."""
     detached: bool
     """Whether ``up`` started it: only then ``down`` ends it."""
 

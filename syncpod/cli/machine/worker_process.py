@@ -63,6 +63,8 @@ def start(
         command += ["--memory-dir", str(node.memory_dir), "--log-dir", str(node.log_dir)]
         command += ["--runtime-endpoint", endpoint]
         command += ["--manifests", str(node.manifest_dir)] if node.manifest_dir is not None else ["--no-manifests"]
+        command += ["--signed"] if node.signed else []
+        command += ["--encrypt"] if node.encrypt else []
         command += ["--adopt-cluster"] if node.adopt_cluster else []
         command += ["--capacity", node.capacity] if node.capacity else []
         command += ["--node-labels", node.node_labels]

@@ -45,7 +45,7 @@ async def signal(client: Client, pod: Pod, name: str, payload: dict[str, Any]) -
     Raises Failure with the pod's reason if it rejects the signal, and if it does not answer: then the signal is kept.
     """
     meta = pod.metadata
-    before = await _records(client, pod, name)
+    before = await records_of(client, pod, name)
     try:
         await handle_of(client, meta.namespace, meta.name).signal(name, payload)
     except RPCError as error:
@@ -55,7 +55,7 @@ async def signal(client: Client, pod: Pod, name: str, payload: dict[str, Any]) -
     loop = asyncio.get_running_loop()
     deadline = loop.time() + ACCEPT_SECONDS
     while before is not None and loop.time() < deadline:
-        for record in (await _records(client, pod, name) or Counter()) - before:
+        for record in (await records_of(client, pod, name) or Counter()) - before:
             if record.kind == "rejected":
                 raise Failure(f'pod "{meta.name}": {record.reason.removeprefix(f"signal {name}: ")}')
             return
@@ -63,7 +63,7 @@ async def signal(client: Client, pod: Pod, name: str, payload: dict[str, Any]) -
     raise Failure(f'pod "{meta.name}" does not answer; the request is kept until its node serves again')
 
 
-async def _records(client: Client, pod: Pod, name: str) -> Counter[HistoryRecord] | None:
+async def records_of(client: Client, pod: Pod, name: str) -> Counter[HistoryRecord] | None:
     """Return the records of signals of this name in a pod's history; None if it does not answer now."""
     workflow_id = pod_workflow_id(pod.metadata.namespace, pod.metadata.name)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from datetime import timedelta
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from syncpod.cli.failure import Failure
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.input.selector import Selector
 from syncpod.cli.temporal import session
+from syncpod.cli.temporal.operator_signals import ACCEPT_SECONDS, records_of
 from syncpod.cli.temporal.pod_reads import ask_pod
 from syncpod.cli.temporal.pod_waits import until_gone
 from syncpod.cli.temporal.pods import handle_of, list_pods, read_pod
@@ -23,6 +25,8 @@ from syncpod.cli.view.progress import Progress
 from syncpod.lifecycle.termination import LONGEST_SECONDS
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.node import API_SOURCE, FILE_SOURCE, SOURCE_ANNOTATION
+from syncpod.messages.queries import HistoryRecord
+from syncpod.settings.node import NodeSettings
 
 _MARGIN: Final = timedelta(seconds=30)
 """How long the end of a pod may take beyond its grace period."""
@@ -35,7 +39,8 @@ _ROUNDS: Final = 3
 async def request_deletion(client: Client, namespace: str, name: str, grace: int | None) -> FetchedPod | None:
     """Signal a pod to end; return the pod as it was before, or None if it does not exist.
 
-    `grace` is in seconds, None = the pod's own. The signal is kept even while the pod's node is away.
+    `grace` is in seconds, None = the pod's own. The signal is kept even while the pod's node is away. Raises Failure if
+    the signal is not signed, and the pod takes none that is not.
     """
     fetched = await read_pod(client, namespace, name)
     if fetched is None:
@@ -43,13 +48,31 @@ async def request_deletion(client: Client, namespace: str, name: str, grace: int
     request: dict[str, str | int] = {} if grace is None else {"gracePeriodSeconds": grace}
     if fetched.pod.metadata.deletion_timestamp is None:
         request["uid"] = fetched.pod.metadata.uid  # of one that is ending already, what was applied since is meant too
+    is_signed = session.signs(client)
+    before = None if is_signed else await records_of(client, fetched.pod, "delete_pod")
     try:
         await handle_of(client, namespace, name).signal("delete_pod", request)
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
             return None
         raise
+    if not is_signed:
+        await _require_heeded(client, fetched, before or Counter())
     return fetched
+
+
+async def _require_heeded(client: Client, fetched: FetchedPod, before: Counter[HistoryRecord]) -> None:
+    """Wait a little until a pod ends, as it was told. Raises Failure with its reason if it refuses to."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + ACCEPT_SECONDS
+    while loop.time() < deadline:
+        now = await read_pod(client, *fetched.key)
+        if now is None or not now.current or now.pod.metadata.deletion_timestamp is not None:
+            return
+        for record in (await records_of(client, fetched.pod, "delete_pod") or Counter()) - before:
+            if record.kind == "rejected":
+                raise Failure(f'pod "{fetched.pod.metadata.name}": {record.reason.removeprefix("signal delete_pod: ")}')
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 def remark_on_source(fetched: FetchedPod) -> None:
@@ -73,21 +96,21 @@ def pods_of(config: ClientConnectConfig, node: str) -> list[FetchedPod]:
     return session.run_on(config, work)
 
 
-def delete_all(config: ClientConnectConfig, node: str, patience: timedelta | None) -> None:
-    """Delete all pods of a node, showing their progress, and return when they are gone.
+def delete_all(config: ClientConnectConfig, here: NodeSettings, patience: timedelta | None) -> None:
+    """Delete all pods of this machine's node, showing their progress, and return when they are gone.
 
     `patience` None = their longest grace period and half a minute. Raises Failure naming those that have not ended.
     """
 
     async def work(client: Client) -> None:
         for _ in range(_ROUNDS):
-            fetched_pods = await _pods(client, node)
+            fetched_pods = await _pods(client, here.node)
             if not fetched_pods:
                 return
             await _delete(client, fetched_pods, patience)
-        raise Failure(f"pods keep being applied on node {node}")
+        raise Failure(f"pods keep being applied on node {here.node}")
 
-    session.run_on(config, work)
+    session.run_on(config, work, here.state_dir)
 
 
 async def _pods(client: Client, node: str) -> list[FetchedPod]:

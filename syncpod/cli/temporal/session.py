@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from temporalio.envconfig import ClientConnectConfig
     from temporalio.service import RPCError
 
+    from syncpod.messages.signature import Keys
+    from syncpod.settings.node import NodeSettings
+
 _Result = TypeVar("_Result")
 
 
@@ -71,28 +74,56 @@ def _somebody_listens(address: str) -> bool:
     return True
 
 
-async def connect(config: ClientConnectConfig) -> Client:
-    """Connect to the Temporal server. Raises BadInput if there is none."""
+async def connect(config: ClientConnectConfig, state_dir: Path | None = None) -> Client:
+    """Connect to the Temporal server; commands are signed with the key of a state directory, if it has one.
+
+    They are encrypted too if its node was started so, or SYNCPOD_ENCRYPT says so.
+
+    `state_dir` None = this user's. Raises BadInput if there is no server, and for a key that is none.
+    """
     from syncpod.temporal import plugin
 
+    keys = _keys(settings(state_dir=str(state_dir or "")))
     try:
-        return await plugin.connect(settings=config)
+        return await plugin.connect(settings=config, keys=keys)
     except plugin.NoServer as error:
         raise BadInput(str(error)) from None
 
 
+def _keys(here: NodeSettings) -> Keys | None:
+    """Return the keys of a state directory, which encrypt if its node does; None if this user has none."""
+    from syncpod.settings.errors import SettingsInvalid
+    from syncpod.signing.encrypting_keys import EncryptingKeys
+    from syncpod.signing.keys import read_signing_keys
+
+    try:
+        keys = read_signing_keys(here.state_dir)
+    except SettingsInvalid as wrong:
+        raise BadInput(str(wrong)) from None
+    return EncryptingKeys(keys) if keys is not None and here.encrypt else keys
+
+
+def signs(client: Client) -> bool:
+    """Say whether a client of ours signs its commands: whether this user has a key."""
+    return client.data_converter.payload_codec is not None
+
+
 def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") -> _Result:
     """Connect, do the work and return its result. Raises Failure for what the server refuses."""
-    return run_on(connection(state_dir), work)
+    return run_on(connection(state_dir), work, settings(state_dir=state_dir).state_dir)
 
 
-def run_on(config: ClientConnectConfig, work: Callable[[Client], Awaitable[_Result]]) -> _Result:
-    """Do the same on the server of `config`."""
+def run_on(
+    config: ClientConnectConfig, work: Callable[[Client], Awaitable[_Result]], state_dir: Path | None = None
+) -> _Result:
+    """Do the same on the server of `config`, with the key of `state_dir`, None = this user's."""
     from temporalio.client import WorkflowExecutionStatus
     from temporalio.service import RPCError
 
+    from syncpod.messages.encryption import Undecipherable
+
     async def connected() -> _Result:
-        client = await connect(config)
+        client = await connect(config, state_dir)
         await _note_another_cluster(client, config["target_host"])
         return await work(client)
 
@@ -100,6 +131,8 @@ def run_on(config: ClientConnectConfig, work: Callable[[Client], Awaitable[_Resu
         return asyncio.run(connected())
     except RPCError as error:
         raise refused(error) from None
+    except Undecipherable as error:
+        raise Failure(str(error)) from None
     except ValueError as error:
         if WorkflowExecutionStatus.__name__ not in str(error):
             raise

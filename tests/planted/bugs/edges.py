@@ -1,4 +1,4 @@
-"""Bugs in the command, in what every Temporal client shares, in the settings and in the worker's wiring."""
+"""Bugs in the command, in what every client shares, in the keys, in the settings and in the worker's wiring."""
 
 from tests.planted.plant import Plant
 
@@ -41,6 +41,15 @@ BUGS = (
         after="_pending.get(workflow_id)",
         harm="The gauge of pods that wait to be resized never falls.",
         tests=("tests/workflows/test_resizes.py",),
+    ),
+    Plant(
+        name="numbers-follow-the-clock",
+        room="syncpod/signing",
+        file="syncpod/signing/keys.py",
+        before="number = max(time.time_ns() // 1000, (int(said) if said.isdigit() else 0) + 1)",
+        after="number = time.time_ns() // 1000",
+        harm="After the clock was set back, pods refuse their owner's commands as older than earlier ones.",
+        tests=("tests/signing/test_keys.py",),
     ),
     Plant(
         name="last-part-of-a-duration",

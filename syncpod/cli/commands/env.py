@@ -1,0 +1,54 @@
+"""``syncpod env``: what ``temporal`` and ``tctl`` need to command this machine's node."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+
+from syncpod.cli.console import program, say
+from syncpod.cli.failure import BadInput
+from syncpod.cli.input.options import StateDir
+
+
+def env(
+    state_dir: StateDir = "",
+    workflow: Annotated[
+        str,
+        typer.Option(
+            "--workflow",
+            metavar="ID",
+            help="Sign for this workflow, whatever the command names.",
+            show_default="the one that the command names",
+        ),
+    ] = "",
+) -> None:
+    """Print the environment for `temporal` and `tctl`.
+
+    `eval "$(syncpod env)"` sets it. With it, both reach this machine's server, and the node's worker signs what they
+    send: signals, updates and starts in plain JSON, for the workflow that the command names. The token in it is worth
+    as much as the key in the state directory, and holds until the worker ends.
+    """
+    from syncpod.cli.machine.settings import settings
+    from syncpod.cli.machine.worker_process import serving
+    from syncpod.settings.codec_record import read_codec_record
+
+    directory = settings(state_dir=state_dir).state_dir
+    worker, codec = serving(directory), read_codec_record(directory)
+    if worker is None:
+        raise BadInput(f"no worker of {directory} runs: start it with `{program()} up`")
+    lines = {"TEMPORAL_ADDRESS": worker.address, "TEMPORAL_NAMESPACE": worker.namespace}
+    if codec is None:
+        lines |= {"TEMPORAL_CLI_ADDRESS": worker.address, "TEMPORAL_CLI_NAMESPACE": worker.namespace}
+    else:
+        bearer = f"Bearer {codec.token}"
+        endpoint = f"{codec.endpoint}/{quote(workflow, safe='')}" if workflow else codec.endpoint
+        lines |= {"TEMPORAL_CODEC_ENDPOINT": endpoint, "TEMPORAL_CODEC_AUTH": bearer}
+        # tctl asks no codec server when it sends something.
+        lines |= {"TEMPORAL_CLI_ADDRESS": codec.proxy, "TEMPORAL_CLI_NAMESPACE": worker.namespace}
+        lines["TEMPORAL_CLI_AUTH"] = bearer
+        lines |= {"TEMPORAL_CLI_CODEC_ENDPOINT": codec.endpoint, "TEMPORAL_CLI_CODEC_AUTH": bearer}  # to show payloads
+    for name, value in lines.items():
+        say(f"export {name}={shlex.quote(value)}")

@@ -1,0 +1,122 @@
+"""``syncpod key``: the keys that commands to this machine's node are signed with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncpod.cli.console import columns, program, remark, say
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.options import StateDir
+from syncpod.cli.manual import Page
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+    from syncpod.settings.node import NodeSettings
+    from syncpod.signing.keys import SigningKeys
+
+app = typer.Typer(
+    help="Show and change the keys that commands to this machine's node are signed with.", no_args_is_help=True
+)
+
+
+@app.command("list", cls=Page)
+def list_(state_dir: StateDir = "") -> None:
+    """List the keys of the state directory by their ids, the oldest first.
+
+    One signs; all of them verify.
+    """
+    from datetime import UTC, datetime
+
+    from syncpod.cli.view.durations import age
+    from syncpod.messages.signature import key_id
+
+    _, keys = _of(state_dir)
+    current = key_id(keys.current)
+    made = {named: keys.made_at(named) for named in keys.by_id}
+    rows = [("ID", "AGE", "USE")]
+    for named in sorted(made, key=lambda named: (made[named], named)):
+        use = "signs and verifies" if named == current else "verifies"
+        rows.append((named, age(datetime.fromtimestamp(made[named], UTC)), use))
+    say("\n".join(columns(rows)))
+
+
+@app.command("rotate", cls=Page)
+def rotate(state_dir: StateDir = "") -> None:
+    """Make a new key, which signs from now on.
+
+    The worker takes it up by itself. The earlier keys go on to verify what histories have. The node's workflows
+    continue as new, so that they come to need the new key alone: then `syncpod key remove` takes the others away. Copy
+    the new key to where else the node is commanded from.
+    """
+    from syncpod.cli.temporal import session
+    from syncpod.cli.temporal.key_uses import renew_workflows
+    from syncpod.messages.signature import key_id
+    from syncpod.settings.errors import SettingsInvalid
+    from syncpod.signing.keys import add_signing_key
+
+    here, keys = _of(state_dir)
+    before = key_id(keys.current)
+    try:
+        after = key_id(add_signing_key(here.state_dir).current)
+    except SettingsInvalid as wrong:
+        raise Failure(str(wrong)) from None
+    say(f"key/{after} signs from now on")
+    remark(f"key/{before} verifies what it has signed, until it is removed: `{program()} key remove {before}`")
+
+    async def work(client: Client) -> None:
+        await renew_workflows(client, here.node)
+
+    session.run(work, state_dir=state_dir)
+
+
+@app.command("remove", cls=Page)
+def remove(
+    key: Annotated[str, typer.Argument(metavar="ID", hidden=True, show_default=False)],
+    state_dir: StateDir = "",
+) -> None:
+    """Remove a key, named by its id, that no open workflow of the node needs.
+
+    What it has signed is refused from then on. Whoever has a copy of it commands nothing any more.
+    """
+    from syncpod.cli.temporal import session
+    from syncpod.cli.temporal.key_uses import workflows_with_key
+    from syncpod.messages.signature import key_id
+    from syncpod.signing.keys import remove_signing_key
+
+    here, keys = _of(state_dir)
+    named = key.removeprefix("key/")
+    if named not in keys.by_id:
+        raise Failure(f'keys "{named}" not found')
+    if named == key_id(keys.current):
+        raise BadInput(f"key {named} signs: make another one first with `{program()} key rotate`")
+
+    async def work(client: Client) -> list[str]:
+        return await workflows_with_key(client, here.node, named)
+
+    if needing := session.run(work, state_dir=state_dir):
+        more = f" and {len(needing) - 3} more" if len(needing) > 3 else ""
+        raise Failure(
+            f"key {named}: {', '.join(needing[:3])}{more} could no longer be replayed without it: "
+            f"`{program()} key rotate` has them continue as new"
+        )
+    remove_signing_key(here.state_dir, named)
+    say(f"key/{named} removed")
+
+
+def _of(state_dir: str) -> tuple[NodeSettings, SigningKeys]:
+    """Return this machine's settings, and its keys. Raises BadInput if it has none."""
+    from syncpod.cli.machine.settings import settings
+    from syncpod.settings.errors import SettingsInvalid
+    from syncpod.signing.keys import read_signing_keys
+
+    here = settings(state_dir=state_dir)
+    try:
+        keys = read_signing_keys(here.state_dir)
+    except SettingsInvalid as wrong:
+        raise BadInput(str(wrong)) from None
+    if keys is None:
+        raise BadInput(f"{here.state_dir} has no key that you may read: commands to its node are not signed by you")
+    return here, keys

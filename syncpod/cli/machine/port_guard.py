@@ -1,0 +1,95 @@
+"""``up --guard``: a rule of the kernel's packet filter that lets only the owner and root connect to a server's ports.
+
+The rule is a table of nftables of its own, ``inet syncpod-<node>``. Nothing else records it: it is found again by its
+name, also after a kill -9 of everything, and is replaced as a whole. The kernel forgets it at a reboot.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from syncpod.cli.failure import BadInput, Failure
+
+_FAMILY: Final = "inet"
+_PATIENCE_SECONDS: Final = 10.0
+
+
+def table_name(node: str) -> str:
+    """Return the name of a node's table."""
+    return f"syncpod-{node}"
+
+
+def ruleset(node: str, ports: Iterable[int], owners: Iterable[int]) -> str:
+    """Return what ``nft -f`` is given: in one transaction, the node's table and nothing of an earlier one.
+
+    Connections over the loopback to these ports are refused unless the socket's user is one of `owners`. A pod with a
+    network of its own does not reach them; one with the host's is its user. A pod that is root passes.
+    """
+    name, among = f"{_FAMILY} {table_name(node)}", ", ".join(map(str, sorted(set(ports))))
+    users = ", ".join(map(str, sorted(set(owners))))
+    return f"""table {name} {{ }}
+delete table {name}
+table {name} {{
+  chain output {{
+    type filter hook output priority filter; policy accept;
+    oifname "lo" tcp dport {{ {among} }} meta skuid != {{ {users} }} reject with tcp reset
+  }}
+}}
+"""
+
+
+def require_possible() -> None:
+    """Raise BadInput where no such rule can be set, before anything is started."""
+    if os.geteuid() != 0:
+        raise BadInput("--guard: only root can set a rule in the packet filter")
+    if shutil.which("nft") is None:
+        raise BadInput("--guard: the program nft is missing: install nftables, or leave --guard out")
+    done = _nft("list", "tables")
+    if done.returncode != 0:
+        raise BadInput(f"--guard: the kernel's packet filter cannot be used: {_said(done)}")
+
+
+def is_set(node: str) -> bool:
+    """Say whether the node's table is there, as far as this user can tell."""
+    if os.geteuid() != 0 or shutil.which("nft") is None:
+        return False
+    return _nft("list", "table", _FAMILY, table_name(node)).returncode == 0
+
+
+def set_guard(node: str, ports: Sequence[int]) -> None:
+    """Set the node's rule for these ports, in place of an earlier one. Raises Failure."""
+    if not ports:
+        raise Failure("--guard: the Temporal server listens at no port")
+    done = _nft("-f", "-", given=ruleset(node, ports, (0, os.geteuid())))
+    if done.returncode != 0:
+        raise Failure(f"--guard: the rule cannot be set: {_said(done)}")
+
+
+def remove_guard(node: str) -> bool:
+    """Remove the node's rule; return whether there was one. Raises Failure."""
+    if not is_set(node):
+        return False
+    done = _nft("delete", "table", _FAMILY, table_name(node))
+    if done.returncode != 0:
+        raise Failure(f"the table {_FAMILY} {table_name(node)} of nftables cannot be removed: {_said(done)}")
+    return True
+
+
+def _nft(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    """Run nft. Raises Failure if it does not end."""
+    try:
+        return subprocess.run(
+            ("nft", *arguments), input=given, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Failure(f"nft cannot be run: {error}") from None
+
+
+def _said(done: subprocess.CompletedProcess[str]) -> str:
+    """Return why nft failed, in its own words."""
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    return lines[0].removeprefix("Error: ") if lines else f"nft ended with exit code {done.returncode}"

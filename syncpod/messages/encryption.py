@@ -1,0 +1,86 @@
+"""Encryption of payloads: AES-256-GCM, bound to one namespace and one workflow. Values in, values out.
+
+A payload is encrypted as a whole, with its metadata, and so with the signature that is in it: encryption hides what is
+said, and the signature inside says what it is worth. Each workflow has a key of its own, derived from the node's key
+(HKDF-SHA256), so the random nonces of one key never become many enough to meet. Which workflow it is stands beside the
+ciphertext, readable, for readers that are told none; a reader that knows its workflow goes by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from syncpod.messages.signature import Place, key_id
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+ENCODING: Final = "encoding"
+ENCRYPTED: Final = b"binary/encrypted"
+"""The encoding of an encrypted payload, as in Temporal's own examples."""
+KEY: Final = "encryption-key-id"
+"""Metadata: the id of the node's key."""
+NAMESPACE: Final = "syncpod-namespace"
+WORKFLOW: Final = "syncpod-workflow"
+"""Metadata: the workflow that the payload is of, with its namespace."""
+NONCE_BYTES: Final = 12
+
+_VERSION: Final = b"syncpod encryption 1"
+
+
+class Undecipherable(ValueError):
+    """A payload cannot be decrypted; the text is a clause that says why."""
+
+
+def is_encrypted(metadata: Mapping[str, bytes]) -> bool:
+    """Say whether a payload with this metadata is encrypted."""
+    return metadata.get(ENCODING) == ENCRYPTED
+
+
+def encrypt(key: bytes, place: Place, payload: bytes, nonce: bytes) -> tuple[dict[str, bytes], bytes]:
+    """Return metadata and data of the payload that holds another one, serialized.
+
+    `nonce`: random bytes, `NONCE_BYTES` of them, never used before. Of the place, namespace and workflow count.
+    """
+    namespace, workflow = place.namespace.encode(), place.workflow_id.encode()
+    sealed = _cipher(key, namespace, workflow).encrypt(nonce, payload, _bound(namespace, workflow))
+    said = {ENCODING: ENCRYPTED, KEY: key_id(key).encode(), NAMESPACE: namespace, WORKFLOW: workflow}
+    return said, nonce + sealed
+
+
+def decrypt(keys: Mapping[str, bytes], place: Place | None, metadata: Mapping[str, bytes], data: bytes) -> bytes:
+    """Return the payload that an encrypted one holds, serialized. Raises Undecipherable.
+
+    `place` None = the one that the metadata names: enough to show a payload, not to act on it.
+    """
+    from cryptography.exceptions import InvalidTag
+
+    key = keys.get(metadata.get(KEY, b"").decode(errors="replace"))
+    if key is None:
+        raise Undecipherable("it is encrypted with a key that this node does not have")
+    if place is None:
+        namespace, workflow = metadata.get(NAMESPACE, b""), metadata.get(WORKFLOW, b"")
+    else:
+        namespace, workflow = place.namespace.encode(), place.workflow_id.encode()
+    nonce, sealed = data[:NONCE_BYTES], data[NONCE_BYTES:]
+    try:
+        return _cipher(key, namespace, workflow).decrypt(nonce, sealed, _bound(namespace, workflow))
+    except (InvalidTag, ValueError):  # ValueError: there is no whole nonce
+        raise Undecipherable("it was encrypted for another workflow, or altered") from None
+
+
+def _bound(namespace: bytes, workflow: bytes) -> bytes:
+    """Return what a ciphertext is bound to, beside its key: each part with its length before it."""
+    return b"".join(len(part).to_bytes(8, "big") + part for part in (_VERSION, namespace, workflow))
+
+
+@lru_cache(maxsize=2048)
+def _cipher(key: bytes, namespace: bytes, workflow: bytes) -> AESGCM:
+    # Imported here: it takes as long as all else that a command of a node that does not encrypt imports for signing.
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    return AESGCM(HKDF(algorithm=SHA256(), length=32, salt=None, info=_bound(namespace, workflow)).derive(key))

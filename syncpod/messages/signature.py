@@ -1,0 +1,109 @@
+"""Signatures of payloads: an HMAC-SHA256 in the payload's metadata, over all of the payload and over where it belongs.
+
+The payload's data is left as it is, so that its JSON stays readable. A signature holds for one namespace, one workflow
+(for a step's payload: one activity of it, and its type), and one purpose. Values in, values out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+KEY: Final = "syncpod-key"
+"""Metadata: the id of the key."""
+PURPOSE: Final = "syncpod-for"
+"""Metadata: what it was signed as: ``start``, ``signal/NAME``, ``update/NAME``, ``any``, ``input``, ``result``."""
+NUMBER: Final = "syncpod-number"
+"""Metadata: the command's number, decimal; microseconds since 1970 unless the clock has gone back."""
+SIGNATURE: Final = "syncpod-signature"
+"""Metadata: the HMAC, hexadecimal."""
+FIELDS: Final = (KEY, PURPOSE, NUMBER, SIGNATURE)
+
+_VERSION: Final = b"syncpod payload 1"
+_LONGEST_NUMBER: Final = 18
+
+
+class Keys(Protocol):
+    """The keys of a node, for who signs and who verifies; where they come from is not said here."""
+
+    @property
+    def current(self) -> bytes:
+        """The one that signs."""
+
+    @property
+    def by_id(self) -> Mapping[str, bytes]:
+        """All of them: those that verify."""
+
+    @property
+    def encrypts(self) -> bool:
+        """Whether payloads are encrypted with the current one, beside being signed."""
+
+    def number(self) -> int:
+        """Return the next number of a command: higher than all before. Raises OSError."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a payload belongs."""
+
+    namespace: str
+    workflow_id: str
+    activity_id: str = ""
+    """"" = it belongs to the workflow itself."""
+    activity_type: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a payload's signature says."""
+
+    purpose: str = ""
+    number: int = 0
+    refusal: str = ""
+    """Why it is not accepted, as a clause; then nothing else is said."""
+
+
+def key_id(key: bytes) -> str:
+    """Return the public name of a key."""
+    return hashlib.sha256(b"syncpod key id\0" + key).hexdigest()[:16]
+
+
+def signed_metadata(
+    key: bytes, place: Place, metadata: Mapping[str, bytes], data: bytes, *, purpose: str, number: int = 0
+) -> dict[str, bytes]:
+    """Return a payload's metadata with a signature, in place of any that it has."""
+    said = {name: value for name, value in metadata.items() if name not in FIELDS}
+    said |= {KEY: key_id(key).encode(), PURPOSE: purpose.encode(), NUMBER: str(number).encode()}
+    return {**said, SIGNATURE: _mac(key, place, said, data).encode()}
+
+
+def verify(keys: Mapping[str, bytes], place: Place, metadata: Mapping[str, bytes], data: bytes) -> Verdict:
+    """Say what a payload's signature is worth at a place, by the keys that are known there, by id. Never raises."""
+    if SIGNATURE not in metadata:
+        return Verdict(refusal="it is not signed")
+    named = metadata.get(KEY, b"").decode(errors="replace")
+    key = keys.get(named)
+    if key is None:
+        return Verdict(refusal="it is signed with a key that this node does not have")
+    said = {name: value for name, value in metadata.items() if name != SIGNATURE}
+    if not hmac.compare_digest(_mac(key, place, said, data).encode(), metadata[SIGNATURE]):
+        return Verdict(refusal="its signature is of another payload or another workflow")
+    number = metadata.get(NUMBER, b"")
+    if not number.isdigit() or len(number) > _LONGEST_NUMBER:
+        return Verdict(refusal="its signature has no number")
+    return Verdict(metadata.get(PURPOSE, b"").decode(errors="replace"), int(number))
+
+
+def _mac(key: bytes, place: Place, metadata: Mapping[str, bytes], data: bytes) -> str:
+    """Return the HMAC over parts of which each has its length before it: no two payloads have the same."""
+    parts = [_VERSION]
+    parts += [text.encode() for text in (place.namespace, place.workflow_id, place.activity_id, place.activity_type)]
+    parts.append(str(len(metadata)).encode())
+    for name in sorted(metadata):
+        parts += [name.encode(), metadata[name]]
+    parts.append(data)
+    said = b"".join(each for part in parts for each in (len(part).to_bytes(8, "big"), part))
+    return hmac.digest(key, said, "sha256").hex()

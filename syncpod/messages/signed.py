@@ -1,0 +1,146 @@
+"""Signed commands, as workflows and steps see them: what was received, for what it was signed, and what came before.
+
+The signatures themselves are made and verified outside of workflows (`syncpod.temporal.signing`). A workflow gets the
+verdict together with the value, and the same one at each replay.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict
+
+START: Final = "start"
+"""The purpose of a run's input."""
+ANY: Final = "any"
+"""The purpose of what the codec server has signed: it is not told whether a start, a signal or an update follows."""
+INPUT: Final = "input"
+"""The purpose of a step's input."""
+RESULT: Final = "result"
+"""The purpose of all that a step gives back: its result, the details of its failure, what it says in heartbeats."""
+
+REMEMBERED: Final = 256
+"""How many numbers of commands a workflow keeps. A command that so many later ones have overtaken is refused."""
+
+
+@dataclass(frozen=True)
+class Marked:
+    """A value that is to be signed when it is sent."""
+
+    value: Any
+    purpose: str
+    number: int = 0
+    """Its number among all commands of the node; 0 = it has none, since its purpose makes it unique."""
+
+
+@dataclass(frozen=True)
+class Received:
+    """The input of a run, a signal or an update, with what its signature says."""
+
+    value: Any
+    purpose: str = ""
+    number: int = 0
+    refusal: str = ""
+    """Why its signature is not accepted, as a clause: "it is not signed"; "" if it is accepted."""
+
+    def refused_as(self, purpose: str) -> str:
+        """Return why it is not accepted for this purpose; "" if it is."""
+        if self.refusal:
+            return self.refusal
+        if self.purpose not in (purpose, ANY):
+            return f"it was signed as {self.purpose}"
+        return "" if self.number > 0 else "its signature has no number"
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A step's input or result whose signature is not accepted, in place of the value."""
+
+    why: str
+
+
+def plain(value: Any) -> Any:
+    """Return a value as it was sent, whoever sent it: for queries, which command nothing."""
+    return value.value if isinstance(value, Received) else value
+
+
+class Accepted(BaseModel):
+    """Which numbered commands a workflow has accepted: each once, and none from before it began."""
+
+    model_config = ConfigDict(frozen=True)
+
+    floor: int = 0
+    """Whatever has this number or a lower one is refused."""
+    numbers: tuple[int, ...] = ()
+    """The newest accepted numbers above the floor, ascending."""
+
+    def refusal(self, number: int) -> str:
+        """Return why a command of this number is refused; "" if it is not."""
+        if number in self.numbers:
+            return "it is a copy of a command that was carried out before"
+        return "it is older than what was carried out before" if number <= self.floor else ""
+
+    def adding(self, number: int) -> Accepted:
+        """Return what is known once a command of this number, which is not refused, has been accepted."""
+        numbers = list(self.numbers)
+        insort(numbers, number)
+        dropped, kept = numbers[:-REMEMBERED], numbers[-REMEMBERED:]
+        return Accepted(floor=max([self.floor, *dropped]), numbers=tuple(kept))
+
+
+class Commands:
+    """What one run asks of its commands: that they are signed, if its own start was."""
+
+    def __init__(self, start: Any) -> None:
+        """`start` is the run's input as it was received."""
+        self.signed = isinstance(start, Received)
+        self.input = plain(start)
+        self.number = start.number if isinstance(start, Received) else 0
+        self.refusal = ""
+        """Why the run must not begin; "" if it may."""
+        if isinstance(start, Received) and (why := start.refused_as(START)):
+            self.refusal = unsigned("the start", why)
+
+    def accepted_before(self, continued: Accepted) -> Accepted:
+        """Return what counts as accepted when the run begins; `continued` is what the run before had accepted.
+
+        A run that goes on from another one, or from a state that one had published, knows what was accepted. Any other
+        takes no command from before its start.
+        """
+        if not self.signed:
+            return continued
+        if isinstance(self.input, dict):
+            if "snapshot" in self.input:
+                return continued
+            if "accepted" in self.input:
+                return Accepted.model_validate(self.input["accepted"])
+        return Accepted(floor=self.number)
+
+    def checked(self, accepted: Accepted, purpose: str, args: Sequence[Any]) -> tuple[Accepted, str]:
+        """Return what is accepted once this command is, and "" or why it is refused; then nothing changes.
+
+        `purpose` is ``signal/NAME`` or ``update/NAME``.
+        """
+        return taken(accepted, purpose, args) if self.signed else (accepted, "")
+
+
+def taken(accepted: Accepted, purpose: str, args: Sequence[Any]) -> tuple[Accepted, str]:
+    """Return what is accepted once a command has been that must be signed, and ""; or else why it is refused."""
+    what = purpose.replace("/", " ", 1)
+    if not args:
+        return accepted, unsigned(what, "it has no payload that could be signed")
+    known = accepted
+    for each in args:
+        why = each.refused_as(purpose) if isinstance(each, Received) else "it is not signed"
+        if why := why or known.refusal(each.number):
+            return accepted, unsigned(what, why)
+        known = known.adding(each.number)
+    return known, ""
+
+
+def unsigned(what: str, why: str) -> str:
+    """Return the sentence that refuses a command."""
+    return f"{what} is refused, since {why}: only who can read the key in the node's state directory commands it"

@@ -1,0 +1,104 @@
+"""Which runs were begun by which start: a start that was signed once begins one run, and none after a later one.
+
+A signature says who wrote a start, and not when it is used. Whoever reads a history may start the workflow again with a
+copy of an earlier input: of a pod that was deleted since, or of one that was changed since. So the node notes for each
+workflow which run a start began. A copy is refused: before the run has looked at anything, and again at each replay of
+that run. A start that was never seen is accepted if it was signed after the newest one that was.
+
+The file ``begun`` in the state directory has one line for each run, oldest first; it is written anew, with the newest
+runs of each workflow, when it has grown to twice what is kept.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from syncpod.kernel.atomic_file import replace_file
+
+FILE_NAME: Final = "begun"
+RUNS_KEPT: Final = 20
+"""Runs of a workflow that can still be replayed, for a query; there are pods that continue as new each hour."""
+WORKFLOWS_KEPT: Final = 10_000
+"""Workflows whose newest start is known; for those that were dropped, the newest of theirs counts."""
+
+COPY: Final = "it is a copy of the start of another run"
+
+
+class BegunRuns:
+    """The starts that this node has seen. May be used from any thread."""
+
+    def __init__(self, state_dir: Path) -> None:
+        """Read what earlier workers have noted. Raises OSError."""
+        self._path = state_dir / FILE_NAME
+        self._lock = threading.Lock()
+        self._runs: OrderedDict[str, OrderedDict[str, int]] = OrderedDict()
+        """By workflow id and run id: the number of the start."""
+        self._floor = 0
+        self._lines = 0
+        try:
+            text = self._path.read_text()
+        except FileNotFoundError:
+            text = ""
+        for line in text.splitlines():
+            number, _, rest = line.partition(" ")
+            run_id, _, workflow_id = rest.partition(" ")
+            if number.isdigit() and not run_id:
+                self._floor = max(self._floor, int(number))
+            elif number.isdigit() and workflow_id:
+                self._add(workflow_id, run_id, int(number))
+        if text:
+            self._rewrite()
+
+    def refusal(self, workflow_id: str, run_id: str, number: int) -> str:
+        """Return why a run must not begin with a start of this number, "" if it may; then it is noted. Raises OSError.
+
+        The answer for a run is the same whenever it is asked for, as long as the run can be replayed.
+        """
+        with self._lock:
+            runs = self._runs.get(workflow_id, OrderedDict())
+            if runs.get(run_id) == number:
+                return ""
+            if number <= max(runs.values(), default=self._floor):
+                return COPY
+            self._append(f"{number} {run_id} {workflow_id}\n")
+            self._add(workflow_id, run_id, number)
+            return ""
+
+    def _add(self, workflow_id: str, run_id: str, number: int) -> None:
+        runs = self._runs.setdefault(workflow_id, OrderedDict())
+        runs[run_id] = number
+        while len(runs) > RUNS_KEPT:
+            runs.popitem(last=False)
+        self._runs.move_to_end(workflow_id)
+        while len(self._runs) > WORKFLOWS_KEPT:
+            _, dropped = self._runs.popitem(last=False)
+            self._floor = max(self._floor, *dropped.values())
+
+    def _append(self, line: str) -> None:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        opened = os.open(self._path, flags, 0o600)
+        try:
+            size, data = os.fstat(opened).st_size, line.encode()
+            if os.write(opened, data) < len(data):  # a disk that has become full; what follows would join this half
+                os.ftruncate(opened, size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+        finally:
+            os.close(opened)
+        self._lines += 1
+        if self._lines > 2 * RUNS_KEPT * max(len(self._runs), 50):
+            self._rewrite()
+
+    def _rewrite(self) -> None:
+        lines = [f"{self._floor}  \n", *_lines(self._runs.items())]
+        replace_file(self._path, "".join(lines), durable=True)
+        self._lines = len(lines)
+
+
+def _lines(runs_of: Iterable[tuple[str, OrderedDict[str, int]]]) -> list[str]:
+    return [f"{number} {run_id} {workflow_id}\n" for workflow_id, runs in runs_of for run_id, number in runs.items()]

@@ -1,0 +1,241 @@
+"""The keys of a state directory: who can read them commands its node.
+
+One file for each key, ``keys/<id>.key``, with 32 random bytes in hexadecimal, readable by its owner only. The file
+``keys/current`` names the one that signs (without it, the newest does); the others verify what was signed before.
+``keys/number`` has the highest number that a command was given.
+
+A key is a secret from which each use takes what it needs: signatures take the key itself, and whatever else needs a key
+derives its own from it. All uses find keys by id in the same :class:`SigningKeys`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from syncpod.kernel.atomic_file import replace_file, sync_directory
+from syncpod.messages.signature import key_id
+from syncpod.settings.errors import SettingsInvalid
+
+log = logging.getLogger(__name__)
+
+DIRECTORY: Final = "keys"
+_SUFFIX: Final = ".key"
+_CURRENT: Final = "current"
+_NUMBER: Final = "number"
+_BYTES: Final = 32
+_ID: Final = re.compile(r"[0-9a-f]{16}")
+LOOK_SECONDS = 1.0
+"""How long it may take until a key that was removed counts no more; one that was added is found at once."""
+_LOCK_TRIES: Final = 50
+_LOCK_PAUSE_SECONDS: Final = 0.001
+
+
+class SigningKeys:
+    """The keys that a state directory has, also those that it is given while this process runs.
+
+    A key that was added verifies at once, and from then on, or a second later, signs. A directory that can no longer be
+    read changes nothing: what is known goes on to sign and to verify.
+    """
+
+    encrypts = False
+    """See `syncpod.signing.encrypting_keys`."""
+
+    def __init__(self, directory: Path) -> None:
+        """Read the keys. Raises SettingsInvalid, OSError; LookupError if there is none."""
+        self.directory = directory
+        self._changed = _changed(directory)
+        self._keys, self._current = _read_all(directory)
+        self._next_look = time.monotonic() + LOOK_SECONDS
+
+    @property
+    def current(self) -> bytes:
+        """The one that signs."""
+        self._look()
+        return self._current
+
+    @property
+    def by_id(self) -> Mapping[str, bytes]:
+        """All of them, by :func:`~syncpod.messages.signature.key_id`: those that verify."""
+        return _ById(self)
+
+    def known(self) -> Mapping[str, bytes]:
+        """Return what was read last."""
+        return self._keys
+
+    def find(self, named: str) -> bytes | None:
+        """Return the key of this id, None if there is none; a file that has come or gone since is looked at."""
+        self._look()
+        if named not in self._keys and _ID.fullmatch(named):
+            with contextlib.suppress(OSError):  # whoever sends payloads chooses the id: no more than one look for each
+                (self.directory / f"{named}{_SUFFIX}").lstat()
+                self._read_again()
+        return self._keys.get(named)
+
+    def made_at(self, named: str) -> float:
+        """Return when the key of this id was made, in seconds since 1970. Raises OSError."""
+        return (self.directory / f"{named}{_SUFFIX}").stat().st_mtime
+
+    def number(self) -> int:
+        """Return the next number of a command: higher than all before, whatever the clock says. Blocks briefly.
+
+        It is the time in microseconds, if the clock has not gone back. Raises OSError.
+        """
+        return _next_number(self.directory / _NUMBER)
+
+    def _look(self) -> None:
+        """Read the keys again if they have changed, with a look each second: this is asked for each payload."""
+        if (now := time.monotonic()) < self._next_look:
+            return
+        self._next_look = now + LOOK_SECONDS
+        with contextlib.suppress(OSError):
+            if _changed(self.directory) != self._changed:
+                self._read_again()
+
+    def _read_again(self) -> None:
+        try:
+            self._changed = _changed(self.directory)
+            self._keys, self._current = _read_all(self.directory)
+        except (SettingsInvalid, LookupError, OSError) as error:
+            log.warning("the keys in %s cannot be read again, those that are known go on: %s", self.directory, error)
+
+
+class _ById(Mapping[str, bytes]):
+    """The keys of a directory as a mapping that finds new ones."""
+
+    def __init__(self, keys: SigningKeys) -> None:
+        self._keys = keys
+
+    def __getitem__(self, named: str) -> bytes:
+        key = self._keys.find(named)
+        if key is None:
+            raise KeyError(named)
+        return key
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys.known())
+
+    def __len__(self) -> int:
+        return len(self._keys.known())
+
+
+def make_signing_keys(state_dir: Path) -> SigningKeys:
+    """Return the keys of a state directory, with a first one made if it has none. Raises SettingsInvalid."""
+    found = read_signing_keys(state_dir)
+    return found if found is not None else add_signing_key(state_dir)
+
+
+def add_signing_key(state_dir: Path) -> SigningKeys:
+    """Make another key, which signs from now on; return all. Raises SettingsInvalid."""
+    directory = state_dir / DIRECTORY
+    key = secrets.token_bytes(_BYTES)
+    named = key_id(key)
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_file(directory / f"{named}{_SUFFIX}", key.hex() + "\n", durable=True)
+        replace_file(directory / _CURRENT, named + "\n", durable=True)
+    except OSError as error:
+        raise SettingsInvalid(f"{directory}: a key cannot be made: {error.strerror}") from None
+    found = read_signing_keys(state_dir)
+    assert found is not None
+    return found
+
+
+def remove_signing_key(state_dir: Path, named: str) -> None:
+    """Remove the key of this id: what it has signed is refused from now on. Raises OSError."""
+    (state_dir / DIRECTORY / f"{named}{_SUFFIX}").unlink()
+    sync_directory(state_dir / DIRECTORY)
+
+
+def read_signing_keys(state_dir: Path) -> SigningKeys | None:
+    """Return the keys of a state directory; None if it has none, or this user may not read them.
+
+    Raises SettingsInvalid if a key is not one, or if others than its owner may read or write it.
+    """
+    directory = state_dir / DIRECTORY
+    try:
+        return SigningKeys(directory)
+    except (LookupError, FileNotFoundError, NotADirectoryError, PermissionError):
+        return None
+    except OSError as error:
+        raise SettingsInvalid(f"{directory}: cannot be read: {error.strerror}") from None
+
+
+def _changed(directory: Path) -> int:
+    """Return when a file was last made, replaced or removed in a directory. Raises OSError."""
+    return directory.stat().st_mtime_ns
+
+
+def _read_all(directory: Path) -> tuple[dict[str, bytes], bytes]:
+    """Return all keys by id, and the one that signs. Raises SettingsInvalid, OSError; LookupError if there is none."""
+    paths = {path.stem: path for path in directory.iterdir() if path.suffix == _SUFFIX}
+    if not paths:
+        raise LookupError(directory)
+    keys = {named: _read(path) for named, path in paths.items()}
+    current = _named_current(directory)
+    if current not in keys:
+        current = max(keys, key=lambda named: (paths[named].stat().st_mtime_ns, named))
+    return keys, keys[current]
+
+
+def _named_current(directory: Path) -> str:
+    """Return the id of the key that is to sign; "" if none is named. Raises OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        return (directory / _CURRENT).read_text(errors="replace").strip()
+    return ""
+
+
+def _read(path: Path) -> bytes:
+    """Return one key. Raises SettingsInvalid, OSError."""
+    opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        found = os.fstat(opened)
+        if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077 or found.st_uid not in (0, os.geteuid()):
+            raise SettingsInvalid(f"{path}: must be a file of its user alone, with mode 0600 (chmod 600 {path})")
+        text = os.read(opened, 4 * _BYTES).decode(errors="replace").strip()
+    finally:
+        os.close(opened)
+    try:
+        key = bytes.fromhex(text)
+    except ValueError:
+        key = b""
+    if len(key) != _BYTES or key_id(key) != path.stem:
+        raise SettingsInvalid(f"{path}: is no key: restore it, or remove it")
+    return key
+
+
+def _next_number(path: Path) -> int:
+    opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with _locked(opened):
+            said = os.pread(opened, 32, 0).strip()
+            number = max(time.time_ns() // 1000, (int(said) if said.isdigit() else 0) + 1)
+            os.pwrite(opened, f"{number:020d}\n".encode(), 0)
+            return number
+    finally:
+        os.close(opened)
+
+
+@contextlib.contextmanager
+def _locked(opened: int) -> Iterator[None]:
+    """Hold the file's lock, if it can be had soon: a holder that was stopped must not stop the node.
+
+    Without it, two processes could give the same microsecond to two commands, one of which a workflow then refuses.
+    """
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_LOCK_PAUSE_SECONDS)
+        else:
+            break
+    yield

@@ -1,0 +1,161 @@
+"""Signs for clients that know no codec: a gRPC proxy before the Temporal server, on the loopback address, with a token.
+
+``tctl`` encodes what it sends by itself, and asks a codec server only to show payloads. So it is given the address of
+this proxy, which knows from each call for which workflow and as what to sign it, and passes all other calls on as they
+are. A call needs the token, in the ``authorization`` that a client sends with it; the proxy takes it off.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final
+
+import grpc
+from google.protobuf.message import DecodeError
+from temporalio.api.common.v1 import Payload, Payloads
+from temporalio.api.workflowservice.v1 import (
+    SignalWithStartWorkflowExecutionRequest,
+    SignalWorkflowExecutionRequest,
+    StartWorkflowExecutionRequest,
+    UpdateWorkflowExecutionRequest,
+)
+
+from syncpod.messages.signature import Keys, Place
+from syncpod.messages.signed import START
+from syncpod.signing.payloads import signed_payload
+
+HOST: Final = "127.0.0.1"
+_SERVICE: Final = "/temporal.api.workflowservice.v1.WorkflowService/"
+_LARGEST: Final = (("grpc.max_receive_message_length", 16 * 2**20), ("grpc.max_send_message_length", 16 * 2**20))
+_AUTHORIZATION: Final = "authorization"
+_TOKEN: Final = "the token is not that of this node: run `syncpod env` as its owner again"
+
+
+class SigningProxy:
+    """The proxy of one node, before one Temporal server."""
+
+    def __init__(self, address: str, keys: Keys, token: str) -> None:
+        """Pass calls on to the server at `address`, without TLS, as a dev server has none."""
+        self._channel = grpc.aio.insecure_channel(address, options=_LARGEST)
+        self._signs = signers(keys)
+        self._bearer = f"Bearer {token}".encode()
+        self._server = grpc.aio.server(options=_LARGEST)
+        self._server.add_generic_rpc_handlers((_Calls(self._call, self._is_owner),))
+
+    async def start(self) -> str:
+        """Serve on a free port; return its address. Raises RuntimeError if there is none."""
+        port = self._server.add_insecure_port(f"{HOST}:0")
+        await self._server.start()
+        return f"{HOST}:{port}"
+
+    async def close(self) -> None:
+        """End, with all calls under way."""
+        await self._server.stop(grace=None)
+        await self._channel.close()
+
+    def _is_owner(self, details: grpc.HandlerCallDetails) -> bool:
+        """Say whether a call has the token."""
+        given = [value for name, value in details.invocation_metadata or () if name == _AUTHORIZATION]
+        return len(given) == 1 and hmac.compare_digest(_bytes(given[0]), self._bearer)
+
+    async def _call(self, method: str, request: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
+        """Answer one call as the server does, signed where it is a command."""
+        metadata = tuple(context.invocation_metadata() or ())
+        if (sign := self._signs.get(method)) is not None:
+            try:
+                request = sign(request)
+            except ValueError:
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the request cannot be read")
+        passed_on = tuple((name, value) for name, value in metadata if name not in (_AUTHORIZATION, "user-agent"))
+        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
+        try:
+            answer: bytes = await call(request, timeout=context.time_remaining(), metadata=passed_on)
+        except grpc.aio.AioRpcError as error:
+            trailing = tuple(error.trailing_metadata() or ())
+            await context.abort(error.code(), error.details() or "", trailing)
+        return answer
+
+
+class _Calls(grpc.GenericRpcHandler):
+    """Takes every unary call, whatever its name; of a stranger's no message is read."""
+
+    def __init__(
+        self,
+        answer: Callable[[str, bytes, Any], Awaitable[bytes]],
+        is_owner: Callable[[grpc.HandlerCallDetails], bool],
+    ) -> None:
+        self._answer, self._is_owner = answer, is_owner
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:  # gRPC's name
+        method = handler_call_details.method
+        if not self._is_owner(handler_call_details):
+            return grpc.stream_unary_rpc_method_handler(_refuse)  # a unary one would wait for the message first
+
+        async def answer(request: bytes, context: Any) -> bytes:
+            return await self._answer(method, request, context)
+
+        return grpc.unary_unary_rpc_method_handler(answer)
+
+
+async def _refuse(_requests: object, context: Any) -> None:
+    await context.abort(grpc.StatusCode.UNAUTHENTICATED, _TOKEN)
+
+
+def signers(keys: Keys) -> dict[str, Callable[[bytes], bytes]]:
+    """Return what signs a request that commands a workflow, by the name of its call; each raises ValueError."""
+
+    def sign(place: Place, purpose: str, payloads: Payloads) -> None:
+        if not payloads.payloads:  # a command without a payload could not be signed
+            payloads.payloads.append(Payload(metadata={"encoding": b"json/plain"}, data=b"{}"))
+        signed = [signed_payload(keys, place, payload, purpose) for payload in payloads.payloads]
+        del payloads.payloads[:]
+        payloads.payloads.extend(signed)
+
+    def signal(said: bytes) -> bytes:
+        request = SignalWorkflowExecutionRequest.FromString(said)
+        place = Place(request.namespace, request.workflow_execution.workflow_id)
+        sign(place, f"signal/{request.signal_name}", request.input)
+        return request.SerializeToString()
+
+    def start(said: bytes) -> bytes:
+        request = StartWorkflowExecutionRequest.FromString(said)
+        sign(Place(request.namespace, request.workflow_id), START, request.input)
+        return request.SerializeToString()
+
+    def signal_with_start(said: bytes) -> bytes:
+        request = SignalWithStartWorkflowExecutionRequest.FromString(said)
+        place = Place(request.namespace, request.workflow_id)
+        sign(place, START, request.input)
+        sign(place, f"signal/{request.signal_name}", request.signal_input)
+        return request.SerializeToString()
+
+    def update(said: bytes) -> bytes:
+        request = UpdateWorkflowExecutionRequest.FromString(said)
+        place = Place(request.namespace, request.workflow_execution.workflow_id)
+        sign(place, f"update/{request.request.input.name}", request.request.input.args)
+        return request.SerializeToString()
+
+    calls: Iterable[tuple[str, Callable[[bytes], bytes]]] = (
+        ("SignalWorkflowExecution", signal),
+        ("StartWorkflowExecution", start),
+        ("SignalWithStartWorkflowExecution", signal_with_start),
+        ("UpdateWorkflowExecution", update),
+    )
+    return {f"{_SERVICE}{name}": _or_invalid(signs) for name, signs in calls}
+
+
+def _or_invalid(signs: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
+    """Return the same, with ValueError for what protobuf cannot read."""
+
+    def signed(said: bytes) -> bytes:
+        try:
+            return signs(said)
+        except DecodeError as error:
+            raise ValueError(str(error)) from None
+
+    return signed
+
+
+def _bytes(value: str | bytes) -> bytes:
+    return value if isinstance(value, bytes) else value.encode()

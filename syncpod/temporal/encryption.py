@@ -1,0 +1,38 @@
+"""Encrypts and decrypts Temporal's payloads; the encryption itself is `syncpod.messages.encryption`."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+
+from temporalio.api.common.v1 import Payload
+
+from syncpod.messages.encryption import NONCE_BYTES, Undecipherable, decrypt, encrypt, is_encrypted
+from syncpod.messages.signature import Place
+
+
+def encrypted(key: bytes, place: Place, payload: Payload) -> Payload:
+    """Return a payload encrypted for a workflow; one that is encrypted already as it is."""
+    if is_encrypted(payload.metadata):
+        return payload
+    metadata, data = encrypt(key, place, payload.SerializeToString(), secrets.token_bytes(NONCE_BYTES))
+    return Payload(metadata=metadata, data=data)
+
+
+def decrypted(keys: Mapping[str, bytes], place: Place | None, payload: Payload) -> Payload:
+    """Return the payload that an encrypted one holds; `place` as for :func:`decrypt`. Raises Undecipherable."""
+    inner = decrypt(keys, place, payload.metadata, payload.data)
+    try:
+        return Payload.FromString(inner)
+    except Exception:  # noqa: BLE001  # protobuf's own; who has the key may have encrypted anything
+        raise Undecipherable("it holds no payload") from None
+
+
+def readable(keys: Mapping[str, bytes], payload: Payload, place: Place | None = None) -> Payload:
+    """Return a payload decrypted if it can be, else as it is: for showing it."""
+    if not is_encrypted(payload.metadata):
+        return payload
+    try:
+        return decrypted(keys, place, payload)
+    except Undecipherable:
+        return payload

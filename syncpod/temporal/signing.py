@@ -1,0 +1,297 @@
+"""Signs what commands a node, and hands workflows and steps the verdict on what they receive.
+
+A client marks the payloads of its starts, signals and updates with their purpose and a number
+(:class:`SigningClient`), and a worker those of its steps and of runs that continue as new
+(`syncpod.temporal.signed_steps`). The codec signs what is marked, for the workflow that the SDK names in the
+serialization context. What a worker returns to whoever asks (queries, updates, the result of a run) is not signed:
+nobody can have the worker sign a command.
+
+A worker's codec verifies. It raises nothing, since an exception would fail the workflow task, again and again: a
+workflow's input becomes a :class:`~syncpod.messages.signed.Received`, whose handler refuses it by name, and a step's
+input or result that is not accepted becomes a :class:`~syncpod.messages.signed.Refused`.
+
+Where the node's keys encrypt, every payload is encrypted after that, and decrypted before anything else
+(`syncpod.messages.encryption`): what is signed, and what a worker answers. A payload that is not encrypted is read all
+the same, so a node may begin to encrypt while it has pods.
+
+Replay: the verdict on a payload depends on nothing but the payload and the keys, and keys are kept. So it is the same
+at each replay.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Self
+
+from temporalio import client
+from temporalio.api.common.v1 import Payload
+from temporalio.contrib.pydantic import PydanticPayloadConverter
+from temporalio.converter import (
+    ActivitySerializationContext,
+    DataConverter,
+    EncodingPayloadConverter,
+    PayloadCodec,
+    SerializationContext,
+    WithSerializationContext,
+    WorkflowSerializationContext,
+)
+
+from syncpod.messages.encryption import ENCRYPTED, Undecipherable, is_encrypted
+from syncpod.messages.signature import NUMBER, PURPOSE, SIGNATURE, Keys, Place, Verdict, signed_metadata, verify
+from syncpod.messages.signed import INPUT, RESULT, START, Marked, Received, Refused
+from syncpod.temporal.encryption import decrypted, encrypted, readable
+
+RECEIVED: Final = b"syncpod/received"
+"""The encoding of a workflow's input after the codec: the payload as it was, and the verdict on it."""
+REFUSED: Final = b"syncpod/refused"
+"""The encoding of a step's payload that was not accepted; its data says why."""
+ENCODING: Final = "encoding"
+INNER: Final = "syncpod-encoding"
+REFUSAL: Final = "syncpod-refusal"
+UNREADABLE: Final = (
+    "what the node has in Temporal is encrypted: only who can read the keys in the node's state directory reads it"
+)
+CONTINUED: Final = -1
+"""In a mark: the codec is to give the number, since a workflow must not read the clock."""
+
+
+# --- the converter: values that are to be signed, and values with a verdict -------------------------------------------
+
+
+class SignablePayloadConverter(PydanticPayloadConverter):
+    """JSON as pydantic has it, with marks for the codec and verdicts from it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        inner = dict(self.converters)
+        self._set_converters(*inner.values(), _ReceivedConverter(inner), _RefusedConverter(), _EncryptedConverter())
+
+    def to_payloads(self, values: Sequence[Any]) -> list[Payload]:
+        """Encode values; one that is marked says in its metadata as what it is to be signed."""
+        payloads = super().to_payloads([value.value if isinstance(value, Marked) else value for value in values])
+        for payload, value in zip(payloads, values, strict=True):
+            if isinstance(value, Marked):
+                payload.metadata[PURPOSE] = value.purpose.encode()
+                payload.metadata[NUMBER] = str(value.number).encode()
+        return payloads
+
+
+class _ReceivedConverter(EncodingPayloadConverter):
+    """Decodes what a workflow received, whatever type is asked for: the verdict comes with the value."""
+
+    def __init__(self, inner: Mapping[bytes, EncodingPayloadConverter]) -> None:
+        self._inner = inner
+
+    @property
+    def encoding(self) -> str:
+        return RECEIVED.decode()
+
+    def to_payload(self, value: Any) -> Payload | None:  # only the codec makes such payloads
+        return None
+
+    def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
+        said = payload.metadata
+        refusal = said[REFUSAL].decode()
+        inner = Payload(metadata={ENCODING: said[INNER]}, data=payload.data)
+        try:
+            value = self._inner[said[INNER]].from_payload(inner)
+        except Exception:  # noqa: BLE001  # a converter may raise anything, and the payload stays in the history
+            return Received(None, refusal=refusal or "it cannot be decoded")
+        if refusal:
+            return Received(value, refusal=refusal)
+        return Received(value, said[PURPOSE].decode(errors="replace"), int(said[NUMBER]))
+
+
+class _RefusedConverter(EncodingPayloadConverter):
+    """Decodes a step's payload that was not accepted, whatever type is asked for."""
+
+    @property
+    def encoding(self) -> str:
+        return REFUSED.decode()
+
+    def to_payload(self, value: Any) -> Payload | None:  # only the codec makes such payloads
+        return None
+
+    def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
+        return Refused(payload.data.decode(errors="replace"))
+
+
+class _EncryptedConverter(EncodingPayloadConverter):
+    """Says of a payload that is still encrypted after the codec, or without one, that it cannot be read."""
+
+    @property
+    def encoding(self) -> str:
+        return ENCRYPTED.decode()
+
+    def to_payload(self, value: Any) -> Payload | None:  # only the codec makes such payloads
+        return None
+
+    def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
+        raise Undecipherable(UNREADABLE)
+
+
+# --- the codec --------------------------------------------------------------------------------------------------------
+
+
+class SigningCodec(PayloadCodec, WithSerializationContext):
+    """Signs what is marked, and encrypts everything if the keys do; a worker's verifies what comes in too."""
+
+    def __init__(self, keys: Keys, *, verifies: bool, place: Place | None = None) -> None:
+        """Sign and verify for a place, which :meth:`with_context` sets; without one nothing is signed or verified."""
+        self._keys, self._verifies, self._place = keys, verifies, place
+
+    def with_context(self, context: SerializationContext) -> SigningCodec:
+        """Return the codec for a workflow's or a step's payloads."""
+        match context:
+            case WorkflowSerializationContext(namespace=namespace, workflow_id=workflow_id):
+                place = Place(namespace, workflow_id or "")
+            case ActivitySerializationContext():
+                names = (context.workflow_id, context.activity_id, context.activity_type)
+                place = Place(context.namespace, *(name or "" for name in names))
+            case _:
+                return self
+        return SigningCodec(self._keys, verifies=self._verifies, place=place)
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """Sign what is marked, and all that a worker's step gives back; then encrypt, if the keys do."""
+        key = self._keys.current  # one for both, so that the id beside a ciphertext names each key that it needs
+        signed = [self._signed(payload, key) for payload in payloads]
+        if not self._keys.encrypts:
+            return signed
+        place = self._place or Place("", "")  # what has no place is hidden too
+        return [encrypted(key, place, payload) for payload in signed]
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """Give each payload its verdict, in a worker."""
+        place = self._place
+        if not self._verifies or place is None:
+            return [readable(self._keys.by_id, payload, place) for payload in payloads]
+        judge = _of_step if place.activity_type else _of_workflow
+        return [judge(*self._judged(payload, place)) for payload in payloads]
+
+    def _signed(self, payload: Payload, key: bytes) -> Payload:
+        place, said = self._place, payload.metadata
+        if place is None or SIGNATURE in said or is_encrypted(said):
+            return payload
+        if PURPOSE in said:
+            purpose, number = said[PURPOSE].decode(), int(said[NUMBER])
+            number = self._keys.number() if number == CONTINUED else number
+        elif place.activity_type and self._verifies:
+            purpose, number = RESULT, 0
+        else:
+            return payload
+        metadata = signed_metadata(key, place, said, payload.data, purpose=purpose, number=number)
+        return Payload(metadata=metadata, data=payload.data)
+
+    def _judged(self, payload: Payload, place: Place) -> tuple[Payload, Verdict]:
+        """Return a payload as it was before it was encrypted, and the verdict on it."""
+        keys = self._keys.by_id
+        if is_encrypted(payload.metadata):
+            try:
+                payload = decrypted(keys, place, payload)
+            except Undecipherable as why:
+                return payload, Verdict(refusal=str(why))
+        return payload, verify(keys, place, payload.metadata, payload.data)
+
+
+def _of_workflow(payload: Payload, verdict: Verdict) -> Payload:
+    """Return a workflow's payload with the verdict on it."""
+    inner = payload.metadata.get(ENCODING, b"")
+    said = {ENCODING: RECEIVED, INNER: inner, REFUSAL: verdict.refusal.encode()}
+    if not verdict.refusal:
+        said |= {PURPOSE: verdict.purpose.encode(), NUMBER: str(verdict.number).encode()}
+    return Payload(metadata=said, data=payload.data)
+
+
+def numbered(payload: Payload) -> int:
+    """Return the number of what a workflow received, after the codec; 0 if it is not accepted, or has none."""
+    said = payload.metadata
+    return int(said[NUMBER]) if NUMBER in said and not said[REFUSAL] else 0
+
+
+def _of_step(payload: Payload, verdict: Verdict) -> Payload:
+    """Return a step's payload if it is accepted."""
+    refusal = verdict.refusal
+    if not refusal and verdict.purpose not in (INPUT, RESULT):
+        refusal = f"it was signed as {verdict.purpose}"
+    return Payload(metadata={ENCODING: REFUSED}, data=refusal.encode()) if refusal else payload
+
+
+@dataclasses.dataclass(frozen=True)
+class _SigningConverter(DataConverter):
+    """A data converter whose codec alone depends on the context."""
+
+    def with_context(self, context: SerializationContext) -> Self:
+        """Return one for the payloads of a workflow or a step.
+
+        The SDK's makes all converters anew for each call and each context, which costs more than a signature.
+        """
+        if not isinstance(codec := self.payload_codec, SigningCodec):
+            return super().with_context(context)
+        placed = copy.copy(self)
+        object.__setattr__(placed, "payload_codec", codec.with_context(context))
+        return placed
+
+
+def signing_converter(plain: DataConverter, keys: Keys, *, verifies: bool) -> DataConverter:
+    """Return a data converter that signs; with `verifies` a worker's, which verifies too."""
+    return _SigningConverter(
+        payload_converter_class=plain.payload_converter_class,
+        failure_converter_class=plain.failure_converter_class,
+        payload_codec=SigningCodec(keys, verifies=verifies),
+    )
+
+
+# --- clients ----------------------------------------------------------------------------------------------------------
+
+
+class SigningClient(client.Interceptor):
+    """Marks what a client sends, so that its codec signs it."""
+
+    def __init__(self, number: Callable[[], int]) -> None:
+        """Take the number of each command from `number`, which returns the next one."""
+        self._number = number
+
+    def intercept_client(self, next: client.OutboundInterceptor) -> client.OutboundInterceptor:  # the SDK's name
+        """Wrap the client's calls."""
+        return _Marks(next, self._number)
+
+
+class _Marks(client.OutboundInterceptor):
+    def __init__(self, next: client.OutboundInterceptor, number: Callable[[], int]) -> None:
+        super().__init__(next)
+        self._number = number
+
+    def _marked(self, purpose: str, args: Sequence[Any]) -> list[Any]:
+        """Return the arguments, marked; a command without any gets an empty one, which can be signed."""
+        return [Marked(each, purpose, self._number()) for each in (args or ({},))]
+
+    async def start_workflow(self, input: client.StartWorkflowInput) -> Any:  # the SDK's name
+        # The start is numbered first: a workflow takes no command from before its start.
+        input.args = self._marked(START, input.args)
+        if input.start_signal:
+            input.start_signal_args = self._marked(f"signal/{input.start_signal}", input.start_signal_args)
+        return await super().start_workflow(input)
+
+    async def signal_workflow(self, input: client.SignalWorkflowInput) -> None:  # the SDK's name
+        input.args = self._marked(f"signal/{input.signal}", input.args)
+        await super().signal_workflow(input)
+
+    async def start_workflow_update(self, input: client.StartWorkflowUpdateInput) -> Any:  # the SDK's name
+        input.args = self._marked(f"update/{input.update}", input.args)
+        return await super().start_workflow_update(input)
+
+    async def start_update_with_start_workflow(
+        self,
+        input: client.StartWorkflowUpdateWithStartInput,  # the SDK's name
+    ) -> Any:
+        start, update = input.start_workflow_input, input.update_workflow_input
+        start.args = self._marked(START, start.args)
+        update.args = self._marked(f"update/{update.update}", update.args)
+        return await super().start_update_with_start_workflow(input)
+
+    async def start_activity(self, input: client.StartActivityInput) -> Any:  # the SDK's name
+        input.args = [Marked(each, INPUT) for each in input.args]
+        return await super().start_activity(input)

@@ -1,0 +1,135 @@
+"""`up --encrypt`: nothing of a pod can be read in Temporal or its database, and everything is commanded as before."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncpod.settings.worker_record import read_worker_record
+from syncpod.signing.keys import add_signing_key
+from tests.cli.conftest import program
+from tests.cli.machine import EMBEDDED, machine
+from tests.cli.test_signed_node import run
+from tests.runtimes.temporal import temporal_program
+
+
+def pod(name: str, **labels: str) -> dict[str, Any]:
+    """A pod that says its own name in its command, its environment and its image."""
+    container = {
+        "name": "app",
+        "image": f"{name}-image:1",
+        "command": ["sh", "-c", f"echo {name}-command; trap exit TERM; sleep 3600 & wait"],
+        "env": [{"name": "PASSPHRASE", "value": f"{name}-secret"}],
+    }
+    spec = {"hostNetwork": True, "terminationGracePeriodSeconds": 1, "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
+
+
+def said(name: str) -> set[str]:
+    return {f"{name}-image:1", f"{name}-command", f"{name}-secret"}
+
+
+@pytest.fixture(scope="module")
+def environ(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    with machine(EMBEDDED, request, tmp_path_factory.mktemp("encrypted")) as environ:
+        yield environ | {"SYNCPOD_ORPHANS_PERIOD": "1s"}
+
+
+def up(environ: dict[str, str], *flags: str, **pods: Any) -> None:
+    documents = json.dumps({"apiVersion": "v1", "kind": "List", "items": [*pods.values()]})
+    upped = program("up", "--embedded", *flags, "-f", "-", "--timeout", "90s", environ=environ, stdin=documents)
+    assert upped.code == 0, upped.err
+
+
+def exports(environ: dict[str, str]) -> dict[str, str]:
+    lines = program("env", environ=environ).out.splitlines()
+    return dict(line.removeprefix("export ").replace("'", "").split("=", 1) for line in lines)
+
+
+def in_database(environ: dict[str, str], name: str) -> set[str]:
+    files = (Path(environ["SYNCPOD_STATE_DIR"]) / "temporal").iterdir()
+    stored = b"".join(path.read_bytes() for path in files)
+    return {text for text in said(name) if text.encode() in stored}
+
+
+def shown(environ: dict[str, str], name: str, *, with_codec: bool) -> set[str]:
+    """What of a pod `temporal workflow show` prints."""
+    owner = exports(environ)
+    known = owner if with_codec else {"TEMPORAL_ADDRESS": owner["TEMPORAL_ADDRESS"]}
+    show = ("workflow", "show", "--workflow-id", f"pod/default/{name}", "--output", "json")
+    done = run(str(temporal_program()), *show, environ=known)
+    assert done.code == 0, done.err
+    words = re.findall(r'"data": "([A-Za-z0-9+/=]+)"', done.out)
+    printed = done.out + b"".join(map(base64.b64decode, words)).decode(errors="replace")
+    return {text for text in said(name) if text in printed}
+
+
+def kill_worker(environ: dict[str, str]) -> None:
+    worker = read_worker_record(Path(environ["SYNCPOD_STATE_DIR"]))
+    assert worker is not None
+    os.kill(worker.pid, signal.SIGKILL)
+
+
+def test_nothing_of_a_pod_can_be_read(environ: dict[str, str], tctl: Path) -> None:
+    """And a node begins to encrypt while it has a pod, which obeys also after kill -9 and after a new key."""
+    up(environ, early=pod("early"))
+    assert in_database(environ, "early") == shown(environ, "early", with_codec=False) == said("early")
+    refused = program("up", "--embedded", "--encrypt", environ=environ)
+    assert (refused.code, "sends plain payloads to Temporal, not encrypted ones" in refused.err) == (1, True), refused
+
+    kill_worker(environ)
+    up(environ, "--encrypt", late=pod("late"), early=pod("early", now="encrypted"))
+    assert shown(environ, "late", with_codec=False) == set()
+    assert shown(environ, "late", with_codec=True) == said("late")
+    listed = run(
+        str(tctl), "workflow", "show", "-w", "pod/default/late", "--output_filename", "/dev/stdout",
+        environ=exports(environ),
+    )  # fmt: skip
+    assert {"late-image:1", "late-command"} <= {text for text in said("late") if text in listed.out}, (
+        "tctl cuts the rest"
+    )
+
+    kill_worker(environ)
+    add_signing_key(Path(environ["SYNCPOD_STATE_DIR"]))
+    up(environ, late=pod("late", key="new"))  # it goes on as it was started
+    for name, label in (("late", "key=new"), ("early", "now=encrypted")):
+        found = program("get", "pods", "-l", label, "-o", "name", environ=environ)
+        assert found.out.strip() == f"pod/{name}", found
+        signalled = run(
+            str(temporal_program()), "workflow", "signal", "--workflow-id", f"pod/default/{name}", "--name", "restart",
+            "--input", '{"container": "app"}', environ=exports(environ),
+        )  # fmt: skip
+        assert signalled.code == 0, signalled.err
+        waiting = ("wait", "pod", name, "--for", "jsonpath={.status.containerStatuses[0].restartCount}=1")
+        assert program(*waiting, "--timeout", "60s", environ=environ).code == 0
+    assert "restart" in program("history", "late", environ=environ).out
+    deleted = program("delete", "pod", "late", environ=environ)
+    assert deleted.code == 0, deleted.err
+    assert in_database(environ, "late") == set()
+
+
+def test_a_pod_whose_workflow_a_stranger_has_terminated_runs_on(environ: dict[str, str]) -> None:
+    """And is looked after again, as it was, also where its history is encrypted."""
+    up(environ, "--encrypt", third=pod("third"))
+    its_id = ("get", "pod", "third", "-o", "jsonpath={.status.containerStatuses[0].containerID}")
+    before = program(*its_id, environ=environ)
+    address = {"TEMPORAL_ADDRESS": exports(environ)["TEMPORAL_ADDRESS"]}
+    terminate = ("workflow", "terminate", "--workflow-id", "pod/default/third")
+    terminated = run(str(temporal_program()), *terminate, environ=address)
+    assert terminated.code == 0, terminated.err
+    deadline = time.monotonic() + 60
+    while "left: only the Temporal server says so" not in (told := program("node", environ=environ).out):
+        assert time.monotonic() < deadline, told
+    adopted = program("adopt", "third", environ=environ)
+    assert "pod/third adopted; running: app" in adopted.out, adopted
+    after = program(*its_id, environ=environ)
+    assert after.out == before.out != ""

@@ -1,0 +1,81 @@
+"""A command is carried out once, in whatever order commands come, and none from before its workflow began."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncpod.messages.signed import ANY, REMEMBERED, Accepted, Commands, Received
+
+NUMBERS = st.lists(st.integers(min_value=1, max_value=4 * REMEMBERED), max_size=3 * REMEMBERED)
+
+
+def accept(numbers: list[int], floor: int = 0) -> tuple[Accepted, list[int]]:
+    known, carried_out = Accepted(floor=floor), []
+    for number in numbers:
+        if not known.refusal(number):
+            known = known.adding(number)
+            carried_out.append(number)
+        assert len(known.numbers) <= REMEMBERED
+    assert list(known.numbers) == sorted(set(known.numbers))
+    return known, carried_out
+
+
+@given(NUMBERS, st.integers(min_value=0, max_value=REMEMBERED))
+def test_no_command_is_carried_out_twice_nor_one_from_before(numbers: list[int], floor: int) -> None:
+    _, carried_out = accept(numbers, floor)
+    assert len(carried_out) == len(set(carried_out))
+    assert all(number > floor for number in carried_out)
+
+
+@given(st.sets(st.integers(min_value=1), max_size=2 * REMEMBERED))
+def test_commands_in_order_are_all_carried_out(numbers: set[int]) -> None:
+    assert accept(sorted(numbers))[1] == sorted(numbers)
+
+
+@given(st.lists(st.integers(min_value=1), unique=True, max_size=REMEMBERED))
+def test_as_many_as_are_remembered_may_overtake_one_another(numbers: list[int]) -> None:
+    assert accept(numbers)[1] == numbers
+
+
+def test_the_snapshot_keeps_it() -> None:
+    known, _ = accept([5, 3, 9])
+    assert Accepted.model_validate_json(known.model_dump_json()) == known
+
+
+def test_a_run_whose_start_was_signed_takes_nothing_else() -> None:
+    run, none = Commands(Received({"pod": {}}, "start", 7)), Accepted(floor=7)
+    assert (run.refusal, run.signed, run.number, run.input) == ("", True, 7, {"pod": {}})
+    purpose = "signal/delete_pod"
+    known, refusal = run.checked(none, purpose, [Received({}, purpose, 9)])
+    assert (known.numbers, refusal) == ((9,), "")
+    for args, why in (
+        ([Received({}, purpose, 9)], "a copy"),
+        ([Received({}, purpose, 7)], "older"),
+        ([Received({}, "signal/renew", 10)], "signed as signal/renew"),
+        ([Received({}, refusal="it is not signed")], "it is not signed"),
+        ([Received({}, purpose, 0)], "no number"),
+        ([{}], "it is not signed"),
+        ([], "no payload"),
+        ([Received({}, purpose, 11), Received({}, purpose, 11)], "a copy"),
+    ):
+        after, refusal = run.checked(known, purpose, args)
+        assert after is known
+        assert why in refusal
+        assert refusal.startswith("signal delete_pod is refused")
+    assert run.checked(known, purpose, [Received({}, ANY, 12)])[1] == ""
+
+
+def test_a_run_whose_start_was_plain_takes_plain_json() -> None:
+    run = Commands({"pod": {}})
+    assert (run.signed, run.refusal, run.input) == (False, "", {"pod": {}})
+    assert run.checked(Accepted(), "signal/delete_pod", [{}]) == (Accepted(), "")
+
+
+def test_a_start_that_is_not_signed_is_refused() -> None:
+    for start in (
+        Received({}, refusal="it is not signed"),
+        Received({}, "signal/update_pod", 3),
+        Received({}, "start"),
+    ):
+        assert Commands(start).refusal.startswith("the start is refused, since it")

@@ -1,0 +1,131 @@
+"""The codec server signs for who has the token, for one workflow, and reads nothing from anybody else."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlsplit
+
+import pytest_asyncio
+
+from syncpod.kernel.peers import Peer, find_peer
+from syncpod.messages.signature import Place, verify
+from syncpod.messages.signed import ANY
+from syncpod.settings.codec_record import CodecRecord, read_codec_record
+from syncpod.signing.codec_server import AT_ONCE, BODY_LIMIT, OF_A_STRANGER, CodecServer, workflow_named
+from syncpod.signing.keys import SigningKeys, make_signing_keys
+
+STRANGER = 20001
+WEB = "pod/default/web"
+PAYLOADS = {"payloads": [{"metadata": {"encoding": base64.b64encode(b"json/plain").decode()}, "data": "e30="}]}
+
+
+class Codec(NamedTuple):
+    """A codec server that serves."""
+
+    record: CodecRecord
+    keys: SigningKeys
+    command: list[str]
+    strangers: set[int]
+    """The ports of clients that are another user's."""
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def codec(tmp_path: Path) -> AsyncIterator[Codec]:
+    keys, command, strangers = make_signing_keys(tmp_path), ["temporal"], set[int]()
+
+    def peer_of(client: tuple[str, int], server: tuple[str, int]) -> Peer | None:
+        found = find_peer(client, server)
+        return Peer(STRANGER, 0) if found is not None and client[1] in strangers else found
+
+    server = CodecServer(tmp_path, keys, "127.0.0.1:1", command_of=lambda _client, _server: command, peer_of=peer_of)
+    serving = asyncio.create_task(server.run())
+    while (record := read_codec_record(tmp_path)) is None:
+        assert not serving.done(), serving
+        await asyncio.sleep(0.01)
+    yield Codec(record, keys, command, strangers)
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+    assert read_codec_record(tmp_path) is None
+
+
+async def post(codec: Codec, path: str, body: bytes, *, token: str = "", size: int | None = None) -> tuple[int, str]:
+    """Post a body; return the status and the answer."""
+    url = urlsplit(codec.record.endpoint)
+    reader, writer = await asyncio.open_connection(url.hostname, url.port)
+    head = f"POST {path} HTTP/1.1\r\nAuthorization: Bearer {token or codec.record.token}\r\nX-Namespace: default\r\n"
+    writer.write(f"{head}Content-Length: {len(body) if size is None else size}\r\n\r\n".encode() + body)
+    answer = (await reader.read()).decode()
+    writer.close()
+    return int(answer.split(" ", 2)[1]), answer.partition("\r\n\r\n")[2]
+
+
+def verdict(codec: Codec, answer: str, workflow_id: str) -> Any:
+    (payload,) = json.loads(answer)["payloads"]
+    metadata = {name: base64.b64decode(value) for name, value in payload["metadata"].items()}
+    return verify(codec.keys.by_id, Place("default", workflow_id), metadata, base64.b64decode(payload["data"]))
+
+
+async def test_it_signs_for_the_workflow_that_the_command_or_the_path_names(codec: Codec) -> None:
+    body = json.dumps(PAYLOADS).encode()
+    codec.command[:] = ["temporal", "workflow", "signal", "--workflow-id", WEB]
+    status, answer = await post(codec, "/encode", body)
+    said = verdict(codec, answer, WEB)
+    assert (status, said.purpose, said.refusal) == (200, ANY, "")
+    assert said.number > 0
+    assert verdict(codec, answer, "pod/default/other").refusal
+    status, answer = await post(codec, f"/{quote('pod/default/other', safe='')}/encode", body)
+    assert verdict(codec, answer, "pod/default/other").refusal == ""
+    codec.command[:] = ["temporal", "workflow", "signal", "--query", "…"]
+    status, answer = await post(codec, "/encode", body)
+    assert (status, "for which workflow is not known" in answer) == (400, True)
+    assert await post(codec, "/decode", body) == (200, body.decode())
+
+
+async def test_without_the_token_it_reads_no_body_and_does_nothing(codec: Codec) -> None:
+    status, answer = await post(codec, "/encode", b"", token="guessed", size=BODY_LIMIT)
+    assert (status, "token" in answer) == (401, True)
+    assert (await post(codec, "/decode", b"", token="guessed", size=1))[0] == 401
+
+
+async def connected(codec: Codec) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect as another user, and say nothing."""
+    url = urlsplit(codec.record.endpoint)
+    one = socket.socket()
+    one.bind(("127.0.0.1", 0))
+    codec.strangers.add(one.getsockname()[1])
+    one.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(one, (url.hostname, url.port))
+    return await asyncio.open_connection(sock=one)
+
+
+async def test_whoever_connects_without_saying_anything_takes_no_room_from_the_owner(codec: Codec) -> None:
+    silent = [await connected(codec) for _ in range(3 * AT_ONCE)]
+    beyond = [reader.read() for reader, _ in silent[OF_A_STRANGER:]]
+    assert set(await asyncio.gather(*beyond)) == {b""}, "more than one user's share is closed at once"
+    assert not any(reader.at_eof() for reader, _ in silent[:OF_A_STRANGER])
+    assert (await post(codec, "/decode", b"{}"))[0] == 200
+    for _, writer in silent:
+        writer.close()
+
+
+async def test_nonsense_is_refused_with_a_status(codec: Codec) -> None:
+    codec.command[:] = ["tctl", "-w", WEB]
+    for body in (b"", b"{", b"[]", b'{"payloads": 1}', b'{"payloads": [{"data": "?"}]}', b'{"payloads": ["x"]}'):
+        assert (await post(codec, "/encode", body))[0] == 400, body
+    assert (await post(codec, "/encode", b"", size=BODY_LIMIT + 1))[0] == 413
+    assert (await post(codec, "/other", b""))[0] == 404
+
+
+def test_a_command_line_names_one_workflow_or_none() -> None:
+    assert workflow_named(["temporal", "workflow", "signal", "--workflow-id", WEB, "--name", "x"]) == WEB
+    assert workflow_named(["temporal", f"--workflow-id={WEB}"]) == WEB
+    assert workflow_named(["tctl", "wf", "signal", "-w", WEB]) == WEB
+    assert workflow_named(["temporal", "-w", WEB, "-w", "pod/default/other"]) == ""
+    assert workflow_named(["temporal", "-w"]) == ""
+    assert workflow_named([]) == ""
