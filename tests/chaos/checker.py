@@ -146,7 +146,10 @@ def _check_order(verdict: Verdict, record: PodRecord, instances: Mapping[str, Se
                 what = "had completed" if name in record.inits else "had started"
                 verdict.blame("init order", record, f"{instance.container} started before {name} {what}")
         key = (instance.sandbox, instance.container)
-        if key in completed and not _is_told_unknown(record, instance.container):
+        if key in completed and record.terminated:
+            # What was said of its exits went with the terminated workflow; they may have been said to be unknown.
+            verdict.figures["init containers run again in a terminated pod"] += 1
+        elif key in completed and not _is_told_unknown(record, instance.container):
             verdict.blame("init order", record, f"{instance.container} ran again in a sandbox where it had completed")
         began.setdefault(key, instance.began)
         if instance.container in record.inits and instance.code == 0:

@@ -141,6 +141,13 @@ def test_only_the_containers_of_a_terminated_workflow_are_checked() -> None:
     assert rules(judged(blind, *STORY, WEB_AGAIN.replace("START 30", "START 55").replace("w1", "w2"))) == ["no overlap"]
 
 
+def test_an_init_container_that_ran_again_in_a_terminated_pod_is_counted_only() -> None:
+    lines = (*INIT, "START 7 u1 one a1 s1 1 1 free", *STORY)
+    verdict = judged(PodRecord(pod(inits=("one",)).document, terminated=True), *lines)
+    assert verdict.violations == []
+    assert verdict.figures["init containers run again in a terminated pod"] == 1
+
+
 def test_an_incomplete_line_is_left_for_the_next_read(tmp_path: Any) -> None:
     (tmp_path / "p.log").write_text(f"{WEB}\n{WEB_ENDS[:7]}")
     assert [note.what for note in notes.read(tmp_path)] == ["START"]
