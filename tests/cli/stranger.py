@@ -21,8 +21,12 @@ from typing import Any
 _SECONDS = 10
 
 
-def start_by_http(port: int, node: str, workflow_id: str, pod: dict[str, Any]) -> str:
-    """Start a pod by the server's HTTP API, as it is served at its own port and at the UI's."""
+REBOUND = {"Host": "rebound.example", "Origin": "http://rebound.example"}
+"""What a browser sends to a name of a stranger's that has come to mean the loopback address."""
+
+
+def start_by_http(port: int, node: str, workflow_id: str, pod: dict[str, Any], more: dict[str, str]) -> str:
+    """Start a pod by the server's HTTP API, as it is served at its own port and at the UI's; `more` are headers."""
     encoding, data = (base64.b64encode(part).decode() for part in (b"json/plain", json.dumps(pod).encode()))
     payloads = [{"metadata": {"encoding": encoding}, "data": data}]
     body = {
@@ -34,7 +38,7 @@ def start_by_http(port: int, node: str, workflow_id: str, pod: dict[str, Any]) -
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}/api/v1/namespaces/default/workflows/{escaped}",
         data=json.dumps(body).encode(),
-        headers={"Content-Type": "application/json", "Cookie": "_csrf=mine", "X-CSRF-Token": "mine"},
+        headers={"Content-Type": "application/json", "Cookie": "_csrf=mine", "X-CSRF-Token": "mine", **more},
     )
     return _answer(request)
 
@@ -86,7 +90,11 @@ def main(tries: dict[str, Any]) -> dict[str, Any]:
     with ThreadPoolExecutor(max_workers=8) as at_once:
         http = {
             # At the API's own port an id cannot have a slash.
-            port: at_once.submit(start_by_http, port, node, f"{name}-http-{port}", pod)
+            port: at_once.submit(start_by_http, port, node, f"{name}-http-{port}", pod, {})
+            for port in tries["ports"]
+        }
+        rebound = {
+            port: at_once.submit(start_by_http, port, node, f"{name}-rebound-{port}", pod, REBOUND)
             for port in tries["ports"]
         }
         grpc = {
@@ -95,6 +103,7 @@ def main(tries: dict[str, Any]) -> dict[str, Any]:
         }
     return {
         "http": {port: each.result() for port, each in http.items()},
+        "rebound": {port: each.result() for port, each in rebound.items()},
         "grpc": {port: each.result() for port, each in grpc.items()},
         "codec": encode(tries["codec"]),
         "files": {path: look(path) for path in tries["files"]},
