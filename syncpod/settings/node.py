@@ -122,9 +122,9 @@ def node_settings(
     encrypt: bool | None = None,
     adopt_cluster: bool = False,
 ) -> NodeSettings:
-    """Return the node's settings: each argument that is given, else the variable in `environ`, else the default.
+    """Return the node's settings: the argument, else the variable in `environ`, else the last start's, else a default.
 
-    The last start's settings precede the default; "" = no `manifest_dir`, `node_labels`. Raises SettingsInvalid.
+    "" means no `manifest_dir`, no `node_labels`. Raises SettingsInvalid.
     """
     state = _state_dir(state_dir, environ)
     flags = _as_texts({v.POD_CGROUPS: pod_cgroups, v.SIGNED: signed, v.ENCRYPT: encrypt}) | {
@@ -141,12 +141,11 @@ def node_settings(
         v.RUNTIME_ENDPOINT: runtime_endpoint,
     }
     told = _signed_if_encrypted(_told(state, environ, flags))
-    memory, logs = _memory_and_log_dir(state, told, environ)
     return NodeSettings(
         node=_node_name(told.get(v.NODE) or socket.gethostname().lower()),
         state_dir=state,
-        memory_dir=memory,
-        log_dir=logs,
+        memory_dir=_memory_dir(state, told),
+        log_dir=_log_dir(state, told, environ),
         manifest_dir=_absolute_or_none("manifest directory", told.get(v.MANIFEST_DIR)),
         cgroup_parent=_cgroup_parent(told.get(v.CGROUP_PARENT) or "syncpod"),
         capacity=told.get(v.CAPACITY, ""),
@@ -172,12 +171,16 @@ def _state_dir(given: str | None, environ: Mapping[str, str]) -> Path:
     return state
 
 
-def _memory_and_log_dir(state: Path, told: Mapping[str, str], environ: Mapping[str, str]) -> tuple[Path, Path]:
+def _memory_dir(state: Path, told: Mapping[str, str]) -> Path:
     memory = memory_directory(state, told)
-    logs = absolute_path("log directory", told.get(v.LOG_DIR), _default_log_dir(state, environ))
     require_own_directory("memory directory", memory, v.MEMORY_DIR)
+    return memory
+
+
+def _log_dir(state: Path, told: Mapping[str, str], environ: Mapping[str, str]) -> Path:
+    logs = absolute_path("log directory", told.get(v.LOG_DIR), _default_log_dir(state, environ))
     require_own_directory("log directory", logs, v.LOG_DIR)
-    return memory, logs
+    return logs
 
 
 def _as_texts(flags: Mapping[str, bool | None]) -> dict[str, str | None]:

@@ -142,11 +142,8 @@ def up(
     """
     from syncpod.cli import parts
     from syncpod.cli.input.manifests import Manifests, admitted
-    from syncpod.cli.machine import port_guard
-    from syncpod.cli.machine.object_apply import require_possible
-    from syncpod.cli.machine.object_store import memory_directory_of
-    from syncpod.cli.machine.runtime_choice import choose, require_same_name
-    from syncpod.cli.machine.settings import require_labels, settings
+    from syncpod.cli.machine.runtime_choice import choose
+    from syncpod.cli.machine.settings import settings
 
     patience = read_timeout(timeout)
     here = settings(
@@ -159,19 +156,30 @@ def up(
         adopt_cluster=adopt_cluster,
         encrypt=encrypt or None,
     )
+    manifests = admitted(filename, namespace) if filename else Manifests([], [])
+    here = _checked(here, manifests, memory_is_named=bool(memory_dir), guard=guard)
+    choice = choose(here, asked=runtime_endpoint, embedded=embedded, simulate=simulate)
+    server = _start(here, choice, manifests, patience, parts.Ports(port, ui_port, ui, guard))
+    _tell_what_next(here, server, manifests.pods)
+
+
+def _checked(here: NodeSettings, manifests: Manifests, *, memory_is_named: bool, guard: bool) -> NodeSettings:
+    """Return the settings to start with. Raises Failure and BadInput, before anything is started."""
+    from syncpod.cli.machine import port_guard
+    from syncpod.cli.machine.object_apply import require_possible
+    from syncpod.cli.machine.object_store import memory_directory_of
+    from syncpod.cli.machine.runtime_choice import require_same_name
+    from syncpod.cli.machine.settings import require_labels
+
     require_labels(here)
     if here.manifest_dir is not None:
         _require_directory(here.manifest_dir)
-    here = replace(here, memory_dir=memory_directory_of(here, is_named=bool(memory_dir)))
-    manifests = admitted(filename, namespace) if filename else Manifests([], [])
-    here = replace(here, signed=_is_signed(here))
+    here = replace(here, memory_dir=memory_directory_of(here, is_named=memory_is_named), signed=_is_signed(here))
     require_possible(manifests, here)
     if guard:
         port_guard.require_possible()
     require_same_name(here)
-    choice = choose(here, asked=runtime_endpoint, embedded=embedded, simulate=simulate)
-    server = _start(here, choice, manifests, patience, parts.Ports(port, ui_port, ui, guard))
-    _tell_what_next(here, server, manifests.pods)
+    return here
 
 
 def _is_signed(here: NodeSettings) -> bool:
