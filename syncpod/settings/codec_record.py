@@ -22,6 +22,9 @@ class CodecRecord:
     """The signing proxy before the Temporal server: ``127.0.0.1:port``."""
     token: str
     """What both ask for, as ``Authorization: Bearer <token>``; another one in each life of the worker."""
+    page: str = ""
+    """The endpoint for the Temporal UI, which a browser asks without that token: it decodes, and signs nothing. Whoever
+    knows this address can read what is encrypted."""
 
 
 def write_codec_record(state_dir: Path, record: CodecRecord) -> None:
@@ -33,7 +36,7 @@ def read_codec_record(state_dir: Path) -> CodecRecord | None:
     """Return the record; None if there is none, or this user may not read it. Its server may have ended since."""
     try:
         said = json.loads((state_dir / FILE_NAME).read_text())
-        return CodecRecord(str(said["endpoint"]), str(said["proxy"]), str(said["token"]))
+        return CodecRecord(str(said["endpoint"]), str(said["proxy"]), str(said["token"]), str(said["page"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -7,6 +7,9 @@ command line of the process that has connected (``--workflow-id``, ``-w``, ``--w
 path before ``/encode``. Where neither names one, the server refuses, and says what to do.
 
 Whoever has the token has all that the key can sign; it lies beside the key, with the same mode.
+
+The Temporal UI decodes in the browser, which has no token: for it there is a secret path, under which a page of any
+origin may decode, and do nothing else.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import logging
 import os
 import secrets
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -47,6 +50,11 @@ AT_ONCE: Final = 32
 OF_A_STRANGER: Final = 4
 """Connections of one other user among them. Whatever goes beyond is closed at once."""
 PATIENCE_SECONDS: Final = 10.0
+_FOR_PAGES: Final = (
+    "Access-Control-Allow-Origin: *\r\n"
+    "Access-Control-Allow-Methods: POST\r\n"
+    "Access-Control-Allow-Headers: content-type, x-namespace\r\n"
+)
 _FLAGS: Final = ("--workflow-id", "--workflow_id", "--wid", "-w")
 
 NO_WORKFLOW: Final = (
@@ -73,7 +81,7 @@ class CodecServer:
         """
         self._state_dir, self._keys, self._command_of, self._peer_of = state_dir, keys, command_of, peer_of
         self._address = address
-        self._token = secrets.token_urlsafe(32)
+        self._token, self._page = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         self._open: Counter[int] = Counter()
         """Connections by user; -1 = it is not known whose they are."""
 
@@ -84,7 +92,8 @@ class CodecServer:
         proxy = SigningProxy(self._address, self._keys, self._token)
         try:
             before = await proxy.start()
-            write_codec_record(self._state_dir, CodecRecord(f"http://{HOST}:{port}", before, self._token))
+            here = f"http://{HOST}:{port}"
+            write_codec_record(self._state_dir, CodecRecord(here, before, self._token, f"{here}/{self._page}"))
             async with server:
                 await server.serve_forever()
         finally:
@@ -100,8 +109,7 @@ class CodecServer:
         try:
             if self._has_room(caller):
                 async with asyncio.timeout(PATIENCE_SECONDS):
-                    status, body = await self._answer(reader, writer)
-                    writer.write(_response(status, body))
+                    writer.write(_response(*await self._answer(reader, writer)))
                     await writer.drain()
         except (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             log.debug("a request to the codec server failed: %s", error)
@@ -119,27 +127,42 @@ class CodecServer:
         strangers = sum(count for uid, count in self._open.items() if uid not in owners)
         return self._open[caller] <= OF_A_STRANGER and strangers <= AT_ONCE
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[int, bytes]:
-        """Return the answer to a request; nothing but its head is read before the token has been checked."""
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[int, bytes, str]:
+        """Return status and body of the answer, and more headers.
+
+        Nothing but the request's head is read before the token or the page's path has been checked.
+        """
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         method, target, _ = head[0].split(" ", 2)
         headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
+        before, _, verb = target.partition("?")[0].rpartition("/")
+        if hmac.compare_digest(before.encode("latin-1"), f"/{self._page}".encode()):
+            return await self._answer_page(method, verb, headers, reader)
         if not hmac.compare_digest(headers.get("authorization", "").encode(), f"Bearer {self._token}".encode()):
-            return 401, b"the token is not that of this node: run `syncpod env` as its owner again"
-        size = int(headers.get("content-length", "-1"))
-        workflow, _, verb = target.partition("?")[0].rpartition("/")
+            return 401, b"the token is not that of this node: run `syncpod env` as its owner again", ""
         if method != "POST" or verb not in ("encode", "decode"):
-            return 404, b"POST /encode or /decode"
-        if not 0 <= size <= BODY_LIMIT:
-            return 413, b"the request is too large"
-        body = await reader.readexactly(size)
+            return 404, b"POST /encode or /decode", ""
+        if (body := await _body(headers, reader)) is None:
+            return 413, b"the request is too large", ""
         if verb == "decode":
-            return _answered(body, self._decoded)
-        named = unquote(workflow.strip("/")) or await self._named_by_peer(writer)
+            return *_answered(body, self._decoded), ""
+        named = unquote(before.strip("/")) or await self._named_by_peer(writer)
         if not named:
-            return 400, NO_WORKFLOW.encode()
+            return 400, NO_WORKFLOW.encode(), ""
         place = Place(headers.get("x-namespace", "default"), named)
-        return _answered(body, lambda payload: self._encoded(payload, place))
+        return *_answered(body, lambda payload: self._encoded(payload, place)), ""
+
+    async def _answer_page(
+        self, method: str, verb: str, headers: Mapping[str, str], reader: asyncio.StreamReader
+    ) -> tuple[int, bytes, str]:
+        """Answer a page that knows the path: the browser's question whether it may ask, and what it has decoded."""
+        if method == "OPTIONS":
+            return 200, b"", _FOR_PAGES
+        if (method, verb) != ("POST", "decode"):
+            return 404, b"POST /decode", _FOR_PAGES
+        if (body := await _body(headers, reader)) is None:
+            return 413, b"the request is too large", _FOR_PAGES
+        return *_answered(body, self._decoded), _FOR_PAGES
 
     async def _named_by_peer(self, writer: asyncio.StreamWriter) -> str:
         """Return the workflow id in the command line of the process that has connected; "" if it names none."""
@@ -151,6 +174,12 @@ class CodecServer:
 
     def _decoded(self, payload: Payload) -> Payload:
         return readable(self._keys.by_id, payload)
+
+
+async def _body(headers: Mapping[str, str], reader: asyncio.StreamReader) -> bytes | None:
+    """Return a request's body; None if it is too large, or its size is not given."""
+    size = int(headers.get("content-length", "-1"))
+    return await reader.readexactly(size) if 0 <= size <= BODY_LIMIT else None
 
 
 def _answered(body: bytes, change: Callable[[Payload], Payload]) -> tuple[int, bytes]:
@@ -185,8 +214,8 @@ def workflow_named(command: Sequence[str]) -> str:
     return found.pop() if len(found) == 1 else ""
 
 
-def _response(status: int, body: bytes) -> bytes:
+def _response(status: int, body: bytes, more: str) -> bytes:
     reasons = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 413: "Content Too Large"}
     kind = "application/json" if status == 200 else "text/plain; charset=utf-8"
     head = f"HTTP/1.1 {status} {reasons[status]}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
-    return f"{head}Connection: close\r\n\r\n".encode() + body
+    return f"{head}{more}Connection: close\r\n\r\n".encode() + body

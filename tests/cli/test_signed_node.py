@@ -60,7 +60,9 @@ def owner(environ: dict[str, str]) -> dict[str, str]:
     """The environment after `eval "$(syncpod env)"`."""
     told = program("env", environ=environ)
     assert told.code == 0, told.err
-    exports = dict(shlex.split(line)[1].split("=", 1) for line in told.out.splitlines())
+    exports = dict(
+        line[1].split("=", 1) for text in told.out.splitlines() if (line := shlex.split(text, comments=True))
+    )
     assert {
         "TEMPORAL_ADDRESS",
         "TEMPORAL_CODEC_ENDPOINT",

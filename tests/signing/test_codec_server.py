@@ -22,6 +22,7 @@ from syncpod.signing.keys import SigningKeys, make_signing_keys
 
 STRANGER = 20001
 WEB = "pod/default/web"
+WITHOUT_TOKEN = "the token is not that of this node: run `syncpod env` as its owner again"
 PAYLOADS = {"payloads": [{"metadata": {"encoding": base64.b64encode(b"json/plain").decode()}, "data": "e30="}]}
 
 
@@ -120,6 +121,30 @@ async def test_nonsense_is_refused_with_a_status(codec: Codec) -> None:
         assert (await post(codec, "/encode", body))[0] == 400, body
     assert (await post(codec, "/encode", b"", size=BODY_LIMIT + 1))[0] == 413
     assert (await post(codec, "/other", b""))[0] == 404
+
+
+async def test_a_page_may_decode_by_the_secret_path_and_do_nothing_else(codec: Codec) -> None:
+    secret = urlsplit(codec.record.page).path
+    assert len(secret) > 40 and codec.record.token not in secret
+    plain = json.dumps(PAYLOADS).encode()
+    assert await ask(codec, "OPTIONS", f"{secret}/decode", b"") == (200, "*", "")
+    status, allowed, answer = await ask(codec, "POST", f"{secret}/decode", plain)
+    assert (status, allowed, json.loads(answer)) == (200, "*", PAYLOADS)
+    assert (await ask(codec, "POST", f"{secret}/encode", plain))[0] == 404
+    assert await ask(codec, "POST", "/decode", plain) == (401, "", WITHOUT_TOKEN)
+    assert (await ask(codec, "OPTIONS", f"{secret[:-1]}/decode", b""))[:2] == (401, "")
+
+
+async def ask(codec: Codec, method: str, path: str, body: bytes) -> tuple[int, str, str]:
+    """Ask as a browser does, without the token; return status, allowed origins and answer."""
+    url = urlsplit(codec.record.endpoint)
+    reader, writer = await asyncio.open_connection(url.hostname, url.port)
+    head = f"{method} {path} HTTP/1.1\r\nOrigin: http://localhost:8233\r\nX-Namespace: default\r\n"
+    writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    said = (await reader.read()).decode()
+    writer.close()
+    allowed = [line.partition(": ")[2] for line in said.splitlines() if line.startswith("Access-Control-Allow-Origin")]
+    return int(said.split(" ", 2)[1]), "".join(allowed), said.partition("\r\n\r\n")[2]
 
 
 def test_a_command_line_names_one_workflow_or_none() -> None:
