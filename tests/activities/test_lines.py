@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 import pytest
@@ -17,7 +18,7 @@ from activities.step_attempt import Interrupted, StepAttempt
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.step_table import Stage
 from syncpod.messages.steps import CreateSandbox, Outcome
-from tests.activities.bench import Bench, until
+from tests.activities.bench import Bench, Running, until
 from tests.activities.test_fences import settle
 
 T = TypeVar("T")
@@ -182,9 +183,11 @@ async def test_pods_start_in_order_and_one_deleted_in_the_queue_has_changed_noth
     line = bench.node.lines[Stage.BEGINNING]
     await fill(line)
     pods = [bench.pod() for _ in range(3)]
-    steps = [pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request()) for pod in pods]
-    said = "waits for its turn to begin: 2 other pods come first"
-    await until(lambda: _says(steps[2].heartbeats, said))
+    steps: list[Running] = []
+    for pod, others in zip(pods, ("0 other pods come", "1 other pod comes", "2 other pods come"), strict=True):
+        step = pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())
+        await until(partial(_says, step.heartbeats, f"waits for its turn to begin: {others} first"))
+        steps.append(step)
     steps[1].cancel()
     cancelled = await steps[1].result()
     assert (cancelled.outcome, cancelled.status.sandboxes) == (Outcome.CANCELLED, ())

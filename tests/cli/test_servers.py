@@ -214,7 +214,7 @@ def test_the_ports_of_our_server_can_be_chosen(tmp_path: Path, monkeypatch: pyte
     finally:
         end(server.process, patience_seconds=10)
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
-    with pytest.raises(BadInput, match=r"--port, --ui-port, --ui: .* the one at 127\.0\.0\.1:1 is used"):
+    with pytest.raises(BadInput, match=r"--port, --ui-port, --ui, --guard: .* the one at 127\.0\.0\.1:1 is used"):
         parts.start_server(here, parts.Ports(ui=ui_port))
 
 

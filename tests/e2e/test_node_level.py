@@ -20,7 +20,7 @@ from syncpod.messages.node import NodeView, node_workflow_id
 from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.temporal.queries import AskAgain
 from tests.agent.waiting import until_asked
-from tests.e2e.clients import syncpod
+from tests.e2e.clients import Result, syncpod
 from tests.e2e.engine import EngineNode, LivePod, Pods, shell
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
@@ -106,6 +106,15 @@ async def _runs(pod: LivePod) -> bool:
     return any(each.state == "running" for each in await pod.containers("main"))
 
 
+async def answered(node: EngineNode, *arguments: str) -> Result:
+    """What our program prints of a node once that has answered: on a busy machine it may be asked more than once."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            result = await syncpod(node, *arguments)
+            if result.code or "MemoryPressure" in result.out:
+                return result
+
+
 async def _uid(pod: LivePod) -> str:
     return str((await pod.get())["metadata"]["uid"])
 
@@ -180,11 +189,11 @@ async def test_pods_of_manifest_files_survive_changes_worker_kills_and_drains(
         await bare.gone()
     await static.running()
 
-    described = await syncpod(node, "describe", "node", node.name)
+    described = await answered(node, "describe", "node", node.name)
     assert described.code == 0, described.err
     for said in ("Unschedulable:", "MemoryPressure", "KubeletReady", "broken.yaml", static.name, "Kernel Version"):
         assert said in described.out
-    document = json.loads((await syncpod(node, "get", "node", node.name, "-o", "json")).out)
+    document = json.loads((await answered(node, "get", "node", node.name, "-o", "json")).out)
     assert (document["kind"], document["spec"]["unschedulable"]) == ("Node", True)
     assert int(document["status"]["capacity"]["memory"].removesuffix("Ki")) > 0
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from syncpod.signing.keys import SigningKeys
 
 app = typer.Typer(
-    help="Show and change the keys that commands to this machine's node are signed with.", no_args_is_help=True
+    help="Show and change the keys of this machine's node.", no_args_is_help=True
 )
 
 

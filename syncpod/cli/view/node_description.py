@@ -25,12 +25,14 @@ def describe(
     lines = [*pairs(_head(fetched, now)), *(pairs([("Event Loop", stall_lines(stall, now))]) if stall else ())]
     lines += _conditions(fetched)
     lines += _named("Addresses", [(each.type, each.address) for each in view.addresses])
-    lines += _named("Capacity", view.capacity.items())
-    lines += _named("Allocatable", view.allocatable.items())
+    if fetched.current:
+        lines += _named("Capacity", view.capacity.items())
+        lines += _named("Allocatable", view.allocatable.items())
     lines += _named("System Info", _system(view))
-    lines += _sources(view, now)
+    if fetched.current:
+        lines += _sources(view, now)
     lines += _pods(view, pods, now)
-    lines += _events(view.events, now)
+    lines += _events(view.events, now) if fetched.current else ["Events:  <unknown>, the node did not answer"]
     return lines
 
 
