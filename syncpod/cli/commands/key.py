@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from syncpod.settings.node import NodeSettings
     from syncpod.signing.keys import SigningKeys
 
-app = typer.Typer(
-    help="Show and change the keys of this machine's node.", no_args_is_help=True
-)
+app = typer.Typer(help="Show and change the keys of this machine's node.", no_args_is_help=True)
 
 
 @app.command("list", cls=Page)
