@@ -137,6 +137,7 @@ def test_help_is_found(arguments: tuple[str, ...]) -> None:
         (("runtime", "--socket", "cri.sock"), "--socket: 'cri.sock' must be an absolute path"),
         (("runtime", "--state-dir", "/tmp/none", "--socket", f"/{'x' * 107}"), "more than the 107 bytes that a socket"),
         (("get", "pods"), "no Temporal server at 127.0.0.1:1 (connection refused): start one with `syncpod up`"),
+        (("get", "pods"), "`unset TEMPORAL_ADDRESS`, and `syncpod up` starts a server of its own)"),
     ],
 )
 def test_every_error_is_one_sentence(

@@ -349,7 +349,7 @@ def _exports(here: NodeSettings, server: parts.Server | None) -> list[str]:
     if here.state_dir != settings().state_dir:
         lines.append(f"For other commands: export SYNCPOD_STATE_DIR={shlex.quote(str(here.state_dir))}")
     if server is not None and server.own and server.own.address != f"{HOST}:{PORT}":
-        lines.append(f"For the `temporal` CLI: export TEMPORAL_ADDRESS={server.own.address}")
+        lines.append(f'For the `temporal` CLI: eval "$({shlex.quote(program())} env)"')
     return lines
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
@@ -21,8 +22,16 @@ if TYPE_CHECKING:
 
     from syncpod.messages.signature import Keys
     from syncpod.settings.node import NodeSettings
+    from syncpod.temporal.plugin import NoServer
 
 _Result = TypeVar("_Result")
+
+_ADDRESS: Final = "TEMPORAL_ADDRESS"
+_NAMED: Final = (
+    f" ({_ADDRESS} names this one, perhaps from an earlier `syncpod env`: `unset {_ADDRESS}`, and `syncpod up` starts "
+    "a server of its own)"
+)
+"""What is added where the variable names a server that does not answer: as long as it is set, `up` starts none."""
 
 
 def connection(state_dir: str = "") -> ClientConnectConfig:
@@ -87,7 +96,15 @@ async def connect(config: ClientConnectConfig, state_dir: Path | None = None) ->
     try:
         return await plugin.connect(settings=config, keys=keys)
     except plugin.NoServer as error:
-        raise BadInput(str(error)) from None
+        stale = _NAMED if _is_unreachable(error) and os.environ.get(_ADDRESS) == config["target_host"] else ""
+        raise BadInput(f"{error}{stale}") from None
+
+
+def _is_unreachable(error: NoServer) -> bool:
+    """Say whether nothing answered, rather than a server without the namespace."""
+    from temporalio.service import RPCError
+
+    return not isinstance(error.__cause__, RPCError)
 
 
 def _keys(here: NodeSettings) -> Keys | None:
