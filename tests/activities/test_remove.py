@@ -56,15 +56,6 @@ async def test_a_kill_does_not_report_again_what_the_workflow_had_removed(bench:
     assert (await pod.kill()).status.containers == ()
 
 
-async def test_a_kill_reports_an_instance_that_was_removed_by_somebody_else(bench: Bench) -> None:
-    """Its start may have been cancelled, and then nobody knows that it has run."""
-    pod = bench.pod(container(command=DONE_AND_GONE))
-    dead = await exited(pod)
-    await bench.cri.remove_container(dead)
-    (gone,) = (await pod.kill()).status.containers
-    assert (gone.id, gone.state, gone.restart_count) == (dead, "exited", 0)
-
-
 async def test_logs_are_kept_if_the_request_says_so(bench: Bench) -> None:
     """Row 112: a restart of all containers keeps them."""
     pod = bench.pod(container(command=DONE_AND_GONE))
