@@ -34,6 +34,7 @@ from temporalio.common import RawValue, WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer
 
+from syncpod.cli.temporal.pod_apply import Change, apply_pod
 from syncpod.messages.signature import SIGNATURE, Keys, key_id
 from syncpod.node.begun_runs import COPY, BegunRuns
 from syncpod.pod import parse_pod
@@ -289,6 +290,21 @@ async def test_a_run_that_was_reset_to_its_start_goes_on_failing_and_never_ends(
     assert (await newest.describe()).status == WorkflowExecutionStatus.RUNNING
     assert len(signed.node.steps()) == steps
     await newest.terminate()
+
+
+async def test_an_apply_that_another_start_of_the_same_new_pod_has_overtaken_is_signed_anew(
+    client: Client, signed: Signed
+) -> None:
+    """Two commands apply it at once: its workflow takes nothing that was signed before its own start."""
+    document, numbers = manifest(), [signed.keys.number() for _ in range(2)]
+    handle = await start_pod(signed.owner, signed.node, document)
+    await until(handle, is_ready)
+    config = client.config()
+    config["data_converter"] = signing_converter(DATA_CONVERTER, signed.keys, verifies=False)
+    config["interceptors"] = [AskAgain(), SigningClient(lambda: numbers.pop(0) if numbers else signed.keys.number())]
+    node = signed.node.queue.removeprefix("node/")
+    applied = await apply_pod(Client(**config), parse_pod(document), node=node, has_attributes=False)
+    assert (applied.change, numbers) == (Change.UNCHANGED, [])
 
 
 async def _signal_raw(client: Client, workflow_id: str, name: str, payload: Payload) -> None:
