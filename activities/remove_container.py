@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from activities.containers.ending import Selection, end_containers
 from activities.containers.kill_timeout import within_kill_timeout
+from activities.containers.noted_starts import forget_start
 from activities.containers.removal import remove_dead, remove_unstarted
 from activities.step_attempt import StepAttempt
 from syncpod.messages import ObservedPod
@@ -17,9 +18,11 @@ async def remove_container(attempt: StepAttempt, request: RemoveContainers) -> S
 
     Logs go with them unless `keep_logs`. A container that is alive and not in `kill` stays, since its removal would
     kill it without grace; the status returned shows it. One that is not listed as ours is not touched.
+    The start mark of one that has ended goes too: the workflow knows its end, and has it removed to be as if it had
+    never run. A later kill of the pod would report it again.
 
     Mirrors kuberuntime_manager.go, v1.36, SyncPod's reset list (kill with grace 0, which the kubelet raises to 2 s,
-    then remove keeping logs), and purgeInitContainers. Raises CriError: removing is retried without end.
+    then remove keeping logs), and purgeInitContainers. Raises CriError, OSError: removing is retried without end.
     """
     kill = frozenset(request.kill)
     view = await attempt.read()
@@ -43,6 +46,7 @@ async def remove_container(attempt: StepAttempt, request: RemoveContainers) -> S
             continue
         attempt.checkpoint()
         if container.state == "exited":
+            await forget_start(attempt, container_id)  # first: a worker that dies in between finds the container listed
             await remove_dead(attempt, container, keep_logs=request.keep_logs)
         elif container.state == "created":
             await remove_unstarted(attempt, container.id)

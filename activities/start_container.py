@@ -202,7 +202,8 @@ class _Start:
         name, exits = self.container.name, self.attempt.node.reader.exits
         seen = exits.of(mark.id) if exits is not None else None
         gone = as_ended(mark, self.container, seen)
-        self.attempt.say("Created", "Container created", name)
+        if not any(event.reason == "Created" for event in self.attempt.events):  # this try may have created it
+            self.attempt.say("Created", "Container created", name)
         self.attempt.say("Started", "Container started", name)
         if seen is None:
             text = f"Container {name} is no longer listed by the runtime: how it ended is not known"

@@ -39,6 +39,7 @@ from syncpod.messages.signature import Keys
 from syncpod.messages.signed import Accepted, plain, taken
 from syncpod.node.workflow_snapshots import WorkflowSnapshot
 from syncpod.temporal.plugin import verifying_converter
+from syncpod.temporal.workflow_watch import WAS_RESET
 from syncpod.translation.context import NodeContext
 
 log = logging.getLogger(__name__)
@@ -187,6 +188,10 @@ class StuckWorkflows:
     async def _restart(self, workflow_id: str, known: _Failing, described: DescribeWorkflowExecutionResponse) -> None:
         start = await self._start(workflow_id, known, described)
         why = " ".join(known.why.split())[:300]
+        if start is None and known.why == WAS_RESET:  # of a pod that is gone: its name must not stay taken
+            await self._client.get_workflow_handle(workflow_id, run_id=known.run_id).terminate(reason=WAS_RESET)
+            log.warning("workflow %s is ended, of whose pod the node has nothing: %s", workflow_id, why)
+            return
         if start is None:
             log.error("workflow %s is stuck, and the node knows nothing to begin it anew from: %s", workflow_id, why)
             return

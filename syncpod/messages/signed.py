@@ -22,6 +22,9 @@ INPUT: Final = "input"
 RESULT: Final = "result"
 """The purpose of all that a step gives back: its result, the details of its failure, what it says in heartbeats."""
 
+OVERTAKEN: Final = "it is older than what was carried out before"
+"""Why a command is refused whose number is too low for its workflow; signed anew, it is accepted."""
+
 REMEMBERED: Final = 256
 """How many numbers of commands a workflow keeps. A command that so many later ones have overtaken is refused."""
 
@@ -81,7 +84,7 @@ class Accepted(BaseModel):
         """Return why a command of this number is refused; "" if it is not."""
         if number in self.numbers:
             return "it is a copy of a command that was carried out before"
-        return "it is older than what was carried out before" if number <= self.floor else ""
+        return OVERTAKEN if number <= self.floor else ""
 
     def adding(self, number: int) -> Accepted:
         """Return what is known once a command of this number, which is not refused, has been accepted."""

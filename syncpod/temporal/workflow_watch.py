@@ -38,6 +38,8 @@ TOO_OLD: Final = "TooOld"
 """The failure of a run that this worker refuses on purpose, because another version of the program can continue it."""
 CANNOT_NOTE: Final = "the node cannot note which run a start has begun"
 """How the failure of a task begins whose run is none to this node yet: its disk is full, say. It is tried again."""
+WAS_RESET: Final = "the run was reset, and a node whose commands are signed does not go on with such a run"
+"""The failure of each task of a run that has another run's start, since it was reset. Its workflow is begun anew."""
 _FAILURES: Final = frozenset(
     (
         RemoveFromCache.EvictionReason.NONDETERMINISM,
@@ -121,6 +123,7 @@ class _Watched(WorkflowInstance):
     ) -> None:
         self._inner, self._watch, self._staged, self._begun = inner, watch, staged, begun
         self._workflow_id, self._run_id = info.workflow_id, info.run_id
+        self._was_reset = info.original_execution_run_id != info.run_id
         self._failure = ""
         self._reached = (0, 0)
         """The time of the newest task, in nanoseconds, and its history's length."""
@@ -129,9 +132,11 @@ class _Watched(WorkflowInstance):
         if self._runs_ahead(act):
             return self._not_now(act, AHEAD)
         try:
-            self._refuse_copies(act)
+            is_copy = self._refuse_copies(act)
         except OSError as error:
             return self._not_now(act, f"{CANNOT_NOTE}: {error.strerror}")
+        if is_copy and self._was_reset:  # a run that ended would leave its pod without a workflow
+            return self._not_now(act, WAS_RESET)
         completion = self._inner.activate(act)
         if completion.HasField("failed"):
             self._staged.pop(self._run_id, None)
@@ -161,21 +166,25 @@ class _Watched(WorkflowInstance):
         refused.failed.failure.message = why
         return refused
 
-    def _refuse_copies(self, act: WorkflowActivation) -> None:
-        """Have a run that begins refuse its start if it is a copy. Raises OSError if the run cannot be noted."""
+    def _refuse_copies(self, act: WorkflowActivation) -> bool:
+        """Have a run that begins refuse its start if it is a copy, and say so. Raises OSError if it cannot be noted."""
+        found = False
         for job in act.jobs:
             if self._begun is not None and job.HasField("initialize_workflow"):
                 for start in job.initialize_workflow.arguments:
-                    self._refuse_copy(start, self._begun)
+                    found = self._is_copy(start, self._begun) or found
+        return found
 
-    def _refuse_copy(self, start: Payload, begun: Begun) -> None:
-        """Have the run refuse its start if another run was begun with it.
+    def _is_copy(self, start: Payload, begun: Begun) -> bool:
+        """Have the run refuse its start if another run was begun with it; say whether that is so.
 
         Replay: the answer for a run does not change, so the run refuses it at each replay, or never.
         """
         number = numbered(start)
         if number and (why := begun(self._workflow_id, self._run_id, number)):
             start.metadata[REFUSAL] = why.encode()
+            return True
+        return False
 
     def _failed(self, eviction: RemoveFromCache) -> None:
         self._staged.pop(self._run_id, None)

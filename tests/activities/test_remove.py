@@ -49,6 +49,13 @@ async def test_a_repeated_container_removal_succeeds(bench: Bench) -> None:
     assert (again.outcome, again.status.containers) == (Outcome.DONE, ())
 
 
+async def test_a_kill_does_not_report_again_what_the_workflow_had_removed(bench: Bench) -> None:
+    """Row 75: after a restart of all containers, its end would ask for another one."""
+    pod = bench.pod(container(command=DONE_AND_GONE))
+    await pod.remove_containers(await exited(pod), keep_logs=True)
+    assert (await pod.kill()).status.containers == ()
+
+
 async def test_logs_are_kept_if_the_request_says_so(bench: Bench) -> None:
     """Row 112: a restart of all containers keeps them."""
     pod = bench.pod(container(command=DONE_AND_GONE))

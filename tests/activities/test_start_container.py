@@ -387,6 +387,7 @@ async def test_a_failed_start_of_a_container_that_may_have_run_uses_up_its_numbe
     monkeypatch.setattr(bench.cri, "start_container", lost)
     result = await pod.start()
     assert (result.outcome, result.id) == (Outcome.ADOPTED, started[0])
+    assert reasons(result) == ["Pulled", "Created", "Started", "ContainerStatusUnknown"], "each once"
     [gone] = result.status.containers
     assert (gone.state, gone.exit_code, gone.reason) == ("exited", 137, "ContainerStatusUnknown")
 

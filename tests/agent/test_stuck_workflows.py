@@ -14,7 +14,8 @@ from temporalio import workflow
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType, ResetReapplyExcludeType
 from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest, ResetWorkflowExecutionRequest
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.exceptions import TerminatedError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
@@ -28,7 +29,7 @@ from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.pod import Pod
 from syncpod.temporal.plugin import DATA_CONVERTER, syncpod_plugin
 from syncpod.temporal.queries import AskAgain
-from syncpod.temporal.workflow_watch import Published
+from syncpod.temporal.workflow_watch import WAS_RESET, Published
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import pod_directory
 from tests.agent.waiting import until_asked
@@ -393,3 +394,21 @@ async def test_a_busy_server_does_not_make_workflows_count_as_stuck_and_is_logge
 
 async def is_failing(healer: Healer) -> bool:
     return len(healer.failures) >= 2
+
+
+async def test_a_run_that_was_reset_and_of_whose_pod_nothing_is_left_is_ended(
+    client: Client, node: ScriptedNode, healer: Healer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a node whose commands are signed; else the pod's name would be taken for ever."""
+
+    def failed(workflow_id: str, run_id: str, why: str) -> None:
+        healer.loop.call_soon_threadsafe(healer.stuck.failed, workflow_id, run_id, WAS_RESET)
+
+    monkeypatch.setattr(healer, "task_failed", failed)
+    monkeypatch.setattr("workflows.pod.start.initial_state", Mock(side_effect=RuntimeError))
+    async with worker(client, node, healer):
+        handle = await start_pod(client, node, manifest("reset-and-gone"))
+        with pytest.raises(WorkflowFailureError) as ended:
+            await asyncio.wait_for(handle.result(), 60)
+    assert isinstance(ended.value.cause, TerminatedError)
+    assert str(ended.value.cause) == WAS_RESET

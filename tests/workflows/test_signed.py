@@ -18,6 +18,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.api.failure.v1 import ApplicationFailureInfo, Failure
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflowservice.v1 import (
+    ResetWorkflowExecutionRequest,
     RespondActivityTaskCompletedByIdRequest,
     RespondActivityTaskFailedByIdRequest,
     SignalWorkflowExecutionRequest,
@@ -33,6 +34,7 @@ from temporalio.common import RawValue, WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer
 
+from syncpod.cli.temporal.pod_apply import Change, apply_pod
 from syncpod.messages.signature import SIGNATURE, Keys, key_id
 from syncpod.node.begun_runs import COPY, BegunRuns
 from syncpod.pod import parse_pod
@@ -43,7 +45,7 @@ from syncpod.temporal.queries import AskAgain
 from syncpod.temporal.resize_metrics import ResizeMetricsInterceptor
 from syncpod.temporal.signed_steps import SigningWorker
 from syncpod.temporal.signing import SigningClient, signing_converter
-from syncpod.temporal.workflow_watch import CANNOT_NOTE, Published, WatchedRunner
+from syncpod.temporal.workflow_watch import CANNOT_NOTE, WAS_RESET, Published, WatchedRunner
 from tests.workflows.scripted import (
     ScriptedNode,
     container,
@@ -251,6 +253,58 @@ async def test_a_copy_of_a_command_does_not_act_again(client: Client, signed: Si
     await until(handle, is_ready)
     await _signal_raw(client, handle.id, "restart", copied)
     await until_refused(handle, "signal restart is refused, since it is older than what was carried out before")
+
+
+async def test_a_run_that_was_reset_to_its_start_goes_on_failing_and_never_ends(client: Client, signed: Signed) -> None:
+    """If it ended, its pod would be left without a workflow; so its tasks fail, and the agent begins it anew."""
+    handle = await start_pod(signed.owner, signed.node, manifest())
+    await until(handle, is_ready)
+    first = (await handle.describe()).run_id
+    [completed, *_] = [
+        event.event_id
+        for event in await events_of(handle)
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+    ]
+    await client.workflow_service.reset_workflow_execution(
+        ResetWorkflowExecutionRequest(
+            namespace=client.namespace,
+            workflow_execution=WorkflowExecution(workflow_id=handle.id, run_id=first),
+            reason="by a stranger",
+            workflow_task_finish_event_id=completed,
+            request_id="reset",
+        )
+    )
+    steps = len(signed.node.steps())
+    second = await in_another_run(handle, first)
+    newest = client.get_workflow_handle(handle.id, run_id=second)
+
+    async def why() -> str:
+        return "\n".join(
+            event.workflow_task_failed_event_attributes.failure.message for event in await events_of(newest)
+        )
+
+    deadline = asyncio.get_running_loop().time() + 60
+    while WAS_RESET not in (said := await why()):
+        assert asyncio.get_running_loop().time() < deadline, said
+        await asyncio.sleep(0.05)
+    assert (await newest.describe()).status == WorkflowExecutionStatus.RUNNING
+    assert len(signed.node.steps()) == steps
+    await newest.terminate()
+
+
+async def test_an_apply_that_another_start_of_the_same_new_pod_has_overtaken_is_signed_anew(
+    client: Client, signed: Signed
+) -> None:
+    """Two commands apply it at once: its workflow takes nothing that was signed before its own start."""
+    document, numbers = manifest(), [signed.keys.number() for _ in range(2)]
+    handle = await start_pod(signed.owner, signed.node, document)
+    await until(handle, is_ready)
+    config = client.config()
+    config["data_converter"] = signing_converter(DATA_CONVERTER, signed.keys, verifies=False)
+    config["interceptors"] = [AskAgain(), SigningClient(lambda: numbers.pop(0) if numbers else signed.keys.number())]
+    node = signed.node.queue.removeprefix("node/")
+    applied = await apply_pod(Client(**config), parse_pod(document), node=node, has_attributes=False)
+    assert (applied.change, numbers) == (Change.UNCHANGED, [])
 
 
 async def _signal_raw(client: Client, workflow_id: str, name: str, payload: Payload) -> None:

@@ -20,7 +20,7 @@ from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.temporal.liveness import absence, lives
 from syncpod.cli.temporal.nodes import is_cordoned, labels_of_node
 from syncpod.cli.temporal.pods import handle_of, read_pod
-from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, answer_in_time, is_gone, refusal
+from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, answer_in_time, is_gone, is_overtaken, refusal
 from syncpod.lifecycle.node_affinity import MESSAGE, REASON, matches_node
 from syncpod.messages.queries import SEARCH_ATTRIBUTES
 from syncpod.pod import Pod, pod_to_wire
@@ -140,7 +140,7 @@ def _compare(before: FetchedPod, after: FetchedPod | None) -> Change:
 
 async def _until_answered(client: Client, pod: Pod, node: str, has_attributes: bool) -> bool:
     """Send the update until it is answered; return True. Raises BadInput with the workflow's refusal."""
-    update_id = uuid.uuid4().hex
+    update_id, is_signed_anew = uuid.uuid4().hex, False
     while True:
         start = start_operation(pod, node, has_attributes=has_attributes)
         try:
@@ -148,8 +148,11 @@ async def _until_answered(client: Client, pod: Pod, node: str, has_attributes: b
                 "apply", pod_to_wire(pod), id=update_id, result_type=dict, start_workflow_operation=start
             )
         except WorkflowUpdateFailedError as error:
-            if not is_gone(error):
+            # Somebody else may have applied the same new pod; a clock that is far behind is not waited for.
+            signs_anew = is_overtaken(error) and not is_signed_anew
+            if not (is_gone(error) or signs_anew):
                 raise BadInput(refusal(pod, error)) from None
+            is_signed_anew = is_signed_anew or signs_anew
             update_id = uuid.uuid4().hex
         except RPCError as error:
             if error.status not in _AGAIN:
