@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from syncpod.cli.console import paint, program, remark
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine import port_guard, runtime_process, worker_process
-from syncpod.cli.machine.listening_process import listening_ports
+from syncpod.cli.machine.listening_process import listening_ports, somebody_listens
 from syncpod.cli.machine.settings import kept_settings, settings
 from syncpod.cli.machine.state_directory import (
     RuntimeRecord,
@@ -87,7 +87,7 @@ def start_server(here: NodeSettings, ports: Ports = _ANY_PORTS) -> Server:
     except NoServer as error:
         raise BadInput(str(error)) from None
     own = running_server(here.state_dir)
-    if config["target_host"] and (own is None or own.address != config["target_host"]):
+    if config["target_host"] and not _is_own(here, own, config["target_host"]):
         _require_workers(here, config["target_host"], config["namespace"])
         _require_no_ports(ports, config["target_host"])
         return Server(config, None)
@@ -99,6 +99,14 @@ def start_server(here: NodeSettings, ports: Ports = _ANY_PORTS) -> Server:
     if own is None:
         _require_workers(here, dev_server.next_address(here.state_dir, ports.server), config["namespace"])
     return _start_own_server(here, ports)
+
+
+def _is_own(here: NodeSettings, own: ServerRecord | None, address: str) -> bool:
+    """Say whether an address is that of our own server, which runs, or did (`syncpod env` may have named it since)."""
+    if own is not None:
+        return own.address == address
+    before = recorded_server(here.state_dir)
+    return before is not None and before.address == address and not somebody_listens(address)
 
 
 def _require_no_ports(ports: Ports, address: str) -> None:

@@ -166,7 +166,7 @@ def keep(state: Path, cluster: str, address: str) -> None:
 
 
 def test_only_the_nodes_own_server_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "_somebody_listens", lambda _address: True)
+    monkeypatch.setattr(session, "somebody_listens", lambda _address: True)
     keep(tmp_path, "c/n", "db.example:7233")
     shown = program("get", "pods", environ={"SYNCPOD_STATE_DIR": str(tmp_path)})
     with pytest.raises(BadInput) as refused:
@@ -197,6 +197,21 @@ def test_a_node_of_a_configured_server_returns_to_it(tmp_path: Path, temporal_se
     server = parts.start_server(settings(state_dir=str(tmp_path)))
     assert (server.config["target_host"], server.own, server.started) == (temporal_server.address, None, False)
     assert running_server(tmp_path) is None
+
+
+def test_our_server_starts_again_though_its_address_is_in_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`syncpod env` has put it there."""
+    here = settings(state_dir=str(tmp_path))
+    first = parts.start_server(here).own
+    assert first is not None
+    end(first.process, patience_seconds=10)
+    monkeypatch.setenv("TEMPORAL_ADDRESS", first.address)
+    again = parts.start_server(here).own
+    assert again is not None
+    end(again.process, patience_seconds=10)
+    assert again.address == first.address
 
 
 def test_the_ports_of_our_server_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -356,6 +356,7 @@ class PodWorkflow:
         """Take ``temporal workflow cancel`` as a deletion, unless commands are to be signed: nobody signs this one."""
         if self.commands.signed:
             self.refuse("cancel", unsigned("the cancellation", "it has no payload that could be signed"))
+            self.show()  # a refusal wakes nothing that would
         else:
             self.entity.put("delete_pod", ({},))
 

@@ -23,6 +23,16 @@ def listens(pid: int, address: str) -> bool | None:
     return not inodes.isdisjoint(_sockets(pid))
 
 
+def somebody_listens(address: str) -> bool:
+    """Say whether ``<host>:<port>`` accepts a connection within a second."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
 def listening_ports(pid: int) -> list[int]:
     """Return the TCP ports at which a process listens, at whatever address, ascending."""
     sockets = _sockets(pid)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.machine.listening_process import listens
+from syncpod.cli.machine.listening_process import listens, somebody_listens
 from syncpod.cli.machine.settings import kept_settings, settings
 from syncpod.cli.machine.state_directory import recorded_server, running_server
 
@@ -69,18 +68,9 @@ def _own_address(directory: Path) -> str:
         before = recorded_server(directory)
         if before is None or before.address != kept.address:
             sentence += f" (the one that node {kept.node} was started with: TEMPORAL_ADDRESS={kept.address})"
-    elif _somebody_listens(DEFAULT_ADDRESS):
+    elif somebody_listens(DEFAULT_ADDRESS):
         sentence += f" (if the one at {DEFAULT_ADDRESS} is yours: TEMPORAL_ADDRESS={DEFAULT_ADDRESS})"
     raise BadInput(sentence)
-
-
-def _somebody_listens(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), timeout=1).close()
-    except OSError:
-        return False
-    return True
 
 
 async def connect(config: ClientConnectConfig, state_dir: Path | None = None) -> Client:
