@@ -63,6 +63,22 @@ def require_own_directory(what: str, path: Path, variable: str) -> None:
         raise SettingsInvalid(f"{what} {path}: {error.strerror}; name another one in {variable}") from None
 
 
+def require_own_manifests(path: Path) -> None:
+    """Raise SettingsInvalid if another account could have written to the directory of manifests, or can replace it.
+
+    Its pods get whatever they ask for on this machine. Blocks.
+    """
+    try:
+        require_ours(path)
+    except NotOurs as why:
+        raise SettingsInvalid(
+            f"manifest directory {path}: {why}: it must belong to this user and be writable by nobody else, like the "
+            "directories above it"
+        ) from None
+    except OSError as error:
+        raise SettingsInvalid(f"manifest directory {path}: {error.strerror}") from None
+
+
 def is_in_memory(path: Path) -> bool:
     """Say whether a path, or its nearest existing parent, lies on a memory file system. Blocks."""
     existing = next(place for place in (path, *path.parents) if place.exists())

@@ -186,7 +186,7 @@ def _answered(body: bytes, change: Callable[[Payload], Payload]) -> tuple[int, b
     """Return the answer to a request with these payloads: each of them, changed."""
     try:
         changed = [_to_json(change(_from_json(payload))) for payload in json.loads(body).get("payloads", ())]
-    except (KeyError, TypeError, ValueError, AttributeError, binascii.Error):
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, binascii.Error):
         return 400, b"the body must be Temporal's payloads, as JSON"
     return 200, json.dumps({"payloads": changed}).encode()
 

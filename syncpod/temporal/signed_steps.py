@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from collections import OrderedDict
+from datetime import datetime, timedelta
+from typing import Any, Final, NoReturn
 
 from temporalio import activity, workflow
 from temporalio.exceptions import ApplicationError
@@ -22,14 +24,22 @@ from syncpod.temporal.signing import CONTINUED
 
 UNSIGNED = "Unsigned"
 """The type of the failure of a step whose input was not accepted."""
+LATEST: Final = timedelta(seconds=60)
+"""How long after its workflow's decision a step may be scheduled. A server gives a workflow task ten seconds."""
+REMEMBERED: Final = 10_000
+"""How many steps are known to have been scheduled before: more than a node schedules within `LATEST`."""
 
 
 class SigningWorker(Interceptor):
     """Marks what workflows give their steps and their next runs, and refuses steps whose input is not accepted."""
 
+    def __init__(self) -> None:
+        """Know of no step yet."""
+        self._schedules = Schedules()
+
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # the SDK's name
         """Wrap the steps."""
-        return _RefusesSteps(next)
+        return _RefusesSteps(next, self._schedules)
 
     def workflow_interceptor_class(
         self,
@@ -39,14 +49,45 @@ class SigningWorker(Interceptor):
         return _Signs
 
 
+class Schedules:
+    """Tells the tries of a step from copies of it.
+
+    Whoever polls the node's task queue can answer a workflow task in the worker's place, and schedule a step that has
+    ended again, with its id and its signed input. All tries of a step were scheduled at the same time by the server's
+    clock, and a copy later. This process knows the time of each step; what it has forgotten is told by the id, which
+    has the time of the workflow's decision.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, datetime] = OrderedDict()
+
+    def refusal(self, step_id: str, run_id: str, scheduled: datetime) -> str:
+        """Return why a try is refused, as a clause; "" if it is not. `scheduled` is when the step first was."""
+        decided = step_id.rpartition("-")[2]
+        if not step_id.startswith(f"{run_id}-") or not decided.isdigit():
+            return "it is a copy from another run"
+        known = self._known.get(step_id, scheduled)
+        if known != scheduled or scheduled.timestamp() - int(decided) > LATEST.total_seconds():
+            return "it is a copy of a step that was scheduled before"
+        self._known[step_id] = scheduled
+        self._known.move_to_end(step_id)
+        while len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+        return ""
+
+
 class _RefusesSteps(ActivityInboundInterceptor):
+    def __init__(self, next: ActivityInboundInterceptor, schedules: Schedules) -> None:
+        super().__init__(next)
+        self._schedules = schedules
+
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # the SDK's name
         info = activity.info()
         refusal = next((each.why for each in input.args if isinstance(each, Refused)), "")
         if not input.args:
             refusal = "it has no payload that could be signed"
-        elif not refusal and info.workflow_run_id and not info.activity_id.startswith(info.workflow_run_id):
-            refusal = "it is a copy from another run"
+        elif not refusal and info.workflow_run_id:
+            refusal = self._schedules.refusal(info.activity_id, info.workflow_run_id, info.scheduled_time)
         if refusal:
             text = f"step {info.activity_type} is refused, since its input is not accepted: {refusal}"
             raise ApplicationError(text, type=UNSIGNED, non_retryable=True)
@@ -65,9 +106,9 @@ class _MarksSteps(WorkflowOutboundInterceptor):
 
     def start_activity(self, input: StartActivityInput) -> workflow.ActivityHandle[Any]:  # the SDK's name
         # Replay: an activity's id is part of the history. It names the run, which no other run may reuse, since a
-        # step's result is signed for it.
+        # step's result is signed for it, and the time of this task, after which nobody may schedule it (`Schedules`).
         self._steps += 1
-        input.activity_id = f"{workflow.info().run_id}-{self._steps}"
+        input.activity_id = f"{workflow.info().run_id}-{self._steps}-{int(workflow.now().timestamp())}"
         input.args = [Marked(each, INPUT) for each in input.args]
         return super().start_activity(input)
 

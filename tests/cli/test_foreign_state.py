@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from syncpod.agent.takeover.preconditions import CannotServe, require_directory
 from syncpod.cli.machine.processes import end, identify
 from syncpod.cli.machine.state_directory import ServerRecord, write_server
 from tests.cli.conftest import program
@@ -71,3 +73,23 @@ def test_a_process_of_another_user_is_never_ended_despite_a_record() -> None:
     finally:
         child.kill()
         child.wait()
+
+
+@needs_root
+def test_manifests_of_another_account_are_not_followed(tmp_path: Path) -> None:
+    (theirs := tmp_path / "theirs").mkdir()
+    os.chown(theirs, STRANGER, STRANGER)
+    done = program("up", "--simulate", "--manifests", str(theirs), environ={"SYNCPOD_STATE_DIR": str(tmp_path / "s")})
+    assert (done.code, done.err.count("\n")) == (2, 1), done.err
+    assert f"manifest directory {theirs}: {theirs} belongs to user {STRANGER}" in done.err
+    assert not (tmp_path / "s" / "server.json").exists(), "nothing is started"
+
+
+@needs_root
+def test_a_worker_does_not_serve_with_manifests_of_another_account(tmp_path: Path) -> None:
+    asyncio.run(require_directory(None))
+    asyncio.run(require_directory(tmp_path))
+    asyncio.run(require_directory(tmp_path / "to be made later"))
+    tmp_path.chmod(0o777)
+    with pytest.raises(CannotServe, match=r"manifest directory /.* is writable by others"):
+        asyncio.run(require_directory(tmp_path))

@@ -117,7 +117,8 @@ async def test_whoever_connects_without_saying_anything_takes_no_room_from_the_o
 
 async def test_nonsense_is_refused_with_a_status(codec: Codec) -> None:
     codec.command[:] = ["tctl", "-w", WEB]
-    for body in (b"", b"{", b"[]", b'{"payloads": 1}', b'{"payloads": [{"data": "?"}]}', b'{"payloads": ["x"]}'):
+    deep = b"[" * 100_000
+    for body in (b"", b"{", b"[]", deep, b'{"payloads": 1}', b'{"payloads": [{"data": "?"}]}', b'{"payloads": ["x"]}'):
         assert (await post(codec, "/encode", body))[0] == 400, body
     assert (await post(codec, "/encode", b"", size=BODY_LIMIT + 1))[0] == 413
     assert (await post(codec, "/other", b""))[0] == 404

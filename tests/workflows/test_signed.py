@@ -13,14 +13,19 @@ from typing import Any, NamedTuple
 
 import pytest
 import pytest_asyncio
+from temporalio.api.command.v1 import Command, ScheduleActivityTaskCommandAttributes
 from temporalio.api.common.v1 import Payload, Payloads, WorkflowExecution
-from temporalio.api.enums.v1 import EventType
+from temporalio.api.enums.v1 import CommandType, EventType
 from temporalio.api.failure.v1 import ApplicationFailureInfo, Failure
 from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import (
+    PollWorkflowTaskQueueRequest,
+    ResetStickyTaskQueueRequest,
     ResetWorkflowExecutionRequest,
     RespondActivityTaskCompletedByIdRequest,
     RespondActivityTaskFailedByIdRequest,
+    RespondWorkflowTaskCompletedRequest,
     SignalWorkflowExecutionRequest,
 )
 from temporalio.client import (
@@ -448,6 +453,75 @@ async def test_a_step_that_a_stranger_schedules_does_nothing(client: Client, sig
             )
         assert "step start_container is refused, since its input is not accepted" in str(failed.value.cause)
     assert signed.node.steps() == steps
+
+
+async def test_a_stranger_who_answers_a_workflow_task_repeats_no_step(
+    client: Client, worker_options: dict[str, Any], tmp_path: Path
+) -> None:
+    """The stranger polls the node's task queue, and schedules a step of the same run again, by its id and its input."""
+    keys, node, worker = make_signing_keys(tmp_path), ScriptedNode(), SigningWorker()
+    owner = signing(client, keys)
+    runner = WatchedRunner(sandboxed_runner(), Watches(), BegunRuns(tmp_path).refusal)
+    options = {**worker_options, "workflow_runner": runner}
+    interceptors = [ResizeMetricsInterceptor(), worker]
+    async with scripted_worker(verifying(owner, keys), node, interceptors=interceptors, **options):
+        handle = await start_pod(owner, node, manifest())
+        await until(handle, is_ready)
+    steps = node.steps()
+    step_id = await _schedule_again(client, handle.id, node.queue)
+    async with scripted_worker(verifying(owner, keys), node, interceptors=interceptors, **options):
+        failure = await _failure_of(handle, step_id)
+    assert "start_container is refused, since its input is not accepted: it is a copy of a step" in failure
+    assert node.steps() == steps
+
+
+async def _schedule_again(stranger: Client, workflow_id: str, queue: str) -> str:
+    """Answer the workflow's next task, while its worker is away, with a copy of its start of a container."""
+    service, namespace = stranger.workflow_service, stranger.namespace
+    handle = stranger.get_workflow_handle(workflow_id)
+    [copied] = [
+        event.activity_task_scheduled_event_attributes
+        for event in await events_of(handle)
+        if event.activity_task_scheduled_event_attributes.activity_type.name == "start_container"
+    ]
+    execution = WorkflowExecution(workflow_id=workflow_id)
+    await service.reset_sticky_task_queue(ResetStickyTaskQueueRequest(namespace=namespace, execution=execution))
+    await handle.signal("restart", {"container": "web"})
+    task = await service.poll_workflow_task_queue(
+        PollWorkflowTaskQueueRequest(namespace=namespace, task_queue=TaskQueue(name=queue), identity="stranger")
+    )
+    assert task.workflow_execution.workflow_id == workflow_id
+    again = ScheduleActivityTaskCommandAttributes(
+        activity_id=copied.activity_id,
+        activity_type=copied.activity_type,
+        task_queue=copied.task_queue,
+        input=copied.input,
+        start_to_close_timeout=copied.start_to_close_timeout,
+    )
+    command = Command(
+        command_type=CommandType.COMMAND_TYPE_SCHEDULE_ACTIVITY_TASK, schedule_activity_task_command_attributes=again
+    )
+    await service.respond_workflow_task_completed(
+        RespondWorkflowTaskCompletedRequest(namespace=namespace, task_token=task.task_token, commands=[command])
+    )
+    return copied.activity_id
+
+
+async def _failure_of(handle: Any, step_id: str) -> str:
+    """Wait for the end of the second step of this id; return its failure, "" if it has not failed."""
+    deadline = asyncio.get_running_loop().time() + 60
+    while asyncio.get_running_loop().time() < deadline:
+        events = await events_of(handle)
+        number = [
+            event.event_id for event in events if event.activity_task_scheduled_event_attributes.activity_id == step_id
+        ][-1]
+        for event in events:
+            if event.activity_task_failed_event_attributes.scheduled_event_id == number:
+                return event.activity_task_failed_event_attributes.failure.message
+            if event.activity_task_completed_event_attributes.scheduled_event_id == number:
+                return ""
+        await asyncio.sleep(0.05)
+    raise AssertionError("the step has not ended")
 
 
 async def test_update_with_start_is_signed_as_a_whole(client: Client, signed: Signed) -> None:

@@ -23,6 +23,8 @@ from syncpod.cri.errors import CriError, Unavailable
 from syncpod.cri.port import RuntimeVersion
 from syncpod.node.daemon_thread import in_daemon_thread
 from syncpod.node.pods_left import has_pods, has_records
+from syncpod.settings.directories import require_own_manifests
+from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.kept import (
     KeptSettings,
     is_same_runtime,
@@ -43,7 +45,7 @@ class CannotServe(Exception):
 
 
 async def require_directory(manifests: Path | None) -> None:
-    """Raise CannotServe if the path of the manifests exists and is not a directory.
+    """Raise CannotServe if the path of the manifests exists and is not a directory, or another account may write to it.
 
     It may be created later. If its file system hangs, the node serves without it.
     """
@@ -53,6 +55,11 @@ async def require_directory(manifests: Path | None) -> None:
         found = await asyncio.wait_for(in_daemon_thread(manifests.stat, name="manifests"), _DIRECTORY_SECONDS)
         if not stat.S_ISDIR(found.st_mode):
             raise CannotServe(f"manifest directory {manifests}: is not a directory")
+        try:
+            owned = in_daemon_thread(partial(require_own_manifests, manifests), name="manifests")
+            await asyncio.wait_for(owned, _DIRECTORY_SECONDS)
+        except SettingsInvalid as wrong:
+            raise CannotServe(str(wrong)) from None
 
 
 async def awaited_socket(settings: NodeSettings, kept: KeptSettings, awaited: AwaitedRuntime) -> str:

@@ -235,13 +235,23 @@ def _start(
 
 
 def _require_directory(manifests: Path) -> None:
-    """Raise BadInput if the directory of manifests does not exist: a worker would only log that, and wait for it."""
+    """Raise BadInput if the directory of manifests does not exist, or if another account may write to it.
+
+    A worker would only log that it does not exist, and wait for it.
+    """
     try:
         is_directory = stat.S_ISDIR(manifests.stat().st_mode)
     except OSError as error:
         raise BadInput(f"manifest directory {manifests}: {error.strerror}") from None
     if not is_directory:
         raise BadInput(f"manifest directory {manifests}: is not a directory")
+    from syncpod.settings.directories import require_own_manifests
+    from syncpod.settings.errors import SettingsInvalid
+
+    try:
+        require_own_manifests(manifests)
+    except SettingsInvalid as wrong:
+        raise BadInput(str(wrong)) from None
 
 
 async def _bring_up(
