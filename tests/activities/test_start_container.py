@@ -307,6 +307,31 @@ async def test_a_container_that_ran_is_not_started_again_after_a_runtime_kill_in
         assert populated(bench.node.context, pod.uid, [listed.id]) == ()
 
 
+async def test_a_pod_kill_counts_a_container_that_ran_before_a_runtime_kill_in_its_start(
+    containerd: Containerd, tmp_path: Path
+) -> None:
+    """Its runtime lists it as created, so the kill removes it; its start was cancelled by the deletion."""
+    async with bench_of(containerd, tmp_path) as bench:
+        pod = bench.pod(container(command=("sh", "-c", "echo ready; sleep 600")))
+        await pod.create_sandbox()
+        with containerd.gates.hold("runc-started") as gate:
+            first = pod.step(StepName.START_CONTAINER, pod.start_request(restart=4))
+            await gate.reached()
+            await pod.until_ready(restart=4)
+            containerd.kill()
+            with pytest.raises(ApplicationError):
+                await first.result()
+            await bench.restart_runtime()
+            [listed] = (await pod.view()).containers
+            [lost] = (await pod.kill()).status.containers
+        assert (listed.state, lost.id, lost.restart_count, lost.reason) == (
+            "created",
+            listed.id,
+            4,
+            "ContainerStatusUnknown",
+        )
+
+
 async def test_a_container_that_ended_while_the_runtime_was_down_is_not_started_again(
     runtime: Containerd, tmp_path: Path
 ) -> None:

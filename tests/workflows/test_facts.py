@@ -448,3 +448,14 @@ def test_an_operator_restarts_a_finished_container_that_is_no_longer_listed() ->
     assert decided(state, listing(3, running("a"))) == []
     absorb.absorb(state, "restart", ({"container": "b"},), NOW)
     assert decided(state, listing(4, running("a"))) == ["start_container b"]
+
+
+def test_an_instance_that_only_an_older_listing_shows_as_ended_counts() -> None:
+    """A kill reports it, which its runtime has lost, and a newer listing has come before the kill's result."""
+    state = seen(a_pod("OnFailure", "a"), listing(1, exited("a", 3)), listing(5, exited("a", 3)))
+    observe(state, listing(4, exited("a", 137, restart=1), exited("a", 3)), NOW)
+    assert state.restarts == {"a": 1}
+    assert [(each.restart, each.exit_code) for each in state.exits] == [(0, 3), (1, 137)]
+    assert [each.id for each in state.observed.containers] == ["a-0"], "what exists is said by the newer listing"
+    observe(state, listing(3, exited("a", 7, restart=1), running("a", restart=2)), NOW)
+    assert [(each.restart, each.exit_code) for each in state.exits] == [(0, 3), (1, 137)], "what is known stays"

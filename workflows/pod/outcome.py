@@ -11,7 +11,7 @@ from typing import Any
 from syncpod.lifecycle import backoff, conditions, eviction
 from syncpod.lifecycle.container_status import WaitingReason
 from syncpod.lifecycle.exit import STATUS_UNKNOWN, RecordedExit
-from syncpod.lifecycle.observed import ObservedPod, Seq, merge, order_restarts
+from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, Seq, merge, order_restarts
 from syncpod.lifecycle.plan import something_to_stop
 from syncpod.lifecycle.probing import failure_text
 from syncpod.lifecycle.start_errors import START_ERROR
@@ -64,10 +64,14 @@ def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
 
 
 def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetime) -> None:
-    """Record the newest start of each container, and each exit that is new or better known than before."""
+    """Record the newest start of each container, and each exit that is new or better known than before.
+
+    A kill may report an instance that no listing has any more, when a newer listing has been absorbed already: the view
+    does not change then, but what has run counts.
+    """
     recorded = {exit_.id: exit_ for exit_ in state.exits}
     # Oldest first, so that the exits are recorded in the order in which they happened.
-    for container in reversed(state.own.containers):
+    for container in (*reversed(state.own.containers), *reversed(_told_late(state, listing))):
         if container.has_run:
             newest = max(state.restarts.get(container.name, 0), container.restart_count)
             state.restarts = {**state.restarts, container.name: newest}
@@ -82,6 +86,19 @@ def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetim
         state.record_exit(exit_)
         _tell_exit(state, exit_, now)
         state.forget_stuck_kills()
+
+
+def _told_late(state: PodState, listing: ObservedPod) -> tuple[ObservedContainer, ...]:
+    """Return the ended instances of a listing that are newer than any known start, and not in the view."""
+    seen = {container.id for container in state.own.containers}
+    return tuple(
+        each
+        for each in listing.containers
+        if each.id not in seen
+        and each.incarnation in ("", state.incarnation)
+        and each.exit is not None
+        and each.restart_count > state.restarts.get(each.name, -1)
+    )
 
 
 def _forget_what_went(state: PodState) -> None:
