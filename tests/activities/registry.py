@@ -46,7 +46,7 @@ class Registry:
     def announce_to(self, runtime: Containerd) -> None:
         """Tell the runtime that this registry speaks HTTP: 1.6 assumes so for localhost, 2.4 does not."""
         told = runtime.directory / "registries" / self.address / "hosts.toml"
-        told.parent.mkdir(parents=True)
+        told.parent.mkdir(parents=True, exist_ok=True)
         told.write_text(f'server = "http://{self.address}"\n')
 
     async def asked(self) -> None:

@@ -52,7 +52,8 @@ def up(environ: dict[str, str], *flags: str, **pods: Any) -> None:
 
 def exports(environ: dict[str, str]) -> dict[str, str]:
     lines = program("env", environ=environ).out.splitlines()
-    return dict(line.removeprefix("export ").replace("'", "").split("=", 1) for line in lines)
+    exported = (line.removeprefix("export ") for line in lines if line.startswith("export "))
+    return dict(line.replace("'", "").split("=", 1) for line in exported)
 
 
 def in_database(environ: dict[str, str], name: str) -> set[str]:

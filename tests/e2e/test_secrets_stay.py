@@ -73,7 +73,7 @@ class ClosedRegistry:
     def announce_to(self, runtime: Runtime) -> None:
         """Tell the runtime that this registry speaks HTTP, where it does not take that for granted."""
         told = runtime.directory / "registries" / self.address / "hosts.toml"
-        told.parent.mkdir(parents=True)
+        told.parent.mkdir(parents=True, exist_ok=True)
         told.write_text(f'server = "http://{self.address}"\n')
 
     def close(self) -> None:

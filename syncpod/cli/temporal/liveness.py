@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Final
 
 from temporalio.api.enums.v1 import WorkerStatus
@@ -74,7 +75,7 @@ async def lives_of(client: Client, nodes: Iterable[str]) -> Mapping[str, Life]:
         at_home = record is not None and _is_of(record, client, node)
         here = at_home and serving(settings().state_dir) is not None
         signs = () if here else _signs(beats.get(node_task_queue(node), {}), await _polls(client, node))
-        dead = record.identity if record is not None and at_home and not here else ""
+        dead = record.identity if record is not None and at_home and _has_ended(record) else ""
         found[node] = judge(signs, now, here=here, dead=dead)
     return found
 
@@ -100,6 +101,14 @@ async def judged(client: Client, fetched_pods: Sequence[FetchedPod]) -> list[Fet
         fetched if fetched.current else replace(fetched, lives=found[fetched.pod.spec.node_name].lives)
         for fetched in fetched_pods
     ]
+
+
+def _has_ended(record: WorkerRecord) -> bool:
+    """Say whether no process has the id of the recorded worker.
+
+    If one has, it may be the worker, started in some other way than ours: then what the server has heard decides.
+    """
+    return not Path(f"/proc/{record.pid}").exists()
 
 
 def _is_of(record: WorkerRecord, client: Client, node: str) -> bool:
