@@ -83,13 +83,17 @@ class PodWorkflows:
         return info.status, _uid(decode_typed_search_attributes(info.search_attributes)), info.execution.run_id
 
     async def _has_had(self, workflow_id: str, uid: str) -> bool:
-        """Say whether the server knows a closed run of that workflow as this pod's, by visibility.
+        """Say whether the server knows a closed run of that workflow as this pod's.
 
-        A name has one workflow at a time: once its last one has ended, so have all before.
+        A name has one workflow at a time: once its last one has ended, so have all before. A run that was terminated
+        before it wrote its search attributes is known by its history.
         """
-        query = f"WorkflowId = '{workflow_id}' AND PodUID = '{uid}' AND ExecutionStatus != 'Running'"
+        closed = f"WorkflowId = '{workflow_id}' AND ExecutionStatus != 'Running'"
         try:
-            return (await self._client.count_workflows(query, rpc_timeout=_RPC)).count > 0
+            if (await self._client.count_workflows(f"{closed} AND PodUID = '{uid}'", rpc_timeout=_RPC)).count > 0:
+                return True
+            silent = self._client.list_workflows(f"{closed} AND PodUID IS NULL", limit=_SILENT_RUNS, rpc_timeout=_RPC)
+            return any([await self._recorded(workflow_id, run.run_id) == uid async for run in silent])
         except RPCError as error:
             if error.status == RPCStatusCode.INVALID_ARGUMENT:  # a namespace without our search attributes
                 return False
@@ -103,6 +107,10 @@ class PodWorkflows:
             if error.status == RPCStatusCode.NOT_FOUND:  # the server has forgotten it meanwhile
                 return ""
             raise
+
+
+_SILENT_RUNS: Final = 20
+"""How many closed runs without search attributes are looked at for one pod, newest first."""
 
 
 def without_workflow(refs: Iterable[PodRef], listed: dict[str, str]) -> tuple[PodRef, ...]:

@@ -174,6 +174,23 @@ async def test_a_pod_is_known_to_have_ended_even_if_a_later_pod_of_its_name_ende
         assert await name.standings("heir", "third") == ["closed", "unknown"]
 
 
+async def test_a_pod_whose_run_was_terminated_before_it_wrote_anything_is_known_to_have_ended(name: Name) -> None:
+    """Its containers would be left for ever: the last run of the name was another pod's."""
+    start = {"pod": {"metadata": {"uid": "early"}}, "adopt": {"incarnation": "life"}}
+    handle = await name.client.start_workflow("PodWorkflow", start, id=name.id, task_queue=name.queue)
+    await handle.terminate()
+    async with name.served():
+        await name.client.start_workflow("PodWorkflow", "heir", id=name.id, task_queue=name.queue)
+        await name.handle.signal("tell", "end")
+        await name.handle.result()
+
+        async def is_closed() -> bool:
+            return await name.standings("early") == ["closed"]
+
+        await until_asked(is_closed)
+        assert await name.standings("third") == ["unknown"]
+
+
 async def temporal(server: DevServer, verb: str, workflow_id: str) -> None:
     """Do something to a workflow as an operator does."""
     command = [str(temporal_program()), "workflow", verb, "--workflow-id", workflow_id, "--address", server.address]
