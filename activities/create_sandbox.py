@@ -174,7 +174,7 @@ async def _clear_away(attempt: StepAttempt, request: CreateSandbox, taken: Seque
     def alive(view: ObservedPod) -> Selection:
         chosen = [each for each in view.containers if each.sandbox_id in homes and each.state != "exited"]
         for each in chosen:
-            targets[each.id] = kill_target(each, request.pod, grace_seconds=grace, with_hook=grace > 0)
+            targets[each.id] = kill_target(each.id, each.name, request.pod, grace_seconds=grace, with_hook=grace > 0)
         return [(each, targets[each.id]) for each in chosen]
 
     view = await end_containers(attempt, alive)

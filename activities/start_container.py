@@ -15,6 +15,7 @@ from activities.containers.leftovers import end_what_was_lost
 from activities.containers.noted_starts import forget_start, note_start, noted_start
 from activities.containers.removal import remove_dead, remove_given_up, remove_unstarted
 from activities.containers.sources import sub_paths_of, variables_of
+from activities.containers.targets import kill_target
 from activities.images.presence import FoundImages, container_of, look_at_images, needed_images, say_present
 from activities.node.hooks import carry_out_hook, hook_target
 from activities.node.metrics import count_failed_start, count_start
@@ -24,7 +25,7 @@ from syncpod.cri.errors import CriError, DeadlineExceeded, ImageAbsent, NameRese
 from syncpod.cri.port import ImageStatus
 from syncpod.handlers.hook import HookFailed, failure_message
 from syncpod.messages import ObservedContainer, ObservedPod
-from syncpod.messages.steps import Fault, KillTarget, Outcome, StartContainer, StepResult
+from syncpod.messages.steps import Fault, Outcome, StartContainer, StepResult
 from syncpod.node.directories import plan_container, prepare_container
 from syncpod.node.log_links import links_directory, make_log_link
 from syncpod.node.pod_threads import DiskWork
@@ -395,7 +396,7 @@ class _Start:
             told = await self.attempt.interruptible(carry_out_hook(container.lifecycle.post_start, target, self.cri))
         except HookFailed as failed:
             activity.logger.warning("the postStart hook of container %s failed: %s", container_id, failed)
-            await self._end(container_id, ports)
+            await self._end(container_id)
             told_of = warning("FailedPostStartHook", "PostStartHook failed", container.name)
             ref = self.request.ref
             pod = f"{ref.name}_{ref.namespace}({ref.uid})"
@@ -404,17 +405,12 @@ class _Start:
         if told:
             self.attempt.events.append(warning("LifecycleHTTPFallback", told, container.name))
 
-    async def _end(self, container_id: str, ports: dict[str, int]) -> None:
+    async def _end(self, container_id: str) -> None:
         """End the container with its grace and its preStop hook."""
-        name, lifecycle = self.container.name, self.container.lifecycle
-        grace = self.request.pod.spec.termination_grace_period_seconds
-        target = KillTarget(
-            id=container_id,
-            name=name,
-            grace_seconds=int(self.attempt.waited_seconds) + (30 if grace is None else grace),
-            pre_stop=lifecycle.pre_stop if lifecycle is not None else None,
-            ports=ports,
-        )
+        name, pod = self.container.name, self.request.pod
+        grace = pod.spec.termination_grace_period_seconds
+        grace_seconds = int(self.attempt.waited_seconds) + (30 if grace is None else grace)
+        target = kill_target(container_id, name, pod, grace_seconds=grace_seconds, with_hook=True)
         self.attempt.say("Killing", "FailedPostStartHook", name)
 
         def alive(view: ObservedPod) -> Selection:

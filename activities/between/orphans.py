@@ -168,7 +168,7 @@ def _targets(
     """Return how to stop the containers that are alive; their hooks are in the pod's record, where there is one."""
     pod = record.pod if record is not None else None
     return tuple(
-        kill_target(each, pod, grace_seconds=grace_seconds, with_hook=grace_seconds > 0)
+        kill_target(each.id, each.name, pod, grace_seconds=grace_seconds, with_hook=grace_seconds > 0)
         for each in containers
         if each.state != "exited"
     )

@@ -44,15 +44,24 @@ async def with_noted_starts(attempt: StepAttempt, pod: Pod | None, view: Observe
     """
     if pod is None:
         return view
-    containers: tuple[Container | EphemeralContainer, ...]
-    containers = (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers)
-    listed = {each.id for each in view.containers}
-    exits, gone = attempt.node.reader.exits, []
-    for container in containers:
-        mark = await asyncio.to_thread(read_start_mark, attempt.node.context, attempt.ref.uid, container.name)
-        if mark is not None and mark.incarnation == attempt.ref.incarnation and mark.id not in listed:
-            gone.append(as_ended(mark, container, exits.of(mark.id) if exits is not None else None))
+    marks = await asyncio.to_thread(_marks_of, attempt, pod)
+    listed, exits = {each.id for each in view.containers}, attempt.node.reader.exits
+    gone = [
+        as_ended(mark, container, exits.of(mark.id) if exits is not None else None)
+        for container, mark in marks
+        if mark.id not in listed
+    ]
     return view.model_copy(update={"containers": (*gone, *view.containers)}).ordered() if gone else view
+
+
+def _marks_of(attempt: StepAttempt, pod: Pod) -> list[tuple[Container | EphemeralContainer, StartMark]]:
+    """Return the containers that have a start mark of this life of the pod, each with it. Blocks. Raises OSError."""
+    found: list[tuple[Container | EphemeralContainer, StartMark]] = []
+    for container in (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers):
+        mark = read_start_mark(attempt.node.context, attempt.ref.uid, container.name)
+        if mark is not None and mark.incarnation == attempt.ref.incarnation:
+            found.append((container, mark))
+    return found
 
 
 async def forget_start(attempt: StepAttempt, container_id: str) -> None:

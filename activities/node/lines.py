@@ -17,7 +17,6 @@ from activities.node.fences import Holder
 
 HELD_SECONDS = 5.0
 """How long a step keeps its place. A step that takes longer is waiting for something and uses little CPU, so another
-
 pod gets its place while it goes on."""
 REMEMBERED_SECONDS = 60.0
 """How long a pod that has left the line keeps its rank before those that came later, for its next step."""

@@ -74,7 +74,7 @@ def _unforeseen(container: ObservedContainer, pod: Pod | None, request: KillPod)
     As in the kubelet, its hook runs too, unless the pod gives it no time at all.
     """
     hook = pod is not None and pod.spec.termination_grace_period_seconds != 0
-    return kill_target(container, pod, grace_seconds=request.grace_seconds, with_hook=hook)
+    return kill_target(container.id, container.name, pod, grace_seconds=request.grace_seconds, with_hook=hook)
 
 
 async def stop_sandboxes(attempt: StepAttempt, view: ObservedPod) -> None:

@@ -31,7 +31,6 @@ the server has forgotten, is never killed automatically.
 
 Standing = Literal["open", "closed", "another", "unknown"]
 """What the server knows of the workflow of a pod's name. `open`: it runs, and may be this pod's. `closed`: this pod's
-
 workflow has ended. `another`: it runs, but for another pod of that name. `unknown`: the server has no workflow that is
 or was this pod's."""
 

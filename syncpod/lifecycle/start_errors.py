@@ -23,7 +23,6 @@ START_ERROR: Final = "StartError"
 
 FailedStart = Literal["refused", "cut off", "unknown"]
 """What became of the process. Refused: it never began, and never will. Cut off: it never began. Unknown: it may have
-
 begun."""
 
 _BEGINNING: Final = ("failed to start containerd task", "failed to update container")

@@ -36,17 +36,14 @@ LIST_LIMIT: Final = 1_500_000
 """Bytes of JSON that the pods of all lists may have together: a history of more than 50 MiB ends a node's workflow."""
 KNOWN_LIMIT: Final = 1_900_000
 """Bytes that the pods of all lists may have together, with :data:`KEPT_BYTES` more for each: the snapshot of a node's
-
 workflow is one payload, and the server refuses payloads above 2 MiB."""
 
 KEPT_BYTES: Final = 300
 """Bytes that a node's workflow keeps of a listed pod besides its document, which it drops once the pod's workflow has
-
 it."""
 
 LISTED_LIMIT: Final = 4000
 """How many pods one list may have: many more than a node can run, but few enough for one task of a workflow, which must
-
 not compute for more than two seconds."""
 MADE_LIMIT: Final = 4000
 """How many pods one ``recall_pods`` may name."""

@@ -23,7 +23,6 @@ SILENT_SECONDS: Final = 5.0
 """How long a thread may take before its disk is reported as not answering."""
 MOST_THREADS: Final = 2_000
 """How many threads all pods may have at the same time. Only hanging calls, of pods that were deleted by force again and
-
 again, reach this number."""
 
 

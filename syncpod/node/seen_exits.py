@@ -25,7 +25,6 @@ log = logging.getLogger(__name__)
 
 EXPECTED_SECONDS = 1.0
 """How long to wait for the kernel to report an exit that the runtime lists as 255. The kernel reports it as soon as the
-
 process has ended and is reaped."""
 
 

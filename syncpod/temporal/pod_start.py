@@ -33,7 +33,6 @@ ENDED: Final[frozenset[int]] = frozenset(
     )
 )
 """The numbers of the workflow statuses in which a pod no longer has a workflow. In any other status the workflow owns
-
 the pod, also while it is paused, a status that the SDK does not know."""
 
 _LOOK_SECONDS: Final = 0.2

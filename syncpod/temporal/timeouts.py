@@ -15,7 +15,6 @@ WORKFLOW_TASK: Final = timedelta(seconds=10)
 
 STICKY_QUEUE: Final = timedelta(seconds=60)
 """How long a task may lie in the queue of the worker that has its workflow in its cache. Tasks of many pods may wait
-
 there, since a worker takes only a few tasks at a time."""
 
 HEARTBEAT_THROTTLE: Final = timedelta(seconds=1)

@@ -11,7 +11,6 @@ from syncpod.pod import Pod, PodSecurityContext, SecurityContext
 
 _IMAGE_VOLUMES = {"containerd": (2, 1), "cri-o": (1, 33)}
 """The first versions of runtimes that mount images. Runtimes do not announce this, and older ones mount something
-
 else."""
 
 _DEFAULT = "RuntimeDefault"

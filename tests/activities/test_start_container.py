@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import os
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -282,54 +284,47 @@ async def test_a_runtime_kill_between_create_and_start_counts_no_restart_and_lea
         assert [(each.state, each.restart_count) for each in result.status.containers] == [("running", 0)]
 
 
+@contextlib.asynccontextmanager
+async def forgotten_start(containerd: Containerd, tmp_path: Path, restart: int) -> AsyncIterator[PodOnBench]:
+    """A pod whose container ran when its runtime was killed within the start, and is listed as created now."""
+    async with bench_of(containerd, tmp_path) as bench:
+        pod = bench.pod(container(command=("sh", "-c", "echo ready; sleep 600")))
+        await pod.create_sandbox()
+        with containerd.gates.hold("runc-started") as gate:
+            first = pod.step(StepName.START_CONTAINER, pod.start_request(restart=restart))
+            await gate.reached()
+            await pod.until_ready(restart=restart)
+            containerd.kill()
+            with pytest.raises(ApplicationError):
+                await first.result()
+            await bench.restart_runtime()
+            assert [each.state for each in (await pod.view()).containers] == ["created"]
+            yield pod
+
+
 @pytest.mark.every_runtime("what a runtime that died in a start knows of it is its own")
 async def test_a_container_that_ran_is_not_started_again_after_a_runtime_kill_in_its_start(
     containerd: Containerd, tmp_path: Path
 ) -> None:
     """It kills what it then finds, and lists it as created: as if it had never begun."""
-    async with bench_of(containerd, tmp_path) as bench:
-        pod = bench.pod(container(command=("sh", "-c", "echo ready; sleep 600")))
-        await pod.create_sandbox()
-        with containerd.gates.hold("runc-started") as gate:
-            first = pod.step(StepName.START_CONTAINER, pod.start_request())
-            await gate.reached()
-            await pod.until_ready()
-            containerd.kill()
-            with pytest.raises(ApplicationError):
-                await first.result()
-            await bench.restart_runtime()
-            [listed] = (await pod.view()).containers
-            result = await pod.start(attempt=2)
+    async with forgotten_start(containerd, tmp_path, restart=0) as pod:
+        [listed] = (await pod.view()).containers
+        result = await pod.start(attempt=2)
         assert (result.outcome, result.id) == (Outcome.ADOPTED, listed.id)
         [lost] = result.status.containers
         assert (lost.state, lost.exit_code, lost.reason) == ("exited", 137, "ContainerStatusUnknown")
         assert (pod.logs / "main" / "0.log").read_text().count("ready") == 1
-        assert populated(bench.node.context, pod.uid, [listed.id]) == ()
+        assert populated(pod.bench.node.context, pod.uid, [listed.id]) == ()
 
 
 async def test_a_pod_kill_counts_a_container_that_ran_before_a_runtime_kill_in_its_start(
     containerd: Containerd, tmp_path: Path
 ) -> None:
     """Its runtime lists it as created, so the kill removes it; its start was cancelled by the deletion."""
-    async with bench_of(containerd, tmp_path) as bench:
-        pod = bench.pod(container(command=("sh", "-c", "echo ready; sleep 600")))
-        await pod.create_sandbox()
-        with containerd.gates.hold("runc-started") as gate:
-            first = pod.step(StepName.START_CONTAINER, pod.start_request(restart=4))
-            await gate.reached()
-            await pod.until_ready(restart=4)
-            containerd.kill()
-            with pytest.raises(ApplicationError):
-                await first.result()
-            await bench.restart_runtime()
-            [listed] = (await pod.view()).containers
-            [lost] = (await pod.kill()).status.containers
-        assert (listed.state, lost.id, lost.restart_count, lost.reason) == (
-            "created",
-            listed.id,
-            4,
-            "ContainerStatusUnknown",
-        )
+    async with forgotten_start(containerd, tmp_path, restart=4) as pod:
+        [listed] = (await pod.view()).containers
+        [lost] = (await pod.kill()).status.containers
+        assert (lost.id, lost.restart_count, lost.reason) == (listed.id, 4, "ContainerStatusUnknown")
 
 
 async def test_a_container_that_ended_while_the_runtime_was_down_is_not_started_again(

@@ -82,7 +82,7 @@ async def relisted(**answers: Message | bytes) -> Relist:
 
 @pytest.mark.parametrize(
     "answer",
-    [b"\xff\xff", containers(container("XXXX")).SerializeToString().replace(b"XXXX", b"\xff\xfe\xfd\xfc")],
+    [b"\xff\xff", containers(container("four")).SerializeToString().replace(b"four", b"\xff\xfe\xfd\xfc")],
     ids=["no-message", "no-utf-8"],
 )
 async def test_an_undecodable_list_is_a_fault_of_the_runtime(answer: bytes, caplog: pytest.LogCaptureFixture) -> None:

@@ -13,7 +13,6 @@ from temporalio.common import RetryPolicy
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=15)
 """Three heartbeats, which even a busy machine can keep. A short timeout is not needed: a new worker fails the steps of
-
 the last one at boot (`syncpod.agent.takeover.boot`), and a step's own worker makes it ask for its cancellation."""
 
 RETRY = RetryPolicy(

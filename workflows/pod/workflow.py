@@ -56,7 +56,6 @@ TOGETHER: Final = 4
 
 GUARANTEE: Final = timedelta(seconds=1)
 """How long after a back-off's end the workflow's own timer rings. The node's queue signals that end; the timer is for
-
 the case that the signal is lost."""
 
 

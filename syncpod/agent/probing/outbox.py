@@ -23,7 +23,6 @@ Send = Callable[[PodRef, ProbeChanged], Awaitable[bool]]
 
 _Key = tuple[str, str, str]
 """Container id, probe, and kind of news: the result, that the probe cannot be run, or only that it fails. The last two
-
 change no result, so they are sent in addition to it."""
 
 

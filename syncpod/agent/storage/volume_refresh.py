@@ -40,7 +40,6 @@ PATIENCE_SECONDS: Final = 1.0
 
 WaitingFor = MutableMapping[ObjectRef, set[tuple[str, str]]]
 """Who waits for a missing object: workflow id, and container or step. They add themselves and then look for the object
-
 once more. So either they find the object, or this module finds them here after the object was written."""
 
 Tell = Callable[[str, str, str], Awaitable[bool]]

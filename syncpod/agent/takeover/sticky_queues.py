@@ -31,7 +31,6 @@ log = logging.getLogger(__name__)
 _RPC = timedelta(seconds=5)
 _POLL = timedelta(seconds=5)
 """How long a poll may take; the server requires more than two seconds. A task in the queue is returned at once; only
-
 the last poll, which finds nothing, takes that long."""
 _RECENT = 500
 """How many of a run's last events are read: this many may have come in since its last task."""

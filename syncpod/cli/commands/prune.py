@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _AT_ONCE: Final = 50
 """How many pods are pruned at a time. Each may take its grace period, so fewer would take long on a full node. Each has
-
 its own connection to the runtime, so more would be too many connections."""
 
 
