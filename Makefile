@@ -41,7 +41,7 @@ test-all: $(INSTALLED) ## every test on every runtime that it can run on
 	@SYNCPOD_RUNTIMES=all $(PYTEST)
 
 nightly: $(INSTALLED) ## test-all, with 20,000 simulated pods and more drawn examples
-	@SYNCPOD_RUNTIMES=all SYNCPOD_NIGHTLY=1 $(PYTEST)
+	@SYNCPOD_RUNTIMES=all SYNCPOD_NIGHTLY=1 $(PYTEST) --timeout=3600
 
 # Tests start Python several hundred times: bytecode is kept for them, also where it has been turned off.
 test test-all nightly: export PYTHONDONTWRITEBYTECODE =

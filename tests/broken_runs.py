@@ -1,12 +1,16 @@
 """A run that breaks still says why. `make test` loads it.
 
 When pytest itself breaks, in one of xdist's processes or in the one that leads them, it prints no summary, and the
-cause stands far above the end of the output, which may be all that is kept. And text that is not UTF-8 in the report of
-one test (an odd path in a log line) breaks the whole run, because xdist cannot send it.
+cause stands far above the end of the output, which may be all that is kept. A run that is ended from outside, because
+it took too long, prints none either: so each failure is told in one line as soon as it is known, and at SIGTERM which
+tests are under way. And text that is not UTF-8 in the report of one test (an odd path in a log line) breaks the whole
+run, because xdist cannot send it.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Generator
 from typing import Any
@@ -20,6 +24,50 @@ _errors: list[str] = []
 _failed: list[str] = []
 
 
+class AtOnce:
+    """In the process that leads the others: tells each failure in one line, and which tests a run's end cuts off."""
+
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self._terminal = terminal
+        self._under_way: dict[str, None] = {}
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Note a test as under way."""
+        self._under_way[nodeid] = None
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """Note its end."""
+        self._under_way.pop(nodeid, None)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Tell a failure."""
+        if report.failed:
+            self._terminal.ensure_newline()
+            self._terminal.write_line(f"FAILED {told(report)}", flush=True)
+
+    def ended(self, number: int, _frame: object) -> None:
+        """Tell what is under way, and end as the signal would have it."""
+        lines = (
+            "",
+            "the run was ended; under way were:",
+            *(f"  {test}" for test in self._under_way or ["nothing"]),
+            "",
+        )
+        os.write(2, "\n".join(lines).encode(errors="backslashreplace"))  # no buffer, whose lock this code may interrupt
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+
+@pytest.hookimpl(trylast=True)  # after the terminal's own plugin
+def pytest_configure(config: pytest.Config) -> None:
+    """Tell failures at once, where there is a terminal reporter: xdist's processes have none."""
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is not None and not hasattr(config, "workerinput"):
+        at_once = AtOnce(terminal)
+        config.pluginmanager.register(at_once)
+        signal.signal(signal.SIGTERM, at_once.ended)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_report_to_serializable() -> Generator[None, Any, Any]:
     """Make every text of a report one that xdist can send."""
@@ -29,9 +77,7 @@ def pytest_report_to_serializable() -> Generator[None, Any, Any]:
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Note a failure, with the line that says what it was."""
     if report.failed:
-        crash = getattr(report.longrepr, "reprcrash", None)
-        said = crash.message if crash is not None else report.longreprtext
-        _failed.append(f"{report.nodeid} ({report.when}): {said.strip().partition(chr(10))[0]}")
+        _failed.append(told(report))
 
 
 def pytest_internalerror(excrepr: object) -> None:
@@ -51,6 +97,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """Say it at the very end, of a run that broke; xdist's processes leave this to the one that leads them."""
     if _errors and not hasattr(config, "workerinput"):
         sys.stderr.write("\n".join(last_words(_errors, _failed)) + "\n")
+
+
+def told(report: pytest.TestReport) -> str:
+    """Return one line for a failed test: its id, its phase, and the first line of what it says."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    said = crash.message if crash is not None else report.longreprtext
+    return f"{report.nodeid} ({report.when}): {said.strip().partition(chr(10))[0]}"
 
 
 def sendable(value: Any) -> Any:

@@ -24,6 +24,30 @@ def test_second():
     pass
 """
 
+HANGING = """
+import time, pytest
+pytestmark = pytest.mark.xdist_group("one")
+@pytest.mark.timeout(1)
+def test_hangs():
+    time.sleep(600)
+def test_goes_on():
+    pass
+"""
+
+CUT_OFF = """
+import os, signal
+def pytest_runtest_logreport(report):
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+ENDED = """
+import os, signal
+def pytest_runtest_logstart(nodeid):
+    if "second" in nodeid and "PYTEST_XDIST_WORKER" not in os.environ:
+        os.kill(os.getpid(), signal.SIGTERM)
+"""
+
 BREAKING = """
 import os
 def pytest_runtest_logstart(nodeid):
@@ -60,6 +84,24 @@ def test_a_broken_run_ends_with_the_cause_and_the_failed_tests(tmp_path: Path) -
     assert done.returncode == 3
     assert "test_first@one (call): AssertionError: broken before" in done.stderr
     assert "RuntimeError: the cause" in done.stderr.partition("it broke on:")[2]
+
+
+def test_a_failure_is_told_before_a_run_is_cut_off(tmp_path: Path) -> None:
+    done = run(tmp_path, TWO, hooks=CUT_OFF)
+    assert done.returncode == -signal.SIGKILL
+    assert "FAILED test_it.py::test_first@one (call): AssertionError: broken before" in done.stdout
+
+
+def test_a_run_that_is_ended_names_the_tests_under_way(tmp_path: Path) -> None:
+    done = run(tmp_path, TWO, hooks=ENDED)
+    assert done.returncode == -signal.SIGTERM
+    assert done.stderr.splitlines()[-2:] == ["the run was ended; under way were:", "  test_it.py::test_second@one"]
+
+
+def test_a_test_that_hangs_fails_and_the_run_goes_on(tmp_path: Path) -> None:
+    done = run(tmp_path, HANGING)
+    assert done.returncode == 1
+    assert "test_hangs@one (call): Failed: Timeout" in done.stdout and "1 failed, 1 passed" in done.stdout
 
 
 def test_undecodable_text_is_escaped_at_any_depth() -> None:
