@@ -154,11 +154,14 @@ async def test_a_missing_command_leads_to_a_crash_loop(lives: dict[str, LivePod]
 
     def waits(pod: dict[str, Any]) -> bool:
         status = status_of(pod, "main")
-        return (status["restartCount"], status["state"].get("waiting", {}).get("reason")) == (1, "CrashLoopBackOff")
+        return bool(status["restartCount"]) and status["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff"
 
-    seen = await lives["no-such-command-for-ever"].until(waits)
+    pod = lives["no-such-command-for-ever"]
+    seen = await pod.until(waits)
     ended = status_of(seen, "main")["lastState"]["terminated"]
     assert (seen["status"]["phase"], ended["exitCode"], ended["reason"]) == ("Running", 128, "StartError")
+    holds = [line["reason"] for line in await pod.history("hold")]
+    assert holds[0].startswith("CrashLoopBackOff 10s")
 
 
 async def test_a_failed_init_container_fails_a_restart_never_pod(lives: dict[str, LivePod]) -> None:
