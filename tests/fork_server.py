@@ -1,10 +1,10 @@
-"""Workers as forks of one process that has imported everything: starting one anew is two thirds importing.
+"""Programs of ours as forks of one process that has imported everything: most of a short run is importing.
 
 What is forked has done nothing yet: no thread, no connection, no event loop. It is a process of its own with its own
-arguments, environment and files, and runs `worker.main` to its end, as `python worker.py` does.
+arguments, environment and files, and runs to its end what `python worker.py` or `syncpod` would.
 
-Run as a module it is that process. It reads a request in a line of JSON, forks, and answers with the worker's process
-id. When a worker has ended it says so, with the exit code as `subprocess` has it.
+Run as a module it is that process. It reads a request in a line of JSON, forks, and answers with the process id of what
+it has started. When that has ended it says so, with the exit code as `subprocess` has it.
 """
 
 from __future__ import annotations
@@ -20,16 +20,29 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from queue import SimpleQueue
-from typing import IO
+from tempfile import TemporaryDirectory
+from typing import IO, Any, Literal, TypedDict
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
+
+Program = Literal["worker", "syncpod"]
 
 
-class ForkedWorker:
-    """One worker: what `subprocess.Popen` is to others."""
+class Files(TypedDict):
+    """What a program begins with: paths, in its working directory."""
+
+    cwd: str
+    stdin: str
+    stdout: str
+    stderr: str
+
+
+class Forked:
+    """One process: what `subprocess.Popen` is to others."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -48,7 +61,7 @@ class ForkedWorker:
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end; the exit code. Raises subprocess.TimeoutExpired."""
         if not self._ended.wait(timeout):
-            raise subprocess.TimeoutExpired("forked worker", timeout or 0)
+            raise subprocess.TimeoutExpired("a fork", timeout or 0)
         assert self.returncode is not None
         return self.returncode
 
@@ -63,53 +76,45 @@ class ForkedWorker:
 
 
 class ForkServer:
-    """The process that workers are forked from. It ends with the process that started it; its workers do not."""
+    """The process that others are forked from. It ends with the process that started it; what it forked does not."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.worker.fork_server"],
+            [sys.executable, "-m", "tests.fork_server"],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
         self._starting = threading.Lock()
-        self._started: SimpleQueue[ForkedWorker | None] = SimpleQueue()
+        self._started: SimpleQueue[Forked | None] = SimpleQueue()
         threading.Thread(target=self._listen, name="fork server", daemon=True).start()
 
-    def start(
-        self, command: Sequence[str], *, cwd: Path, stdout: IO[bytes], stderr: IO[bytes], env: Mapping[str, str]
-    ) -> ForkedWorker:
-        """Start `python worker.py ...`; its arguments are the third and later ones of the command."""
-        request = {
-            "arguments": command[2:],
-            "cwd": str(cwd),
-            "stdout": stdout.name,
-            "stderr": stderr.name,
-            "env": dict(env),
-        }
+    def start(self, program: Program, arguments: Sequence[str], files: Files, env: Mapping[str, str]) -> Forked:
+        """Start a program; once this returns, it has opened its files."""
+        request = {"program": program, "arguments": list(arguments), "files": files, "env": dict(env)}
         assert self._process.stdin is not None
         with self._starting:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
-            worker = self._started.get()
-        assert worker is not None, f"the fork server has ended: {self._process.wait()}"
-        return worker
+            forked = self._started.get()
+        assert forked is not None, f"the fork server has ended: {self._process.wait()}"
+        return forked
 
     def close(self) -> None:
-        """End it; its workers must have ended."""
+        """End it; what it forked must have ended."""
         self._process.kill()
         self._process.wait()
 
     def _listen(self) -> None:
-        workers: dict[int, ForkedWorker] = {}
+        started: dict[int, Forked] = {}
         assert self._process.stdout is not None
         for line in self._process.stdout:
             told = json.loads(line)
             if "code" in told:
-                workers.pop(told["pid"]).end(told["code"])
+                started.pop(told["pid"]).end(told["code"])
             else:
-                workers[told["pid"]] = ForkedWorker(told["pid"])
-                self._started.put(workers[told["pid"]])
+                started[told["pid"]] = Forked(told["pid"])
+                self._started.put(started[told["pid"]])
         self._started.put(None)
 
 
@@ -123,9 +128,29 @@ def fork_server() -> ForkServer:
 
 def start_worker(
     command: Sequence[str], *, cwd: Path, stdout: IO[bytes], stderr: IO[bytes], env: Mapping[str, str]
-) -> ForkedWorker:
-    """Start a worker from the fork server of this process, as `subprocess.Popen` would start `python worker.py`."""
-    return fork_server().start(command, cwd=cwd, stdout=stdout, stderr=stderr, env=env)
+) -> Forked:
+    """Start a worker as `subprocess.Popen` would, from a command `python worker.py ...`."""
+    files = Files(cwd=str(cwd), stdin=os.devnull, stdout=stdout.name, stderr=stderr.name)
+    return fork_server().start("worker", command[2:], files, env)
+
+
+def run_syncpod(
+    arguments: Sequence[str], *, env: Mapping[str, str], stdin: str = "", seconds: float = 120
+) -> subprocess.CompletedProcess[str]:
+    """Run the command as `subprocess.run` would. Raises subprocess.TimeoutExpired after so many seconds."""
+    with TemporaryDirectory() as directory:
+        paths = [Path(directory, name) for name in ("stdin", "stdout", "stderr")]
+        for path, text in zip(paths, (stdin, "", ""), strict=True):
+            path.write_text(text)
+        given, out, errors = paths
+        files = Files(cwd=str(Path.cwd()), stdin=str(given), stdout=str(out), stderr=str(errors))
+        forked = fork_server().start("syncpod", arguments, files, env)
+        try:
+            code = forked.wait(seconds)
+        except subprocess.TimeoutExpired:
+            forked.kill()
+            raise
+        return subprocess.CompletedProcess(arguments, code, out.read_text(), errors.read_text())
 
 
 # --- the process itself: one thread, so that no lock is held when it forks --------------------------------------------
@@ -133,7 +158,10 @@ def start_worker(
 
 def _serve() -> None:
     import worker  # what takes the time; the tests' own process has no use for it
+    from syncpod.cli import main as syncpod
 
+    mains: dict[str, Callable[[list[str]], int]] = {"worker": worker.main, "syncpod": syncpod.run}
+    syncpod.program()  # kept, for each command that is forked
     ended, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -151,15 +179,16 @@ def _serve() -> None:
                 if not (read := os.read(key.fd, 1 << 20)):
                     return
                 *requests, unread = (unread + read).split(b"\n")
-                for request in requests:
-                    _fork(worker.main, json.loads(request))
+                for request in map(json.loads, requests):
+                    _fork(mains[request["program"]], request)
 
 
-def _fork(main: object, request: dict[str, object]) -> None:
+def _fork(main: Callable[[list[str]], int], request: dict[str, Any]) -> None:
     pid = os.fork()
     if not pid:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         os._exit(_run(main, request))
     _say(pid=pid)
 
@@ -175,24 +204,29 @@ def _say(**told: int) -> None:
     sys.stdout.flush()
 
 
-def _run(main: object, request: dict[str, object]) -> int:
-    assert callable(main)
-    os.chdir(str(request["cwd"]))
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    output = os.open(str(request["stdout"]), os.O_WRONLY | os.O_TRUNC)
-    log = os.open(str(request["stderr"]), os.O_WRONLY | os.O_APPEND)
-    for opened, standard in ((nothing, 0), (output, 1), (log, 2)):
+def _run(main: Callable[[list[str]], int], request: dict[str, Any]) -> int:
+    files: Files = request["files"]
+    os.chdir(files["cwd"])
+    nothing = os.open(files["stdin"], os.O_RDONLY)
+    output = os.open(files["stdout"], os.O_WRONLY | os.O_TRUNC)
+    errors = os.open(files["stderr"], os.O_WRONLY | os.O_APPEND)
+    for opened, standard in ((nothing, 0), (output, 1), (errors, 2)):
         os.dup2(opened, standard)
         os.close(opened)
     os.environ.clear()
-    os.environ.update(request["env"])  # type: ignore[call-overload]
+    os.environ.update(request["env"])
+    sys.argv[1:] = request["arguments"]
     try:
         code = int(main(request["arguments"]))
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
+    except BaseException:  # noqa: BLE001  # as the interpreter has it
+        traceback.print_exc()
+        code = 1
     logging.shutdown()
-    with contextlib.suppress(OSError):
-        sys.stdout.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
     return code
 
 

@@ -48,9 +48,9 @@ from tests.runtimes.images import BUSYBOX
 from tests.runtimes.sweep import sweep
 
 SLEEP = ("sleep", "1000")
-DEAF = ("sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done")
+DEAF = ("sh", "-c", "trap '' TERM; echo ready; exec sleep 3600")
 """Ends by SIGKILL alone."""
-POLITE = ("sh", "-c", "trap 'exit 3' TERM; echo ready; while :; do sleep 0.05; done")
+POLITE = ("sh", "-c", "trap 'exit 3' TERM; echo ready; while :; do sleep 600 & wait $!; done")
 """Ends at once on SIGTERM, with exit code 3."""
 
 

@@ -6,7 +6,6 @@ import asyncio
 import io
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
@@ -24,6 +23,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from syncpod.cli.main import run
 from syncpod.cli.temporal import nodes
 from syncpod.messages.node import NODE_MEMO, NODE_WORKFLOW, NodeSummary, node_workflow_id
+from tests.fork_server import run_syncpod
 from tests.runtimes.temporal import DevServer
 from tests.workflows.scripted import ScriptedNode, scripted_worker
 
@@ -42,14 +42,8 @@ Command = Callable[..., Coroutine[Any, Any, Result]]
 
 def program(*arguments: str, environ: dict[str, str] | None = None, stdin: str = "") -> Result:
     """Run the program as a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "syncpod.cli.main", *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, "TEMPORAL_CONFIG_FILE": os.devnull, **(environ or {})},
+    done = run_syncpod(
+        arguments, stdin=stdin, env={**os.environ, "TEMPORAL_CONFIG_FILE": os.devnull, **(environ or {})}
     )
     return Result(done.returncode, done.stdout, done.stderr)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.e2e.engine import PATIENCE, EngineNode
+from tests.fork_server import run_syncpod
 from tests.runtimes.temporal import temporal_program
 
 
@@ -39,25 +39,8 @@ def machine_of(node: EngineNode) -> dict[str, str]:
 
 async def syncpod(node: EngineNode, *arguments: str, stdin: str = "") -> Result:
     """Run our own program on the node's machine, as a process of its own."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "syncpod.cli.main",
-        *arguments,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=machine_of(node),
-    )
-    try:
-        async with asyncio.timeout(PATIENCE):
-            out, err = await process.communicate(stdin.encode())
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    assert process.returncode is not None
-    return Result(process.returncode, out.decode(), err.decode())
+    done = await asyncio.to_thread(run_syncpod, arguments, stdin=stdin, env=machine_of(node), seconds=PATIENCE)
+    return Result(done.returncode, done.stdout, done.stderr)
 
 
 async def temporal(node: EngineNode, *arguments: str | Path) -> str:

@@ -32,17 +32,17 @@ from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.temporal.queries import AskAgain
 from syncpod.translation.names import NODE_LABEL, POD_NAME_LABEL
 from tests.agent.waiting import pauses
+from tests.fork_server import start_worker
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
 from tests.traps import until_trapped
-from tests.worker.fork_server import start_worker
 from tests.worker.node_process import NodeProcess
 
 PATIENCE = 120.0
 """Seconds for which anything is waited for. Generous: what is asserted is what comes, and never how soon."""
 
-RUNS = "trap 'exit 0' TERM; while :; do sleep 0.3; done"
+RUNS = "trap 'exit 0' TERM; while :; do sleep 600 & wait $!; done"
 """A shell script that runs until it is told to end, and then ends at once with 0."""
 
 

@@ -32,6 +32,7 @@ from syncpod.translation.names import NODE_LABEL, POD_NAME_LABEL
 from tests.agent.waiting import pauses
 from tests.agent.waiting import until as until_true
 from tests.e2e.faults_proxy import CriProxy, Stopped
+from tests.fork_server import start_worker
 from tests.runtimes.bare import BareCri
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.leftovers import CGROUPS
@@ -39,7 +40,6 @@ from tests.runtimes.processes import Process, processes
 from tests.runtimes.runtime import HeldPoint, Runtime
 from tests.runtimes.sweep import sweep
 from tests.runtimes.temporal import DevServer
-from tests.worker.fork_server import start_worker
 from tests.worker.node_process import NodeProcess
 
 log = logging.getLogger("faults")
@@ -48,9 +48,9 @@ PATIENCE = 120.0
 """Seconds for which anything is waited for. Generous: what is asserted is what comes, not when."""
 _RPC = timedelta(seconds=5)
 
-RUNS = "trap 'exit 0' TERM; echo up; while :; do sleep 0.3; done"
+RUNS = "trap 'exit 0' TERM; echo up; while :; do sleep 600 & wait $!; done"
 """A shell script of a container that runs until it is told to end, and then ends at once."""
-DEAF = "trap '' TERM; echo up; while :; do sleep 0.3; done"
+DEAF = "trap '' TERM; echo up; exec sleep 3600"
 """One that runs until it is killed."""
 
 

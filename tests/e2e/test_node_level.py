@@ -22,9 +22,9 @@ from syncpod.temporal.queries import AskAgain
 from tests.agent.waiting import until_asked
 from tests.e2e.clients import Result, syncpod
 from tests.e2e.engine import EngineNode, LivePod, Pods, shell
+from tests.fork_server import start_worker
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
-from tests.worker.fork_server import start_worker
 from tests.worker.node_process import NodeProcess
 
 PATIENCE = 60.0

@@ -16,9 +16,9 @@ from tests.agent.waiting import until_asked
 from tests.e2e.clients import syncpod
 from tests.e2e.engine import PATIENCE, RUNS, EngineNode, Pods, conditions_of, engine_node, shell
 from tests.e2e.test_limits import HOLD, require_cgroups
+from tests.fork_server import start_worker
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
-from tests.worker.fork_server import start_worker
 from tests.worker.node_process import NodeProcess
 
 CRITICAL = 2_000_000_000
