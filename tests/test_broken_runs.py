@@ -62,10 +62,11 @@ def run(directory: Path, tests: str, *, hooks: str = "") -> subprocess.Completed
     (directory / "conftest.py").write_text(hooks)
     command = [sys.executable, "-m", "pytest", "-p", "tests.broken_runs", "-p", "no:cacheprovider"]
     project = Path(__file__).parent.parent
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     return subprocess.run(
         [*command, "--numprocesses=2", "--dist=loadgroup", f"--rootdir={directory}", str(directory)],
         cwd=directory,
-        env={**os.environ, "PYTHONPATH": str(project), "PYTEST_ADDOPTS": ""},
+        env={**environ, "PYTHONPATH": str(project), "PYTEST_ADDOPTS": ""},
         capture_output=True,
         text=True,
         timeout=120,

@@ -146,4 +146,7 @@ def taken(accepted: Accepted, purpose: str, args: Sequence[Any]) -> tuple[Accept
 
 def unsigned(what: str, why: str) -> str:
     """Return the sentence that refuses a command."""
-    return f"{what} is refused, since {why}: only who can read the key in the node's state directory commands it"
+    return (
+        f"{what} is refused, since {why}: only who can read the key in the node's state directory commands it "
+        '(for temporal and tctl: eval "$(syncpod env)")'
+    )

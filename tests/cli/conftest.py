@@ -6,6 +6,7 @@ import asyncio
 import io
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
@@ -41,11 +42,27 @@ Command = Callable[..., Coroutine[Any, Any, Result]]
 
 
 def program(*arguments: str, environ: dict[str, str] | None = None, stdin: str = "") -> Result:
-    """Run the program as a process of its own."""
-    done = run_syncpod(
-        arguments, stdin=stdin, env={**os.environ, "TEMPORAL_CONFIG_FILE": os.devnull, **(environ or {})}
+    """Run the program as a process of its own, forked from one that has imported it."""
+    done = run_syncpod(arguments, stdin=stdin, env=_with(environ))
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+def typed(*arguments: str, environ: dict[str, str] | None = None, stdin: str = "") -> Result:
+    """Run the program as a shell does: its command line is what was typed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "syncpod.cli.main", *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=_with(environ),
     )
     return Result(done.returncode, done.stdout, done.stderr)
+
+
+def _with(environ: dict[str, str] | None) -> dict[str, str]:
+    return {**os.environ, "TEMPORAL_CONFIG_FILE": os.devnull, **(environ or {})}
 
 
 @pytest.fixture(scope="module", autouse=True)
