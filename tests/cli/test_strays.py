@@ -177,6 +177,23 @@ async def test_adoptions_are_limited_in_parallel_and_ask_the_server_once(
     assert (started, asked, most) == ([True] * 30, 1, 8)
 
 
+async def test_a_pod_that_has_got_a_workflow_meanwhile_fails_an_adoption_by_name_alone(
+    client: Client, syncpod: Command, place: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = PodRecord(pod=admit_pod(manifest(f"attended-{uuid.uuid4()}")))
+
+    async def chosen(*_: object, **__: object) -> Any:
+        return [replace(stray("u1", "none"), record=record)], ()
+
+    monkeypatch.setattr(listing, "here", lambda: place)
+    monkeypatch.setattr(listing, "chosen", chosen)
+    await adoption.start_for(client, "nobody", record, has_attributes=False)
+    named = await syncpod("adopt", "cat")
+    assert (named.code, named.err.endswith("has an open workflow, which looks after it\n")) == (1, True), named
+    every = await syncpod("adopt", "--all")
+    assert (every.code, every.out, every.err) == (0, "", "")
+
+
 async def test_adoption_does_not_wait_for_a_node_without_a_worker(
     client: Client, place: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,8 +71,14 @@ def adopt(
             raise Failure("--force: the runtime has several pods of that name; `syncpod prune` removes the others")
         if not strays and everything:
             remark("No pods without a workflow")
-        has_attributes = await has_search_attributes(client)
-        how = _How(brief=brief, dry_run=dry_run, force=force, has_attributes=has_attributes, manifests=manifests)
+        how = _How(
+            brief=brief,
+            dry_run=dry_run,
+            force=force,
+            has_attributes=await has_search_attributes(client),
+            everything=everything,
+            manifests=manifests,
+        )
         await do_all([_adopt(client, place, stray, how) for stray in strays], at_once=_AT_ONCE)
 
     session.run(work)
@@ -108,13 +114,15 @@ class _How:
     dry_run: bool
     force: bool
     has_attributes: bool
+    everything: bool
+    """Whether all pods without a workflow are meant, and none in particular."""
     manifests: Mapping[tuple[str, str], Pod]
     """What the pods were made from, by namespace and name, where it was given."""
 
 
 async def _adopt(client: Client, place: Here, stray: Stray, how: _How) -> None:
     """Adopt one pod. Raises Failure with the reason if that is impossible."""
-    from syncpod.cli.strays.adoption import start_for, until_adopted
+    from syncpod.cli.strays.adoption import Attended, start_for, until_adopted
     from syncpod.cli.strays.from_manifest import record_from
     from syncpod.cli.strays.listing import refusal_of_open, taken
 
@@ -132,7 +140,12 @@ async def _adopt(client: Client, place: Here, stray: Stray, how: _How) -> None:
             "directory is adopted by itself); or `syncpod prune` ends it"
         )
     if not how.dry_run:
-        await start_for(client, place.node.name, record, has_attributes=how.has_attributes, replace=how.force)
+        try:
+            await start_for(client, place.node.name, record, has_attributes=how.has_attributes, replace=how.force)
+        except Attended:
+            if how.everything:  # it has got one since the pods without were listed
+                return
+            raise
         await until_adopted(client, place, stray)
     said = " (dry run)" if how.dry_run else ""
     say(f"pod/{name}" if how.brief else f"{stray.called} adopted{said}; running: {stray.running}")
