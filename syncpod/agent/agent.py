@@ -92,13 +92,7 @@ class Agent:
         )
         self.unprobed: set[tuple[str, str]] = set()
         """Pod UID and name of each container that is not to be probed yet. Steps add and remove it."""
-        self.prober = Prober(
-            cri,
-            context,
-            self.signals.probe,
-            host_ip=lambda: next(iter(facts().host_ips), ""),
-            unprobed=self.unprobed,
-        )
+        self.prober = Prober(cri, context, self.signals.probe, host_ip=_host_ip_of(facts), unprobed=self.unprobed)
         self.readiness = RuntimeReadiness(cri.status, self.pleg.wake)
         self.waiting_for: dict[ObjectRef, set[tuple[str, str]]] = {}
         """Who waits for a missing object. Steps add themselves; the volume refresh signals and removes them."""
@@ -328,3 +322,8 @@ class Agent:
             elif before and not obstacle:
                 log.info("PLEG is healthy again")
             before = obstacle
+
+
+def _host_ip_of(facts: Callable[[], NodeFacts]) -> Callable[[], str]:
+    """Return what tells the node's first address; "" while it has none."""
+    return lambda: next(iter(facts().host_ips), "")

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypedDict, Unpack
 
 from syncpod.settings import variables as v
 from syncpod.settings.directories import default_state_dir, memory_directory, require_own_directory
@@ -101,46 +101,61 @@ class NodeSettings:
     """The settings that are not defaults, by the names of their variables: the node keeps them for its next start."""
 
 
+class NodeFlags(TypedDict, total=False):
+    """What a command line may say of a node besides; None, like a flag that is absent, leaves it to the environment."""
+
+    node: str | None
+    memory_dir: str | None
+    log_dir: str | None
+    manifest_dir: str | None
+    """ "" = none any more."""
+    cgroup_parent: str | None
+    capacity: str | None
+    node_labels: str | None
+    """ "" = none any more."""
+    pod_cgroups: bool | None
+    allowed_unsafe_sysctls: str | None
+    max_parallel_image_pulls: str | None
+    registry_auth_file: str | None
+    runtime_endpoint: str | None
+    signed: bool | None
+    encrypt: bool | None
+
+
+_VARIABLES: Final = {
+    "node": v.NODE,
+    "memory_dir": v.MEMORY_DIR,
+    "log_dir": v.LOG_DIR,
+    "manifest_dir": v.MANIFEST_DIR,
+    "cgroup_parent": v.CGROUP_PARENT,
+    "capacity": v.CAPACITY,
+    "node_labels": v.NODE_LABELS,
+    "pod_cgroups": v.POD_CGROUPS,
+    "allowed_unsafe_sysctls": v.ALLOWED_UNSAFE_SYSCTLS,
+    "max_parallel_image_pulls": v.MAX_PARALLEL_IMAGE_PULLS,
+    "registry_auth_file": v.REGISTRY_AUTH_FILE,
+    "runtime_endpoint": v.RUNTIME_ENDPOINT,
+    "signed": v.SIGNED,
+    "encrypt": v.ENCRYPT,
+}
+"""The variable that each flag overrides; the node keeps these for its next start."""
+
+
 def node_settings(
     environ: Mapping[str, str],
     *,
-    node: str | None = None,
     state_dir: str | None = None,
-    memory_dir: str | None = None,
-    log_dir: str | None = None,
-    manifest_dir: str | None = None,
-    cgroup_parent: str | None = None,
-    capacity: str | None = None,
-    node_labels: str | None = None,
-    pod_cgroups: bool | None = None,
-    allowed_unsafe_sysctls: str | None = None,
-    max_parallel_image_pulls: str | None = None,
-    registry_auth_file: str | None = None,
-    runtime_endpoint: str | None = None,
     allow_foreign_kubelet: bool | None = None,
-    signed: bool | None = None,
-    encrypt: bool | None = None,
     adopt_cluster: bool = False,
+    **flags: Unpack[NodeFlags],
 ) -> NodeSettings:
-    """Return the node's settings: the argument, else the variable in `environ`, else the last start's, else a default.
+    """Return the node's settings: the flag, else the variable in `environ`, else the last start's, else a default.
 
-    "" means no `manifest_dir`, no `node_labels`. Raises SettingsInvalid.
+    Raises SettingsInvalid.
     """
     state = _state_dir(state_dir, environ)
-    flags = _as_texts({v.POD_CGROUPS: pod_cgroups, v.SIGNED: signed, v.ENCRYPT: encrypt}) | {
-        v.NODE: node,
-        v.MEMORY_DIR: memory_dir,
-        v.LOG_DIR: log_dir,
-        v.MANIFEST_DIR: manifest_dir,
-        v.CGROUP_PARENT: cgroup_parent,
-        v.CAPACITY: capacity,
-        v.NODE_LABELS: node_labels,
-        v.ALLOWED_UNSAFE_SYSCTLS: allowed_unsafe_sysctls,
-        v.MAX_PARALLEL_IMAGE_PULLS: max_parallel_image_pulls,
-        v.REGISTRY_AUTH_FILE: registry_auth_file,
-        v.RUNTIME_ENDPOINT: runtime_endpoint,
-    }
-    told = _signed_if_encrypted(_told(state, environ, flags))
+    texts = {_VARIABLES[name]: _as_text(given) for name, given in flags.items()}
+    told = _signed_if_encrypted(_told(state, environ, texts))
     return NodeSettings(
         node=_node_name(told.get(v.NODE) or socket.gethostname().lower()),
         state_dir=state,
@@ -183,9 +198,9 @@ def _log_dir(state: Path, told: Mapping[str, str], environ: Mapping[str, str]) -
     return logs
 
 
-def _as_texts(flags: Mapping[str, bool | None]) -> dict[str, str | None]:
-    """Return flags as their variables have them."""
-    return {name: None if given is None else str(given).lower() for name, given in flags.items()}
+def _as_text(given: object) -> str | None:
+    """Return a flag as its variable would have it."""
+    return str(given).lower() if isinstance(given, bool) else None if given is None else str(given)
 
 
 _EMPTIED: Final = (v.MANIFEST_DIR, v.NODE_LABELS)

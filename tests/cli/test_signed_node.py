@@ -196,7 +196,7 @@ def tried_by_a_pod(environ: dict[str, str], tries: dict[str, Any]) -> str:
     container: dict[str, Any] = {"name": "app", "image": "busybox:1", "command": command, "securityContext": security}
     prober = pod("prober", restartPolicy="Never", containers=[container])
     applied = program("apply", "-f", "-", "--wait", "--timeout", "90s", environ=environ, stdin=json.dumps(prober))
-    said = program("logs", "prober", environ=environ).out
+    said = program("logs", "-f", "prober", environ=environ).out
     deleted = program("delete", "pod", "prober", environ=environ)
     assert (applied.code, deleted.code) == (0, 0), (applied.err, said, deleted.err)
     return said

@@ -19,7 +19,9 @@ async def test_pods_end_as_documented(node: FaultyNode, tmp_path: Path) -> None:
         ending = endings[case.name]
         everybody = {(reason, name) for reason in ("Killing", "Exited") for name in case.codes}
         assert ending.codes == case.codes, case.name
-        assert ending.events == case.events | everybody, case.name
+        # A busy machine may take more than the ten seconds that a kill has beyond any of these graces.
+        late = set() if case.hangs else {("ExceededGracePeriod", "")}
+        assert ending.events - late == case.events | everybody, case.name
         assert ending.order == case.order, case.name
         assert ending.phase == ("Failed" if any(case.codes.values()) else "Succeeded"), case.name
 

@@ -4,11 +4,11 @@ Its database is a file, so that it can be killed and started again with everythi
 """
 
 import contextlib
-import os
 import secrets
 import socket
 import subprocess
 import time
+import urllib.request
 from pathlib import Path
 from typing import Self
 
@@ -109,16 +109,10 @@ class DevServer:
         self.close()
 
     def _serves(self) -> bool:
-        with contextlib.suppress(OSError):
-            socket.create_connection(("127.0.0.1", self.port), timeout=10).close()
-            described = subprocess.run(
-                [temporal_program(), "operator", "namespace", "describe", self.namespace, "--address", self.address],
-                timeout=60,
-                capture_output=True,
-                check=False,
-                env=os.environ | {"TEMPORAL_CONFIG_FILE": os.devnull},
-            )
-            return described.returncode == 0
+        """Ask by HTTP: the `temporal` program takes a quarter of a second of CPU to ask."""
+        about = f"http://127.0.0.1:{self._http_port}/api/v1/namespaces/{self.namespace}"
+        with contextlib.suppress(OSError), urllib.request.urlopen(about, timeout=10):
+            return True
         return False
 
 
