@@ -21,6 +21,7 @@ from typing import Self
 from tests.runtimes import claim, daemons, leftovers, network
 from tests.runtimes import images as image_store
 from tests.runtimes.gates import Gates, install
+from tests.runtimes.interruption import tell_until_interrupted
 from tests.runtimes.processes import Process
 from tests.runtimes.require import Missing, cache_directory
 
@@ -274,15 +275,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with Containerd.launch(options.version, options.dir, gates=False) as runtime:
-            sys.stdout.write(f"{runtime.endpoint}\n")
-            sys.stdout.flush()
-            while True:
-                signal.pause()
+            tell_until_interrupted(runtime.endpoint)
     except (Missing, claim.Claimed, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     except KeyboardInterrupt:
-        return 0
+        pass
+    return 0
 
 
 if __name__ == "__main__":

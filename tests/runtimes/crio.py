@@ -20,6 +20,7 @@ from typing import Self
 from tests.runtimes import claim, crio_leftovers, daemons, leftovers, network
 from tests.runtimes import images as image_store
 from tests.runtimes.gates import Gates, install
+from tests.runtimes.interruption import tell_until_interrupted
 from tests.runtimes.processes import Process
 from tests.runtimes.require import Missing, cache_directory
 
@@ -308,15 +309,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with Crio.launch(options.dir, gates=False) as runtime:
-            sys.stdout.write(f"{runtime.endpoint}\n")
-            sys.stdout.flush()
-            while True:
-                signal.pause()
+            tell_until_interrupted(runtime.endpoint)
     except (Missing, claim.Claimed, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     except KeyboardInterrupt:
-        return 0
+        pass
+    return 0
 
 
 if __name__ == "__main__":

@@ -118,6 +118,11 @@ def _remove_firewall_rules(network: str) -> None:
             subprocess.run(["iptables", "-t", "nat", *command], capture_output=True, check=True)
 
 
+def has_cgroup(path: str) -> bool:
+    """Say whether a cgroup is there, in any hierarchy of cgroup v1 or in v2's one."""
+    return any(Path(f"{top}{path}").exists() for top in (CGROUPS, *CGROUPS.iterdir()))
+
+
 def remove_cgroup(path: str, *, patience: float = 60.0) -> None:
     """End what is in a cgroup and below, and remove it, in every hierarchy of cgroup v1 and in v2's one.
 

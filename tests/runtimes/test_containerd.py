@@ -155,13 +155,12 @@ def _traces(directory: Path) -> set[str]:
     names = leftovers.Names.of(directory)
     rules = subprocess.run(["iptables", "-t", "nat", "-S"], capture_output=True, text=True, check=True).stdout
     links = json.loads(subprocess.run(["ip", "-json", "link"], capture_output=True, text=True, check=True).stdout)
-    hierarchies = (leftovers.CGROUPS, *leftovers.CGROUPS.iterdir())
     found = {
         "processes": any(str(directory / "containerd.sock") in " ".join(process.argv) for process in processes()),
         "mounts": f" {directory}/" in Path("/proc/self/mountinfo").read_text(),
         "bridge": any(link["ifname"] == names.bridge for link in links),
         "firewall": names.network in rules,
-        "cgroups": any(Path(f"{top}{names.cgroup_parent}").exists() for top in hierarchies),
+        "cgroups": leftovers.has_cgroup(names.cgroup_parent),
         "directory": directory.exists(),
     }
     return {trace for trace, present in found.items() if present}

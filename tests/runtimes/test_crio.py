@@ -148,7 +148,7 @@ def _traces(directory: Path, subnet: str = "") -> set[str]:
         "bridge": any(link["ifname"] == names.bridge for link in links),
         "ports": bool(subnet) and subnet.removesuffix("0/24") in ruled,
         "results": any(Path("/var/lib/cni/results").glob(f"{names.network}-*")),
-        "cgroups": any(Path("/sys/fs/cgroup").glob(f"**{names.cgroup_parent}")),
+        "cgroups": leftovers.has_cgroup(names.cgroup_parent),
         "directory": directory.exists(),
     }
     return {trace for trace, present in found.items() if present}
