@@ -265,6 +265,8 @@ class PodOnBench:
     def cgroups(self) -> list[Path]:
         """The pod's cgroups that exist, in every hierarchy, whichever tier they are in."""
         parent = self.bench.node.context.cgroup_parent.strip("/")
+        if not parent:  # cgroups are closed to the user of these tests
+            return []
         roots = (Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").iterdir())
         return [found for root in roots for found in root.glob(f"{parent}/**/pod{self.uid}") if found.is_dir()]
 

@@ -186,9 +186,10 @@ async def test_an_unreadable_log_after_the_container_has_joined_is_a_failure_and
     ("runtime", "user", "profile"),
     [("syncpod-embedded", 1000, "baseline"), ("syncpod-embedded", 0, "general"), ("containerd", 1000, "general")],
 )
+@pytest.mark.parametrize("statuses", ["container_statuses", "init_container_statuses"])
 def test_no_capability_is_added_by_default(
-    runtime: str, user: int, profile: str, pod: Pod, monkeypatch: pytest.MonkeyPatch
+    runtime: str, user: int, profile: str, statuses: str, pod: Pod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: user)
-    running = PodStatus(container_statuses=(ContainerStatus(name="app", container_id=f"{runtime}://1"),))
+    running = PodStatus.model_validate({statuses: [ContainerStatus(name="app", container_id=f"{runtime}://1")]})
     assert default_profile(pod.model_copy(update={"status": running})) == profile

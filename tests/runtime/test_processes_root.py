@@ -71,13 +71,15 @@ async def test_files_beside_the_runtimes_state_are_private(level: Level, volume:
         (containers / "one").mkdir(parents=True)
         Path(state, "seen").touch()
         async with machine_at(level, containers / "one") as machine:
-            places = ["/var/written-by-a-test", f"{state}/written-by-a-test", "/var/lib/written-by-a-test"]
+            places = ["/var/written-by-a-test", f"{state}/written-by-a-test"]
+            if os.geteuid() == 0:  # another user may not write there, and runs as itself
+                places.append("/var/lib/written-by-a-test")
             script = (
                 f"cat /var/www/of-a-test/file; ls {state}; stat -c %a /var/tmp; "
                 f"touch {' '.join(places)} && ls {' '.join(places)} | wc -l"
             )
             seen = await output(machine, script, mounts=(Mount("/var/www/of-a-test", str(volume)),))
-        assert seen == ["from outside", "seen", "1777", "3"]
+        assert seen == ["from outside", "seen", "1777", str(len(places))]
         assert not any(os.path.lexists(place) for place in [*places, "/var/www/of-a-test"])
 
 
@@ -190,8 +192,11 @@ async def test_read_only_mounts_and_root_cannot_be_written_but_volumes_can(machi
 
 
 async def test_a_mount_through_a_symlink_stays_inside_the_root(machine: Machine, volume: Path) -> None:
-    mounts = (Mount("/var/run/here", str(volume)), Mount("/bin/volume", str(volume)))
-    assert await output(machine, "cat /run/here/file /usr/bin/volume/file", mounts=mounts) == ["from outside"] * 2
+    mounts = [Mount("/var/run/here", str(volume))]
+    if os.geteuid() == 0:  # nobody else may make a directory in /usr/bin
+        mounts.append(Mount("/bin/volume", str(volume)))
+    files = ("/run/here/file", "/usr/bin/volume/file")[: len(mounts)]
+    assert await output(machine, f"cat {' '.join(files)}", mounts=tuple(mounts)) == ["from outside"] * len(mounts)
 
 
 @pytest.mark.parametrize("path", ["/", "relative", "/..", ""])

@@ -42,6 +42,8 @@ def clear(directory: Path) -> None:
             _remove_made_above(cgroup)
     for entry in directory.iterdir():
         if entry.is_dir() and not entry.is_symlink():
+            for work in entry.glob("**/work/work"):  # overlayfs closes it to everybody, also to its owner
+                work.chmod(0o700)
             shutil.rmtree(entry)
         elif entry.name != "lock":
             entry.unlink()

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
+import pytest
 import pytest_asyncio
 
 from syncpod.kernel.peers import Peer, find_peer
 from syncpod.messages.signature import Place, verify
 from syncpod.messages.signed import ANY
 from syncpod.settings.codec_record import CodecRecord, read_codec_record
+from syncpod.signing import codec_server
 from syncpod.signing.codec_server import AT_ONCE, BODY_LIMIT, OF_A_STRANGER, CodecServer, workflow_named
 from syncpod.signing.keys import SigningKeys, make_signing_keys
 
@@ -105,7 +107,10 @@ async def connected(codec: Codec) -> tuple[asyncio.StreamReader, asyncio.StreamW
     return await asyncio.open_connection(sock=one)
 
 
-async def test_whoever_connects_without_saying_anything_takes_no_room_from_the_owner(codec: Codec) -> None:
+async def test_whoever_connects_without_saying_anything_takes_no_room_from_the_owner(
+    codec: Codec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(codec_server, "PATIENCE_SECONDS", 600.0)
     silent = [await connected(codec) for _ in range(3 * AT_ONCE)]
     beyond = [reader.read() for reader, _ in silent[OF_A_STRANGER:]]
     assert set(await asyncio.gather(*beyond)) == {b""}, "more than one user's share is closed at once"

@@ -55,7 +55,8 @@ def default_profile(pod: Pod) -> str:
 
     That is the embedded runtime without root, which refuses a container that asks for one.
     """
-    ids = [status.container_id or "" for status in (pod.status.container_statuses or ())]
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    ids = [status.container_id or "" for status in statuses]
     embedded = any(id_.startswith("syncpod-embedded://") for id_ in ids)
     return "baseline" if embedded and os.geteuid() != 0 else "general"
 
