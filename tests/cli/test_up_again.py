@@ -51,12 +51,16 @@ def syncpod(environ: dict[str, str], manifests: Path) -> Run:
 
     upped = command("up", "--embedded", "--manifests", str(manifests), "-f", "-", stdin=pod("cat"))
     assert upped.code == 0, upped.err
-    notes = [line for line in upped.err.splitlines() if line.startswith("Note: ")]
-    assert f"manifests   {manifests}\n" in upped.out
-    assert [note for note in notes if "cgroups are closed to this user" not in note] == []
+    assert f"manifests   {manifests}\n" in upped.out and notes(upped) == []
     waited = command("wait", f"web-{environ['SYNCPOD_NODE']}", "--for=create", "--timeout", "60s")
     assert waited.code == 0, waited.err
     return command
+
+
+def notes(result: Result) -> list[str]:
+    """The notes of a command, but for what is said to whoever is not root."""
+    found = [line for line in result.err.splitlines() if line.startswith("Note: ")]
+    return [note for note in found if "cgroups are closed to this user" not in note]
 
 
 def state_of(environ: dict[str, str]) -> Path:
@@ -92,7 +96,7 @@ def test_manifests_no_longer_followed_are_named_once(syncpod: Run, environ: dict
     assert syncpod("down", "--keep-pods").code == 0
     without = syncpod("up", "--no-manifests")
     assert without.code == 0, without.err
-    (note,) = [line for line in without.err.splitlines() if line.startswith("Note: ")]
+    (note,) = notes(without)
     assert note.startswith(f"Note: {manifests} is no longer followed: its pods stay as they are")
     assert note.endswith(f" up --manifests {shlex.quote(str(manifests))}` follows it again")
     assert uid(syncpod, static) == before != ""
@@ -104,7 +108,7 @@ def test_up_after_a_worker_crash_starts_the_same_node(
 ) -> None:
     """With the name, the runtime, the manifests and the directories that it had, though nothing says them."""
     assert syncpod("down", "--keep-pods").code == 0
-    assert "Note: " not in syncpod("up", "--manifests", str(manifests)).err
+    assert notes(syncpod("up", "--manifests", str(manifests))) == []
     before = [json.loads((state_of(environ) / name).read_text()) for name in ("worker.json", "node-settings.json")]
     kill(environ, "up-worker.json")
     name = environ["SYNCPOD_NODE"]
@@ -116,7 +120,7 @@ def test_up_after_a_worker_crash_starts_the_same_node(
         refused = program("up", *flags, environ=silent)
         assert refused.code == 2 and reason in refused.err and refused.err.count("\n") == 1, refused.err
     again = program("up", environ=silent)
-    assert again.code == 0 and "Note: " not in again.err, again.err
+    assert again.code == 0 and notes(again) == [], again.err
     after = [json.loads((state_of(environ) / name).read_text()) for name in ("worker.json", "node-settings.json")]
     assert after[1] == before[1]
     of_node = ("node", "endpoint", "address", "memory_dir", "manifest_dir", "task_queue")

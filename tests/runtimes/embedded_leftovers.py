@@ -12,6 +12,7 @@ import fnmatch
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,11 +43,18 @@ def clear(directory: Path) -> None:
             _remove_made_above(cgroup)
     for entry in directory.iterdir():
         if entry.is_dir() and not entry.is_symlink():
-            for work in entry.glob("**/work/work"):  # overlayfs closes it to everybody, also to its owner
-                work.chmod(0o700)
+            _open_to_us(entry)
             shutil.rmtree(entry)
         elif entry.name != "lock":
             entry.unlink()
+
+
+def _open_to_us(directory: Path) -> None:
+    """Open what overlayfs has closed to everybody, also to its owner: the directories that it works in."""
+    for place, names, _ in os.walk(directory):
+        for path in (Path(place, name) for name in names):
+            if stat.S_IMODE(path.lstat().st_mode) == 0:
+                path.chmod(0o700)
 
 
 def supervisors(directory: Path, which: str = "*/*") -> tuple[Process, ...]:
