@@ -16,29 +16,29 @@ LONGEST = (
     "crio",
     "containerd16",
     "embedded",
-    "e2e/test_faults_worker.py containerd24",
-    "e2e/test_faults_runtime.py containerd24",
-    "e2e/test_crash_points.py containerd24",
-    "e2e/test_orphans.py containerd24",
-    "manifests/test_manifests.py containerd24",
-    "e2e/test_combined_faults.py containerd24",
+    "e2e/test_faults_worker.py",
+    "e2e/test_faults_runtime.py",
+    "e2e/test_crash_points.py",
+    "e2e/test_orphans.py",
+    "manifests/test_manifests.py",
+    "e2e/test_combined_faults.py",
     "workflows/test_pod_workflow.py",
-    "e2e/test_registry.py containerd24",
+    "e2e/test_registry.py",
     "critest/test_critest.py",
-    "e2e/test_node_level.py containerd24",
-    "e2e/test_restarts.py containerd24",
-    "e2e/test_housekeeping.py containerd24",
+    "e2e/test_node_level.py",
+    "e2e/test_restarts.py",
+    "e2e/test_housekeeping.py",
     "e2e/test_simulated.py",
     "runtimes/test_without_root.py",
-    "e2e/test_pressure.py containerd24",
-    "e2e/test_faults_hung_call.py containerd24",
+    "e2e/test_pressure.py",
+    "e2e/test_faults_hung_call.py",
     "simulator/test_planted_bugs.py",
     "workflows/test_floods.py",
     "cli/test_up_again.py",
     "cli/test_apply.py",
 )
-"""The groups that take longest, the longest first: what is begun last is to be short. Where the preferred runtime is
-another one, those of containerd 2.4 are not there, and the rest keep their order."""
+"""The groups that take longest, the longest first: what is begun last is to be short. Those of a file are named without
+the runtime that they run on."""
 
 
 def apply(items: list[pytest.Item]) -> None:
@@ -67,5 +67,5 @@ def places_of(groups: Iterable[str]) -> dict[str, int]:
     """The place of each group in the order: the longest, then those on a runtime, then the others as they are found."""
     known = {group: place for place, group in enumerate(LONGEST)}
     runs = set(selection.RUNTIMES)
-    ordered = sorted(groups, key=lambda group: known.get(group, len(known) + (group.split()[-1] not in runs)))
+    ordered = sorted(groups, key=lambda it: known.get(it.split()[0], len(known) + (it.split()[-1] not in runs)))
     return {group: place for place, group in enumerate(ordered)}
