@@ -9,7 +9,7 @@ import pytest
 
 from syncpod.kernel.ownership import NotOurs, require_ours
 
-STRANGER = 20001
+STRANGER = os.geteuid() + 20001
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files to another user")
 
 
