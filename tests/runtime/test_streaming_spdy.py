@@ -96,10 +96,10 @@ async def test_streams_that_a_command_does_not_have_are_refused(commands: Comman
 
 
 async def test_a_client_that_opens_too_few_streams_is_told(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spdy_command, "STREAM_CREATION_SECONDS", 0.05)
+    monkeypatch.setattr(spdy_command, "STREAM_CREATION_SECONDS", 2)
     client, ids = await opened(commands.exec("true"), "error", "stdout")
     await client.until_ended(ids["error"])
-    assert "did not open its streams within 0.05 seconds: stderr" in json.loads(client.data[ids["error"]])["message"]
+    assert "did not open its streams within 2 seconds: stderr" in json.loads(client.data[ids["error"]])["message"]
     assert commands.started == []
     client.close()
 
