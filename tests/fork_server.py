@@ -33,7 +33,7 @@ Program = Literal["worker", "syncpod"]
 
 
 class Files(TypedDict):
-    """What a program begins with: paths, in its working directory."""
+    """Where a program begins, and the paths of the files that it reads and writes there."""
 
     cwd: str
     stdin: str
@@ -207,10 +207,10 @@ def _say(**told: int) -> None:
 def _run(main: Callable[[list[str]], int], request: dict[str, Any]) -> int:
     files: Files = request["files"]
     os.chdir(files["cwd"])
-    nothing = os.open(files["stdin"], os.O_RDONLY)
+    given = os.open(files["stdin"], os.O_RDONLY)
     output = os.open(files["stdout"], os.O_WRONLY | os.O_TRUNC)
     errors = os.open(files["stderr"], os.O_WRONLY | os.O_APPEND)
-    for opened, standard in ((nothing, 0), (output, 1), (errors, 2)):
+    for opened, standard in ((given, 0), (output, 1), (errors, 2)):
         os.dup2(opened, standard)
         os.close(opened)
     os.environ.clear()

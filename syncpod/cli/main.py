@@ -176,8 +176,6 @@ _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 def main() -> NoReturn:
     """Run the command that this process was started with, and end the process."""
-    # What fails in a call is raised. Else gRPC writes of its own end to stderr: of a poller whose file is closed, say.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     code = run(sys.argv[1:])
     with contextlib.suppress(OSError):
         sys.stdout.flush()

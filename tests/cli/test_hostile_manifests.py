@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import resource
 import socket
 import subprocess
 import sys
@@ -52,18 +51,17 @@ class Ended:
 
 
 def applied(*arguments: str | Path, stdin: int | IO[bytes] = subprocess.DEVNULL, before: tuple[str, ...] = ()) -> Ended:
-    """Run `syncpod apply` within its bounds, against a server that is not there; `before` stands before it."""
+    """Run `syncpod apply` within its bounds, against a server that is not there; `before` stands before it.
 
-    def bounded() -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-
+    A shell sets the bounds, not a `preexec_fn`: for that Python forks this process, and gRPC, where a test before has
+    used it, then writes to the stderr of the child.
+    """
+    bounded = ("sh", "-c", f'ulimit -v {MEMORY // 1024}; ulimit -t {SECONDS}; exec "$@"', "sh")
     with subprocess.Popen(
-        [*before, sys.executable, "-m", "syncpod.cli.main", "apply", *map(str, arguments)],
+        [*bounded, *before, sys.executable, "-m", "syncpod.cli.main", "apply", *map(str, arguments)],
         stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        preexec_fn=bounded,
         env={**os.environ, "TEMPORAL_CONFIG_FILE": os.devnull, "TEMPORAL_ADDRESS": "127.0.0.1:1"},
     ) as process:
         assert process.stdout is not None and process.stderr is not None
