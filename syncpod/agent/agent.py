@@ -273,12 +273,14 @@ class Agent:
         await self.pleg.close()
         await self.backoff_queue.close()
         try:
-            await asyncio.wait_for(self.published_pods.flush(), _FLUSH_SECONDS)
+            async with asyncio.timeout(_FLUSH_SECONDS):
+                await self.published_pods.flush()
         except TimeoutError:
             log.warning("not all states of workflows are on disk: they cannot be written in time")
         if self._reader.exits is not None:
             try:
-                await asyncio.wait_for(self._reader.exits.settled(), _FLUSH_SECONDS)
+                async with asyncio.timeout(_FLUSH_SECONDS):
+                    await self._reader.exits.settled()
             except TimeoutError:
                 log.warning("not all observed exits are on disk: they cannot be written in time")
 

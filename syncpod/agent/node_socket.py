@@ -68,7 +68,8 @@ class NodeSocket:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one connection; close it if it sends something invalid, or nothing."""
         try:
-            line = await asyncio.wait_for(reader.readline(), PATIENCE_SECONDS)
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                line = await reader.readline()
             asked = json.loads(line)
             query, args, workflows = str(asked["query"]), list(asked["args"]), list(asked["workflows"])
             for some in _parts(workflows):
@@ -76,7 +77,8 @@ class NodeSocket:
                 untold = {each: tuple(self._untold(run.published.uid)) for each, run in known.items()}
                 lines = await asyncio.to_thread(_answers, known, query, args, untold)
                 writer.write(lines)
-                await asyncio.wait_for(writer.drain(), PATIENCE_SECONDS)
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    await writer.drain()
         except (OSError, TimeoutError, ValueError, TypeError, KeyError) as error:
             log.debug("a reader of the node's socket is given up: %s", error)
         finally:

@@ -56,7 +56,8 @@ class RuntimeReadiness:
             pause = NOT_READY_SECONDS if self.obstacles or self._refused else READY_SECONDS
             # After a refusal, ask again soon but not at once: the step has just asked the runtime itself.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._has_refused.wait(), pause - NOT_READY_SECONDS)
+                async with asyncio.timeout(pause - NOT_READY_SECONDS):
+                    await self._has_refused.wait()
             self._has_refused.clear()
             await asyncio.sleep(NOT_READY_SECONDS)
 

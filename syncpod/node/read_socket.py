@@ -63,7 +63,7 @@ async def ask_node(state_dir: Path, query: str, args: list[Any], workflows: Coll
         return told
     try:
         writer.write(json.dumps({"query": query, "args": args, "workflows": list(workflows)}).encode() + b"\n")
-        while line := await asyncio.wait_for(reader.readline(), PATIENCE_SECONDS):
+        while line := await _next_line(reader):
             said = json.loads(line)
             if "error" not in said:
                 told[said["workflow"]] = Told(said["run"], said["answer"])
@@ -74,13 +74,20 @@ async def ask_node(state_dir: Path, query: str, args: list[Any], workflows: Coll
     return told
 
 
+async def _next_line(reader: asyncio.StreamReader) -> bytes:
+    """Return the worker's next line, b"" after the last. Raises OSError, TimeoutError."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        return await reader.readline()
+
+
 async def _connect(state_dir: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect to the worker. Raises OSError, TimeoutError."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     try:
         with socket_address(state_dir) as address:
             loop = asyncio.get_running_loop()
-            await asyncio.wait_for(loop.sock_connect(connection, address), PATIENCE_SECONDS)
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await loop.sock_connect(connection, address)
         return await asyncio.open_unix_connection(sock=connection, limit=LINE_LIMIT)
     except BaseException:
         connection.close()

@@ -91,7 +91,8 @@ class SeenExits:
         expected = self._expected.get(exit_.id)
         if expected is not None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(expected.wait(), EXPECTED_SECONDS)
+                async with asyncio.timeout(EXPECTED_SECONDS):
+                    await expected.wait()
         seen = self._seen.get(exit_.id)
         if seen is None:
             return exit_

@@ -85,4 +85,5 @@ async def test_a_hung_removal_is_reported_and_a_forced_deletion_frees_the_name(
         await remove(pod, forced=True).result()
         return not pod.directory.exists()
 
-    await asyncio.wait_for(until(gone), 60)
+    async with asyncio.timeout(60):
+        await until(gone)

@@ -27,7 +27,8 @@ T = TypeVar("T")
 async def fill(line: Line) -> None:
     """Take every place, for ever."""
     for _ in range(pods_at_once()):
-        await asyncio.wait_for(line.enter(-1), 1)
+        async with asyncio.timeout(1):
+            await line.enter(-1)
 
 
 class Step:
@@ -137,7 +138,8 @@ async def test_a_hung_step_keeps_its_place_only_for_a_while(monkeypatch: pytest.
     for step in (hangs, other):
         step.may_end.set()
         await step.task
-    await asyncio.wait_for(line.enter(0), 1)  # the place is not given back twice
+    async with asyncio.timeout(1):
+        await line.enter(0)  # the place is not given back twice
 
 
 @pytest.mark.parametrize("called", [False, True], ids=["while it waits", "as it is called"])

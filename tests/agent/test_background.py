@@ -47,5 +47,6 @@ async def test_a_failed_background_task_is_logged_and_restarted(
 
 
 async def test_a_background_task_without_work_ends(caplog: pytest.LogCaptureFixture) -> None:
-    await asyncio.wait_for(keep_running("housekeeping", lambda: asyncio.sleep(0)), 10)
+    async with asyncio.timeout(10):
+        await keep_running("housekeeping", lambda: asyncio.sleep(0))
     assert caplog.text == ""

@@ -112,10 +112,12 @@ async def test_a_task_in_a_dead_workers_sticky_queue_is_given_to_the_next_worker
 
     async with Worker(client, task_queue=task_queue, identity=NEW, workflows=[Recorder], activities=[answers]):
         # The server would take the tasks out of the dead worker's queue after ten minutes.
-        assert await asyncio.wait_for(applying, 60) == "applied"
+        async with asyncio.timeout(60):
+            assert await applying == "applied"
         await handles[0].signal("end")
         for handle in handles:
-            await asyncio.wait_for(handle.result(), 60)
+            async with asyncio.timeout(60):
+                await handle.result()
 
 
 async def test_a_step_of_the_current_worker_is_left_alone(client: Client, task_queue: str, left_behind: str) -> None:

@@ -294,7 +294,8 @@ async def test_a_pressure_condition_is_reported_and_rejects_pods() -> None:
 
 async def test_nothing_is_measured_without_thresholds() -> None:
     """Row 118: every threshold can be removed."""
-    await asyncio.wait_for(Scene().evictor(eviction_policy(EvictionSettings(hard="none"))).run(), 5)
+    async with asyncio.timeout(5):
+        await Scene().evictor(eviction_policy(EvictionSettings(hard="none"))).run()
 
 
 # --- measuring --------------------------------------------------------------------------------------------------------

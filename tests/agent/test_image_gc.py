@@ -231,7 +231,8 @@ async def test_a_repeated_image_gc_failure_is_logged_once(scene: Scene, caplog: 
 
 
 async def test_a_policy_that_removes_nothing_ends_at_once(scene: Scene) -> None:
-    await asyncio.wait_for(scene.gc(ImageGcPolicy(high_threshold_percent=100)).run(), 10)
+    async with asyncio.timeout(10):
+        await scene.gc(ImageGcPolicy(high_threshold_percent=100)).run()
 
 
 ANY_USE_IS_TOO_MUCH = ImageGcPolicy(high_threshold_percent=0, low_threshold_percent=0, min_age=timedelta(0))

@@ -409,6 +409,7 @@ async def test_a_run_that_was_reset_and_of_whose_pod_nothing_is_left_is_ended(
     async with worker(client, node, healer):
         handle = await start_pod(client, node, manifest("reset-and-gone"))
         with pytest.raises(WorkflowFailureError) as ended:
-            await asyncio.wait_for(handle.result(), 60)
+            async with asyncio.timeout(60):
+                await handle.result()
     assert isinstance(ended.value.cause, TerminatedError)
     assert str(ended.value.cause) == WAS_RESET

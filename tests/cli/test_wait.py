@@ -172,7 +172,8 @@ async def test_retry_repeats_a_failed_kill_at_once(
             await asyncio.sleep(0.05)
     again = await syncpod("retry", name)
     assert (again.code, again.out) == (0, f"pod/{name} retrying (kill_pod)\n"), again.err
-    await asyncio.wait_for(handle.result(), 60)
+    async with asyncio.timeout(60):
+        await handle.result()
 
 
 async def test_retry_says_if_nothing_waits(syncpod: Command, on: tuple[str, str]) -> None:

@@ -153,7 +153,8 @@ class LivePod:
 
     async def gone(self) -> dict[str, Any]:
         """Wait for the end of its workflow: the final Pod. Nothing of the pod is in the runtime or on disk then."""
-        final: dict[str, Any] = await asyncio.wait_for(self.handle.result(), PATIENCE)
+        async with asyncio.timeout(PATIENCE):
+            final: dict[str, Any] = await self.handle.result()
         self.node.assert_nothing_left(final["metadata"]["uid"])
         assert (await self.sandboxes(), await self.containers()) == ([], [])
         return final

@@ -158,7 +158,8 @@ class Pod:
     async def gone(self, *, patience: float = PATIENCE) -> dict[str, Any]:
         """Wait for the end of the workflow: the final Pod; nothing of the pod is in the runtime or on disk then."""
         try:
-            final: dict[str, Any] = await asyncio.wait_for(self.handle.result(), patience)
+            async with asyncio.timeout(patience):
+                final: dict[str, Any] = await self.handle.result()
         except TimeoutError:
             pending = (await self.handle.describe()).raw_description.pending_activities
             raise AssertionError(f"{self.name} did not end; under way: {pending}\n{self.node.said}") from None

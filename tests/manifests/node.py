@@ -137,7 +137,8 @@ class RunningPod:
         """Delete it and wait until its workflow has ended."""
         with contextlib.suppress(RPCError):  # it has ended already
             await self.handle.signal("delete_pod", {"gracePeriodSeconds": 0})
-            await asyncio.wait_for(self.handle.result(), PATIENCE)
+            async with asyncio.timeout(PATIENCE):
+                await self.handle.result()
 
     async def _ask(self, query: str) -> Any:
         """Ask the workflow, as often as it takes: on a busy machine it may be between two tries of a task."""

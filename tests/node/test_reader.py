@@ -509,4 +509,5 @@ async def test_cancelled_relist_leaves_no_call_running(reader: PodReader, watche
         relist.cancel()
         with pytest.raises(asyncio.CancelledError):
             await relist
-        await asyncio.wait_for(cancelled.wait(), 60)
+        async with asyncio.timeout(60):
+            await cancelled.wait()

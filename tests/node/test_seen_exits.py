@@ -127,7 +127,8 @@ async def test_observed_exits_are_written_even_if_all_shared_threads_hang(direct
     exits = SeenExits(directory)
     exits.note("c1", 7, AT)
     try:
-        await asyncio.wait_for(exits.settled(), 60)
+        async with asyncio.timeout(60):
+            await exits.settled()
         assert files(directory) == ["c1"]
     finally:
         hangs.set()

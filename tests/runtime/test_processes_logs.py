@@ -138,6 +138,7 @@ async def test_output_of_background_processes_is_logged_until_the_container_ends
         process = await machine.start("sh", "-c", script, log_path=str(log))
         await until(lambda: "stdout F child" in lines(log))
         command = await process.execute(("sh", "-c", "echo 1 > /tmp/done"))
-        assert await asyncio.wait_for(command.wait(), 60) == 0
+        async with asyncio.timeout(60):
+            assert await command.wait() == 0
         await command.close()
         assert (await process.wait()).exit_code == 0

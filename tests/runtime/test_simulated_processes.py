@@ -266,7 +266,8 @@ async def test_a_restarted_runtime_does_not_restart_again(
     await found(simulated, tmp_path)
     await simulated.close()
     clock.ahead = 2 * HOUR - 10**7
-    await (await found(simulated, tmp_path)).wait()
+    process = await simulated.find(tmp_path)
+    assert isinstance(process, Exited) or await process.wait()  # on a busy machine it has ended by then
     assert restarts == []
 
 

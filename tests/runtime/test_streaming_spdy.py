@@ -171,7 +171,8 @@ async def test_a_command_is_killed_when_its_client_dies_with_unread_input(comman
             await client.writer.drain()
 
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(send(), 0.5)
+        async with asyncio.timeout(0.5):
+            await send()
     while not client.settings:  # a frame that means nothing, to see whether anybody is there
         assert await client.frame()
     client.writer.transport.abort()

@@ -138,7 +138,8 @@ async def test_a_command_is_killed_when_its_client_dies_with_unread_input(comman
 
         sending = asyncio.create_task(send())
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(sending), 0.5)
+            async with asyncio.timeout(0.5):
+                await asyncio.shield(sending)
         connection.transport.abort()
         await streams.closed.wait()
         await asyncio.gather(sending, return_exceptions=True)
@@ -149,7 +150,8 @@ async def test_a_command_waits_for_a_client_that_does_not_read(commands: Command
     async with websocket(url, "v5.channel.k8s.io") as connection:
         streams = await commands.one()
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(streams.process.wait(), 0.5)
+            async with asyncio.timeout(0.5):
+                await streams.process.wait()
         assert len((await everything(connection))[1]) == 20_000_000
 
 

@@ -241,7 +241,9 @@ async def a_second_stop_with_a_shorter_grace(stage: Stage) -> Any:
     first = asyncio.ensure_future(refused(stage.stop(container, 3600)))
     await until_there(stage, container, "/tmp/told")
     second = await refused(stage.stop(container, 0))
-    return second, await asyncio.wait_for(first, PATIENCE), await stage.ended(container)
+    async with asyncio.timeout(PATIENCE):
+        answer = await first
+    return second, answer, await stage.ended(container)
 
 
 async def a_stop_that_its_caller_gives_up(stage: Stage) -> Any:

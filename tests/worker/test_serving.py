@@ -304,7 +304,8 @@ async def started(client: Client, node: str, document: dict[str, Any]) -> AsyncI
         yield handle
     finally:
         await handle.signal("delete_pod", {"gracePeriodSeconds": 0})
-        await asyncio.wait_for(handle.result(), 60)
+        async with asyncio.timeout(60):
+            await handle.result()
 
 
 async def running(handle: WorkflowHandle[Any, Any], *, restarts: int = 0) -> bool:
@@ -345,7 +346,8 @@ async def test_a_pod_has_one_sandbox_and_one_container_after_a_worker_kill_durin
             assert [(sandbox.attempt, sandbox.state) for sandbox in sandboxes] == [(0, "SANDBOX_READY")]
             assert [(container.attempt, container.state) for container in containers] == [(0, "running")]
         await handle.signal("delete_pod", {"gracePeriodSeconds": 0})
-        await asyncio.wait_for(handle.result(), 60)
+        async with asyncio.timeout(60):
+            await handle.result()
         assert await second.stop() == 0
 
 
@@ -390,4 +392,5 @@ async def test_pods_keep_running_when_the_worker_stops(
     with serve() as second:
         await second.ready()
         await handle.signal("delete_pod", {"gracePeriodSeconds": 0})
-        await asyncio.wait_for(handle.result(), 60)
+        async with asyncio.timeout(60):
+            await handle.result()

@@ -72,4 +72,5 @@ async def test_a_step_that_does_not_heartbeat_is_told_of_its_cancellation(tempor
         await until_asked(says_what_it_does)
         await handle.signal(Cancels.cancel)
         # Its own heartbeat would never come, and its timeout only after ten minutes.
-        assert await asyncio.wait_for(handle.result(), 60) == "let go"
+        async with asyncio.timeout(60):
+            assert await handle.result() == "let go"

@@ -279,14 +279,16 @@ async def test_deletion_does_not_wait_for_a_step_that_hangs(client: Client, node
         assert asyncio.get_running_loop().time() < deadline
         await asyncio.sleep(0.05)
     await handle.signal("delete_pod", {"gracePeriodSeconds": 1})
-    final = await asyncio.wait_for(handle.result(), 60)
+    async with asyncio.timeout(60):
+        final = await handle.result()
     assert final["metadata"]["deletionTimestamp"]
 
 
 async def test_cancelling_the_workflow_deletes_the_pod(client: Client, node: ScriptedNode) -> None:
     handle = await running(client, node, manifest())
     await handle.cancel()
-    final = await asyncio.wait_for(handle.result(), 60)
+    async with asyncio.timeout(60):
+        final = await handle.result()
     assert final["status"]["phase"] in ("Failed", "Succeeded")
     assert node.steps(final["metadata"]["uid"])[-2:] == ["kill_pod", "remove_pod"]
 
@@ -304,7 +306,8 @@ async def test_a_container_that_appears_after_the_kill_is_killed_before_the_pod_
 
     node.script["remove_pod"].append(find_it_alive)
     await handle.execute_update("delete", {})
-    await asyncio.wait_for(handle.result(), 60)
+    async with asyncio.timeout(60):
+        await handle.result()
     assert node.steps(uid)[-4:] == ["kill_pod", "remove_pod", "kill_pod", "remove_pod"]
 
 
@@ -324,7 +327,8 @@ async def test_a_shorter_grace_interrupts_a_kill_and_a_longer_one_does_not(clien
         assert asyncio.get_running_loop().time() < deadline
         await asyncio.sleep(0.05)
     node.gate["kill_pod"].set()
-    await asyncio.wait_for(handle.result(), 60)
+    async with asyncio.timeout(60):
+        await handle.result()
     graces = [step.grace_seconds for name, step in node.taken if name == "kill_pod" and step.ref.uid == uid]  # type: ignore[attr-defined]
     assert 595 <= graces[0] <= 600
     assert graces[1] <= 2

@@ -75,7 +75,8 @@ async def test_a_pod_is_deleted_while_two_pulls_hang(client: Client, node: Scrip
     await until(handle, lambda pod: runs(pod, "quick"))
     await until(handle, lambda _: node.steps().count("pull_image slow") + node.steps().count("pull_image other") == 2)
     await handle.signal("delete_pod", {"gracePeriodSeconds": 1})
-    await asyncio.wait_for(handle.result(), 60)
+    async with asyncio.timeout(60):
+        await handle.result()
     assert node.steps()[-2:] == ["kill_pod", "remove_pod"]
 
 

@@ -48,7 +48,8 @@ async def test_a_pod_deletion_does_not_wait_for_the_kill_of_one_container(
     assert node.steps().count("kill_container web") == 1
     if why != "deleted":
         await handle.signal("delete_pod", {})
-    await asyncio.wait_for(handle.result(), 60)
+    async with asyncio.timeout(60):
+        await handle.result()
 
 
 async def test_readiness_and_exits_are_shown_while_a_container_is_killed(client: Client, node: ScriptedNode) -> None:
@@ -100,7 +101,8 @@ async def test_readiness_is_shown_while_a_pod_ends(client: Client, node: Scripte
     await handle.signal("probe", payload)
     await until(handle, lambda pod: not container(pod, "web").get("ready", True))
     node.gate["kill_pod"].set()
-    await asyncio.wait_for(handle.result(), 60)
+    async with asyncio.timeout(60):
+        await handle.result()
 
 
 async def test_exits_are_shown_while_other_containers_of_an_evicted_pod_use_their_grace(

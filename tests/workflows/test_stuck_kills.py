@@ -66,7 +66,8 @@ async def test_a_pod_that_does_not_end_has_a_condition_until_it_ends(client: Cli
     await handle.signal("backoff_expired", {"container": "kill_pod"})
     await until(handle, lambda _: node.steps().count("kill_pod") == 2)
     await handle.signal("backoff_expired", {"container": "kill_pod"})
-    final = await asyncio.wait_for(handle.result(), 60)
+    async with asyncio.timeout(60):
+        final = await handle.result()
     assert not overdue(final)
     assert node.steps()[2:] == ["kill_pod"] * 3 + ["remove_pod"]
     told = [line["outcome"] for line in await handle.query("history") if line["subject"] == "kill_pod"]
@@ -81,7 +82,8 @@ async def test_an_exit_during_the_kill_back_off_ends_the_back_off(client: Client
     await handle.signal("delete_pod", {})
     await held_for_minutes(node, handle, 5)
     await node.tell(handle, node.exits(uid, "web", 137), "ContainerDied")
-    await asyncio.wait_for(handle.result(), 60)
+    async with asyncio.timeout(60):
+        await handle.result()
 
 
 async def test_a_shorter_grace_ends_the_kill_back_off(client: Client, node: ScriptedNode) -> None:
@@ -91,7 +93,8 @@ async def test_a_shorter_grace_ends_the_kill_back_off(client: Client, node: Scri
     await handle.signal("delete_pod", {"gracePeriodSeconds": 30})
     await held_for_minutes(node, handle, 5)
     await handle.signal("delete_pod", {"gracePeriodSeconds": 0})
-    await asyncio.wait_for(handle.result(), 60)
+    async with asyncio.timeout(60):
+        await handle.result()
 
 
 @pytest.mark.parametrize("why", ["deleted", "put out", "past its deadline"])
@@ -167,6 +170,7 @@ async def test_a_forced_deletion_does_not_wait_for_a_hung_removal(client: Client
 
     await until_asked(again)
     gate.set()
-    await asyncio.wait_for(handle.result(), 60)
+    async with asyncio.timeout(60):
+        await handle.result()
     forced = [step.forced for _, step in node.taken if isinstance(step, RemovePod)]
     assert forced == [False, True]

@@ -42,7 +42,8 @@ async def test_a_rejected_pod_has_failed_and_is_not_retried(client: Client, node
     assert phase(await query_pod(handle)) == "Failed"
     assert node.steps() == ["create_sandbox"]
     await handle.signal("delete_pod", {})
-    await asyncio.wait_for(handle.result(), 60)
+    async with asyncio.timeout(60):
+        await handle.result()
     assert node.steps() == ["create_sandbox", "remove_pod"]
 
 

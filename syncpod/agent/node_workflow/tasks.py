@@ -87,7 +87,8 @@ def _obstacles(agent: Agent) -> tuple[str, ...]:
 async def _take_over(takeover: Takeover, workflow_id: str) -> None:
     """Let the node's workflow continue at once what it began with the last worker, without waiting for timeouts."""
     try:
-        await asyncio.wait_for(takeover.take(workflow_id), _TAKEOVER_SECONDS)
+        async with asyncio.timeout(_TAKEOVER_SECONDS):
+            await takeover.take(workflow_id)
     except (RPCError, TimeoutError) as error:
         log.warning("workflow %s cannot be taken over: %s", workflow_id, error)
 

@@ -128,9 +128,9 @@ class LogRotation:
         try:
             while self._uncompressed:
                 path, (uid, whose) = self._uncompressed.popitem()
-                compressing = self._threads.run(uid, DiskWork.COMPRESS, partial(compress_rotated, path))
                 try:
-                    await asyncio.wait_for(compressing, _COMPRESS_SECONDS)
+                    async with asyncio.timeout(_COMPRESS_SECONDS):
+                        await self._threads.run(uid, DiskWork.COMPRESS, partial(compress_rotated, path))
                 except TimeoutError:
                     log.warning("a log of %s is still being compressed; the next one is begun", whose)
                 except OSError as error:

@@ -52,12 +52,13 @@ async def require_directory(manifests: Path | None) -> None:
     if manifests is None:
         return
     with contextlib.suppress(OSError):  # a TimeoutError too: its reader logs that, and tries again
-        found = await asyncio.wait_for(in_daemon_thread(manifests.stat, name="manifests"), _DIRECTORY_SECONDS)
+        async with asyncio.timeout(_DIRECTORY_SECONDS):
+            found = await in_daemon_thread(manifests.stat, name="manifests")
         if not stat.S_ISDIR(found.st_mode):
             raise CannotServe(f"manifest directory {manifests}: is not a directory")
         try:
-            owned = in_daemon_thread(partial(require_own_manifests, manifests), name="manifests")
-            await asyncio.wait_for(owned, _DIRECTORY_SECONDS)
+            async with asyncio.timeout(_DIRECTORY_SECONDS):
+                await in_daemon_thread(partial(require_own_manifests, manifests), name="manifests")
         except SettingsInvalid as wrong:
             raise CannotServe(str(wrong)) from None
 
