@@ -167,3 +167,22 @@ async def test_a_rotated_file_is_read_until_nobody_writes_to_it(tmp_path: Path) 
         assert (await anext(lines)).text == b"after"
         alive = False
         assert [line async for line in lines] == []
+
+
+async def test_a_log_that_gets_its_name_back_is_not_read_twice(tmp_path: Path) -> None:
+    """A rotation is taken back where the runtime does not open a new log: the open file keeps its rotated name."""
+    log = tmp_path / "0.log"
+    log.write_bytes(record("before"))
+    alive = True
+
+    async def runs() -> bool:
+        return alive
+
+    lines = read_log(log, runs=runs)
+    async with asyncio.timeout(60):
+        assert (await anext(lines)).text == b"before"
+        log.rename(rotated := tmp_path / "0.log.20260131-120000")
+        log.hardlink_to(rotated)
+        rotated.unlink()
+        alive = False
+        assert [line.text async for line in lines] == []

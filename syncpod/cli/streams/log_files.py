@@ -136,11 +136,13 @@ class _LogFile:
 
     def following(self) -> Path | None:
         """Return the next newer file; None if this is the growing one."""
+        if self._is_at_path():
+            return None  # whatever its name: a rotation that was taken back gave it a second one, and took the first
         name = self._name()
         if name != self._path.name:
             newer = [file for file in rotated_files(self._path) if file.name.removesuffix(COMPRESSED) > name]
             return newer[0] if newer else self._path if self._path.exists() else None
-        if self._is_at_path() or not self._path.exists():
+        if not self._path.exists():
             return None
         return self._path  # it was removed, and the runtime has created another
 
