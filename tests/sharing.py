@@ -1,0 +1,36 @@
+"""Who rewrites the assertions of which test file, where several processes collect the same tests.
+
+Each process needs every file. In a fresh clone each would rewrite all of them at the same time, six seconds of CPU: so
+each begins with a share of its own, and finds the others' shares in the cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def import_share(config: pytest.Config) -> None:
+    """Import this process's share of the test files that will be collected; all of them are, where it is alone."""
+    process = getattr(config, "workerinput", None)
+    if process is None:
+        return
+    number, count = int(process["workerid"].removeprefix("gw")), process["workercount"]
+    for module in share(config.args, number, count):
+        # What a module raises, a skip included, is told when it is collected: then it is imported again.
+        with contextlib.suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(module)
+
+
+def share(arguments: list[str], number: int, count: int) -> list[str]:
+    """The modules of one process of so many: the files below these arguments, dealt out by size, the largest first."""
+    paths = [ROOT / argument.partition("::")[0] for argument in arguments]
+    files = {file for path in paths for file in ([path] if path.is_file() else path.rglob("test_*.py"))}
+    dealt = sorted(files, key=lambda file: (-file.stat().st_size, file))[number::count]
+    return [os.fspath(file.relative_to(ROOT).with_suffix("")).replace(os.sep, ".") for file in dealt]
