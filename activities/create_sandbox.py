@@ -36,7 +36,7 @@ from syncpod.pod import Pod
 from syncpod.translation.config_error import SandboxConfigError
 from syncpod.translation.context import NodeContext
 from syncpod.translation.dns import pod_dns
-from syncpod.translation.features import needs_version, refusals, warnings
+from syncpod.translation.features import needs_details, refusals, warnings
 from syncpod.translation.names import NODE_LABEL, POD_UID_LABEL
 from syncpod.translation.paths import UnsafeName
 from syncpod.translation.pod_fields import said_of_sandbox
@@ -252,8 +252,11 @@ async def _run(attempt: StepAttempt, request: CreateSandbox, config: SandboxConf
 
 async def _require_runtime(attempt: StepAttempt, pod: Pod, status: RuntimeStatus) -> None:
     """Raise PodFault if the runtime cannot make this pod now, or cannot make it as specified."""
-    version = await attempt.node.cri.version() if needs_version(pod) else None
-    unsupported = refusals(pod, status, version)
+    cri = attempt.node.cri
+    if needs_details(pod):
+        unsupported = refusals(pod, await cri.status(verbose=True), await cri.version())
+    else:
+        unsupported = refusals(pod, status)
     if unsupported:
         raise PodFault(Fault.UNSUPPORTED_BY_RUNTIME, "; ".join(unsupported))
     if not status.runtime_ready:

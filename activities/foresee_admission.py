@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from activities.node.context import Node
 from activities.node.uid_owners import UID_IN_USE
 from activities.pods.admission import needs_app_armor, os_refusal, strike_what_is_gone
-from syncpod.cri.port import RuntimeStatus, RuntimeVersion
 from syncpod.messages.identity import PodRef
 from syncpod.messages.queries import ComesBefore
 from syncpod.node.fit import Demand
@@ -17,7 +15,6 @@ from syncpod.pod import Pod
 from syncpod.translation.features import refusals
 from syncpod.translation.host_ports import HostPort
 
-_EMBEDDED = "syncpod-embedded"
 _COUNTED = " (together with the pods before it)"
 
 
@@ -29,7 +26,7 @@ async def foresee_admission(node: Node, pod: Pod, before: Sequence[ComesBefore] 
     the pod is applied. Raises CriError.
     """
     version, status = await node.cri.version(), await node.cri.status(verbose=True)
-    return [*await _rejections(node, pod, before), *refusals(pod, status, version), *_of_embedded(pod, status, version)]
+    return [*await _rejections(node, pod, before), *refusals(pod, status, version)]
 
 
 async def _rejections(node: Node, pod: Pod, before: Sequence[ComesBefore]) -> list[str]:
@@ -58,29 +55,3 @@ async def _rejections(node: Node, pod: Pod, before: Sequence[ComesBefore]) -> li
     if needs_app_armor(pod) and not node.context.host.apparmor:
         return ["AppArmor: Cannot enforce AppArmor: AppArmor is not enabled on the host"]
     return []
-
-
-def _of_embedded(pod: Pod, status: RuntimeStatus, version: RuntimeVersion) -> Iterator[str]:
-    """Yield what the embedded runtime refuses on every machine, unless it only simulates (`process_spec.py`)."""
-    if version.name != _EMBEDDED or _isolation(status) == "simulated":
-        return
-    spec = pod.spec
-    for kind, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
-        for at, container in enumerate(containers):
-            here = f"spec.{kind}[{at}]"
-            for index, port in enumerate(container.ports):
-                if port.host_port and not spec.host_network:
-                    yield f"{here}.ports[{index}].hostPort: pods share the machine's network: it needs hostNetwork"
-            for index, mount in enumerate(container.volume_mounts):
-                if mount.mount_propagation not in (None, "", "None"):
-                    yield f"{here}.volumeMounts[{index}].mountPropagation: only private mounts are supported"
-    if spec.security_context is not None and spec.security_context.sysctls:
-        yield "spec.securityContext.sysctls: cannot be set for one pod, since pods share the machine's kernel"
-
-
-def _isolation(status: RuntimeStatus) -> str:
-    """Return the embedded runtime's level of isolation in its own words; "" if it does not say."""
-    try:
-        return str(json.loads(status.info.get("config", "{}")).get("isolation", ""))
-    except (ValueError, AttributeError):
-        return ""

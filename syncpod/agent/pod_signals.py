@@ -10,7 +10,6 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.lifecycle.observed import ObservedPod
-from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages.identity import NodeFacts, PodRef, pod_workflow_id
 from syncpod.messages.signals import BackoffExpired, DeletePod, Evict, Pleg, PlegEvent, ProbeChanged
 
@@ -28,7 +27,7 @@ class PodSignals:
 
     async def pleg(self, ref: PodRef, events: tuple[PlegEvent, ...], status: ObservedPod) -> bool:
         """Tell a pod what the runtime has of it, and what changed."""
-        signal = Pleg(events=events, status=status, node=self._facts(), decision_version=DECISION_VERSION)
+        signal = Pleg(events=events, status=status, node=self._facts())
         return await self._send(pod_workflow_id(ref.namespace, ref.name), "pleg", signal)
 
     async def backoff_expired(self, workflow_id: str, container: str, restart: int) -> bool:

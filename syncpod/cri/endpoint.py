@@ -12,6 +12,9 @@ from typing import Final
 VARIABLE: Final = "CONTAINER_RUNTIME_ENDPOINT"
 """Environment variable that names the socket, as crictl reads it: `unix:///path` or a path."""
 
+_FLAG: Final = "--runtime-endpoint"
+"""The flag that overrides the variable."""
+
 WELL_KNOWN: Final = ("/run/containerd/containerd.sock", "/run/crio/crio.sock")
 """Where containerd and CRI-O listen unless configured otherwise."""
 
@@ -31,11 +34,13 @@ class NoRuntime(Exception):
         self.refused = any(reason in (_REFUSED, _BUSY) for _, reason in tried)
         sockets = ", ".join(f"{path} ({reason})" for path, reason in tried)
         if asked_for:
-            sockets = f"{sockets}, which {VARIABLE} names"
+            sockets = f"{sockets}, which {_FLAG} or {VARIABLE} names"
         if self.permission_denied:
             remedy = "run as root or join the group that owns the socket"
+            if not asked_for:
+                remedy = f"{remedy}, or start the embedded one, which needs neither: `syncpod runtime`"
         elif asked_for:
-            remedy = "start the runtime or correct the variable"
+            remedy = "start the runtime or correct its name"
         else:
             remedy = (
                 f"start containerd or CRI-O, or name another one's socket in {VARIABLE}; `syncpod runtime` starts the "

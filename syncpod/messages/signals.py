@@ -24,8 +24,6 @@ class Pleg(Message):
     events: tuple[PlegEvent, ...] = ()
     status: ObservedPod = Field(default_factory=ObservedPod)
     node: NodeFacts = NodeFacts()
-    decision_version: int = 0
-    """The sending worker's version of decisions, for people who read the history; 0 if not known. Nothing reads it."""
 
 
 class DeletePod(Message):

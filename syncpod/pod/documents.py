@@ -190,8 +190,11 @@ def _parsed(document: Any, path: str, source: str, number: int) -> Manifest:
         raise ManifestError(source, number, COMPOSE if is_compose(document) else f"{at}kind: required")
     parser = _PARSERS.get(kind) if isinstance(kind, str) else None
     if parser is None:
+        meant = next((one for one in (*_PARSERS, *_LISTS) if one.lower() == str(kind).lower()), "")
         wanted, way = f"{', '.join(_PARSERS)} or List", way_on(str(kind))
-        refusal = OtherKind if isinstance(kind, str) and kind not in _LISTS else ManifestError
+        if meant and meant != kind:
+            way = f"capital letters matter: write {meant}"
+        refusal = OtherKind if isinstance(kind, str) and not meant else ManifestError
         said = f"{at}kind: must be {wanted}, not {str(kind)[:80]}"
         raise refusal(source, number, f"{said}: {way}" if way else said)
     if not document.get("apiVersion"):

@@ -1,8 +1,10 @@
-"""Refuses pods that need features that the runtime does not announce.
+"""Refuses pods that need features that the runtime does not have.
 
 A runtime silently ignores fields that it does not know, so a feature that it does not announce is refused by name.
+So is what the embedded runtime would refuse on every machine: here, the sentence has the field's path in the manifest.
 """
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -14,11 +16,12 @@ _IMAGE_VOLUMES = {"containerd": (2, 1), "cri-o": (1, 33)}
 else."""
 
 _DEFAULT = "RuntimeDefault"
+_EMBEDDED = "syncpod-embedded"
 
 
-def needs_version(pod: Pod) -> bool:
-    """Say whether :func:`refusals` needs the runtime's version for this pod."""
-    return any(volume.image is not None for volume in pod.spec.volumes)
+def needs_details(pod: Pod) -> bool:
+    """Say whether :func:`refusals` needs the runtime's version and verbose status for this pod."""
+    return any(volume.image is not None for volume in pod.spec.volumes) or any(_what_embedded_refuses(pod))
 
 
 def mounts_images(version: RuntimeVersion | None) -> bool:
@@ -30,10 +33,11 @@ def mounts_images(version: RuntimeVersion | None) -> bool:
 
 
 def refusals(pod: Pod, status: RuntimeStatus, version: RuntimeVersion | None = None) -> tuple[str, ...]:
-    """Return one sentence, with the field's path, for each feature that this runtime would silently ignore.
+    """Return one sentence, with the field's path, for each feature that this runtime would silently ignore or refuses.
 
     Empty means that the pod can run as written. A handler's name is checked only if the runtime announces handlers;
-    older runtimes refuse an unknown one themselves. ``version`` is needed if :func:`needs_version` says so.
+    older runtimes refuse an unknown one themselves. ``version`` and a verbose ``status`` are needed if
+    :func:`needs_details` says so.
     """
     wanted = pod.spec.runtime_class_name or ""
     handler = next((each for each in status.runtime_handlers if each.name == wanted), None)
@@ -43,6 +47,7 @@ def refusals(pod: Pod, status: RuntimeStatus, version: RuntimeVersion | None = N
         *_user_namespace_refusals(pod, handler),
         *_recursive_read_only_refusals(pod, handler),
         *_image_volume_refusals(pod, version),
+        *(_what_embedded_refuses(pod) if _has_real_processes(status, version) else ()),
     )
 
 
@@ -108,6 +113,38 @@ def _image_volume_refusals(pod: Pod, version: RuntimeVersion | None) -> Iterator
         if volume.image is not None:
             here = f"spec.volumes[{index}].image"
             yield f"{here}: {runtime} cannot mount images; containerd can from 2.1, CRI-O from 1.33"
+
+
+def _has_real_processes(status: RuntimeStatus, version: RuntimeVersion | None) -> bool:
+    """Say whether this is the embedded runtime, and does not only simulate."""
+    if version is None or version.name != _EMBEDDED:
+        return False
+    try:
+        return bool(json.loads(status.info.get("config", "{}")).get("isolation") != "simulated")
+    except (ValueError, AttributeError):
+        return True
+
+
+def _what_embedded_refuses(pod: Pod) -> Iterator[str]:
+    """Yield what the embedded runtime refuses on every machine (`syncpod/runtime/processes/process_spec.py`)."""
+    spec = pod.spec
+    for kind, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
+        for at, container in enumerate(containers):
+            here = f"spec.{kind}[{at}]"
+            for index, port in enumerate(container.ports):
+                if port.host_port and not spec.host_network:
+                    yield (
+                        f"{here}.ports[{index}].hostPort: host ports need spec.hostNetwork: true, since pods share the "
+                        "machine's network; without a host port the pod is reached at its own address"
+                    )
+            for index, mount in enumerate(container.volume_mounts):
+                if mount.mount_propagation not in (None, "", "None"):
+                    yield f"{here}.volumeMounts[{index}].mountPropagation: only private mounts are supported: remove it"
+    if spec.security_context is not None and spec.security_context.sysctls:
+        yield (
+            "spec.securityContext.sysctls: cannot be set for one pod, since pods share the machine's kernel: remove "
+            "them"
+        )
 
 
 def recursive_read_only_handlers(status: RuntimeStatus) -> tuple[str, ...]:

@@ -11,9 +11,9 @@ import pytest
 import pytest_asyncio
 
 from syncpod.agent.node_setup import node_context
-from syncpod.messages.steps import Outcome
+from syncpod.messages.steps import Fault, Outcome
 from syncpod.settings.node import node_settings
-from tests.activities.bench import Bench, bench_of, container
+from tests.activities.bench import Bench, bench_of, container, fault_of
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.embedded import Embedded
 
@@ -58,3 +58,10 @@ async def test_an_unapplied_seccomp_profile_is_reported_once_by_field(bench: Ben
         f"{path}.securityContext.seccompProfile: has no effect here: the embedded runtime applies no seccomp profile"
         for path in ("spec", "spec.containers[0]")
     ]
+
+
+async def test_a_host_port_is_refused_by_field_before_the_runtime_is_asked_for_a_sandbox(bench: Bench) -> None:
+    pod = bench.pod(container(ports=[{"containerPort": 80, "hostPort": 18080}]), hostNetwork=False)
+    fault, error, detail = await fault_of(pod.create_sandbox())
+    assert (fault, detail.status.sandboxes) == (Fault.UNSUPPORTED_BY_RUNTIME, ())
+    assert str(error).startswith("UnsupportedByRuntime: spec.containers[0].ports[0].hostPort: host ports need")

@@ -13,7 +13,6 @@ from syncpod.agent.backoff_queue import BackoffQueue
 from syncpod.agent.pleg import Pleg
 from syncpod.agent.pod_signals import PodSignals
 from syncpod.lifecycle.observed import ContainerRuntimeState
-from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages.identity import NodeFacts, pod_workflow_id
 from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.agent.listings import SetUpReader, pod
@@ -72,7 +71,6 @@ async def test_a_burst_of_changes_is_sent_in_few_signals_ending_in_the_last_stat
     numbers = [signal["status"]["seq"]["counter"] for signal in signals]
     assert numbers == sorted(set(numbers))
     assert signals[-1]["node"] == FACTS.model_dump(mode="json", by_alias=True)
-    assert {signal["decisionVersion"] for signal in signals} == {DECISION_VERSION}
 
 
 async def test_the_signal_of_an_ended_back_off_names_container_and_restart(

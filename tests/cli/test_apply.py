@@ -323,6 +323,7 @@ async def test_a_pod_applied_while_one_of_its_name_ends_starts_afterwards(
     assert planned == f"pod/{name}: would be created, when the one that is being deleted has gone"
     late = await syncpod("delete", name, "--timeout", "1s")
     assert late.code == 1 and f'timed out waiting for "{name}" to end' in late.err
+    assert f'pod "{name}": still running: app' in late.err, "it says what the pod waits for"
     dying = await syncpod("wait", name, "--for=condition=Ready", "--timeout", "0")
     assert (dying.code, dying.err.count("it is Terminating")) == (1, 1)
     assert (await syncpod("apply", "-f", "-", *on, stdin=as_json(pod))).out == said

@@ -100,7 +100,7 @@ def test_a_named_runtime_that_is_missing_is_refused(here: NodeSettings) -> None:
         choose(named, asked="/none/cri.sock")
     assert str(refused.value) == (
         "no container runtime at /none/cri.sock (missing), which --runtime-endpoint names: "
-        "start the runtime or correct the flag"
+        "start the runtime or correct its name"
     )
 
 

@@ -69,8 +69,9 @@ def test_no_other_runtime_is_used_if_the_requested_one_is_down(
         error = refusal(asked_for(directory / "mine.sock"))
     assert error.tried == ((f"{directory}/mine.sock", "missing"),)
     assert str(error) == (
-        f"no container runtime at {directory}/mine.sock (missing), which CONTAINER_RUNTIME_ENDPOINT names: "
-        "start the runtime or correct the variable"
+        f"no container runtime at {directory}/mine.sock (missing), which --runtime-endpoint or "
+        "CONTAINER_RUNTIME_ENDPOINT names: "
+        "start the runtime or correct its name"
     )
 
 
@@ -113,24 +114,30 @@ def test_path_too_long_for_a_socket_is_reported_as_the_reason(directory: Path) -
 def test_missing_permission_is_reported_as_the_reason(directory: Path) -> None:
     path = directory / "cri.sock"
     program = (
-        "from syncpod.cri.endpoint import NoRuntime, find_endpoint\n"
+        "from syncpod.cri import endpoint\n"
         "import os\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
-        "try:\n"
-        f"    find_endpoint({asked_for(path)!r})\n"
-        "except NoRuntime as error:\n"
-        "    assert error.permission_denied\n"
-        "    print(error)\n"
+        f"endpoint.WELL_KNOWN = ({str(path)!r},)\n"
+        f"for environ in ({asked_for(path)!r}, {{}}):\n"
+        "    try:\n"
+        "        endpoint.find_endpoint(environ)\n"
+        "    except endpoint.NoRuntime as error:\n"
+        "        assert error.permission_denied\n"
+        "        print(error)\n"
+    )
+    found, remedy = (
+        f"no container runtime at {path} (permission denied)",
+        "run as root or join the group that owns the socket",
     )
     with listen(path):
         path.chmod(0o660)
         for mode in (0o755, 0o700):  # the socket is forbidden, then the directory too
             directory.chmod(mode)
             told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-            assert told == (
-                f"no container runtime at {path} (permission denied), which CONTAINER_RUNTIME_ENDPOINT names: "
-                "run as root or join the group that owns the socket\n"
-            )
+            assert told.splitlines() == [
+                f"{found}, which --runtime-endpoint or CONTAINER_RUNTIME_ENDPOINT names: {remedy}",
+                f"{found}: {remedy}, or start the embedded one, which needs neither: `syncpod runtime`",
+            ]
 
 
 @pytest.mark.parametrize("wrong", ["tcp://127.0.0.1:1", "containerd.sock", "unix://containerd.sock", "unix:/x"])

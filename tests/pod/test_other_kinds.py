@@ -23,6 +23,8 @@ POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {
         ({"kind": "Kustomization"}, "kubectl kustomize DIR | syncpod apply -f -"),
         ({"services": {"web": {"image": "nginx"}}}, "document 1: is a Compose file: write a Pod for its services"),
         ({"services": {"web": 1}, "apiVersion": "v1"}, "document 1: kind: required"),
+        ({"kind": "pod"}, "kind: must be Pod, ConfigMap, Secret or List, not pod: capital letters matter: write Pod"),
+        ({"kind": "configMap"}, "not configMap: capital letters matter: write ConfigMap"),
         ({"kind": "Frobnicator"}, "kind: must be Pod, ConfigMap, Secret or List, not Frobnicator"),
     ],
 )
@@ -41,6 +43,8 @@ def test_documents_of_other_kinds_can_be_skipped_and_are_named() -> None:
     assert left_out == ["Service front", "Service front", "X"]
     with pytest.raises(ManifestErrors, match="kind: required"):
         load_documents("{}", left_out=[])
+    with pytest.raises(ManifestErrors, match="write Pod"):
+        load_documents(json.dumps({**POD, "kind": "pod"}), left_out=[])
 
 
 @pytest.mark.parametrize(

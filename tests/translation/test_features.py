@@ -1,11 +1,12 @@
 """Features that the runtime does not announce are refused by field."""
 
+import dataclasses
 from typing import Any
 
 import pytest
 
 from syncpod.cri.port import RuntimeHandler, RuntimeStatus, RuntimeVersion
-from syncpod.translation.features import needs_version, recursive_read_only_handlers, refusals
+from syncpod.translation.features import needs_details, recursive_read_only_handlers, refusals
 from tests.translation.translation import make_pod
 
 
@@ -96,15 +97,45 @@ VERSIONS = [
 @pytest.mark.parametrize(("name", "version", "able"), VERSIONS)
 def test_image_volumes_are_accepted_on_runtimes_that_support_them(name: str, version: str, able: bool) -> None:
     pod = make_pod(OF_AN_IMAGE)
-    assert needs_version(pod)
+    assert needs_details(pod)
     expected = () if able else (
         f"spec.volumes[1].image: {name} {version} cannot mount images; containerd can from 2.1, CRI-O from 1.33",
     )  # fmt: skip
     assert refusals(pod, OLD, RuntimeVersion(name, version)) == expected
 
 
-def test_the_runtime_version_is_read_only_for_image_volumes() -> None:
-    assert not needs_version(make_pod())
+OF_THE_MACHINE = {
+    "securityContext": {"sysctls": [{"name": "net.core.somaxconn", "value": "9"}]},
+    "containers": [
+        {
+            "name": "main",
+            "image": "a",
+            "ports": [{"containerPort": 1}, {"containerPort": 80, "hostPort": 8080}],
+            "volumeMounts": [{"name": "v", "mountPath": "/a", "mountPropagation": "Bidirectional"}],
+        }
+    ],
+    "volumes": [{"name": "v", "emptyDir": {}}],
+}
+"""What pods cannot have for themselves where containers are processes of the machine."""
+EMBEDDED = RuntimeVersion("syncpod-embedded", "1.0")
+
+
+def test_what_the_embedded_runtime_refuses_is_refused_before_it_is_asked_by_field() -> None:
+    pod = make_pod(OF_THE_MACHINE)
+    assert needs_details(pod)
+    assert [sentence.partition(": ")[0] for sentence in refusals(pod, OLD, EMBEDDED)] == [
+        "spec.containers[0].ports[1].hostPort",
+        "spec.containers[0].volumeMounts[0].mountPropagation",
+        "spec.securityContext.sysctls",
+    ]
+    simulates = dataclasses.replace(OLD, info={"config": '{"isolation": "simulated"}'})
+    assert refusals(pod, simulates, EMBEDDED) == refusals(pod, OLD, RuntimeVersion("containerd", "2.4")) == ()
+
+
+def test_the_runtime_is_asked_for_details_only_if_they_matter() -> None:
+    port = {"name": "main", "image": "a", "ports": [{"containerPort": 80, "hostPort": 80}]}
+    assert not needs_details(make_pod())
+    assert not needs_details(make_pod({"hostNetwork": True, "containers": [port]}))
 
 
 def test_an_unknown_runtime_handler_is_refused_with_the_known_ones() -> None:

@@ -87,8 +87,9 @@ async def test_a_worker_announces_that_it_serves_and_keeps_a_record_meanwhile(
 async def test_a_worker_without_a_runtime_names_the_sockets_tried(tmp_path: Path, temporal_server: DevServer) -> None:
     with NodeProcess(tmp_path, runtime=NOWHERE, temporal=temporal_server.address) as worker:
         assert await refusal(worker) == (
-            "no container runtime at /run/nowhere.sock (missing), which CONTAINER_RUNTIME_ENDPOINT names: "
-            "start the runtime or correct the variable"
+            "no container runtime at /run/nowhere.sock (missing), which --runtime-endpoint or "
+            "CONTAINER_RUNTIME_ENDPOINT names: "
+            "start the runtime or correct its name"
         )
         assert WAITS not in worker.log.read_text()
 

@@ -73,13 +73,12 @@ async def test_newer_decisions_renew_a_run_once_and_an_older_worker_takes_it_ove
     node = ScriptedNode()
     document = manifest()
     document["metadata"]["annotations"] = {"syncpod.dev/restart-limit": "1"}
-    said = {"decisionVersion": NEWER}
     async with served(client, node, DECISION_VERSION, monkeypatch):
         first = await start_pod(client, node, document)
         handle = client.get_workflow_handle(first.id)
         uid = (await until(handle, lambda pod: phase(pod) == "Running"))["metadata"]["uid"]
         begun = await newest_run(client, handle)
-        await handle.signal("pleg", said)
+        await handle.signal("pleg", {})
         await node.tell(handle, node.exits(uid, "web", 1))
         await until(handle, lambda pod: container(pod, "web")["restartCount"] == 1)
         assert await newest_run(client, handle) == begun, "this worker has no newer decisions than the run"
@@ -87,16 +86,16 @@ async def test_newer_decisions_renew_a_run_once_and_an_older_worker_takes_it_ove
     async with served(client, node, NEWER, monkeypatch):
         await query_pod(handle)
         assert await newest_run(client, handle) == begun, "not before the agent has spoken: it replays as it was begun"
-        await handle.signal("pleg", said)
+        await handle.signal("pleg", {})
         renewed = await another_run(client, handle, begun)
-        await handle.signal("pleg", said)
+        await handle.signal("pleg", {})
         await until(handle, lambda pod: phase(pod) == "Running")
         assert await newest_run(client, handle) == renewed, "once is enough"
         await handle.signal("renew", {})
         fresh = await another_run(client, handle, renewed)
 
     async with served(client, node, DECISION_VERSION, monkeypatch):
-        await handle.signal("pleg", {"decisionVersion": DECISION_VERSION})
+        await handle.signal("pleg", {})
         await node.tell(handle, node.exits(uid, "web", 1))
         held = "RestartLimitReached"
         await until(handle, lambda pod: container(pod, "web")["state"].get("waiting", {}).get("reason") == held)

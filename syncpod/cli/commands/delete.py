@@ -258,12 +258,13 @@ async def _answering(client: Client, ending: Sequence[FetchedPod], how: _How) ->
 
 
 async def _until_gone(client: Client, ending: list[FetchedPod], patience: timedelta | None) -> None:
+    """Wait until the pods are gone. Raises Failure with what each one that is left waits for."""
+    from syncpod.cli.temporal.pod_deletion import why_not_gone
     from syncpod.cli.temporal.pod_waits import until_gone
 
-    waits = [
-        asyncio.create_task(until_gone(client, *fetched.key, fetched.pod.metadata.uid), name=fetched.key[1])
-        for fetched in ending
-    ]
+    waits = {
+        asyncio.create_task(until_gone(client, *fetched.key, fetched.pod.metadata.uid)): fetched for fetched in ending
+    }
     if not waits:
         return
     done, pending = await asyncio.wait(waits, timeout=patience.total_seconds() if patience else None)
@@ -272,5 +273,8 @@ async def _until_gone(client: Client, ending: list[FetchedPod], patience: timede
     for task in done:
         task.result()
     if pending:
-        names = ", ".join(sorted(f'"{task.get_name()}"' for task in pending))
-        raise Failure(f"timed out waiting for {names} to end; the deletion continues")
+        left = sorted((waits[task] for task in pending), key=lambda fetched: fetched.key)
+        names = ", ".join(f'"{fetched.pod.metadata.name}"' for fetched in left)
+        reasons = await asyncio.gather(*(why_not_gone(client, fetched) for fetched in left))
+        said = [f'pod "{fetched.pod.metadata.name}": {why}' for fetched, why in zip(left, reasons, strict=True)]
+        raise Failure("\n".join([f"timed out waiting for {names} to end; the deletion continues", *said]))

@@ -146,10 +146,7 @@ def _named(endpoint: str, *, by_flag: bool) -> Choice:
     try:
         return Choice(find_endpoint({VARIABLE: endpoint}))
     except NoRuntime as missing:
-        sentence = str(missing)
-        if by_flag:
-            sentence = sentence.replace(VARIABLE, _FLAG).replace("correct the variable", "correct the flag")
-        raise BadInput(sentence) from None
+        raise BadInput(str(missing).replace(f"{_FLAG} or {VARIABLE}", _FLAG if by_flag else VARIABLE)) from None
     except ValueError as wrong:
         raise BadInput(f"{_FLAG if by_flag else VARIABLE}: {wrong}") from None
 
