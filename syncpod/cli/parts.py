@@ -150,8 +150,8 @@ def _start_own_server(here: NodeSettings, ports: Ports = _ANY_PORTS) -> Server:
         server, child = dev_server.start(here.state_dir, port=ports.server, ui_port=ports.ui, ui=ports.has_ui)
         if child is None:
             _require_ports(server, ports)
-        if ports.guard or port_guard.is_set(here.node):
-            port_guard.set_guard(here.node, listening_ports(server.process.pid))
+        guard = port_guard.set_guard if ports.guard else port_guard.renew_guard
+        guard(here.node, listening_ports(server.process.pid))
         if child is not None:
             remark(paint(f"Temporal server started (pid {child.pid})", "dim"))
         config = connection_settings(default_address=server.address)

@@ -197,6 +197,32 @@ async def test_a_workflow_without_search_attributes_is_asked_for_its_pod(client:
     await handle.terminate()
 
 
+@pytest.mark.parametrize(
+    "answer", [{}, None, [], {"metadata": 5}, {"metadata": {"namespace": "default", "name": "web"}}]
+)
+async def test_a_refused_start_that_names_no_pod_has_ended(
+    answer: object, task_queue: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever reaches the server can start one while no worker serves the node."""
+    server = Mock(get_workflow_handle=lambda _: Mock(query=AsyncMock(return_value=answer)))
+    takeover = Takeover(server, task_queue, NEW)
+    monkeypatch.setattr(takeover, "take", AsyncMock(return_value=False))
+    assert await takeover.ask_which("pod/default/evil") is None
+    assert caplog.text == ""
+
+
+async def test_a_run_that_names_no_pod_and_goes_on_is_asked_again(
+    task_queue: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "_RETRY_SECONDS", 0)
+    meta = {"namespace": "default", "name": "web", "uid": "u1"}
+    query = AsyncMock(side_effect=[{}, {"metadata": {}}, {"metadata": meta}])
+    takeover = Takeover(Mock(get_workflow_handle=lambda _: Mock(query=query)), task_queue, NEW)
+    monkeypatch.setattr(takeover, "take", AsyncMock(return_value=True))
+    assert await takeover.ask_which("pod/default/web") == PodRef(namespace="default", name="web", uid="u1")
+    assert caplog.text.count("does not answer yet which pod it is: its answer names no pod") == 1
+
+
 async def test_a_workflow_that_cannot_name_its_pod_yet_is_asked_again(
     client: Client, task_queue: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -237,7 +263,7 @@ async def test_a_defect_in_a_pods_takeover_is_logged_and_the_takeover_retried(
         facts=lambda: NodeFacts(name="n1"),
         guard=Mock(),
     )
-    ask = AsyncMock(side_effect=[KeyError("metadata"), None])
+    ask = AsyncMock(side_effect=[KeyError("defect"), None])
     open_pods = AsyncMock(return_value=(OpenPod("pod/default/web", None),))
     take = AsyncMock(return_value=True)
     takeover = Mock(open_pods=open_pods, take_until_taken=take, ask_which=ask, close=AsyncMock())

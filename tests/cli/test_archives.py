@@ -304,3 +304,91 @@ def test_a_truncated_archive_is_an_error(tmp_path: Path) -> None:
     whole = archive_of(directory("./it"), entry("./it/x", bytes(100_000)))
     with pytest.raises(tarfile.ReadError):
         unpacked(whole[:50_000], tmp_path / "out")
+
+
+def header(name: str, kind: bytes, size: int = 0, *, extended: bool = False) -> bytes:
+    """One header, whatever it says; `extended` = the map of a sparse file goes on behind it."""
+    info, _ = entry(name, type=kind)
+    info.size = size
+    raw = bytearray(info.tobuf(tarfile.GNU_FORMAT))
+    if extended:
+        raw[482] = 1
+        raw[148:156] = b" " * 8
+        raw[148:156] = b"%06o\0 " % sum(raw)
+    return bytes(raw)
+
+
+class Endless(io.RawIOBase):
+    """A stream that begins in one way and then goes on for ever."""
+
+    def __init__(self, begins: bytes, goes_on: bytes) -> None:
+        self._left, self._goes_on, self.sent = begins, goes_on, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        assert 0 <= size <= 4 << 20, "no more is asked for at once"
+        self.sent += size
+        assert self.sent <= 8 << 20, "no more is taken"
+        while len(self._left) < size:
+            self._left += self._goes_on
+        given, self._left = self._left[:size], self._left[size:]
+        return given
+
+
+SPARSE_MAP = (b"%011o\0%011o\0" % (0, 1) * 21 + b"\1").ljust(512, b"\0")
+
+
+@pytest.mark.parametrize(
+    ("begins", "goes_on", "sentence"),
+    [
+        (header("long", tarfile.GNUTYPE_LONGNAME, 6 << 30), b"a" * 4096, "has 6442450944 bytes; 1048576 are the most"),
+        (header("long", tarfile.GNUTYPE_LONGLINK, 1 << 21), b"a" * 4096, "has 2097152 bytes"),
+        (header("pax", tarfile.XHDTYPE, 6 << 30), b"30 comment=xxxxxxxxxxxxxxxxxxxx\n", "has 6442450944 bytes"),
+        (header("pax", tarfile.XGLTYPE, 6 << 30), b"30 comment=xxxxxxxxxxxxxxxxxxxx\n", "has 6442450944 bytes"),
+        (header("./it/s", tarfile.GNUTYPE_SPARSE, extended=True), SPARSE_MAP, "a sparse entry"),
+    ],
+)
+def test_no_header_is_taken_without_end(begins: bytes, goes_on: bytes, sentence: str, tmp_path: Path) -> None:
+    """Before, all of it was held in memory: 2 GB within 15 s."""
+    stream = Endless(header("./it", tarfile.DIRTYPE) + begins, goes_on)
+    with pytest.raises(NotWhatWasAsked, match=sentence):
+        unpack(stream, "./it", tmp_path / "out", "it", lambda _: None)  # type: ignore[arg-type]  # all that it reads
+
+
+@pytest.mark.parametrize(
+    ("headers", "sentence"),
+    [
+        ({"GNU.sparse.map": "0,1", "GNU.sparse.size": "9999999999999"}, "a sparse entry"),
+        ({"GNU.sparse.map": "0,x", "GNU.sparse.size": "5"}, "a sparse entry"),
+        ({"GNU.sparse.major": "1", "GNU.sparse.minor": "0"}, "a sparse entry"),
+        ({"GNU.sparse.size": "5"}, "a sparse entry"),
+        ({"GNU.sparse.realsize": "x"}, "cannot be read"),
+    ],
+)
+def test_no_few_bytes_stand_for_a_large_file(headers: dict[str, str], sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(NotWhatWasAsked, match=sentence):
+        unpacked(archive_of(directory("./it"), entry("./it/f", b"x", pax_headers=headers)), tmp_path / "out")
+    assert everything(tmp_path / "out") == set()
+
+
+def test_thousands_of_names_for_one_entry_are_refused(tmp_path: Path) -> None:
+    name = header("name", tarfile.GNUTYPE_LONGNAME, 4) + b"abc".ljust(512, b"\0")
+    with pytest.raises(NotWhatWasAsked, match="cannot be read"):
+        unpacked(header("./it", tarfile.DIRTYPE) + name * 3000 + bytes(1024), tmp_path / "out")
+
+
+@pytest.mark.parametrize("time", ["nan", "inf", "1e300", "-1e30"])
+def test_a_time_that_is_none_is_left_out(time: str, tmp_path: Path) -> None:
+    assert unpacked(archive_of(directory("./it"), entry("./it/f", b"x", pax_headers={"mtime": time})), tmp_path) == []
+    assert (tmp_path / "f").read_bytes() == b"x"
+
+
+def test_a_name_that_no_file_can_have_is_left_out_and_named(tmp_path: Path) -> None:
+    names: list[dict[str, object]] = [{"path": "./it/a\0b"}, {"linkpath": "a\0b"}]
+    entries = [entry("./it/f", pax_headers=each) for each in names]
+    entries[1][0].type = tarfile.SYMTYPE
+    said = unpacked(archive_of(directory("./it"), *entries), tmp_path)
+    assert said == [f"{name!r}: no file can have this name or target; left out" for name in ("a\0b", "f")]
+    assert everything(tmp_path) == set()

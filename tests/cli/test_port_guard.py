@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,9 +54,32 @@ said |= {"after": tried(), "left": tables()}
 print(json.dumps(said))
 """
 
+RESTARTED = """
+import json, os, subprocess, sys
+from pathlib import Path
+from syncpod.cli.machine import port_guard
+from syncpod.cli.machine.listening_process import listening_ports
 
-def in_own_network() -> dict[str, Any]:
-    command = ("unshare", "--net", sys.executable, "-c", INSIDE)
+subprocess.run(("ip", "link", "set", "lo", "up"), check=True)
+state = Path(sys.argv[1])
+port_guard.set_guard("n1", [1])  # the ports of an earlier server
+command = (sys.executable, "-m", "syncpod.cli.main", "server", "--state-dir", str(state))
+server = subprocess.Popen(command, env=os.environ | {"SYNCPOD_NODE": "n1"}, stdout=subprocess.PIPE, text=True)
+try:
+    line = server.stdout.readline()
+    listening = listening_ports(json.loads((state / "server.json").read_text())["process"]["pid"])
+    told = subprocess.run(("nft", "--json", "list", "table", "inet", "syncpod-n1"), capture_output=True, text=True)
+    (rule,) = [each["rule"] for each in json.loads(told.stdout)["nftables"] if "rule" in each]
+    (ports,) = [each["match"]["right"] for each in rule["expr"] if "dport" in str(each)]
+finally:
+    server.terminate()
+    server.wait()
+print(json.dumps({"said": line, "listening": listening, "guarded": sorted(ports["set"])}))
+"""
+
+
+def in_own_network(script: str = INSIDE, *arguments: str) -> dict[str, Any]:
+    command = ("unshare", "--net", sys.executable, "-c", script, *arguments)
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     said: dict[str, Any] = json.loads(done.stdout)
@@ -70,6 +94,16 @@ def test_only_the_owner_connects() -> None:
     assert said["set"] == [True, True, False, True], "root, root elsewhere, a stranger, a stranger elsewhere"
     assert (said["known"], said["tables"], said["rules"]) == (True, ["table inet syncpod-n1"], 1)
     assert (said["removed"], said["after"], said["left"]) == (True, [True] * 4, [])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can set a rule")
+@pytest.mark.skipif(shutil.which("nft") is None, reason="nftables is not installed")
+def test_a_server_that_is_started_by_hand_is_guarded_as_the_one_before(tmp_path: Path) -> None:
+    """Its HTTP API, metrics and internal services get other ports with each start."""
+    told = in_own_network(RESTARTED, str(tmp_path))
+    assert "Temporal server at" in told["said"]
+    assert len(told["listening"]) > 1
+    assert told["guarded"] == told["listening"]
 
 
 def test_the_rule_is_one_transaction() -> None:

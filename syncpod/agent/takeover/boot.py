@@ -116,21 +116,24 @@ class Takeover:
         """Ask the workflow itself which pod it is; it answers once this worker polls. None = it is gone.
 
         A workflow that cannot answer is asked again until it does, and that is logged once. Reasons are: its workflow
-        tasks fail, the server is busy, or the workflow is paused, a status that the SDK does not know (ValueError).
+        tasks fail, the server is busy, or the workflow is paused, a status that the SDK does not know (ValueError). A
+        run whose start was refused answers, and names none: it has ended by then. So may whoever answers in our place.
         """
         silent = False
         while True:
             try:
                 pod = await self._client.get_workflow_handle(workflow_id).query("pod", rpc_timeout=_RPC)
+                if (ref := _named(pod)) is not None:
+                    return ref
+                if not await self.take(workflow_id):
+                    return None
+                raise ValueError("its answer names no pod")
             except (RPCError, WorkflowQueryFailedError, ValueError) as error:
                 if isinstance(error, RPCError) and error.status == RPCStatusCode.NOT_FOUND:
                     return None
                 if not silent:
                     log.warning("workflow %s does not answer yet which pod it is: %s", workflow_id, error)
                 silent = True
-            else:
-                meta = pod["metadata"]
-                return PodRef(namespace=meta["namespace"], name=meta["name"], uid=meta["uid"])
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def _unstick(self, described: DescribeWorkflowExecutionResponse) -> None:
@@ -200,6 +203,16 @@ def _ref(listed: ListedWorkflow) -> PodRef | None:
     if not said.get("PodUID"):
         return None
     return PodRef(namespace=said.get("PodNamespace", ""), name=said.get("PodName", ""), uid=said["PodUID"])
+
+
+def _named(answer: object) -> PodRef | None:
+    """Return which pod a Pod is; None if it names none."""
+    meta = answer.get("metadata") if isinstance(answer, dict) else None
+    named = [meta.get(field) for field in ("namespace", "name", "uid")] if isinstance(meta, dict) else []
+    if not named or not all(isinstance(each, str) and each for each in named):
+        return None
+    namespace, name, uid = named
+    return PodRef(namespace=namespace, name=name, uid=uid)
 
 
 def _agreed(said: PodRef | None, here: list[PodRef]) -> PodRef | None:

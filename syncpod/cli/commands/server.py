@@ -18,17 +18,28 @@ def server(
     """Run the Temporal dev server until Ctrl-C.
 
     Its settings are chosen for pods; its data is kept in the state directory.
+    The rule of `syncpod up --guard`, if there is one, is set anew for its ports.
     """
     from syncpod.cli.machine import dev_server
+    from syncpod.cli.machine.listening_process import listening_ports
+    from syncpod.cli.machine.port_guard import renew_guard
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.state_directory import forget_server, server_log
 
-    directory = settings(state_dir=state_dir).state_dir
+    here = settings(state_dir=state_dir)
+    directory = here.state_dir
     record, child = dev_server.start(directory, port=port, ui_port=ui_port, ui=ui, detached=False)
     if child is None:
         raise Failure(
             f"the Temporal server of {directory} runs already, at {record.address} (pid {record.process.pid})"
         )
+    try:
+        renew_guard(here.node, listening_ports(child.pid))
+    except Failure:
+        child.terminate()
+        child.wait()
+        forget_server(directory)
+        raise
     page = record.ui or "off"
     say(f"Temporal server at {record.address}, UI {page}, state {directory}, log {server_log(directory)}")
 

@@ -69,6 +69,12 @@ def set_guard(node: str, ports: Sequence[int]) -> None:
         raise Failure(f"--guard: the rule cannot be set: {_said(done)}")
 
 
+def renew_guard(node: str, ports: Sequence[int]) -> None:
+    """Set the node's rule anew, if it has one: a server that is started again has other ports. Raises Failure."""
+    if is_set(node):
+        set_guard(node, ports)
+
+
 def remove_guard(node: str) -> bool:
     """Remove the node's rule; return whether there was one. Raises Failure."""
     if not is_set(node):

@@ -13,9 +13,9 @@ import posixpath
 import shutil
 import stat
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, Self
 
 from syncpod.kernel.beneath import LeadsOut, make_beneath, open_beneath, open_directory
 
@@ -27,6 +27,17 @@ _DIRECTORY_MODE: Final = 0o755
 
 _NOWHERE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 """Errors of a path that leads nowhere, or into a loop."""
+
+_LONGEST_HEADER: Final = 1 << 20
+"""Bytes of a header that extends another, such as a long name; Go's archive/tar has the same limit."""
+
+_EXTENDING: Final = (
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+)
 
 _Identity = tuple[int, int]
 """A device and an inode on it."""
@@ -70,8 +81,8 @@ def unpack(stream: IO[bytes], root: str, destination: Path, name: str, tell: Tel
 
     Raises NotWhatWasAsked, tarfile.ReadError if the stream ends early, and OSError.
     """
-    with tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as archive:
-        first = archive.next()
+    with _opened(stream) as archive:
+        first = _next(archive)
         if first is None:
             raise NotWhatWasAsked("the archive is empty")
         if _beneath(first.name, root) != "":
@@ -89,6 +100,55 @@ def unpack(stream: IO[bytes], root: str, destination: Path, name: str, tell: Tel
         pass  # read what follows the archive, so that its writer does not fail
 
 
+class _Header(tarfile.TarInfo):
+    """A header of an archive, none of which is held whole unless it is short.
+
+    A sparse entry is refused: its map may go on without end, and a few bytes of it stand for terabytes. No tar writes
+    one unless it is asked to.
+    """
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str | None, errors: str) -> Self:
+        """Read one header. Raises NotWhatWasAsked for one that is sparse or too long, and what TarInfo raises."""
+        header = super().frombuf(buf, encoding, errors)  # type: ignore[arg-type]  # typeshed: never None
+        if header.type in _EXTENDING and header.size > _LONGEST_HEADER:
+            raise NotWhatWasAsked(f"a header of the archive has {header.size} bytes; {_LONGEST_HEADER} are the most")
+        if header.type == tarfile.GNUTYPE_SPARSE:
+            _refuse_sparse()
+        return header
+
+    def _refuse(self, *_: object) -> None:
+        _refuse_sparse()
+
+    # Called in place of what reads a map of the PAX formats (TarInfo._proc_pax).
+    _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _refuse
+
+
+def _refuse_sparse() -> None:
+    raise NotWhatWasAsked("the archive has a sparse entry, which is not read")
+
+
+def _opened(stream: IO[bytes]) -> tarfile.TarFile:
+    """Open an archive, which reads its first header. Raises as `_next`."""
+    with _readable_headers():
+        return tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK, tarinfo=_Header)
+
+
+def _next(archive: tarfile.TarFile) -> tarfile.TarInfo | None:
+    """Return the next entry, None at the end. Raises NotWhatWasAsked, tarfile.TarError and OSError."""
+    with _readable_headers():
+        return archive.next()
+
+
+@contextlib.contextmanager
+def _readable_headers() -> Iterator[None]:
+    """Raise NotWhatWasAsked where tarfile meets a number that is none, or thousands of headers for one entry."""
+    try:
+        yield
+    except (ValueError, RecursionError):
+        raise NotWhatWasAsked("a header of the archive cannot be read") from None
+
+
 def _write_file(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path) -> None:
     """Write the one requested file to the requested path, following symlinks: that path is the user's own."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +163,8 @@ def _fill(archive: tarfile.TarFile, entry: tarfile.TarInfo, descriptor: int) -> 
         shutil.copyfileobj(content, file, _BLOCK)
         file.flush()
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.utime(descriptor, (entry.mtime, entry.mtime))
+            with contextlib.suppress(ValueError, OverflowError):  # a time that is none, or that no file can have
+                os.utime(descriptor, (entry.mtime, entry.mtime))
 
 
 def _mode(entry: tarfile.TarInfo) -> int:
@@ -141,7 +202,7 @@ class _Placing:
             self._top = open_directory(self._destination)
             last.callback(os.close, self._top)
             last.callback(self._remove_leading_out)
-            for entry in iter(self._archive.next, None):
+            for entry in iter(lambda: _next(self._archive), None):
                 relative = _beneath(entry.name, root)
                 if relative is None:
                     self._tell(f"{entry.name!r}: outside of what was asked for; left out")
@@ -149,6 +210,9 @@ class _Placing:
                     self._place(entry, relative, root)
 
     def _place(self, entry: tarfile.TarInfo, relative: str, root: str) -> None:
+        if "\0" in relative or "\0" in entry.linkname:
+            self._tell(f"{relative!r}: no file can have this name or target; left out")
+            return
         try:
             if entry.isdir():
                 os.close(make_beneath(self._top, relative, _DIRECTORY_MODE))
