@@ -3,6 +3,9 @@
 What is forked has done nothing yet: no thread, no connection, no event loop. It is a process of its own with its own
 arguments, environment and files, and runs to its end what `python worker.py` or `syncpod` would.
 
+All forks of one server share its hash seed, and so the order of sets, which real processes do not. That no decision
+depends on that order is for `tests/replay`, where each run replays recorded histories under another seed.
+
 Run as a module it is that process. It reads a request in a line of JSON, forks, and answers with the process id of what
 it has started. When that has ended it says so, with the exit code as `subprocess` has it.
 """
@@ -68,7 +71,8 @@ class Forked:
     def send_signal(self, number: int, /) -> None:
         """Send it a signal, if it lives."""
         if self.returncode is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it has just ended, and we have not been told yet
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -90,7 +94,7 @@ class ForkServer:
         threading.Thread(target=self._listen, name="fork server", daemon=True).start()
 
     def start(self, program: Program, arguments: Sequence[str], files: Files, env: Mapping[str, str]) -> Forked:
-        """Start a program; once this returns, it has opened its files."""
+        """Start a program. It opens its files itself, perhaps after this has returned; if it cannot, it ends with 1."""
         request = {"program": program, "arguments": list(arguments), "files": files, "env": dict(env)}
         assert self._process.stdin is not None
         with self._starting:
@@ -100,8 +104,13 @@ class ForkServer:
         assert forked is not None, f"the fork server has ended: {self._process.wait()}"
         return forked
 
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
     def close(self) -> None:
-        """End it; what it forked must have ended."""
+        """End it, and what it has forked."""
         self._process.kill()
         self._process.wait()
 
@@ -115,6 +124,9 @@ class ForkServer:
             else:
                 started[told["pid"]] = Forked(told["pid"])
                 self._started.put(started[told["pid"]])
+        for orphan in started.values():  # nobody is left to say when they end, and somebody may wait for it
+            orphan.kill()
+            orphan.end(-signal.SIGKILL)
         self._started.put(None)
 
 
@@ -147,7 +159,7 @@ def run_syncpod(
         forked = fork_server().start("syncpod", arguments, files, env)
         try:
             code = forked.wait(seconds)
-        except subprocess.TimeoutExpired:
+        except BaseException:  # the time is over, or the test is
             forked.kill()
             raise
         return subprocess.CompletedProcess(arguments, code, out.read_text(), errors.read_text())
@@ -165,6 +177,7 @@ def _serve() -> None:
     ended, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests: we end when they do
     with selectors.DefaultSelector() as selector:
         selector.register(sys.stdin.fileno(), selectors.EVENT_READ)
         selector.register(ended, selectors.EVENT_READ)
@@ -205,21 +218,14 @@ def _say(**told: int) -> None:
 
 
 def _run(main: Callable[[list[str]], int], request: dict[str, Any]) -> int:
-    files: Files = request["files"]
-    os.chdir(files["cwd"])
-    given = os.open(files["stdin"], os.O_RDONLY)
-    output = os.open(files["stdout"], os.O_WRONLY | os.O_TRUNC)
-    errors = os.open(files["stderr"], os.O_WRONLY | os.O_APPEND)
-    for opened, standard in ((given, 0), (output, 1), (errors, 2)):
-        os.dup2(opened, standard)
-        os.close(opened)
-    os.environ.clear()
-    os.environ.update(request["env"])
-    sys.argv[1:] = request["arguments"]
     try:
+        _open(request["files"])
+        os.environ.clear()
+        os.environ.update(request["env"])
+        sys.argv[1:] = request["arguments"]
         code = int(main(request["arguments"]))
     except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else 1
+        code = _exit_code(end)
     except BaseException:  # noqa: BLE001  # as the interpreter has it
         traceback.print_exc()
         code = 1
@@ -228,6 +234,23 @@ def _run(main: Callable[[list[str]], int], request: dict[str, Any]) -> int:
         with contextlib.suppress(OSError):
             stream.flush()
     return code
+
+
+def _open(files: Files) -> None:
+    os.chdir(files["cwd"])
+    given = os.open(files["stdin"], os.O_RDONLY)
+    output = os.open(files["stdout"], os.O_WRONLY | os.O_TRUNC)
+    errors = os.open(files["stderr"], os.O_WRONLY | os.O_APPEND)
+    for opened, standard in ((given, 0), (output, 1), (errors, 2)):
+        os.dup2(opened, standard)
+        os.close(opened)
+
+
+def _exit_code(end: SystemExit) -> int:
+    if end.code is None or isinstance(end.code, int):
+        return end.code or 0
+    sys.stderr.write(f"{end.code}\n")
+    return 1
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ LONGEST = (
     "e2e/test_pressure.py",
     "e2e/test_faults_hung_call.py",
     "simulator/test_planted_bugs.py",
-    "workflows/test_floods.py",
+    "workflows/test_signal_floods.py",
     "cli/test_up_again.py",
     "cli/test_apply.py",
 )

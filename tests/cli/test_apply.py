@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 import yaml
-from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.common import SearchAttributeKey
 from temporalio.envconfig import ClientConnectConfig
 
@@ -30,6 +31,7 @@ from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.steps import Fault
 from syncpod.pod import parse_pod
 from syncpod.temporal.pod_start import start_arguments
+from tests.agent.waiting import until_asked
 from tests.cli.conftest import Command, program, silent_node
 from tests.cli.manifests import as_json, fresh_name, manifest
 from tests.workflows.scripted import ScriptedNode, query_pod, scripted_worker
@@ -39,6 +41,12 @@ from tests.workflows.scripted import ScriptedNode, query_pod, scripted_worker
 def on(node: ScriptedNode) -> tuple[str, str]:
     """The flag that puts pods on the scripted node."""
     return "--node", node.queue.removeprefix("node/")
+
+
+async def accepted_updates(handle: WorkflowHandle[Any, Any]) -> int:
+    """How many updates a run has accepted."""
+    events = [event.event_type async for event in handle.fetch_history_events()]
+    return events.count(EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED)
 
 
 async def test_a_pod_is_created_then_unchanged_then_configured(syncpod: Command, on: tuple[str, str]) -> None:
@@ -327,8 +335,14 @@ async def test_a_pod_applied_while_one_of_its_name_ends_starts_afterwards(
     dying = await syncpod("wait", name, "--for=condition=Ready", "--timeout", "0")
     assert (dying.code, dying.err.count("it is Terminating")) == (1, 1)
     assert (await syncpod("apply", "-f", "-", *on, stdin=as_json(pod))).out == said
+    handle = client.get_workflow_handle(f"pod/default/{name}")
+    heard = await accepted_updates(handle)
     follows = asyncio.create_task(syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(pod)))
-    await asyncio.sleep(0.5)
+
+    async def is_heard() -> bool:
+        return await accepted_updates(handle) > heard
+
+    await until_asked(is_heard)
     node.gate.pop("kill_pod").set()
     result = await follows
     assert (result.code, result.out) == (0, f"{said}pod/{name} ready\n")

@@ -316,11 +316,11 @@ async def test_client_reconnects_after_the_runtime_was_down(client: CriClient, r
         runtime.start()
     async with CriClient(runtime.endpoint) as fresh:
         expected = await fresh.version()
-    for _ in range(100):
+
+    async def is_back() -> bool:
         try:
-            assert await client.version() == expected
-            break
+            return await client.version() == expected
         except Unavailable:
-            await asyncio.sleep(0.1)
-    else:
-        pytest.fail("the client never found the runtime again")
+            return False
+
+    await until_asked(is_back)

@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md, docs/code-map.md and README.md name what is there."""
+"""ARCHITECTURE.md, README.md and the pages for developers name what is there."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from workflows.pod.workflow import PodWorkflow
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-PAGES = ("ARCHITECTURE.md", "docs/code-map.md")
+PAGES = ("ARCHITECTURE.md", "docs/code-map.md", "docs/testing.md", "docs/upgrading.md")
 PATH = r"`((?:syncpod|workflows|activities|protos|bench|tests|docs)/[\w./-]*|worker\.py)`"
 NAMED = re.findall(PATH, (ROOT / "ARCHITECTURE.md").read_text())
 NAMED_ANYWHERE = {path for page in PAGES for path in re.findall(PATH, (ROOT / page).read_text())}

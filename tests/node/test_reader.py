@@ -86,13 +86,13 @@ def reader(watched: Watched) -> PodReader:
 
 async def exited(reader: PodReader, uid: str, name: str = "main") -> ObservedPod:
     """The pod once its container has ended."""
-    for _ in range(500):
-        pod = await reader.read(uid)
-        newest = pod.newest(name)
-        if newest is not None and newest.state == "exited":
-            return pod
-        await asyncio.sleep(0.02)
-    raise AssertionError("the container goes on")
+
+    async def has_ended() -> bool:
+        newest = (await reader.read(uid)).newest(name)
+        return newest is not None and newest.state == "exited"
+
+    await until_asked(has_ended)
+    return await reader.read(uid)
 
 
 async def test_pod_unknown_to_the_runtime_is_read_as_empty(reader: PodReader) -> None:
@@ -194,10 +194,11 @@ async def test_dead_pause_makes_the_sandbox_not_ready_and_a_new_attempt_comes_fi
         pid = await reader.sandbox_pid(first)
         assert (await reader.read(pod.uid)).sandboxes[0].ready
         os.kill(pid, signal.SIGKILL)
-        for _ in range(500):
-            if not (await reader.read(pod.uid)).sandboxes[0].ready:
-                break
-            await asyncio.sleep(0.02)
+
+        async def is_down() -> bool:
+            return not (await reader.read(pod.uid)).sandboxes[0].ready
+
+        await until_asked(is_down)
         second = await pod.run(attempt=1)
         sandboxes = (await reader.read(pod.uid)).sandboxes
         assert [(sandbox.id, sandbox.attempt, sandbox.ready) for sandbox in sandboxes] == [
@@ -392,11 +393,12 @@ async def test_pod_with_a_hung_status_call_delays_no_other_and_is_not_asked_agai
         assert (await reader.read(well.uid)).containers[0].state == "running"
 
         released.set()
-        for _ in range(500):
-            relist = await reader.read_all()
-            if stuck.uid in relist.pods:
-                break
-            await asyncio.sleep(0.01)
+
+        async def is_read() -> bool:
+            return stuck.uid in (await reader.read_all()).pods
+
+        await until_asked(is_read)
+        relist = await reader.read_all()
         assert relist.pods[stuck.uid].containers[0].state == "running"
         assert relist.failures == {}
 

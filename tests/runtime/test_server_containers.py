@@ -307,17 +307,25 @@ async def test_container_events_report_each_change_with_the_pods_state(server: E
         async for event in reader:
             told.append(event)
 
+    async def is_open() -> bool:
+        """Whether the stream has told of a pod: it begins with the next event after it was opened."""
+        other = Pod(calls)
+        await other.run()
+        await other.remove()
+        return bool(told)
+
+    created, started, stopped, deleted = cri.ContainerEventType.values()
     reading = asyncio.ensure_future(read())
-    await asyncio.sleep(0.1)  # the stream begins with the next event after it was opened
+    await until_asked(is_open)
     pod = Pod(calls)
     await pod.run()
     container = await pod.started("true")
     await pod.ended(container)
     await pod.remove()
-    await until(lambda: len(told) >= 8)
+    await until(lambda: told[-1].container_id == pod.sandbox and told[-1].container_event_type == deleted)
     reading.cancel()
-    created, started, stopped, deleted = cri.ContainerEventType.values()
-    assert [(each.container_id == container, each.container_event_type) for each in told] == [
+    own = [each for each in told if each.container_id in (pod.sandbox, container)]
+    assert [(each.container_id == container, each.container_event_type) for each in own] == [
         (False, created),
         (False, started),
         (True, created),
@@ -327,10 +335,10 @@ async def test_container_events_report_each_change_with_the_pods_state(server: E
         (True, deleted),
         (False, deleted),
     ]
-    assert all(each.pod_sandbox_status.metadata.uid == pod.config.metadata.uid for each in told[:7])
-    assert told[4].containers_statuses[0].state == cri.CONTAINER_EXITED
-    assert told[5].pod_sandbox_status.state == cri.SANDBOX_NOTREADY
-    assert not told[7].HasField("pod_sandbox_status")
+    assert all(each.pod_sandbox_status.metadata.uid == pod.config.metadata.uid for each in own[:7])
+    assert own[4].containers_statuses[0].state == cri.CONTAINER_EXITED
+    assert own[5].pod_sandbox_status.state == cri.SANDBOX_NOTREADY
+    assert not own[7].HasField("pod_sandbox_status")
 
 
 async def test_containers_are_reached_at_their_sandboxs_address(calls: BareCri, pod: Pod) -> None:

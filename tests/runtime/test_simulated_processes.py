@@ -267,6 +267,7 @@ async def test_a_restarted_runtime_does_not_restart_again(
     await simulated.close()
     clock.ahead = 2 * HOUR - 10**7
     process = await simulated.find(tmp_path)
+    assert process is not None
     assert isinstance(process, Exited) or await process.wait()  # on a busy machine it has ended by then
     assert restarts == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 
@@ -9,12 +10,21 @@ import sys
 def tell_until_interrupted(endpoint: str) -> None:
     """Print the endpoint, and return at the next SIGINT or SIGTERM.
 
-    Both are blocked before the endpoint can be read. `signal.pause` would miss one that comes just before it waits: the
-    handler has to wait for the interpreter then, and the interpreter for another signal.
+    A signal may come as soon as the endpoint can be read, and the kernel may hand it to any thread, such as gRPC's.
+    `signal.pause` misses one that comes just before it waits, and `signal.sigwait` one that another thread took. So
+    whichever thread takes it writes a byte, and we read that.
     """
-    ending = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, ending)
-    sys.stdout.write(f"{endpoint}\n")
-    sys.stdout.flush()
-    signal.sigwait(ending)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, ending)
+    ended, wake = os.pipe2(os.O_CLOEXEC)
+    os.set_blocking(wake, False)
+    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
+    others = signal.set_wakeup_fd(wake)
+    try:
+        sys.stdout.write(f"{endpoint}\n")
+        sys.stdout.flush()
+        os.read(ended, 1)
+    finally:
+        signal.set_wakeup_fd(others)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(ended)
+        os.close(wake)

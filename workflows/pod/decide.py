@@ -224,12 +224,12 @@ def _kill_pod(state: PodState, why: str, now: datetime) -> Step:
         for container in alive
     )
     step = KillPod(
-        ref=state.ref, targets=targets, grace_seconds=left, message=why, final=state.ending, evicted=_is_put_out(state)
+        ref=state.ref, targets=targets, grace_seconds=left, message=why, final=state.ending, evicted=_is_evicted(state)
     )
     return Step(StepName.KILL_POD, step, f"kill pod: {why}", why, key=backoff.step_key("kill_pod"))
 
 
-def _is_put_out(state: PodState) -> bool:
+def _is_evicted(state: PodState) -> bool:
     return state.failure is not None and state.failure.reason == EVICTED and not state.failure.rejected
 
 
