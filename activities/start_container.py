@@ -57,8 +57,11 @@ async def start_container(attempt: StepAttempt, request: StartContainer) -> Step
       under way, else removes it and creates it again with the same number. (A runtime that died between create and
       start cannot start what it finds afterwards. The kubelet counts a restart here; we count none, since nothing ran.)
       If the runtime died within its start, it may have run (`containers/begun.py`): it is removed, and its mark stays.
-    - none, but there is a start mark: it has run, and somebody has removed it since. It is adopted as ended, and never
-      created again (difference: the kubelet, which knows only what is listed, creates it again).
+    - none, but a later one: the workflow does not know of it yet, since it was reset or its database restored. The
+      later one is treated as above: an earlier number that started now might run beside it.
+    - none, but there is a start mark, of this restart or a later one: it has run, and somebody has removed it since. It
+      is adopted as ended, and never created again (difference: the kubelet, which knows only what is listed, creates it
+      again).
     - none, but the name is reserved: somebody is still creating it. The step waits until the instance is listed or the
       name is free.
     - none: created, if the image is there; else the outcome is IMAGE_ABSENT, and the workflow pulls the image first.
@@ -136,7 +139,7 @@ class _Start:
                 continue
             if instance is not None and instance.has_run:
                 return await self._adopt(instance, view)
-            if instance is not None and self.sent and instance.state == "created":
+            if instance is not None and self.sent and instance.state == "created" and self._is_meant(instance):
                 await self._check_stop_signal(instance.id)
                 return await self._start(instance.id, view)
             if instance is not None:
@@ -170,17 +173,21 @@ class _Start:
                 return await self._start(container_id, view)
 
     def _instance(self, view: ObservedPod) -> ObservedContainer | None:
-        """Return the newest instance of this restart, made by this incarnation."""
-        return next(
-            (
-                each
-                for each in view.containers
-                if each.name == self.container.name
-                and each.restart_count == self.request.restart
-                and each.incarnation == self.request.ref.incarnation
-            ),
-            None,
+        """Return the newest instance, made by this incarnation, of this restart or of a later one."""
+        ours = (
+            each
+            for each in view.containers
+            if each.name == self.container.name and each.incarnation == self.request.ref.incarnation
         )
+        return next((each for each in ours if self._is_meant(each) or self._overtakes(each)), None)
+
+    def _is_meant(self, instance: ObservedContainer) -> bool:
+        return instance.restart_count == self.request.restart
+
+    def _overtakes(self, instance: ObservedContainer) -> bool:
+        """Say whether it is a later one. An init container runs again in another sandbox, whatever ran before."""
+        in_its_place = self.request.kind != "init_container" or instance.sandbox_id == self.request.sandbox_id
+        return instance.restart_count > self.request.restart and in_its_place
 
     async def _adopt(self, instance: ObservedContainer, view: ObservedPod) -> StepResult:
         """Adopt what an earlier attempt has started. That attempt's events were lost, and its hook was cut off."""

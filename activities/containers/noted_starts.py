@@ -25,12 +25,12 @@ async def note_start(attempt: StepAttempt, request: StartContainer, container_id
 
 
 async def noted_start(attempt: StepAttempt, request: StartContainer) -> StartMark | None:
-    """Return the start mark of the requested instance; None if it was never started.
+    """Return the start mark of the requested instance, or of a later one; None if none of them was ever started.
 
     The mark of an init container counts only in its own sandbox: in another one it runs again. Raises OSError.
     """
     mark = await asyncio.to_thread(read_start_mark, attempt.node.context, request.ref.uid, request.container)
-    if mark is None or (mark.restart, mark.incarnation) != (request.restart, request.ref.incarnation):
+    if mark is None or mark.incarnation != request.ref.incarnation or mark.restart < request.restart:
         return None
     return mark if request.kind != "init_container" or mark.sandbox_id == request.sandbox_id else None
 

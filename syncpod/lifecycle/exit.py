@@ -76,6 +76,8 @@ class RecordedExit(Exit):
     """When it ended, by the workflow's clock: when it was seen, minus its age then. Back-offs run from this time."""
     cause: str = ""
     """Why we ended the container; "" = it exited by itself."""
+    is_settled: bool = False
+    """Whether this is what the end counts as, whatever the runtime lists."""
 
 
 def reason_of(exit_code: int) -> str:

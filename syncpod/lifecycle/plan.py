@@ -8,13 +8,17 @@ kill the pod or single containers, prune, make the sandbox, resize, then start e
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from syncpod.lifecycle.actions import ContainersToUpdate, ContainerToUpdate, KillReason, PodActions
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
-from syncpod.lifecycle.restart import is_sidecar
+from syncpod.lifecycle.restart import is_sidecar, restarts_on_failure
 from syncpod.lifecycle.step_name import StepName
 from syncpod.pod import Pod, parse_quantity, quantity_text
+
+ENDED_FOR_GOOD: Final = "The runtime has lost its state: it may still run, must not run twice, and is ended"
+"""Why a container with the policy `Never` is killed whose state the runtime has lost."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +65,10 @@ def plan_steps(
 
     Mirrors kuberuntime_manager.go, v1.36, SyncPod. Differences: dead instances of one name are removed by the start
     that replaces them, not by a step of their own. And a pod is resized before anything is started in it, so that no
-    container is given more than its pod's cgroup still allows; the kubelet starts init containers first.
+    container is given more than its pod's cgroup still allows; the kubelet starts init containers first. A container
+    that must not run twice is not started again because the runtime has lost its state (:data:`ENDED_FOR_GOOD`).
     """
+    actions = _without_second_runs(pod, actions)
     steps: list[PlannedStep] = []
     if actions.kill_pod:
         if something_to_stop(observed, stopped_sandboxes):
@@ -90,6 +96,29 @@ def plan_steps(
         name = pod.spec.containers[index].name
         steps.append(PlannedStep(StepName.START_CONTAINER, name, why=why_start(newest.get(name))))
     return tuple(steps)
+
+
+def _without_second_runs(pod: Pod, actions: PodActions) -> PodActions:
+    """Return the actions without the starts of containers whose state is lost and whose policy is `Never`.
+
+    Such a container has run, and may still run. It is killed, and how it would have ended is not known. The kubelet
+    starts it again, whatever its policy is (kubecontainer.ShouldContainerBeRestarted, v1.36); an init container of such
+    a pod it does not start again either.
+    """
+    containers = {each.name: each for each in pod.spec.containers}
+    lost = {kill.name for kill in actions.containers_to_kill if kill.reason == "Unknown"}
+    over = {name for name in lost & containers.keys() if not restarts_on_failure(containers[name], pod.spec)}
+    if not over:
+        return actions
+    return replace(
+        actions,
+        containers_to_kill=tuple(
+            replace(kill, message=ENDED_FOR_GOOD) if kill.name in over else kill for kill in actions.containers_to_kill
+        ),
+        containers_to_start=tuple(
+            index for index in actions.containers_to_start if pod.spec.containers[index].name not in over
+        ),
+    )
 
 
 def something_to_stop(observed: ObservedPod, stopped_sandboxes: tuple[str, ...] = ()) -> bool:

@@ -131,6 +131,36 @@ async def test_repeated_starts_of_init_and_ephemeral_containers_adopt_them(bench
     assert [each.name for each in results[1].status.containers] == [which[0]]
 
 
+async def test_a_start_whose_number_has_been_overtaken_adopts_the_later_instance(bench: Bench) -> None:
+    """A workflow that was reset, or restored with its database, does not know of the later one, which runs."""
+    pod = bench.pod()
+    await pod.create_sandbox()
+    later = await pod.start(restart=2)
+    result = await pod.start(restart=1)
+    assert (result.outcome, result.id) == (Outcome.ADOPTED, later.id)
+    assert [(each.state, each.restart_count) for each in result.status.containers] == [("running", 2)]
+
+
+async def test_a_start_whose_number_has_been_overtaken_adopts_a_later_instance_that_is_gone(bench: Bench) -> None:
+    pod = bench.pod(container(command=DONE_AND_GONE))
+    await pod.create_sandbox()
+    later = await pod.start(restart=2)
+    await pod.until_state(later.id, "exited")
+    await bench.cri.remove_container(later.id)
+    result = await pod.start(restart=1)
+    assert (result.outcome, result.id) == (Outcome.ADOPTED, later.id)
+    assert [(each.state, each.restart_count) for each in result.status.containers] == [("exited", 2)]
+
+
+async def test_a_later_instance_that_was_never_started_is_removed_and_the_requested_one_starts(bench: Bench) -> None:
+    pod = bench.pod()
+    await pod.create_sandbox()
+    await created_by_another(pod, restart=2)
+    result = await pod.start(restart=1, attempt=2)
+    assert result.outcome == Outcome.DONE
+    assert [(each.state, each.restart_count) for each in result.status.containers] == [("running", 1)]
+
+
 async def test_a_repeated_start_of_an_exited_container_returns_its_exit(bench: Bench) -> None:
     pod = bench.pod(container(command=DONE_AND_GONE))
     await pod.create_sandbox()

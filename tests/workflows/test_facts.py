@@ -14,12 +14,13 @@ from temporalio.client import Client
 
 from syncpod.lifecycle.compute import compute_pod_actions
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
+from syncpod.lifecycle.plan import ENDED_FOR_GOOD
 from syncpod.messages.steps import Outcome, StartContainer, StepInput, StepResult
 from syncpod.node.start_marks import StartMark, as_ended
 from syncpod.pod import Pod, admit_ephemeral_container, admit_pod, container_hash
 from tests.lifecycle.worlds import World, worlds
 from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, start_pod, until
-from workflows.pod import absorb, decide, facts, report
+from workflows.pod import absorb, decide, desired, facts, report
 from workflows.pod.outcome import observe
 from workflows.pod.state import PodState
 
@@ -221,6 +222,57 @@ def test_an_unknown_exit_is_recorded_again_once_known(reason: str) -> None:
     (known,) = state.exits
     assert (known.exit_code, known.reason, events(state, "RuntimeDisagrees")) == (0, "Completed", [])
     assert verbs(state) == []
+
+
+def state_lost(name: str, restart: int = 0) -> ObservedContainer:
+    """An instance of which the runtime does not know whether it runs."""
+    return running(name, restart).model_copy(update={"state": "unknown"})
+
+
+def killed(state: PodState, *listings: ObservedPod) -> PodState:
+    """Carry out the next step, a kill, after which the pod is listed so."""
+    step = decide.next_step(state, NOW).step
+    assert step is not None
+    decide.record_step(state, step, NOW)
+    for each in listings:
+        observe(state, each, NOW)
+    return state
+
+
+def test_a_job_whose_state_the_runtime_has_lost_is_killed_and_never_runs_again() -> None:
+    """It answers SIGTERM with 0, which is not how its work would have ended."""
+    state = seen(a_pod("Never", "a", "b"), listing(1, state_lost("a")))
+    assert verbs(state) == ["kill_container a", "start_container b"]
+    killed(state, listing(2, exited("a", 0)), listing(3, exited("a", 0), running("b")))
+    assert verbs(state) == []
+    (end,) = state.exits
+    assert (end.exit_code, end.reason, end.is_settled) == (137, "ContainerStatusUnknown", True)
+    assert (end.cause, end.message) == (ENDED_FOR_GOOD, f"{ENDED_FOR_GOOD}; it exited with 0 (Completed)")
+    assert [each.exit_code for each in facts.known(state).containers if each.name == "a"] == [137]
+    assert [event.type for event in state.events if event.reason == "Exited"] == ["Warning"]
+
+
+def test_an_init_container_whose_state_the_runtime_has_lost_fails_a_pod_that_never_restarts() -> None:
+    state = seen(a_pod("Never", "a", init=["first"]), listing(1, state_lost("first")))
+    assert verbs(state) == ["kill_pod"]
+    killed(state, listing(2, exited("first", 0)))
+    assert "start_container a" not in verbs(state)
+    assert [(end.exit_code, end.is_settled) for end in state.exits] == [(137, True)]
+
+
+@pytest.mark.parametrize("policy", ["Always", "OnFailure"])
+def test_a_container_whose_state_the_runtime_has_lost_is_killed_and_restarted(policy: str) -> None:
+    state = seen(a_pod(policy, "a", "b"), listing(1, state_lost("a"), running("b")))
+    assert verbs(state) == ["kill_container a", "start_container a"]
+    killed(state, listing(2, exited("a", 0), running("b")))
+    assert [(end.exit_code, end.is_settled) for end in state.exits] == [(0, False)]
+
+
+def test_a_deleted_job_whose_state_the_runtime_has_lost_ends_as_the_runtime_says() -> None:
+    state = seen(a_pod("Never", "a"), listing(1, state_lost("a")))
+    desired.delete(state, {"gracePeriodSeconds": 1}, NOW)
+    killed(state, listing(2, exited("a", 0)))
+    assert [(end.exit_code, end.cause, end.is_settled) for end in state.exits] == [(0, "deleted", False)]
 
 
 # --- what a start finds gone ------------------------------------------------------------------------------------------

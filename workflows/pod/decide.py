@@ -19,8 +19,8 @@ from syncpod.lifecycle import backoff
 from syncpod.lifecycle.compute import compute_pod_actions
 from syncpod.lifecycle.conditions import ALL_CONTAINERS_RESTARTING, is_true
 from syncpod.lifecycle.eviction import EVICTED
-from syncpod.lifecycle.plan import PlannedStep, plan_steps, something_to_stop
-from syncpod.lifecycle.restart import restart_policy
+from syncpod.lifecycle.plan import ENDED_FOR_GOOD, PlannedStep, plan_steps, something_to_stop
+from syncpod.lifecycle.restart import restart_policy, restarts_on_failure
 from syncpod.lifecycle.step_name import StepName
 from syncpod.lifecycle.termination import kill_grace_seconds, moment_after, pod_grace_seconds, termination_order
 from syncpod.messages.steps import (
@@ -149,10 +149,18 @@ def _remember_kills(state: PodState, step: Step, now: datetime) -> None:
             victims = list(kill)
         case _:
             return
-    state.killed = {**state.killed, **dict.fromkeys(victims, step.why)}
+    state.killed = {**state.killed, **{id_: _cause(state, id_, step) for id_ in victims}}
     for container in state.observed.containers:
         if container.id in victims and container.state == "running":
             state.event(now, "Normal", "Killing", words or f"Stopping container {container.name}", container.name)
+
+
+def _cause(state: PodState, id_: str, step: Step) -> str:
+    """Return why an instance is killed, as its exit will say."""
+    spec = state.pod.spec
+    lost = {each.name for each in state.own.containers if each.id == id_ and each.state == "unknown"}
+    once = {each.name for each in (*spec.init_containers, *spec.containers) if not restarts_on_failure(each, spec)}
+    return step.why if state.ending or not lost & once else ENDED_FOR_GOOD
 
 
 def _moving(state: PodState) -> list[str]:

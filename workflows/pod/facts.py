@@ -55,7 +55,7 @@ def newest_begun(state: PodState) -> dict[str, ObservedContainer]:
 def known(state: PodState) -> ObservedPod:
     """Return the view that decisions are made from: `state.own` as if the runtime had lost nothing that is recorded."""
     view = state.own
-    recorded = {exit_.id: exit_ for exit_ in state.exits if exit_.is_certain}
+    recorded = {exit_.id: exit_ for exit_ in state.exits if exit_.is_certain or exit_.is_settled}
     listed = tuple(_as_recorded(container, recorded.get(container.id)) for container in view.containers)
     absent = tuple(_as_listed(state, exit_) for exit_ in _absent_ends(state, view))
     sandboxes = view.sandboxes or _gone_sandbox(state)

@@ -10,9 +10,9 @@ from typing import Any
 
 from syncpod.lifecycle import backoff, conditions, eviction
 from syncpod.lifecycle.container_status import WaitingReason
-from syncpod.lifecycle.exit import STATUS_UNKNOWN, RecordedExit
+from syncpod.lifecycle.exit import STATUS_UNKNOWN, UNKNOWN_EXIT_CODE, RecordedExit
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, Seq, merge, order_restarts
-from syncpod.lifecycle.plan import something_to_stop
+from syncpod.lifecycle.plan import ENDED_FOR_GOOD, something_to_stop
 from syncpod.lifecycle.probing import failure_text
 from syncpod.lifecycle.start_errors import START_ERROR
 from syncpod.lifecycle.status import PodFailure
@@ -79,13 +79,26 @@ def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetim
         if ended is None or not container.has_run:
             continue
         known = recorded.get(container.id)
-        if known is not None and (not known.is_unknown or ended.is_unknown):
+        if known is not None and (known.is_settled or not known.is_unknown or ended.is_unknown):
             continue  # an unknown end is recorded again only if more is known about it now
         cause = state.killed.get(container.id, "")
-        exit_ = RecordedExit(**dict(ended), at=now - age(listing, container), cause=cause)
+        exit_ = _settled(RecordedExit(**dict(ended), at=now - age(listing, container), cause=cause))
         state.record_exit(exit_)
         _tell_exit(state, exit_, now)
         state.forget_stuck_kills()
+
+
+def _settled(exit_: RecordedExit) -> RecordedExit:
+    """Return an exit as it counts: unknown, with what the runtime said, if the container was ended for good.
+
+    It answered our signal, perhaps with 0, but nobody knows how its work would have ended. As a success it would have
+    an init container's successors start, or a job succeed.
+    """
+    if exit_.cause != ENDED_FOR_GOOD:
+        return exit_
+    message = f"{exit_.cause}; it exited with {exit_.how}"
+    how = {"exit_code": UNKNOWN_EXIT_CODE, "reason": STATUS_UNKNOWN, "message": message, "is_settled": True}
+    return exit_.model_copy(update=how)
 
 
 def _told_late(state: PodState, listing: ObservedPod) -> tuple[ObservedContainer, ...]:
@@ -115,7 +128,7 @@ def _forget_what_went(state: PodState) -> None:
 def _tell_exit(state: PodState, exit_: RecordedExit, now: datetime) -> None:
     """Record which container ended, how, and why if we ended it, in the history and as an event of our own."""
     state.note(now, "exit", exit_.name, exit_.cause, outcome=f"exited {exit_.how}")
-    kind = "Normal" if exit_.exit_code == 0 or exit_.cause else "Warning"
+    kind = "Normal" if exit_.exit_code == 0 or (exit_.cause and not exit_.is_settled) else "Warning"
     why = f": {exit_.cause}" if exit_.cause else ""
     state.event(now, kind, "Exited", f"Container {exit_.name} exited with code {exit_.how}{why}", exit_.name)
     if exit_.is_unknown_to_runtime:
