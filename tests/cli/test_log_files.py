@@ -230,7 +230,9 @@ async def test_a_followed_log_that_is_replaced_is_named_as_unreadable(
 
 
 @pytest.mark.parametrize(
-    "content", [b"no gzip", gzip.compress(b"x" * 5000)[:-12], gzip.compress(b"x")[:10] + b"\xff" * 20]
+    "content",
+    [b"no gzip", gzip.compress(b"x" * 5000)[:-12], gzip.compress(b"x")[:10] + b"\xff" * 20],
+    ids=["another format", "cut off", "damaged"],
 )
 async def test_a_rotated_file_that_is_not_compressed_is_named_as_unreadable(content: bytes, tmp_path: Path) -> None:
     (log := tmp_path / "pods" / "pod" / "app" / "0.log").parent.mkdir(parents=True)
