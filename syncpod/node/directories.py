@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from syncpod.kernel.beneath import open_directory, open_without_links
 from syncpod.kernel.tree_removal import remove_tree
 from syncpod.node.log_links import remove_pod_links
 from syncpod.node.pod_records import RECORD_NAME
@@ -51,6 +52,8 @@ class Directory:
     mode: int
     shared: bool = False
     """Others, such as a kubelet, use it too: if it exists, its permissions are not changed."""
+    trusted: Path | None = None
+    """A directory above it, beneath which pods may write; None = the one that it lies in."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ def plan_pod(pod: Pod, node: NodeContext) -> PodPlan:
             Directory(own / "volumes", _OURS),
             *_directories_of(volumes, node),
             Directory(node.log_dir, _LOGS, shared=True),
-            Directory(log_directory_of(pod, node), _LOGS),
+            Directory(log_directory_of(pod, node), _LOGS, trusted=node.log_dir),
         ),
         own=own,
         volumes=volumes,
@@ -128,8 +131,8 @@ def plan_container(
     return ContainerPlan(
         directories=(
             Directory(node.log_dir, _LOGS, shared=True),
-            Directory(logs, _LOGS),
-            Directory(logs / Path(container_log_file(container.name, 0)).parent, _LOGS),
+            Directory(logs, _LOGS, trusted=node.log_dir),
+            Directory(logs / Path(container_log_file(container.name, 0)).parent, _LOGS, trusted=node.log_dir),
         ),
         etc_hosts=etc_hosts_file(node, pod.metadata.uid) if manages_etc_hosts(pod, container, pod_ips) else None,
         message_file=message_file(node, pod.metadata.uid, container, restart_count),
@@ -229,17 +232,40 @@ def _nested(innermost: Path, modes: list[int], told: set[Path]) -> Iterator[Dire
 
 
 def _make(directory: Directory) -> None:
-    """Make one directory of ours unless it exists; what exists must be a directory and not a symlink."""
-    path = directory.path
-    if not path.parent.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
+    """Make one directory of ours unless it exists; what exists must be a directory and not a symlink.
+
+    No symlink is followed beneath what is trusted, and what is changed is what was opened: a pod that mounts the node's
+    log directory may replace any name in it, at any moment, by a link to a directory of root's.
+    """
+    path, trusted = directory.path, directory.trusted or directory.path.parent
+    if not trusted.exists():
+        trusted.mkdir(parents=True, exist_ok=True)
+    root = open_directory(trusted)
     try:
-        path.mkdir(mode=directory.mode)
+        above = open_without_links(root, str(path.parent.relative_to(trusted)), os.O_PATH | os.O_DIRECTORY)
+        try:
+            _make_in(above, directory)
+        finally:
+            os.close(above)
+    except NotADirectoryError:
+        raise NotADirectoryError(f"{path}: must be a directory, and is something else") from None
+    finally:
+        os.close(root)
+
+
+def _make_in(above: int, directory: Directory) -> None:
+    name = directory.path.name
+    try:
+        os.mkdir(name, directory.mode, dir_fd=above)
+        existed = False
     except FileExistsError:
-        if not stat.S_ISDIR(path.lstat().st_mode):
-            raise NotADirectoryError(f"{path}: must be a directory, and is something else") from None
-        if directory.shared:
+        existed = True
+    opened = open_without_links(above, name, os.O_PATH | os.O_DIRECTORY)
+    try:
+        if existed and directory.shared:
             return
-    # Override the umask, and complete what a crash left unfinished.
-    if stat.S_IMODE(path.lstat().st_mode) != directory.mode:
-        path.chmod(directory.mode)
+        # Override the umask, and complete what a crash left unfinished.
+        if stat.S_IMODE(os.fstat(opened).st_mode) != directory.mode:
+            Path(f"/proc/self/fd/{opened}").chmod(directory.mode)
+    finally:
+        os.close(opened)

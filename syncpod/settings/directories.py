@@ -49,8 +49,9 @@ def memory_directory(state_dir: Path, environ: Mapping[str, str]) -> Path:
 def require_own_directory(what: str, path: Path, variable: str) -> None:
     """Raise SettingsInvalid if another account could have written to this directory, or can replace it.
 
-    The files in it are trusted: they decide which processes are signalled, and which files are appended to. `what`
-    names the directory in the error, and `variable` is the setting for another one. Blocks.
+    So it does if this user may not read the directory: it is root's then. The files in it are trusted: they decide
+    which processes are signalled, and which files are appended to. `what` names the directory in the error, and
+    `variable` is the setting for another one. Blocks.
     """
     try:
         require_ours(path)
@@ -61,6 +62,11 @@ def require_own_directory(what: str, path: Path, variable: str) -> None:
         ) from None
     except OSError as error:
         raise SettingsInvalid(f"{what} {path}: {error.strerror}; name another one in {variable}") from None
+    if path.is_dir() and not os.access(path, os.R_OK | os.X_OK, effective_ids=True):
+        raise SettingsInvalid(
+            f"{what} {path}: belongs to user {path.stat().st_uid}, and you may not read it; "
+            f"name another one in {variable}"
+        )
 
 
 def require_own_manifests(path: Path) -> None:

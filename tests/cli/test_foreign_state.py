@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,3 +94,29 @@ def test_a_worker_does_not_serve_with_manifests_of_another_account(tmp_path: Pat
     tmp_path.chmod(0o777)
     with pytest.raises(CannotServe, match=r"manifest directory /.* is writable by others"):
         asyncio.run(require_directory(tmp_path))
+
+
+AS_ANOTHER = """
+import os, sys
+from pathlib import Path
+from syncpod.settings.directories import require_own_directory
+from syncpod.settings.errors import SettingsInvalid
+
+os.setgroups([]); os.setgid(20001); os.setuid(20001)
+try:
+    require_own_directory("state directory", Path(sys.argv[1]), "SYNCPOD_STATE_DIR")
+except SettingsInvalid as wrong:
+    print(wrong)
+"""
+
+
+@needs_root
+def test_a_user_who_may_not_read_roots_state_directory_is_told_so() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        told = subprocess.run(
+            [sys.executable, "-c", AS_ANOTHER, directory], capture_output=True, text=True, check=False, timeout=60
+        )
+    assert told.stdout == (
+        f"state directory {directory}: belongs to user 0, and you may not read it; "
+        "name another one in SYNCPOD_STATE_DIR\n"
+    ), told.stderr

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import os
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from syncpod.cli.streams.log_files import read_log
+from syncpod.cli.streams.log_files import LogUnreadable, read_blocks, read_log
 from tests.cli.test_log_lines import record
 
 
@@ -186,3 +188,56 @@ async def test_a_log_that_gets_its_name_back_is_not_read_twice(tmp_path: Path) -
         rotated.unlink()
         alive = False
         assert [line.text async for line in lines] == []
+
+
+def by_a_link(log: Path) -> None:
+    log.unlink()
+    log.symlink_to("/etc/shadow")
+
+
+def by_a_pipe(log: Path) -> None:
+    log.unlink()
+    os.mkfifo(log)
+
+
+def by_a_directory(log: Path) -> None:
+    log.unlink()
+    log.mkdir()
+
+
+def by_a_link_to_its_directory(log: Path) -> None:
+    log.rename(log.parent.parent / "kept")
+    log.parent.rmdir()
+    log.parent.symlink_to("/etc")
+
+
+@pytest.mark.parametrize("replaced", [by_a_link, by_a_pipe, by_a_directory, by_a_link_to_its_directory])
+async def test_a_followed_log_that_is_replaced_is_named_as_unreadable(
+    replaced: Callable[[Path], None], tmp_path: Path
+) -> None:
+    (log := tmp_path / "pods" / "pod" / "app" / "0.log").parent.mkdir(parents=True)
+    log.write_bytes(b"2026-01-01T00:00:00Z stdout F one\n")
+    said = b""
+
+    async def runs() -> bool:
+        return True
+
+    with pytest.raises(LogUnreadable, match=r"(?i)not a "):
+        async for block in read_blocks(log, runs=runs):
+            said += block
+            replaced(log)
+    assert said == b"2026-01-01T00:00:00Z stdout F one\n"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"no gzip", gzip.compress(b"x" * 5000)[:-12], gzip.compress(b"x")[:10] + b"\xff" * 20],
+    ids=["another format", "cut off", "damaged"],
+)
+async def test_a_rotated_file_that_is_not_compressed_is_named_as_unreadable(content: bytes, tmp_path: Path) -> None:
+    (log := tmp_path / "pods" / "pod" / "app" / "0.log").parent.mkdir(parents=True)
+    log.write_bytes(b"")
+    log.with_name("0.log.20260101-000000.gz").write_bytes(content)
+    with pytest.raises(LogUnreadable):
+        async for _ in read_blocks(log, rotated=True):
+            pass

@@ -12,6 +12,7 @@ import pytest
 
 from syncpod.kernel.tree_removal import StillMounted, remove_tree
 from syncpod.node.directories import (
+    make_directories,
     plan_container,
     plan_pod,
     prepare_container,
@@ -128,6 +129,26 @@ def test_a_symlink_in_place_of_a_pod_directory_is_not_followed(node: NodeContext
     with pytest.raises(MountFailure, match="must be a directory, and is something else"):
         prepare(pod, node)
     assert mode(elsewhere) == 0o700
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_pod_that_swaps_its_log_directory_for_a_link_changes_nothing_behind_it(
+    there: bool, node: NodeContext, tmp_path: Path
+) -> None:
+    """It mounts the node's log directory, and has a container named as a directory of root's."""
+    pod = make_pod()
+    prepare(pod, node)
+    container = pod.spec.containers[0]
+    (roots := tmp_path / "victim").mkdir()
+    if there:
+        (roots / container.name).mkdir(mode=0o700)
+    *looked_at, of_container = plan_container(pod, container, node, ()).directories
+    make_directories(tuple(looked_at))
+    looked_at[-1].path.rmdir()
+    looked_at[-1].path.symlink_to(roots)  # the moment after it was looked at
+    with pytest.raises(NotADirectoryError, match="must be a directory, and is something else"):
+        make_directories((of_container,))
+    assert [(path.name, mode(path)) for path in roots.iterdir()] == [(container.name, 0o700)] * there
 
 
 def host_path(path: Path, kind: str) -> Pod:

@@ -280,7 +280,7 @@ async def _attach(runtime: CriClient, pod: Pod, container_id: str, *, tty: bool)
 
 async def _follow(runtime: CriClient, container_id: str) -> None:
     """Print a container's log until it has ended; one that never ran has none."""
-    from syncpod.cli.streams.log_files import read_log
+    from syncpod.cli.streams.log_files import LogUnreadable, read_log
     from syncpod.cli.streams.remote_command import Output
     from syncpod.cri.errors import CriError
 
@@ -299,6 +299,8 @@ async def _follow(runtime: CriClient, container_id: str) -> None:
     except PermissionError:
         # Not BadInput, which means that nothing has been done: the container is in the pod.
         raise Failure(f"{path}: permission denied; run as root") from None
+    except LogUnreadable as why:
+        raise Failure(f"the container's log cannot be read: {why}: {path}") from None
 
 
 async def _outcome(runtime: CriClient, pod: Pod, container: str, container_id: str) -> int:

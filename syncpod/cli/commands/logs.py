@@ -292,7 +292,7 @@ class _Reader:
         await self._print(pod, container, path, runs)
 
     async def _print(self, pod: Pod, container: str, path: Path, runs: Runs) -> None:
-        from syncpod.cli.streams.log_files import read_blocks
+        from syncpod.cli.streams.log_files import LogUnreadable, read_blocks
         from syncpod.cli.streams.log_lines import LogText
 
         text = LogText(
@@ -315,6 +315,8 @@ class _Reader:
                 sentence = f'previous terminated container "{container}" in pod "{pod.metadata.name}" not found'
                 raise Failure(f"{sentence}: it has been removed together with its log") from None
             raise Failure(f'the log of container "{container}" is gone: {path}') from None
+        except LogUnreadable as why:
+            raise Failure(f'the log of container "{container}" cannot be read: {why}: {path}') from None
         except PermissionError:
             raise BadInput(f"{path}: permission denied; run as root") from None
         finally:

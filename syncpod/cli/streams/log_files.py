@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import os
+import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from datetime import datetime
 from io import FileIO
@@ -52,6 +53,10 @@ async def read_log(
             yield line
 
 
+class LogUnreadable(Exception):
+    """Something else than a log is in its place; the text says what the kernel, or its compressed form, says of it."""
+
+
 async def read_blocks(
     path: Path, *, tail: int | None = None, rotated: bool = False, runs: Runs | None = None
 ) -> AsyncGenerator[bytes, None]:
@@ -59,8 +64,23 @@ async def read_blocks(
 
     With `rotated`, begins with the oldest file that is kept. With `runs`, continues as the log grows, until the
     container has ended and its log is read to the end. Raises FileNotFoundError if there is no log, and no container
-    runs that could write one.
+    runs that could write one, PermissionError, and LogUnreadable: a pod that mounts the node's log directory may put
+    anything there, at any moment.
     """
+    blocks = _blocks(path, tail, rotated, runs)
+    try:
+        async for block in blocks:
+            yield block
+    except (FileNotFoundError, PermissionError):
+        raise
+    except (OSError, EOFError, zlib.error) as error:
+        said = error.strerror if isinstance(error, OSError) else None
+        raise LogUnreadable(said or str(error)) from error
+    finally:
+        await blocks.aclose()
+
+
+async def _blocks(path: Path, tail: int | None, rotated: bool, runs: Runs | None) -> AsyncGenerator[bytes, None]:
     file = await _first(path, tail, rotated, runs)
     try:
         ended = runs is None
