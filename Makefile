@@ -16,7 +16,9 @@ FIND_PYTHON = for python in $(PYTHONS); do \
 
 # What pip says is kept: without a network it is a page of tries, of which a person needs one sentence.
 PIP_LOG := $(VENV)/pip.log
-PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+# By all processors; pip has one. What does not compile is for other versions of Python, and nobody imports it.
+COMPILE = $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 PIP_FAILED = { echo "make: the packages could not be downloaded or installed; why is in $(PIP_LOG)" >&2; exit 1; }
 EXPORT = uv export --quiet --frozen --format requirements-txt --no-header --no-annotate --no-emit-project
 
@@ -93,9 +95,11 @@ $(RUNNABLE): requirements.txt pyproject.toml
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip
 	@$(PIP) --require-hashes -r requirements.txt >$(PIP_LOG) 2>&1 || $(PIP_FAILED)
 	@$(PIP) --no-deps -e . >$(PIP_LOG) 2>&1 || $(PIP_FAILED)
+	@$(COMPILE)
 	@touch $@
 
 $(INSTALLED): requirements-dev.txt $(RUNNABLE)
 	@echo "make: adding to $(VENV) what tests and checks need (once)" >&2
 	@$(PIP) --require-hashes -r requirements-dev.txt >$(PIP_LOG) 2>&1 || $(PIP_FAILED)
+	@$(COMPILE)
 	@touch $@

@@ -34,8 +34,9 @@ class DevServer:
 
     namespace = dev_server.NAMESPACE
 
-    def __init__(self, owned: claim.Claim) -> None:
+    def __init__(self, owned: claim.Claim, *, synced: bool) -> None:
         self._claim = owned
+        self._synced = synced
         self._process: subprocess.Popen[bytes] | None = None
         self.directory = owned.directory
         self.db = self.directory / "temporal.db"
@@ -45,12 +46,15 @@ class DevServer:
         self.ui = f"http://127.0.0.1:{self.ui_port}"
 
     @classmethod
-    def launch(cls) -> Self:
-        """Start a server in a new directory, once those that interrupted runs left are cleared away."""
+    def launch(cls, *, synced: bool = True) -> Self:
+        """Start a server in a new directory, once those that interrupted runs left are cleared away.
+
+        One that is not `synced` loses nothing acknowledged by its own death, as any other, but by that of the machine.
+        """
         for abandoned in claim.abandoned("temporal"):
             _end(abandoned.directory)
             abandoned.remove()
-        server = cls(claim.fresh("temporal"))
+        server = cls(claim.fresh("temporal"), synced=synced)
         try:
             server.start()
         except BaseException:
@@ -74,6 +78,8 @@ class DevServer:
             http_port=self._http_port,
             metrics_port=self._metrics_port,
         )
+        if not self._synced:
+            command[command.index("synchronous=FULL")] = "synchronous=OFF"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True

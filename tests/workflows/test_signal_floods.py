@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
@@ -167,6 +167,7 @@ worlds = st.dictionaries(st.sampled_from(["one", "two"]), st.sampled_from(["crea
 
 
 @given(st.lists(st.tuples(st.integers(1, 6), worlds, st.integers(1, 4)), min_size=1, max_size=12))
+@example([(1, {}, 1), (1, {"one": "exited", "two": "exited"}, 2)])
 def test_merging_repeated_signals_gives_the_same_state(seen: list[tuple[int, dict[str, str], int]]) -> None:
     each, inbox = begun(), PodInbox()
     for counter, containers, times in seen:

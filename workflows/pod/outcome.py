@@ -11,7 +11,7 @@ from typing import Any
 from syncpod.lifecycle import backoff, conditions, eviction
 from syncpod.lifecycle.container_status import WaitingReason
 from syncpod.lifecycle.exit import STATUS_UNKNOWN, UNKNOWN_EXIT_CODE, RecordedExit
-from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, Seq, merge, order_restarts
+from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, Seq, merge, order_containers, order_restarts
 from syncpod.lifecycle.plan import ENDED_FOR_GOOD, something_to_stop
 from syncpod.lifecycle.probing import failure_text
 from syncpod.lifecycle.start_errors import START_ERROR
@@ -102,9 +102,12 @@ def _settled(exit_: RecordedExit) -> RecordedExit:
 
 
 def _told_late(state: PodState, listing: ObservedPod) -> tuple[ObservedContainer, ...]:
-    """Return the ended instances of a listing that are newer than any known start, and not in the view."""
+    """Return the ended instances of a listing that are newer than any known start, and not in the view; newest first.
+
+    A listing has them in any order, and the view in its own.
+    """
     seen = {container.id for container in state.own.containers}
-    return tuple(
+    told = (
         each
         for each in listing.containers
         if each.id not in seen
@@ -112,6 +115,7 @@ def _told_late(state: PodState, listing: ObservedPod) -> tuple[ObservedContainer
         and each.exit is not None
         and each.restart_count > state.restarts.get(each.name, -1)
     )
+    return order_restarts(order_containers(told))
 
 
 def _forget_what_went(state: PodState) -> None:
