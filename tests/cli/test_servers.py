@@ -20,9 +20,9 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.machine import dev_server
 from syncpod.cli.machine.listening_process import listens
-from syncpod.cli.machine.processes import end
+from syncpod.cli.machine.processes import end, identify
 from syncpod.cli.machine.settings import settings
-from syncpod.cli.machine.state_directory import ServerRecord, prepare, running_server
+from syncpod.cli.machine.state_directory import ServerRecord, prepare, running_server, write_server
 from syncpod.cli.main import run
 from syncpod.cli.temporal import session
 from syncpod.cli.view.progress import hindrances
@@ -180,12 +180,26 @@ def test_another_server_at_the_nodes_server_address_is_detected(temporal_server:
     keep(tmp_path, "another/one", temporal_server.address)
     note = f"Note: the Temporal server at {temporal_server.address} is not the one that has the pods of node vm: "
     assert program("get", "pods", environ=here).err.startswith(note)
-    stranger = "is not the one that has the pods"
-    keep(tmp_path, "another/one", "127.0.0.1:1")
-    assert stranger not in program("get", "pods", environ=here).err, "this server was named on purpose"
     identity = asyncio.run(identity_of(temporal_server.address))
     keep(tmp_path, identity, temporal_server.address)
-    assert stranger not in program("get", "pods", environ=here).err
+    assert "Note" not in program("get", "pods", environ=here).err
+
+
+def test_a_named_server_that_is_not_the_nodes_own_is_noted(temporal_server: DevServer, tmp_path: Path) -> None:
+    here = {"SYNCPOD_STATE_DIR": str(tmp_path), "TEMPORAL_ADDRESS": temporal_server.address}
+    note = (
+        "Note: TEMPORAL_ADDRESS, perhaps from the `syncpod env` of another node, names the Temporal server at "
+        f"{temporal_server.address}, and node vm of {tmp_path} has its pods on the one at 127.0.0.1:1: what follows is "
+        "not about this node; {} leads there\n"
+    )
+    keep(tmp_path, "another/one", "127.0.0.1:1")
+    assert program("get", "pods", environ=here).err.startswith(note.format("TEMPORAL_ADDRESS=127.0.0.1:1"))
+    me = identify(os.getpid())
+    assert me is not None
+    write_server(tmp_path, ServerRecord(me, "127.0.0.1:1", "", detached=True))
+    assert program("get", "pods", environ=here).err.startswith(note.format("`unset TEMPORAL_ADDRESS`"))
+    keep(tmp_path, asyncio.run(identity_of(temporal_server.address)), "db.example:7233")
+    assert "Note" not in program("get", "pods", environ=here).err, "it is the same server under another name"
 
 
 async def identity_of(address: str) -> str:
