@@ -353,3 +353,35 @@ def test_a_workflow_status_unknown_to_the_sdk_is_reported_in_one_sentence(tempor
 
     with pytest.raises(Failure, match="perhaps it is paused"):
         session.run_on({"target_host": temporal_server.address, "namespace": "default"}, work)
+
+
+_SIGNALLED = """
+import os, signal, subprocess, sys, threading, time
+from syncpod.cli.commands.server import server
+from syncpod.cli.machine import dev_server
+from syncpod.cli.machine.processes import identify
+from syncpod.cli.machine.state_directory import ServerRecord
+
+def start(*_, **__):
+    child = subprocess.Popen(["sleep", "60"])
+    return ServerRecord(identify(child.pid), "127.0.0.1:1", "", detached=False), child
+
+def asleep():
+    return open(f"/proc/self/task/{os.getpid()}/stat").read().rpartition(")")[2].split()[0] == "S"
+
+def interrupt():
+    while signal.getsignal(signal.SIGTERM) in (signal.SIG_DFL, signal.default_int_handler) or not asleep():
+        time.sleep(0.01)
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+    signal.pause()
+
+dev_server.start = start
+threading.Thread(target=interrupt, daemon=True).start()
+server(state_dir=sys.argv[1])
+"""
+"""`server` with a child of ours, whose SIGTERM another thread than the waiting one gets."""
+
+
+def test_a_server_ends_by_a_signal_that_does_not_interrupt_the_wait_for_it(tmp_path: Path) -> None:
+    prepare(tmp_path)
+    subprocess.run([sys.executable, "-c", _SIGNALLED, str(tmp_path)], check=True, timeout=30)
