@@ -39,16 +39,16 @@ def server(
         raise Failure(
             f"the Temporal server of {directory} runs already, at {record.address} (pid {record.process.pid})"
         )
+    page = record.ui or "off"
     try:
         renew_guard(here.node, listening_ports(child.pid))
-    except Failure:
+        say(f"Temporal server at {record.address}, UI {page}, state {directory}, log {server_log(directory)}")
+        code = asyncio.run(_ended(child))
+    except BaseException:  # also a signal that comes before the loop takes them
         child.terminate()
         child.wait()
         forget_server(directory)
         raise
-    page = record.ui or "off"
-    say(f"Temporal server at {record.address}, UI {page}, state {directory}, log {server_log(directory)}")
-    code = asyncio.run(_ended(child))
     forget_server(directory)
     if code not in (0, -signal.SIGTERM):
         raise Failure(f"the Temporal server ended with {code}; its log is {server_log(directory)}")
