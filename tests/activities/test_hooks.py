@@ -16,12 +16,13 @@ from temporalio.exceptions import ApplicationError
 
 from activities.node.hooks import PreStops, carry_out_hook
 from syncpod.cri.errors import Unavailable
-from syncpod.cri.port import CriRuntime
+from syncpod.cri.port import CriRuntime, ExecResult
 from syncpod.handlers.answer import Target
 from syncpod.handlers.hook import HookFailed
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.steps import Fault, KillContainer, KillTarget
+from syncpod.node.start_marks import read_start_mark
 from syncpod.pod import ExecAction, LifecycleHandler
 from syncpod.translation.context import NodeContext
 from tests.activities.bench import Bench, container, fault_of
@@ -198,6 +199,28 @@ async def test_a_cancelled_hook_is_not_reported_as_failed() -> None:
 async def test_a_failed_hook_is_reported_with_its_own_message() -> None:
     with pytest.raises(HookFailed, match=r"^it rained$"):
         await carry_out_hook(SAYS_BYE, Target("c1", "", {}), raising(HookFailed("it rained")))
+
+
+async def test_it_is_noted_on_the_node_whether_a_post_start_hook_has_ended(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = bench.pod(container(lifecycle={"postStart": {"exec": {"command": ["true"]}}}), container("plain"))
+    pending: list[bool] = []
+
+    def noted(name: str = "main") -> bool:
+        mark = read_start_mark(bench.node.context, pod.uid, name)
+        assert mark is not None
+        return mark.hook_pending
+
+    async def exec_sync(*_: Any, **__: Any) -> ExecResult:
+        pending.append(noted())
+        return ExecResult(stdout=b"", stderr=b"", exit_code=0)
+
+    await pod.create_sandbox()
+    monkeypatch.setattr(bench.cri, "exec_sync", exec_sync)
+    await pod.start()
+    await pod.start("plain")
+    assert (pending, noted(), noted("plain")) == ([True], False, False)
 
 
 async def test_an_unexpected_error_in_a_post_start_hook_fails_the_start(
