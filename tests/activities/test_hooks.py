@@ -58,6 +58,19 @@ async def test_an_unexpected_error_in_a_pre_stop_hook_fails_the_hook_but_not_the
     assert "the preStop hook of container c1 failed: ValueError: no such thing" in caplog.text
 
 
+async def test_hooks_of_kills_that_nobody_goes_on_with_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("activities.node.hooks.REMEMBERED", 2)
+    context = NodeContext("vm", tmp_path / "state", tmp_path / "memory", tmp_path / "log", "cluster")
+    hooks = PreStops(raising(ValueError("no such thing")), context)
+    for number in range(5):
+        target = KillTarget(id=f"c{number}", name="main", pre_stop=SAYS_BYE)
+        assert await hooks.carry_out(ObservedPod(), RUNS, target, waited_seconds=0.0) is not None
+    assert list(hooks._told) == list(hooks._hooks) == ["c3", "c4"]
+    assert (told := hooks.outcome(target, has_earlier_try=True)) is not None and told.message == "PreStopHook failed"
+
+
 class Hooked:
     """A pod whose container has a preStop hook, and how often it was begun; the tries of one kill of it."""
 
