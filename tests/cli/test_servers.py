@@ -182,7 +182,7 @@ def test_another_server_at_the_nodes_server_address_is_detected(temporal_server:
     assert program("get", "pods", environ=here).err.startswith(note)
     identity = asyncio.run(identity_of(temporal_server.address))
     keep(tmp_path, identity, temporal_server.address)
-    assert "Note" not in program("get", "pods", environ=here).err
+    assert "not about this node" not in program("get", "pods", environ=here).err
 
 
 def test_a_named_server_that_is_not_the_nodes_own_is_noted(temporal_server: DevServer, tmp_path: Path) -> None:
@@ -199,7 +199,9 @@ def test_a_named_server_that_is_not_the_nodes_own_is_noted(temporal_server: DevS
     write_server(tmp_path, ServerRecord(me, "127.0.0.1:1", "", detached=True))
     assert program("get", "pods", environ=here).err.startswith(note.format("`unset TEMPORAL_ADDRESS`"))
     keep(tmp_path, asyncio.run(identity_of(temporal_server.address)), "db.example:7233")
-    assert "Note" not in program("get", "pods", environ=here).err, "it is the same server under another name"
+    assert "not about this node" not in program("get", "pods", environ=here).err, (
+        "it is the same server under another name"
+    )
 
 
 async def identity_of(address: str) -> str:
