@@ -12,7 +12,7 @@ from temporalio import activity
 
 from activities.containers.ending import Selection, end_containers, tell_hooks
 from activities.containers.leftovers import end_what_was_lost
-from activities.containers.noted_starts import forget_start, note_start, noted_start
+from activities.containers.noted_starts import forget_start, note_hook_ended, note_start, noted_start
 from activities.containers.removal import remove_dead, remove_given_up, remove_unstarted
 from activities.containers.sources import sub_paths_of, variables_of
 from activities.containers.targets import kill_target
@@ -113,8 +113,7 @@ class _Start:
 
         The kubelet probes what a pod's status shows as running, which is only then (prober/worker.go, v1.36, doProbe).
         """
-        lifecycle = self.container.lifecycle
-        if lifecycle is None or lifecycle.post_start is None:
+        if not self._has_post_start:
             yield
             return
         unprobed, this = self.attempt.node.unprobed, (self.request.ref.uid, self.container.name)
@@ -123,6 +122,10 @@ class _Start:
             yield
         finally:
             unprobed.discard(this)
+
+    @property
+    def _has_post_start(self) -> bool:
+        return self.container.lifecycle is not None and self.container.lifecycle.post_start is not None
 
     async def _until_started(self, images: asyncio.Task[FoundImages | None]) -> StepResult:
         polls = Polls(self.attempt)
@@ -368,7 +371,7 @@ class _Start:
         An instance that ran without a mark might run twice.
         """
         try:
-            await note_start(self.attempt, self.request, container_id)
+            await note_start(self.attempt, self.request, container_id, hook_pending=self._has_post_start)
         except OSError as error:
             await remove_unstarted(self.attempt, container_id)
             raise self._failed(Fault.RUN_CONTAINER_ERROR, f"its start cannot be noted on the node: {error}") from error
@@ -411,6 +414,10 @@ class _Start:
             raise PodFault(Fault.POST_START_HOOK_ERROR, message, told_of) from failed
         if told:
             self.attempt.events.append(warning("LifecycleHTTPFallback", told, container.name))
+        try:
+            await note_hook_ended(self.attempt, self.request, container_id)
+        except OSError as error:  # all that depends on it is how soon the next worker begins to probe
+            activity.logger.warning("the end of the postStart hook of %s cannot be noted: %s", container_id, error)
 
     async def _end(self, container_id: str) -> None:
         """End the container with its grace and its preStop hook."""

@@ -94,6 +94,7 @@ async def _try(
             return await _of_another(attempt, interruption, refusal)
         claim = Claim(request.fence, attempt.number, activity.info().scheduled_time)
         async with attempt.node.fences.acting(attempt.ref, claim, attempt, lane=request.lane), attempt.in_line(stage):
+            attempt.doing = "asks the runtime what it has of the pod"
             try:
                 return await complete(attempt, await body(attempt, request))
             except PodFault as fault:

@@ -12,16 +12,29 @@ from syncpod.node.start_marks import StartMark, as_ended, read_start_mark, withd
 from syncpod.pod import Container, EphemeralContainer, Pod
 
 
-async def note_start(attempt: StepAttempt, request: StartContainer, container_id: str) -> None:
-    """Note that an instance is about to be started. Raises OSError."""
+async def note_start(attempt: StepAttempt, request: StartContainer, container_id: str, *, hook_pending: bool) -> None:
+    """Note that an instance is about to be started, and whether a postStart hook follows. Raises OSError."""
     mark = StartMark(
         id=container_id,
         restart=request.restart,
         incarnation=request.ref.incarnation,
         sandbox_id=request.sandbox_id,
         at=datetime.now(UTC),
+        hook_pending=hook_pending,
     )
     await asyncio.to_thread(write_start_mark, attempt.node.context, request.ref.uid, request.container, mark)
+
+
+async def note_hook_ended(attempt: StepAttempt, request: StartContainer, container_id: str) -> None:
+    """Note that an instance's postStart hook has ended. Raises OSError."""
+
+    def note() -> None:
+        mark = read_start_mark(attempt.node.context, request.ref.uid, request.container)
+        if mark is not None and mark.id == container_id and mark.hook_pending:
+            ended = mark.model_copy(update={"hook_pending": False})
+            write_start_mark(attempt.node.context, request.ref.uid, request.container, ended)
+
+    await asyncio.to_thread(note)
 
 
 async def noted_start(attempt: StepAttempt, request: StartContainer) -> StartMark | None:

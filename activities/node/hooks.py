@@ -49,6 +49,10 @@ class _Hook:
     begun: float
 
 
+REMEMBERED = 10_000
+"""How many hooks of containers are remembered: more than kills are ever under way at once."""
+
+
 class PreStops:
     """The preStop hooks that are running, one per container; they outlive the step that started them.
 
@@ -65,7 +69,8 @@ class PreStops:
         self._cut_off: set[str] = set()
         """Containers whose hook lost the connection to the runtime: how far it got is not known."""
         self._told: dict[str, StepEvent | None] = {}
-        """What was last reported of a container's hook, until the kill has ended."""
+        """What was last reported of a container's hook, until the kill has ended. A kill that was cut off, and is not
+        tried again because the pod's workflow is gone, never takes its entry: the oldest are dropped."""
 
     async def carry_out(
         self, view: ObservedPod, container: ObservedContainer, target: KillTarget, *, waited_seconds: float
@@ -80,7 +85,12 @@ class PreStops:
         """
         if target.pre_stop is None:
             return None
-        told = self._told[target.id] = await self._carry_out(view, container, target, target.pre_stop, waited_seconds)
+        told = await self._carry_out(view, container, target, target.pre_stop, waited_seconds)
+        self._told.pop(target.id, None)
+        self._told[target.id] = told
+        while len(self._told) > REMEMBERED:
+            self.forget(oldest := next(iter(self._told)))
+            del self._told[oldest]
         return told
 
     def outcome(self, target: KillTarget, *, has_earlier_try: bool) -> StepEvent | None:

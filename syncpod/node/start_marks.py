@@ -48,6 +48,9 @@ class StartMark(BaseModel):
     sandbox_id: str
     at: Time
     """When, by the node's clock."""
+    hook_pending: bool = False
+    """Whether its postStart hook has still to end. A worker that takes over then does not probe it before it has run
+    the hook again."""
 
 
 @dataclass(frozen=True)

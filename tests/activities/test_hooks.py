@@ -16,12 +16,13 @@ from temporalio.exceptions import ApplicationError
 
 from activities.node.hooks import PreStops, carry_out_hook
 from syncpod.cri.errors import Unavailable
-from syncpod.cri.port import CriRuntime
+from syncpod.cri.port import CriRuntime, ExecResult
 from syncpod.handlers.answer import Target
 from syncpod.handlers.hook import HookFailed
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.steps import Fault, KillContainer, KillTarget
+from syncpod.node.start_marks import read_start_mark
 from syncpod.pod import ExecAction, LifecycleHandler
 from syncpod.translation.context import NodeContext
 from tests.activities.bench import Bench, container, fault_of
@@ -55,6 +56,19 @@ async def test_an_unexpected_error_in_a_pre_stop_hook_fails_the_hook_but_not_the
                 "main",
             )
     assert "the preStop hook of container c1 failed: ValueError: no such thing" in caplog.text
+
+
+async def test_hooks_of_kills_that_nobody_goes_on_with_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("activities.node.hooks.REMEMBERED", 2)
+    context = NodeContext("vm", tmp_path / "state", tmp_path / "memory", tmp_path / "log", "cluster")
+    hooks = PreStops(raising(ValueError("no such thing")), context)
+    for number in range(5):
+        target = KillTarget(id=f"c{number}", name="main", pre_stop=SAYS_BYE)
+        assert await hooks.carry_out(ObservedPod(), RUNS, target, waited_seconds=0.0) is not None
+    assert list(hooks._told) == list(hooks._hooks) == ["c3", "c4"]
+    assert (told := hooks.outcome(target, has_earlier_try=True)) is not None and told.message == "PreStopHook failed"
 
 
 class Hooked:
@@ -198,6 +212,28 @@ async def test_a_cancelled_hook_is_not_reported_as_failed() -> None:
 async def test_a_failed_hook_is_reported_with_its_own_message() -> None:
     with pytest.raises(HookFailed, match=r"^it rained$"):
         await carry_out_hook(SAYS_BYE, Target("c1", "", {}), raising(HookFailed("it rained")))
+
+
+async def test_it_is_noted_on_the_node_whether_a_post_start_hook_has_ended(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = bench.pod(container(lifecycle={"postStart": {"exec": {"command": ["true"]}}}), container("plain"))
+    pending: list[bool] = []
+
+    def noted(name: str = "main") -> bool:
+        mark = read_start_mark(bench.node.context, pod.uid, name)
+        assert mark is not None
+        return mark.hook_pending
+
+    async def exec_sync(*_: Any, **__: Any) -> ExecResult:
+        pending.append(noted())
+        return ExecResult(stdout=b"", stderr=b"", exit_code=0)
+
+    await pod.create_sandbox()
+    monkeypatch.setattr(bench.cri, "exec_sync", exec_sync)
+    await pod.start()
+    await pod.start("plain")
+    assert (pending, noted(), noted("plain")) == ([True], False, False)
 
 
 async def test_an_unexpected_error_in_a_post_start_hook_fails_the_start(

@@ -200,5 +200,23 @@ async def test_pods_start_in_order_and_one_deleted_in_the_queue_has_changed_noth
     assert (await steps[2].result()).outcome == Outcome.DONE
 
 
+async def test_a_step_whose_turn_has_come_says_that_it_waits_for_the_runtime(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod, answers, listing = bench.pod(), asyncio.Event(), bench.cri.list_containers
+    await pod.create_sandbox()
+
+    async def hangs(**how: Any) -> Any:
+        await answers.wait()
+        return await listing(**how)
+
+    monkeypatch.setattr(bench.cri, "list_containers", hangs)
+    step = pod.step(StepName.KILL_POD, pod.kill_request())
+    await until(partial(_says, step.heartbeats, "asks the runtime what it has of the pod"))
+    assert not any("turn" in said for said in step.heartbeats)
+    answers.set()
+    assert (await step.result()).outcome == Outcome.DONE
+
+
 async def _says(heartbeats: list[str], text: str) -> bool:
     return text in heartbeats

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import selectors
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -27,6 +28,7 @@ from syncpod.lifecycle.probing import ProbeState, first_state, period_seconds
 from syncpod.messages.identity import PodRef
 from syncpod.messages.signals import ProbeChanged
 from syncpod.node.pod_records import PodRecord, write_pod_record
+from syncpod.node.start_marks import StartMark, write_start_mark
 from syncpod.pod import Container, Probe, parse_pod
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import pod_directory
@@ -132,6 +134,33 @@ def tcp(port: int, **more: Any) -> dict[str, Any]:
 
 async def passing(condition: Callable[[], bool]) -> None:
     await until(condition)
+
+
+async def test_a_container_whose_post_start_hook_was_cut_off_is_not_probed_before_it_has_run_again(
+    tmp_path: Path,
+) -> None:
+    """The worker died within the hook: the next one lists the container before it has run the hook again."""
+    door = Door()
+    await door.open()
+    lifecycle = {"postStart": {"exec": {"command": ["x"]}}}
+    node = a_node(tmp_path, readinessProbe=tcp(door.port), lifecycle=lifecycle)
+    at = datetime.now(UTC)
+    mark = StartMark(id="a", restart=0, incarnation="", sandbox_id="s", at=at, hook_pending=True)
+    write_start_mark(node.context, UID, "web", mark)
+    now = time.time()
+    prober = Prober(cast(CriRuntime, None), node.context, node.send, host_ip=lambda: "127.0.0.1", clock=lambda: now)
+    prober.observe(listing("a"))
+    assert prober._pods == {}
+    now += 61  # nobody runs it any more: it is probed as under a kubelet
+    prober.observe(listing("a"))
+    assert set(prober._pods) == {UID}
+    await prober.close()
+    write_start_mark(node.context, UID, "web", mark.model_copy(update={"hook_pending": False}))
+    prober = node.prober()
+    prober.observe(listing("a"))
+    await passing(lambda: ("a", "readiness", "success") in node.results())
+    await prober.close()
+    await door.close()
 
 
 async def test_a_container_is_not_probed_while_its_post_start_hook_runs(tmp_path: Path) -> None:

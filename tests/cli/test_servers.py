@@ -20,9 +20,9 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.machine import dev_server
 from syncpod.cli.machine.listening_process import listens
-from syncpod.cli.machine.processes import end
+from syncpod.cli.machine.processes import end, identify
 from syncpod.cli.machine.settings import settings
-from syncpod.cli.machine.state_directory import ServerRecord, prepare, running_server
+from syncpod.cli.machine.state_directory import ServerRecord, prepare, running_server, write_server
 from syncpod.cli.main import run
 from syncpod.cli.temporal import session
 from syncpod.cli.view.progress import hindrances
@@ -180,12 +180,28 @@ def test_another_server_at_the_nodes_server_address_is_detected(temporal_server:
     keep(tmp_path, "another/one", temporal_server.address)
     note = f"Note: the Temporal server at {temporal_server.address} is not the one that has the pods of node vm: "
     assert program("get", "pods", environ=here).err.startswith(note)
-    stranger = "is not the one that has the pods"
-    keep(tmp_path, "another/one", "127.0.0.1:1")
-    assert stranger not in program("get", "pods", environ=here).err, "this server was named on purpose"
     identity = asyncio.run(identity_of(temporal_server.address))
     keep(tmp_path, identity, temporal_server.address)
-    assert stranger not in program("get", "pods", environ=here).err
+    assert "not about this node" not in program("get", "pods", environ=here).err
+
+
+def test_a_named_server_that_is_not_the_nodes_own_is_noted(temporal_server: DevServer, tmp_path: Path) -> None:
+    here = {"SYNCPOD_STATE_DIR": str(tmp_path), "TEMPORAL_ADDRESS": temporal_server.address}
+    note = (
+        "Note: TEMPORAL_ADDRESS, perhaps from the `syncpod env` of another node, names the Temporal server at "
+        f"{temporal_server.address}, and node vm of {tmp_path} has its pods on the one at 127.0.0.1:1: what follows is "
+        "not about this node; {} leads there\n"
+    )
+    keep(tmp_path, "another/one", "127.0.0.1:1")
+    assert program("get", "pods", environ=here).err.startswith(note.format("TEMPORAL_ADDRESS=127.0.0.1:1"))
+    me = identify(os.getpid())
+    assert me is not None
+    write_server(tmp_path, ServerRecord(me, "127.0.0.1:1", "", detached=True))
+    assert program("get", "pods", environ=here).err.startswith(note.format("`unset TEMPORAL_ADDRESS`"))
+    keep(tmp_path, asyncio.run(identity_of(temporal_server.address)), "db.example:7233")
+    assert "not about this node" not in program("get", "pods", environ=here).err, (
+        "it is the same server under another name"
+    )
 
 
 async def identity_of(address: str) -> str:
@@ -339,3 +355,35 @@ def test_a_workflow_status_unknown_to_the_sdk_is_reported_in_one_sentence(tempor
 
     with pytest.raises(Failure, match="perhaps it is paused"):
         session.run_on({"target_host": temporal_server.address, "namespace": "default"}, work)
+
+
+_SIGNALLED = """
+import os, signal, subprocess, sys, threading, time
+from syncpod.cli.commands.server import server
+from syncpod.cli.machine import dev_server
+from syncpod.cli.machine.processes import identify
+from syncpod.cli.machine.state_directory import ServerRecord
+
+def start(*_, **__):
+    child = subprocess.Popen(["sleep", "60"])
+    return ServerRecord(identify(child.pid), "127.0.0.1:1", "", detached=False), child
+
+def asleep():
+    return open(f"/proc/self/task/{os.getpid()}/stat").read().rpartition(")")[2].split()[0] == "S"
+
+def interrupt():
+    while signal.getsignal(signal.SIGTERM) in (signal.SIG_DFL, signal.default_int_handler) or not asleep():
+        time.sleep(0.01)
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+    signal.pause()
+
+dev_server.start = start
+threading.Thread(target=interrupt, daemon=True).start()
+server(state_dir=sys.argv[1])
+"""
+"""`server` with a child of ours, whose SIGTERM another thread than the waiting one gets."""
+
+
+def test_a_server_ends_by_a_signal_that_does_not_interrupt_the_wait_for_it(tmp_path: Path) -> None:
+    prepare(tmp_path)
+    subprocess.run([sys.executable, "-c", _SIGNALLED, str(tmp_path)], check=True, timeout=30)

@@ -215,6 +215,11 @@ def test_down_says_why_it_starts_a_worker_and_what_it_waits_for(
     assert json.loads((state_of(environ) / "node-settings.json").read_text())["variables"][
         "SYNCPOD_MANIFEST_DIR"
     ] == str(manifests), "the worker that only deletes pods does not change what the node is"
+    for _ in range(20):  # until the step's next heartbeat
+        waits = syncpod("delete", "pod", "stubborn", "--timeout", "1s")
+        if "; kill_pod, waits for app to stop (at most " in waits.err:
+            break
+    assert 'pod "stubborn": still running: app (grace period 600 s); kill_pod, waits for app to stop' in waits.err
     assert syncpod("delete", "pod", "stubborn", "--now").code == 0
     ended = syncpod("down")
     assert ended.code == 0, ended.err

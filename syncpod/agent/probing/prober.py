@@ -52,6 +52,7 @@ from syncpod.lifecycle.restart import is_sidecar
 from syncpod.messages.identity import PodRef
 from syncpod.messages.signals import ProbeChanged
 from syncpod.node.pod_records import read_pod_record
+from syncpod.node.start_marks import read_start_mark
 from syncpod.pod import Container, Pod, Probe
 from syncpod.translation.context import NodeContext
 
@@ -60,6 +61,8 @@ log = logging.getLogger(__name__)
 _TEXT_LIMIT = 1000
 """How many characters of a probe's output are sent to the workflow, which keeps 1,024 characters of an event."""
 
+_STEPS_ARE_BACK_SECONDS = 60.0
+"""Within this time of a worker's start, the steps are tried again in which the last worker died."""
 
 _AS_BEFORE = "result from before the pod was adopted"
 """Sent instead of the original output, which went to a workflow that no longer exists."""
@@ -138,7 +141,9 @@ class Prober:
             if container_id not in running:
                 _end(pod.instances.pop(container_id).workers)
         for container_id, observed in running.items():
-            if container_id not in pod.instances and (container := _with_probes(pod.spec, observed.name)) is not None:
+            if container_id in pod.instances or (container := _with_probes(pod.spec, observed.name)) is None:
+                continue
+            if not self._awaits_hook(listing.uid, container, observed):
                 pod.instances[container_id] = self._begin(pod, container, observed)
         self._forget_if_done(pod)
 
@@ -212,6 +217,22 @@ class Prober:
         pod = _Pod(ref, record.pod, listing, outbox, read_results(self._node, listing.uid))
         self._pods[listing.uid] = pod
         return pod
+
+    def _awaits_hook(self, uid: str, container: Container, observed: ObservedContainer) -> bool:
+        """Return whether the last worker died in the container's postStart hook, and this one has yet to run it again.
+
+        That step comes soon after this worker. One that does not come, because the pod's workflow is gone, does not
+        keep the container from being probed for longer than that.
+        """
+        if container.lifecycle is None or container.lifecycle.post_start is None:
+            return False
+        if self._clock() - self._born > _STEPS_ARE_BACK_SECONDS:
+            return False
+        try:
+            mark = read_start_mark(self._node, uid, container.name)
+        except OSError:
+            return False
+        return mark is not None and mark.id == observed.id and mark.hook_pending
 
     def _forget_if_done(self, pod: _Pod) -> None:
         if not pod.instances and not pod.outbox and self._pods.get(pod.ref.uid) is pod:

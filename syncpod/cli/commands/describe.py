@@ -15,12 +15,11 @@ from syncpod.cli.input.options import Namespace, Selector, Things
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from temporalio.api.common.v1 import Payloads
-    from temporalio.client import Client, WorkflowExecutionDescription
+    from temporalio.client import Client
 
     from syncpod.cli.fetched import FetchedPod
     from syncpod.cli.input.selector import Selector as Conditions
-    from syncpod.cli.view.pod_description import Facts, PendingStep
+    from syncpod.cli.view.pod_description import Facts
     from syncpod.objects import Kind as ObjectKind
 
 
@@ -104,6 +103,7 @@ def _pods(names: Sequence[str], namespace: str, conditions: Conditions) -> tuple
 
 async def _facts(client: Client, fetched: FetchedPod) -> Facts:
     """Ask the workflow for its events and holds, and Temporal for its pending steps."""
+    from syncpod.cli.temporal.pending_steps import pending_steps
     from syncpod.cli.temporal.pods import handle_of
     from syncpod.cli.view.pod_description import Facts, Hold
     from syncpod.messages.queries import EventRecord
@@ -117,7 +117,7 @@ async def _facts(client: Client, fetched: FetchedPod) -> Facts:
         run_id=description.run_id,
         ui=_page(client, handle.id, description.run_id),
         events=None if events is None else tuple(EventRecord.model_validate(event) for event in events),
-        pending=_pending(description),
+        pending=pending_steps(description),
         holds=tuple(
             Hold(
                 hold["subject"],
@@ -143,30 +143,6 @@ async def _said_of(client: Client, workflow_id: str) -> tuple[list[Any], dict[st
         )
     except (RPCError, WorkflowQueryFailedError):
         return None
-
-
-def _pending(description: WorkflowExecutionDescription) -> tuple[PendingStep, ...]:
-    from syncpod.cli.view.pod_description import PendingStep
-
-    return tuple(
-        PendingStep(
-            name=activity.activity_type.name,
-            attempt=activity.attempt,
-            since=activity.scheduled_time.ToDatetime(UTC) if activity.HasField("scheduled_time") else None,
-            failure=activity.last_failure.message,
-            doing=_said(activity.heartbeat_details),
-        )
-        for activity in description.raw_description.pending_activities
-    )
-
-
-def _said(heartbeat: Payloads) -> str:
-    """Return the text of a step's last heartbeat; "" if it has sent none."""
-    from temporalio.converter import default
-
-    for payload in heartbeat.payloads:
-        return str(default().payload_converter.from_payload(payload))
-    return ""
 
 
 def _page(client: Client, workflow_id: str, run_id: str) -> str:

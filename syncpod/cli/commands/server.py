@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
+from typing import TYPE_CHECKING
 
 from syncpod.cli.console import say
 from syncpod.cli.failure import Failure
 from syncpod.cli.input.options import ServerPort, ServerUi, ServerUiPort, StateDir
+
+if TYPE_CHECKING:
+    import subprocess
 
 
 def server(
@@ -28,27 +33,34 @@ def server(
 
     here = settings(state_dir=state_dir)
     directory = here.state_dir
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # one that is not serving yet is ended too
     record, child = dev_server.start(directory, port=port, ui_port=ui_port, ui=ui, detached=False)
     if child is None:
         raise Failure(
             f"the Temporal server of {directory} runs already, at {record.address} (pid {record.process.pid})"
         )
+    page = record.ui or "off"
     try:
         renew_guard(here.node, listening_ports(child.pid))
-    except Failure:
+        say(f"Temporal server at {record.address}, UI {page}, state {directory}, log {server_log(directory)}")
+        code = asyncio.run(_ended(child))
+    except BaseException:  # also a signal that comes before the loop takes them
         child.terminate()
         child.wait()
         forget_server(directory)
         raise
-    page = record.ui or "off"
-    say(f"Temporal server at {record.address}, UI {page}, state {directory}, log {server_log(directory)}")
-
-    def pass_on(number: int, _frame: object) -> None:
-        child.send_signal(signal.SIGTERM)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, pass_on)
-    code = child.wait()
     forget_server(directory)
     if code not in (0, -signal.SIGTERM):
         raise Failure(f"the Temporal server ended with {code}; its log is {server_log(directory)}")
+
+
+async def _ended(child: subprocess.Popen[bytes]) -> int:
+    """Return the child's exit code; end it on SIGINT and SIGTERM.
+
+    A signal wakes the loop whichever thread the kernel gives it to. A main thread within waitpid, or just before it,
+    would not hear of it.
+    """
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, child.terminate)
+    return await asyncio.to_thread(child.wait)

@@ -17,6 +17,7 @@ from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.input.selector import Selector
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.operator_signals import ACCEPT_SECONDS, records_of
+from syncpod.cli.temporal.pending_steps import pending_steps
 from syncpod.cli.temporal.pod_reads import ask_pod
 from syncpod.cli.temporal.pod_waits import until_gone
 from syncpod.cli.temporal.pods import handle_of, list_pods, read_pod
@@ -160,6 +161,10 @@ async def why_not_gone(client: Client, fetched: FetchedPod) -> str:
         plan: dict[str, Any] = await ask_pod(client, pod_workflow_id(*fetched.key), "plan", result_type=dict)
     except (RPCError, WorkflowQueryFailedError):
         return "its workflow does not answer"
+    return "; ".join((_what_is_left(now, plan), *await _steps_of(client, fetched)))
+
+
+def _what_is_left(now: FetchedPod, plan: dict[str, Any]) -> str:
     if holds := [f"{hold['reason']}: {hold['message']}" for hold in plan["holds"]]:
         return "; ".join(holds)
     entries = (*now.pod.status.init_container_statuses, *now.pod.status.container_statuses)
@@ -167,6 +172,19 @@ async def why_not_gone(client: Client, fetched: FetchedPod) -> str:
         grace = now.pod.metadata.deletion_grace_period_seconds
         return f"still running: {', '.join(running)}{'' if grace is None else f' (grace period {grace} s)'}"
     return "what is left of it is being removed"
+
+
+async def _steps_of(client: Client, fetched: FetchedPod) -> list[str]:
+    """Return for each step of the pod that is under way what it says it does, and how it last failed."""
+    try:
+        steps = pending_steps(await handle_of(client, *fetched.key).describe())
+    except RPCError:
+        return []
+    return [
+        ", ".join(filter(None, (step.name, step.doing, step.failure and f"last failed: {step.failure}")))
+        for step in steps
+        if step.doing or step.failure
+    ]
 
 
 def _is_under_way(fetched: FetchedPod) -> bool:

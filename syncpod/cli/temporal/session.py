@@ -131,7 +131,7 @@ def run_on(
 
     async def connected() -> _Result:
         client = await connect(config, state_dir)
-        await _note_another_cluster(client, config["target_host"])
+        await _note_another_cluster(client, config["target_host"], state_dir)
         return await work(client)
 
     try:
@@ -149,19 +149,33 @@ def run_on(
         ) from None
 
 
-async def _note_another_cluster(client: Client, address: str) -> None:
-    """Print a note if another server than this machine's node belongs to has come to answer at its server's address.
+async def _note_another_cluster(client: Client, address: str, state_dir: Path | None) -> None:
+    """Print a note if this is not the server that the state directory's node belongs to.
 
-    Otherwise the command's output would show another cluster's pods, or say that the node's are gone. Raises RPCError.
+    Another one may have come to answer at its server's address, or one may be named. Otherwise the command's output
+    would show another cluster's pods, or say that the node's are gone. Raises RPCError.
     """
     from syncpod.temporal.cluster import cluster_identity
 
-    kept = kept_settings(settings().state_dir)
-    if kept.cluster and kept.address == address and await cluster_identity(client) != kept.cluster:
+    directory = state_dir or settings().state_dir
+    kept = kept_settings(directory)
+    if not kept.cluster or await cluster_identity(client) == kept.cluster:
+        return
+    if kept.address == address:
         remark(
             f"Note: the Temporal server at {address} is not the one that has the pods of node {kept.node}: what "
             "follows is not about this node; start that server again, or name it in TEMPORAL_ADDRESS"
         )
+        return
+    named, use = "the Temporal configuration", f"{_ADDRESS}={kept.address}"
+    if os.environ.get(_ADDRESS) == address:
+        named = f"{_ADDRESS}, perhaps from the `syncpod env` of another node,"
+        own = running_server(directory)
+        use = f"`unset {_ADDRESS}`" if own is not None and own.address == kept.address else use
+    remark(
+        f"Note: {named} names the Temporal server at {address}, and node {kept.node} of {directory} has its pods on "
+        f"the one at {kept.address}: what follows is not about this node; {use} leads there"
+    )
 
 
 def refused(error: RPCError) -> Failure:
