@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import timedelta
 
 from activities.images.credentials import pull_credentials, pull_secrets
 from activities.images.presence import (
@@ -19,11 +20,11 @@ from activities.images.presence import (
     say_present,
 )
 from activities.images.progress import watched
-from activities.images.wording import go_duration
 from activities.node.metrics import count_failed_start, time_pull
 from activities.step_attempt import PodFault, StepAttempt, warning
 from syncpod.cri import SandboxConfig, errors
 from syncpod.cri.keyring import Credential
+from syncpod.go_durations import go_duration
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.steps import Fault, PullImage, StepResult
 from syncpod.translation.sandbox_config import sandbox_config
@@ -132,10 +133,15 @@ async def _pull(attempt: StepAttempt, request: PullImage, needed: NeededImage, a
         return
     attempt.say(
         "Pulled",
-        f'Successfully pulled image "{needed.image}" in {go_duration(ended - began)} '
-        f"({go_duration(ended - asked)} including waiting). Image size: {size} bytes.",
+        f'Successfully pulled image "{needed.image}" in {elapsed(ended - began)} '
+        f"({elapsed(ended - asked)} including waiting). Image size: {size} bytes.",
         needed.of_container,
     )
+
+
+def elapsed(seconds: float) -> str:
+    """Return a time as the kubelet's event has it: as Go prints it, cut to milliseconds (image_manager.go, v1.36)."""
+    return go_duration(timedelta(milliseconds=int(seconds * 1000)))
 
 
 async def _try_each(

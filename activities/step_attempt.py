@@ -264,12 +264,11 @@ async def _wait(tasks: set[asyncio.Task[None]]) -> None:
 class Polls:
     """Growing pauses between polls: from 20 ms, doubling to 500 ms."""
 
-    def __init__(self, attempt: StepAttempt, *, first: float = 0.02, longest: float = 0.5) -> None:
+    def __init__(self, attempt: StepAttempt) -> None:
         self._attempt = attempt
-        self._seconds = first
-        self._longest = longest
+        self._seconds = 0.02
 
     async def pause(self) -> None:
         """Wait before the next look. Raises Interrupted."""
         await self._attempt.pause(self._seconds)
-        self._seconds = min(2 * self._seconds, self._longest)
+        self._seconds = min(2 * self._seconds, 0.5)

@@ -48,7 +48,7 @@ def _nanoseconds(part: re.Match[str]) -> int:
     whole, fraction, unit = part[1].lstrip("0"), part[2] or "", _UNITS[part[3]]
     if len(whole) > _DIGITS:  # Python refuses to read a number of very many digits
         return _LONGEST + 1
-    # Go reckons with as many digits of a fraction as its integers hold, and then in floating point; so does this.
+    # Go computes with as many digits of a fraction as its integers hold, and then in floating point; so does this.
     value, scale = 0, 1.0
     for digit in fraction:
         longer = value * 10 + int(digit)

@@ -30,6 +30,8 @@ from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 from typing import IO, Any, Literal, TypedDict
 
+from syncpod.kernel import libc
+
 ROOT = Path(__file__).resolve().parents[1]
 
 Program = Literal["worker", "syncpod"]
@@ -80,7 +82,7 @@ class Forked:
 
 
 class ForkServer:
-    """The process that others are forked from. It ends with the process that started it; what it forked does not."""
+    """The process that others are forked from. It ends with the process that started it, and its forks end with it."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -124,8 +126,7 @@ class ForkServer:
             else:
                 started[told["pid"]] = Forked(told["pid"])
                 self._started.put(started[told["pid"]])
-        for orphan in started.values():  # nobody is left to say when they end, and somebody may wait for it
-            orphan.kill()
+        for orphan in started.values():  # it has died with its server, and somebody may wait for its end
             orphan.end(-signal.SIGKILL)
         self._started.put(None)
 
@@ -199,6 +200,7 @@ def _serve() -> None:
 def _fork(main: Callable[[list[str]], int], request: dict[str, Any]) -> None:
     pid = os.fork()
     if not pid:
+        libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,4 +1,4 @@
-"""docs/kubelet-rows.md: what of a kubelet is promised, by number, and the tests that hold it.
+"""docs/kubelet-rows.md: the kubelet's behaviour that is promised, row by row, and the tests of each row.
 
 A test names its rows at the beginning of its docstring: `Row 78:`, `Row 53, row 54:`. `python -m tests.kubelet_rows`
 writes the last column anew.

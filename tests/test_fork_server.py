@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -65,8 +66,11 @@ def test_what_a_dead_server_forked_is_ended_and_waited_for_by_nobody(tmp_path: P
     held = os.open(given, os.O_RDWR)  # the command reads its input, which never comes
     try:
         reading = server.start("syncpod", ["apply", "-f", "-"], files(tmp_path, stdin=str(given)), os.environ)
+        pidfd = os.pidfd_open(reading.pid)
         server.close()
         assert reading.wait(60) == -signal.SIGKILL
+        assert select.select([pidfd], [], [], 60)[0], "it is dead"
+        os.close(pidfd)
     finally:
         os.close(held)
     with pytest.raises(OSError):

@@ -102,7 +102,7 @@ class Entity:
             self.put(name, [plain(each) for each in args])
 
     def is_accepted(self, name: str, args: Sequence[Any]) -> bool:
-        """Say whether a signal is to be obeyed; it never is again. One that is not is shown."""
+        """Say whether a signal is accepted, and note it, so that no copy of it is obeyed. A refused one is shown."""
         # Replay: whether a signature holds is the same in each replay (syncpod.temporal.signing).
         self._state.accepted, refusal = self._commands.checked(self._state.accepted, f"signal/{name}", args)
         if refusal:
@@ -115,7 +115,7 @@ class Entity:
         return self._opened(name, args)[1]
 
     def obey(self, name: str, args: Sequence[Any]) -> tuple[Any, ...]:
-        """Return what an update was given, for its handler; it is never obeyed again. Raises as `allow`."""
+        """Return what an update was given, for its handler, and note it: no copy of it is obeyed. Raises as `allow`."""
         self._state.accepted, opened = self._opened(name, args)
         return opened
 

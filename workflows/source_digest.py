@@ -6,23 +6,24 @@ import hashlib
 from pathlib import Path
 from typing import Final
 
-ROOMS: Final = ("workflows", "syncpod/lifecycle", "syncpod/pod", "syncpod/messages")
-"""The packages whose code a workflow runs."""
+SOURCES: Final = ("workflows", "syncpod/lifecycle", "syncpod/pod", "syncpod/messages", "syncpod/go_durations.py")
+"""The packages and modules whose code a workflow runs."""
 
 
 def source_digest(root: Path | None = None) -> str:
-    """Return 12 hexadecimal digits over the text of every module in :data:`ROOMS`, by name, in sorted order.
+    """Return 12 hexadecimal digits over the text of every module in :data:`SOURCES`, by name, in sorted order.
 
     `root` is the directory that has the packages: a checkout, or site-packages; None means the one that this module was
-    loaded from. Reads about 130 small files, which takes up to 0.1 s. Raises FileNotFoundError if a package has no
-    source there, as in a zip file.
+    loaded from. Reads about 130 small files, which takes up to 0.1 s. Raises FileNotFoundError if one of them
+    has no source there, as in a zip file.
     """
     root = root or Path(__file__).parent.parent
     total = hashlib.sha256()
-    for room in ROOMS:
-        sources = sorted((root / room).rglob("*.py"), key=lambda path: path.relative_to(root).as_posix())
+    for named in SOURCES:
+        found = [root / named] if (root / named).is_file() else (root / named).rglob("*.py")
+        sources = sorted(found, key=lambda path: path.relative_to(root).as_posix())
         if not sources:
-            raise FileNotFoundError(f"{root / room}: has no source to name the build by")
+            raise FileNotFoundError(f"{root / named}: has no source to name the build by")
         for path in sources:
             text = path.read_bytes()
             total.update(f"{path.relative_to(root).as_posix()} {len(text)}\n".encode())

@@ -5,6 +5,7 @@ and no deployment helps if a history cannot be replayed. The node still has the 
 and the runtime has the containers. So the run is terminated and another one is started from that state, in one call to
 the server: no container is touched, and the pod always has a workflow. The node's own workflow is replaced in the same
 way.
+
 These starts are tried in turn, as long as the new run completes no task:
 1. from the last published state, with the signals that came after it;
 2. from the same state without these signals, one of which may make each task fail;
@@ -65,8 +66,8 @@ class _Failing:
     """Of the run's tasks, since one of them was completed."""
     why: str = ""
     restarts: int = 0
-    barren: int = 0
-    """Restarts whose run has completed no task."""
+    without_progress: int = 0
+    """The latest restarts whose runs have completed no task."""
     left: int = 0
     """Signals that were given to, or sent to, runs that have completed no task."""
     restarted_at: float = 0.0
@@ -117,7 +118,7 @@ class StuckWorkflows:
         known = self._failing.get(workflow_id)
         if known is None:
             return
-        known.failures = known.barren = 0
+        known.failures = known.without_progress = 0
         if asyncio.get_running_loop().time() - known.restarted_at > FORGET_SECONDS and _is_idle(known):
             del self._failing[workflow_id]
 
@@ -141,7 +142,7 @@ class StuckWorkflows:
                     continue
                 await self._restart(workflow_id, known, described)
             except (RPCError, OSError) as error:
-                # A server that is only busy fails the completion of a task too: a run is not stuck for that.
+                # A busy server also fails the completion of a task, which does not mean that the run is stuck.
                 if known.failures >= FAILURES and not told:
                     log.warning("workflow %s is stuck, and cannot be begun anew yet: %s", workflow_id, error)
                     told = True
@@ -155,8 +156,8 @@ class StuckWorkflows:
             return 0.0
         first, longest = PAUSES
         pause = min(longest, first * 2.0 ** min(known.restarts - 1, 10))
-        if known.barren in (1, 2):
-            pause = 0.0  # another way to begin is tried at once
+        if known.without_progress in (1, 2):
+            pause = 0.0  # the next kind of start is tried at once
         return known.restarted_at + pause - asyncio.get_running_loop().time()
 
     async def _describe(self, workflow_id: str, run_id: str) -> DescribeWorkflowExecutionResponse | None:
@@ -188,12 +189,12 @@ class StuckWorkflows:
     async def _restart(self, workflow_id: str, known: _Failing, described: DescribeWorkflowExecutionResponse) -> None:
         start = await self._start(workflow_id, known, described)
         why = " ".join(known.why.split())[:300]
-        if start is None and known.why == WAS_RESET:  # of a pod that is gone: its name must not stay taken
+        if start is None and known.why == WAS_RESET:  # its pod is gone, and the name must become free
             await self._client.get_workflow_handle(workflow_id, run_id=known.run_id).terminate(reason=WAS_RESET)
-            log.warning("workflow %s is ended, of whose pod the node has nothing: %s", workflow_id, why)
+            log.warning("workflow %s is terminated, since the node has nothing of its pod: %s", workflow_id, why)
             return
         if start is None:
-            log.error("workflow %s is stuck, and the node knows nothing to begin it anew from: %s", workflow_id, why)
+            log.error("workflow %s is stuck, and the node has no state to begin it anew from: %s", workflow_id, why)
             return
         restarted = {"why": why, "since": start.since, "signals": start.signals, "left_out": start.left_out}
         await self._client.start_workflow(
@@ -203,7 +204,7 @@ class StuckWorkflows:
             **start.arguments,
         )
         known.restarts += 1
-        known.barren += 1
+        known.without_progress += 1
         known.left = len(start.signals) + start.left_out
         known.failures = 0
         known.restarted_at = asyncio.get_running_loop().time()
@@ -217,12 +218,12 @@ class StuckWorkflows:
     ) -> Start | None:
         """Return how to start the new run; None if nothing is known of its pod."""
         kind = self._kind(workflow_id)
-        snapshot = await self._published.snapshot(workflow_id) if known.barren < 2 else None
+        snapshot = await self._published.snapshot(workflow_id) if known.without_progress < 2 else None
         start = kind.going_on(snapshot) if snapshot is not None else await kind.afresh(workflow_id, described)
         if start is None:
             return None
         signals = await self._signals(workflow_id, known.run_id, snapshot)
-        if known.barren:
+        if known.without_progress:
             start.left_out = known.left + len(signals)
         else:
             start.signals, start.left_out = _fitting(signals)
@@ -241,7 +242,7 @@ class StuckWorkflows:
         place = WorkflowSerializationContext(namespace=self._client.namespace, workflow_id=workflow_id)
         converter, accepted = self._converter.with_context(place), _accepted(snapshot)
         async for event in self._client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history_events():
-            name, purpose, input = _said(event, kind)
+            name, purpose, input = _signal_in(event, kind)
             if not name or name in kind.repeated or _is_in(event, run_id, snapshot):
                 continue
             try:
@@ -258,7 +259,7 @@ class StuckWorkflows:
         return found
 
 
-def _said(event: HistoryEvent, kind: Kind) -> tuple[str, str, Payloads]:
+def _signal_in(event: HistoryEvent, kind: Kind) -> tuple[str, str, Payloads]:
     """Return the name of the signal in an event, as what it was signed, and its payloads.
 
     An update counts as a signal; the name is "" if there is neither.

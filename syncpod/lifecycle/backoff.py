@@ -33,7 +33,6 @@ from syncpod.pod import Container, EphemeralContainer, Model, ObjectMeta, Time
 from syncpod.pod.restart_settings import KUBELETS, RestartSettings
 
 FIRST_DELAY: Final = KUBELETS.initial
-MAX_DELAY: Final = KUBELETS.maximum
 EXPIRY: Final = KUBELETS.reset_after
 
 RESTART_ALL: Final = "restart_all_containers"

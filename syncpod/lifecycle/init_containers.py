@@ -167,7 +167,7 @@ def _decide_running_sidecar(
     startup: Mapping[str, str],
     actuated: PodResources,
 ) -> _InitDecision:
-    """Decide a sidecar that runs: its startup first, which holds up what comes after it, then all else.
+    """Decide about a running sidecar: first whether it has started, for which later containers wait, then the rest.
 
     A probe's result counts only where the spec has that probe (for main containers it counts in any case).
     """

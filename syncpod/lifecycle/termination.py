@@ -2,9 +2,9 @@
 
 A container's own time to stop is computed in three steps, in whole seconds:
 
-1. `pod_grace_seconds`: the grace of the pod as a whole. It only ever shrinks while the pod terminates.
+1. `pod_grace_seconds`: the grace of the pod as a whole. Another deletion can only shorten it.
 2. `kill_grace_seconds`: the grace of one container, depending on why it is killed.
-3. `stop_timeout_seconds`: the rest of that for StopContainer, after its preStop hook and the wait for its turn.
+3. `stop_timeout_seconds`: what is left of that for StopContainer, after its preStop hook and the wait for its turn.
 """
 
 from __future__ import annotations
@@ -36,29 +36,23 @@ def moment_after(now: datetime, seconds: int) -> datetime:
     return now + timedelta(seconds=min(max(0, seconds), LONGEST_SECONDS))
 
 
-def pod_grace_seconds(pod: Pod, *, requested: int | None = None, in_force: int | None = None) -> int:
-    """Return the grace period of a terminating pod, at least 1 s.
+def pod_grace_seconds(pod: Pod) -> int:
+    """Return the grace period of a terminating pod, at least 1 s: the deletion's, else the spec's.
 
-    It is the least of the deletion's (`metadata.deletionGracePeriodSeconds`), the one that the caller requests
-    (`requested`), and the one `in_force` since the pod began to terminate; if none of them is set, it is the spec's.
+    Another deletion can only shorten `metadata.deletionGracePeriodSeconds`.
 
     Mirrors pod_workers.go, v1.36, calculateEffectiveGracePeriod. Difference: the kubelet takes 0 for "not set", so a
     later deletion can extend one with 0 s; here 0 is a value like any other.
     """
-    said = [
-        seconds for seconds in (pod.metadata.deletion_grace_period_seconds, requested, in_force) if seconds is not None
-    ]
-    grace = min(said) if said else pod.spec.termination_grace_period_seconds or 0
-    return max(grace, MINIMUM_POD_GRACE_SECONDS)
+    deletion, own = pod.metadata.deletion_grace_period_seconds, pod.spec.termination_grace_period_seconds
+    return max((own or 0) if deletion is None else deletion, MINIMUM_POD_GRACE_SECONDS)
 
 
-def kill_grace_seconds(
-    pod: Pod, container: Container | None, reason: KillReason = "", *, override: int | None = None
-) -> int:
-    """Return the grace period for the kill of one container, before hook and waiting are deducted; can be 0.
+def kill_grace_seconds(pod: Pod, container: Container | None, reason: KillReason = "") -> int:
+    """Return the grace period for the kill of one container, before the time since its order is deducted; can be 0.
 
-    It is the first of these that is set: `override`; the deletion's; the probe's, if its failure is the reason; the
-    pod's; 2 s. `container` is None if the spec does not have it any more.
+    It is the first of these that is set: the deletion's; the probe's, if its failure is the reason; the pod's; 2 s.
+    `container` is None if the spec does not have it any more.
 
     Mirrors kuberuntime_container.go, v1.36, setTerminationGracePeriod and killContainer. Difference: in the kubelet a
     probe's own counts only if the pod has one too, which every pod with defaults has.
@@ -69,7 +63,6 @@ def kill_grace_seconds(
     elif container is not None and reason == "StartupProbe":
         probe = container.startup_probe
     sources = (
-        override,
         pod.metadata.deletion_grace_period_seconds,
         probe.termination_grace_period_seconds if probe is not None else None,
         pod.spec.termination_grace_period_seconds,
@@ -77,13 +70,15 @@ def kill_grace_seconds(
     return next((seconds for seconds in sources if seconds is not None), MINIMUM_STOP_SECONDS)
 
 
-def stop_timeout_seconds(grace: int, *, hook_seconds: float = 0.0, waited_seconds: float = 0.0) -> int:
-    """Return the timeout for StopContainer: `grace` minus the time of the hook and of waiting, but at least 2 s.
+def stop_timeout_seconds(grace: int, *, waited_seconds: float = 0.0) -> int:
+    """Return the timeout for StopContainer: `grace` minus the time since the kill was ordered, but at least 2 s.
+
+    That time includes the preStop hook's and the wait for other containers.
 
     Only whole seconds are deducted. The floor is applied last, so a container can take up to 2 s longer than its grace
     period. Mirrors kuberuntime_container.go, v1.36, killContainer.
     """
-    return max(grace - int(hook_seconds) - int(waited_seconds), MINIMUM_STOP_SECONDS)
+    return max(grace - int(waited_seconds), MINIMUM_STOP_SECONDS)
 
 
 def termination_order(spec: PodSpec, running: Iterable[str]) -> dict[str, tuple[str, ...]]:

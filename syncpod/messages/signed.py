@@ -23,10 +23,10 @@ RESULT: Final = "result"
 """The purpose of all that a step gives back: its result, the details of its failure, what it says in heartbeats."""
 
 OVERTAKEN: Final = "it is older than what was carried out before"
-"""Why a command is refused whose number is too low for its workflow; signed anew, it is accepted."""
+"""Why a command with too low a number for its workflow is refused. It is accepted if it is signed again."""
 
 REMEMBERED: Final = 256
-"""How many numbers of commands a workflow keeps. A command that so many later ones have overtaken is refused."""
+"""How many numbers of commands a workflow keeps. A command is refused if so many later ones were carried out before."""
 
 
 @dataclass(frozen=True)

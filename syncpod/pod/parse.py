@@ -57,19 +57,19 @@ def parse_pod(document: Any, *, strict: bool = True) -> Pod:
     return parsed.model_copy(update={"status": status})
 
 
-def parse_config_map(document: Any, *, strict: bool = True) -> ConfigMap:
-    """Read a ConfigMap; `strict` and errors as for `parse_pod`."""
-    return _parse(ConfigMap, document, strict=strict)
+def parse_config_map(document: Any) -> ConfigMap:
+    """Read a ConfigMap, and refuse unknown fields; errors as for `parse_pod`."""
+    return _parse(ConfigMap, document, strict=True)
 
 
-def parse_secret(document: Any, *, strict: bool = True) -> Secret:
-    """Read a Secret; `strict` and errors as for `parse_pod`. No message shows a value."""
-    return _parse(Secret, document, strict=strict)
+def parse_secret(document: Any) -> Secret:
+    """Read a Secret, and refuse unknown fields; errors as for `parse_pod`. No message shows a value."""
+    return _parse(Secret, document, strict=True)
 
 
-def parse_ephemeral_container(document: Any, *, strict: bool = True) -> EphemeralContainer:
-    """Read an ephemeral container; `strict` and errors as for `parse_pod`."""
-    return _parse(EphemeralContainer, document, strict=strict)
+def parse_ephemeral_container(document: Any) -> EphemeralContainer:
+    """Read an ephemeral container, and refuse unknown fields; errors as for `parse_pod`."""
+    return _parse(EphemeralContainer, document, strict=True)
 
 
 def parse_resize(document: Any) -> PodResize:

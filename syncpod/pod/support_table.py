@@ -155,12 +155,6 @@ def _written(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def unused_notes() -> tuple[str, ...]:
-    """Return the paths of notes without a supported field: none, unless a model has changed."""
-    taken = {row.path.removesuffix("[]") for row in rows() if row.support is Support.TAKEN}
-    return tuple(path for path in (*_NOTES, *_TAKEN_SINCE) if path not in taken)
-
-
 def _nested(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
     """Return the model that a field holds, if it does, and whether it holds a list."""
     if get_origin(annotation) is Annotated:

@@ -235,7 +235,7 @@ class Containers:
     async def _watch(self, container: Container, process: Process) -> None:
         try:
             exited = self._judged(container, await process.wait())
-        except Exception as error:  # noqa: BLE001 - nobody may wait for ever for an end
+        except Exception as error:  # noqa: BLE001 - or callers would wait for ever for this end
             log(f"container {container.id}: its end cannot be found out: {error!r}")
             with contextlib.suppress(OSError):
                 process.kill()

@@ -107,8 +107,8 @@ class Sandboxes:
                 await pause.wait()
             store.forget(directory)
             await remove_directory(self._runtime, directory)
-        except Exception as error:  # noqa: BLE001 - what made the sandbox fail is what its caller is told
-            log(f"{directory}: what is left of a sandbox that failed is for the next server to remove: {error!r}")
+        except Exception as error:  # noqa: BLE001 - the caller gets the error that made the sandbox fail
+            log(f"{directory}: the next server removes what is left of a sandbox that failed: {error!r}")
         finally:
             self._addresses.discard(address)
             self._runtime.sandboxes.release(name)
@@ -165,7 +165,7 @@ class Sandboxes:
     async def _watch(self, sandbox: Sandbox, pause: Process) -> None:
         try:
             await pause.wait()
-        except Exception as error:  # noqa: BLE001 - nobody may wait for ever for an end that is not told
+        except Exception as error:  # noqa: BLE001 - or callers would wait for ever for this end
             log(f"sandbox {sandbox.id}: the end of its pause cannot be found out: {error!r}")
             with contextlib.suppress(OSError):
                 pause.kill()

@@ -216,7 +216,7 @@ def _told(state: Path, environ: Mapping[str, str], flags: Mapping[str, str | Non
 
 
 def _signed_if_encrypted(told: dict[str, str]) -> dict[str, str]:
-    """Return what is set: a node that encrypts signs too. Raises SettingsInvalid if it is told not to."""
+    """Return the settings with signing turned on if they encrypt. Raises SettingsInvalid if signing is turned off."""
     if not flag(v.ENCRYPT, told.get(v.ENCRYPT, "")):
         return told
     if told.get(v.SIGNED) and not flag(v.SIGNED, told[v.SIGNED]):

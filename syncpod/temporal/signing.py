@@ -69,7 +69,7 @@ class SignablePayloadConverter(PydanticPayloadConverter):
         self._set_converters(*inner.values(), _ReceivedConverter(inner), _RefusedConverter(), _EncryptedConverter())
 
     def to_payloads(self, values: Sequence[Any]) -> list[Payload]:
-        """Encode values; one that is marked says in its metadata as what it is to be signed."""
+        """Encode values. The metadata of a marked one names the purpose for which it is to be signed."""
         payloads = super().to_payloads([value.value if isinstance(value, Marked) else value for value in values])
         for payload, value in zip(payloads, values, strict=True):
             if isinstance(value, Marked):

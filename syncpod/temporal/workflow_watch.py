@@ -32,14 +32,14 @@ from syncpod.temporal.queries import AHEAD
 from syncpod.temporal.signing import REFUSAL, numbered
 
 PUBLISH: Final = "syncpod_publish"
-"""Extern function ``(run_id, published)``. A workflow, while not replaying, calls it with what is to be known of it
-outside: a :class:`Published`, or None once its pod is gone."""
+"""Extern function ``(run_id, published)``. A workflow, while not replaying, calls it with what others may
+read of it: a :class:`Published`, or None once its pod is gone."""
 TOO_OLD: Final = "TooOld"
 """The failure of a run that this worker refuses on purpose, because another version of the program can continue it."""
 CANNOT_NOTE: Final = "the node cannot note which run a start has begun"
-"""How the failure of a task begins whose run is none to this node yet: its disk is full, say. It is tried again."""
+"""How a task's failure begins if the node cannot record its run, on a full disk, say. The task is tried again."""
 WAS_RESET: Final = "the run was reset, and a node whose commands are signed does not go on with such a run"
-"""The failure of each task of a run that has another run's start, since it was reset. Its workflow is begun anew."""
+"""Each task of a reset run fails with this, since the run has another run's start. Its workflow is begun anew."""
 _FAILURES: Final = frozenset(
     (
         RemoveFromCache.EvictionReason.NONDETERMINISM,

@@ -6,13 +6,7 @@ class SandboxConfigError(ValueError):
 
 
 class ContainerConfigError(ValueError):
-    """No valid ContainerConfig can be made from a container.
+    """No valid ContainerConfig can be made from a container. The text becomes the container's waiting message.
 
-    ``reason`` becomes the container's waiting reason, ``message`` its message (kuberuntime_container.go, v1.36,
-    startContainer: every failure of generateContainerConfig is a CreateContainerConfigError).
+    The waiting reason is always CreateContainerConfigError (kuberuntime_container.go, v1.36, startContainer).
     """
-
-    def __init__(self, message: str, reason: str = "CreateContainerConfigError") -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.message = message

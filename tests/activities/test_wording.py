@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activities.images.wording import go_duration
+from activities.pull_image import elapsed
 from syncpod.cri.errors import CriError, go_error
 
 
@@ -25,7 +25,7 @@ from syncpod.cri.errors import CriError, go_error
     ],
 )
 def test_a_duration_is_truncated_to_milliseconds_and_formatted_as_by_go(seconds: float, text: str) -> None:
-    assert go_duration(seconds) == text
+    assert elapsed(seconds) == text
 
 
 @pytest.mark.parametrize(

@@ -172,10 +172,10 @@ async def test_an_evicted_pod_is_awaited_according_to_its_grace(
     scene.short("memory.available")
     evictor = scene.evictor(eviction_policy(EvictionSettings(hard=met) if hard else soft))
 
-    async def put_out() -> bool:
+    async def evicts() -> bool:
         return await evictor.round() is not None
 
-    await until_asked(put_out)
+    await until_asked(evicts)
     assert [order.grace_period_seconds for order in scene.told] == [granted]
     assert scene.waited == [waited]
 

@@ -60,7 +60,7 @@ class Healer:
         self._telling: list[asyncio.Task[None]] = []
 
     def forget(self) -> None:
-        """Begin another life: only what is on disk is known."""
+        """Restart: only what is on disk is known."""
         self.published_pods = PublishedPods(self.context)
         self.stuck = StuckWorkflows(
             self.client,
@@ -172,7 +172,7 @@ async def restarted(handle: WorkflowHandle[Any, Any], first: str, times: int = 1
 
 
 def poisoned(known: Callable[..., None]) -> Callable[..., None]:
-    """A defect of the workflow's: one signal that no task survives."""
+    """A defect in the workflow: one signal fails every task that takes it."""
 
     def absorb_or_fail(state: Any, name: str, args: tuple[Any, ...], now: Any) -> None:
         if args and args[0] == POISON:
@@ -328,7 +328,7 @@ async def test_a_transient_task_failure_restarts_no_workflow(
 async def test_a_manual_reset_recovers_the_workflow_and_is_left_alone(
     client: Client, node: ScriptedNode, healer: Healer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`temporal workflow reset`, to the last task before what no task survives."""
+    """`temporal workflow reset`, to the last task before the signal that fails every task."""
     monkeypatch.setattr(absorb, "absorb", poisoned(absorb.absorb))
     healer.heals = False
     async with worker(client, node, healer):
@@ -396,7 +396,7 @@ async def is_failing(healer: Healer) -> bool:
     return len(healer.failures) >= 2
 
 
-async def test_a_run_that_was_reset_and_of_whose_pod_nothing_is_left_is_ended(
+async def test_a_reset_run_is_terminated_if_nothing_is_left_of_its_pod(
     client: Client, node: ScriptedNode, healer: Healer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a node whose commands are signed; else the pod's name would be taken for ever."""

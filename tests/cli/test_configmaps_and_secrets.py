@@ -46,7 +46,7 @@ BOTH = as_json(
 
 @pytest.fixture
 def alone(syncpod: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Commands where no Temporal server is."""
+    """Commands without a Temporal server."""
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
     return syncpod
 

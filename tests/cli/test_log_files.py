@@ -12,11 +12,17 @@ from pathlib import Path
 import pytest
 
 from syncpod.cli.streams.log_files import LogUnreadable, read_blocks, read_log
+from syncpod.cli.streams.log_lines import LogText
 from tests.cli.test_log_lines import record
 
 
-async def texts(path: Path, **options: object) -> list[str]:
-    return [line.text.decode() async for line in read_log(path, **options)]  # type: ignore[arg-type]
+async def texts(
+    path: Path, *, tail: int | None = None, since: datetime | None = None, rotated: bool = False
+) -> list[str]:
+    """What `syncpod logs` prints of a log, by line."""
+    text = LogText(timestamps=False, head=b"", since=since, limit_bytes=None)
+    printed = b"".join([text.feed(block) async for block in read_blocks(path, tail=tail, rotated=rotated)])
+    return (printed + text.flush()).decode().splitlines()
 
 
 async def test_a_log_is_read_by_tail_and_since(tmp_path: Path) -> None:
@@ -34,7 +40,7 @@ async def test_a_log_is_read_by_tail_and_since(tmp_path: Path) -> None:
 async def test_times_with_an_offset_and_nine_decimals_are_compared(tmp_path: Path) -> None:
     log = tmp_path / "0.log"
     log.write_bytes(
-        record("late", stamp="2026-01-31T13:00:00.123456789+01:00") + record("early", stamp="2026-01-31T13:00:00+02:00")
+        record("early", stamp="2026-01-31T13:00:00+02:00") + record("late", stamp="2026-01-31T13:00:00.123456789+01:00")
     )
     assert await texts(log, since=datetime(2026, 1, 31, 12, 0, tzinfo=UTC)) == ["late"]
 
@@ -56,7 +62,7 @@ async def test_following_continues_across_a_rotation_and_ends_with_the_container
     seen: asyncio.Queue[str] = asyncio.Queue()
 
     async def follow() -> None:
-        async for line in read_log(log, runs=runs):
+        async for line in read_log(log, runs):
             seen.put_nowait(line.text.decode())
 
     following = asyncio.create_task(follow())
@@ -134,7 +140,7 @@ async def test_following_reads_files_rotated_between_two_polls(tmp_path: Path) -
     async def runs() -> bool:
         return alive.is_set()
 
-    lines = read_log(log, runs=runs)
+    lines = read_log(log, runs)
     async with asyncio.timeout(60):
         assert (await anext(lines)).text == b"0"
         for number in range(1, 4):
@@ -156,7 +162,7 @@ async def test_a_rotated_file_is_read_until_nobody_writes_to_it(tmp_path: Path) 
     async def runs() -> bool:
         return alive
 
-    lines = read_log(log, runs=runs)
+    lines = read_log(log, runs)
     async with asyncio.timeout(60):
         assert (await anext(lines)).text == b"before"
         with log.open("ab", buffering=0) as slow:
@@ -180,7 +186,7 @@ async def test_a_log_that_gets_its_name_back_is_not_read_twice(tmp_path: Path) -
     async def runs() -> bool:
         return alive
 
-    lines = read_log(log, runs=runs)
+    lines = read_log(log, runs)
     async with asyncio.timeout(60):
         assert (await anext(lines)).text == b"before"
         log.rename(rotated := tmp_path / "0.log.20260131-120000")

@@ -101,7 +101,7 @@ async def test_sandbox_is_run_listed_stopped_and_removed(client: CriClient, pod:
     assert status.annotations[names.INCARNATION_ANNOTATION] == "life-1"
     assert status.created_at == listed.created_at
     verbose = await client.pod_sandbox_status(sandbox_id, verbose=True)
-    await until(lambda: b"pause" in command_line(verbose.pid))  # runc becomes it
+    await until(lambda: b"pause" in command_line(verbose.pid))  # runc becomes that program
 
     await client.stop_pod_sandbox(sandbox_id)
     await client.stop_pod_sandbox(sandbox_id)
@@ -130,7 +130,7 @@ async def test_container_is_run_exits_and_is_removed(client: CriClient, pod: Own
     running = await client.container_status(container_id, verbose=True)
     assert (running.name, running.attempt, running.state) == ("main", 2, "running")
     assert running.started_at is not None and running.finished_at is None
-    await until(lambda: b"trap" in command_line(running.pid))  # runc becomes it
+    await until(lambda: b"trap" in command_line(running.pid))  # runc becomes that program
     assert running.log_path == f"{pod.sandbox.log_directory}/main/2.log"
     assert running.annotations[names.CONTAINER_HASH_ANNOTATION] == "11a6d6d6"
     assert running.image == BUSYBOX

@@ -1,4 +1,4 @@
-"""Command lines that drive pods: ours, and others', which do as well."""
+"""Command lines that drive pods: `syncpod`, `temporal` and `tctl`."""
 
 from __future__ import annotations
 

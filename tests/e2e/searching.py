@@ -1,4 +1,4 @@
-"""Looking for a text in what is left behind, however it was written down, and in what processes are called with."""
+"""Searches files and command lines for a text, in every form in which it may have been written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def forms(text: str) -> frozenset[bytes]:
     found = {plain, plain.hex().encode(), plain.hex().upper().encode(), b"".join(b"%%%02X" % each for each in plain)}
     for shift in range(3):
         encoded = base64.b64encode(b"\0" * shift + plain)
-        # Whatever stands before and behind shares a character with it at either end.
+        # The first and the last character also encode bits of what stands before and behind.
         inside = encoded[4 if shift else 0 : -4]
         found |= {inside, inside.replace(b"+", b"-").replace(b"/", b"_")}
     return frozenset(found)

@@ -1,4 +1,4 @@
-"""What runs when Temporal has forgotten it, as its owner sees it: nothing is killed, and all of it can be had back."""
+"""Pods whose workflows Temporal has lost: none is killed, and their owner can adopt or prune each."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SCRATCH = {"name": "scratch", "emptyDir": {}}
 MOUNT = [{"name": "scratch", "mountPath": "/scratch"}]
 STATIC = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "static"}}
 READY = {"exec": {"command": ["true"]}, "periodSeconds": 3600}
-"""A probe that is asked once an hour: that a pod is ready after its adoption is told, and not found out anew."""
+"""A probe that runs once an hour: a pod that is ready right after its adoption has kept its earlier result."""
 
 
 class OrphanNode(EngineNode):
@@ -58,7 +58,7 @@ class OrphanNode(EngineNode):
 
     @property
     def manifests(self) -> Path:
-        """Where the pods are that the node keeps by itself."""
+        """Where the manifests of the node's static pods are."""
         return self.server.directory / "manifests"
 
     async def lose_the_database(self) -> None:
@@ -127,7 +127,7 @@ class OrphanNode(EngineNode):
             raise AssertionError(f"{last}\n{self.said}") from None
 
     async def run_sandbox(self, labels: dict[str, str], like: SandboxStatus | None = None, attempt: int = 0) -> str:
-        """Make a sandbox by a raw call: one of no pod, or one more of another's pod."""
+        """Make a sandbox by a raw call: one without a pod, or another one for the pod of `like`."""
         name = like.name if like is not None else f"stray-{uuid.uuid4().hex[:6]}"
         uid = like.uid if like is not None else name
         namespaces = cri.NamespaceOption(network=cri.NamespaceMode.NODE, pid=cri.NamespaceMode.CONTAINER)
@@ -175,7 +175,7 @@ async def alive(pod: LivePod) -> list[str]:
 
 
 async def test_a_lost_database_kills_no_pod_and_running_pods_can_be_adopted_or_pruned(orphaned: OrphanNode) -> None:
-    """Row 11: an empty server is no evidence; and a pod whose own workflow was ended is an orphan, killed with 1 s."""
+    """Row 11: an empty server is no evidence; a pod whose own workflow was ended is killed as an orphan, with 1 s."""
     node, pods = orphaned, Pods(orphaned)
     on_node = {"hostNetwork": True}
     crashing = shell("crashing", CRASHES_ONCE, volumeMounts=MOUNT)
@@ -356,7 +356,7 @@ async def test_a_restored_database_does_not_recreate_deleted_pods(orphaned: Orph
 
 
 async def test_a_pod_applied_after_a_database_loss_waits_for_the_running_one(orphaned: OrphanNode) -> None:
-    """Whoever applies where adopting was meant gets no twin, and is told both ways out; each of them can be gone."""
+    """A pod that is applied instead of adopted does not run twice. Its event names both ways out, and each works."""
     node, pods = orphaned, Pods(orphaned)
     port = shell("main", ports=[{"containerPort": 64321, "hostPort": 64321, "protocol": "UDP"}])
     cat = await pods.apply("cat", port, hostNetwork=True)
@@ -365,7 +365,7 @@ async def test_a_pod_applied_after_a_database_loss_waits_for_the_running_one(orp
         await pod.running()
     elders = {pod.name: (await pod.get())["metadata"]["uid"] for pod in (cat, dog)}
     await node.lose_the_database()
-    await (await pods.apply("bird", shell("main"), hostNetwork=True)).running()  # the node reckons up its pods for it
+    await (await pods.apply("bird", shell("main"), hostNetwork=True)).running()  # the node adds up its pods for this
     heirs = []
     for pod in (cat, dog):
         heir = pods.know(pod.document)

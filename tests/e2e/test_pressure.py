@@ -63,7 +63,7 @@ def amount_of(file: str) -> int:
     return int(next(filter(str.isdigit, Path("/proc", file).read_text().split())))
 
 
-def put_out(node: EngineNode) -> list[str]:
+def evicted(node: EngineNode) -> list[str]:
     """The pods that its worker has put out, in that order."""
     lines = (line for line in node.worker.log.read_text().splitlines() if " is evicted: " in line)
     return [line.partition("pod default/")[2].partition(" ")[0] for line in lines]
@@ -107,7 +107,7 @@ async def test_under_memory_pressure_the_pod_furthest_above_its_request_is_evict
         await workers.enter_async_context(served_anew(node, **no_less_of("memory.available", f"{total}Ki")))
         status = (await greedy.phase("Failed"))["status"]
         await humble.phase("Failed")
-        assert put_out(node) == [greedy.name, humble.name]
+        assert evicted(node) == [greedy.name, humble.name]
         expected = f"The node was low on resource: memory. Threshold quantity: {total}Ki, available: "
         assert (status["reason"], status["message"].startswith(expected)) == ("Evicted", True)
         said = r"Container web was using (\S+), request is 1Mi, has larger consumption of memory\. $"
@@ -148,7 +148,7 @@ async def test_under_pid_pressure_priority_and_then_the_process_count_decide(
             expected = f"The node was low on resource: pids. Threshold quantity: {most}, available: "
             assert (status["reason"], status["message"].startswith(expected)) == ("Evicted", True)
             assert conditions_of(failed)["DisruptionTarget"][1] == "TerminationByKubelet"
-        assert put_out(node) == [crowded.name, lonely.name, favoured.name]
+        assert evicted(node) == [crowded.name, lonely.name, favoured.name]
         late = await pods.apply("late", shell("web", resources={"requests": {"memory": "1Mi"}}))
         refusal = (await late.phase("Failed"))["status"]
         assert refusal["message"] == "Pod was rejected: The node had condition: [PIDPressure]. "

@@ -14,13 +14,13 @@ pytestmark = pytest.mark.every_runtime("exit codes and the order of ends are the
 
 
 async def test_pods_end_as_documented(node: FaultyNode, tmp_path: Path) -> None:
-    """Row 76, row 77, row 78, row 79, row 80: grace, hook, order, floor, and what is said of each."""
+    """Row 76, row 77, row 78, row 79, row 80: grace, hook, order, floor, and the events of each."""
     endings = await run(node, CASES, tmp_path)
     for case in CASES:
         ending = endings[case.name]
         everybody = {(reason, name) for reason in ("Killing", "Exited") for name in case.codes}
         assert ending.codes == case.codes, case.name
-        # A busy machine may take longer than the ten seconds that each of these kills has: then it is to be said.
+        # A busy machine may take longer than the ten seconds that each of these kills has; then an event must say so.
         late = {("ExceededGracePeriod", "")} if not case.hangs and ending.seconds >= LEAST_SECONDS else set()
         assert ending.events - late == case.events | everybody, case.name
         assert ending.order == case.order, case.name

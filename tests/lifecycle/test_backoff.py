@@ -10,7 +10,6 @@ from syncpod.go_durations import go_duration
 from syncpod.lifecycle.backoff import (
     EXPIRY,
     FIRST_DELAY,
-    MAX_DELAY,
     BackoffStore,
     StartDecision,
     collect_garbage,
@@ -24,6 +23,7 @@ from syncpod.lifecycle.backoff import (
     step_key,
 )
 from syncpod.pod import Container, ObjectMeta, ResourceRequirements
+from syncpod.pod.restart_settings import KUBELETS
 
 EMPTY = BackoffStore()
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -220,11 +220,11 @@ def test_a_start_is_never_early_and_never_delayed_by_more_than_five_minutes(hist
         if decision.allowed:
             long_ago = all(finished - entry.last_update > EXPIRY for entry in store.entries.values())
             assert long_ago or now - finished >= before
-            assert FIRST_DELAY <= decision.delay <= MAX_DELAY
+            assert FIRST_DELAY <= decision.delay <= KUBELETS.maximum
         else:
             assert after == store
             assert decision.retry_at is not None
-            assert now < decision.retry_at <= finished + MAX_DELAY
+            assert now < decision.retry_at <= finished + KUBELETS.maximum
             now = decision.retry_at
             decision, after = start_decision(store, WEB, APP, finished_at=finished, now=now)
             assert decision.allowed

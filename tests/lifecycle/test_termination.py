@@ -36,24 +36,21 @@ STARTUP: dict[str, Any] = {"startupProbe": {"terminationGracePeriodSeconds": 9}}
 
 
 @pytest.mark.parametrize(
-    ("what", "reason", "override", "seconds"),
+    ("what", "reason", "seconds"),
     [
-        (pod(), "", None, 30),
-        (pod(spec=None), "", None, 2),
-        (pod(spec=0), "", None, 0),
-        (pod(deletion=10), "", None, 10),
-        (pod(deletion=0), "", None, 0),
-        (pod(deletion=10), "", 5, 5),
-        (pod(), "", 0, 0),
-        (pod(**LIVENESS, **STARTUP), "", None, 30),
-        (pod(**LIVENESS, **STARTUP), "Unknown", None, 30),
-        (pod(**LIVENESS, **STARTUP), "LivenessProbe", None, 7),
-        (pod(**LIVENESS, **STARTUP), "StartupProbe", None, 9),
-        (pod(**LIVENESS), "StartupProbe", None, 30),
-        (pod(livenessProbe={"terminationGracePeriodSeconds": 90}), "LivenessProbe", None, 90),
-        (pod(livenessProbe={}), "LivenessProbe", None, 30),
-        (pod(deletion=10, **LIVENESS), "LivenessProbe", None, 10),
-        (pod(**LIVENESS), "LivenessProbe", 1, 1),
+        (pod(), "", 30),
+        (pod(spec=None), "", 2),
+        (pod(spec=0), "", 0),
+        (pod(deletion=10), "", 10),
+        (pod(deletion=0), "", 0),
+        (pod(**LIVENESS, **STARTUP), "", 30),
+        (pod(**LIVENESS, **STARTUP), "Unknown", 30),
+        (pod(**LIVENESS, **STARTUP), "LivenessProbe", 7),
+        (pod(**LIVENESS, **STARTUP), "StartupProbe", 9),
+        (pod(**LIVENESS), "StartupProbe", 30),
+        (pod(livenessProbe={"terminationGracePeriodSeconds": 90}), "LivenessProbe", 90),
+        (pod(livenessProbe={}), "LivenessProbe", 30),
+        (pod(deletion=10, **LIVENESS), "LivenessProbe", 10),
     ],
     ids=[
         "the pod's own",
@@ -61,8 +58,6 @@ STARTUP: dict[str, Any] = {"startupProbe": {"terminationGracePeriodSeconds": 9}}
         "a pod's 0 is 0",
         "the deletion's before the pod's",
         "a deletion's 0 is 0",
-        "an override before the deletion's",
-        "an override of 0 is 0",
         "probes have no say in an ordinary kill",
         "nor in one for a state that is unknown",
         "the liveness probe's, when it failed",
@@ -71,12 +66,11 @@ STARTUP: dict[str, Any] = {"startupProbe": {"terminationGracePeriodSeconds": 9}}
         "a probe's may be longer than the pod's",
         "the pod's, when the failed probe has none",
         "the deletion's before the failed probe's",
-        "an override before the failed probe's",
     ],
 )
-def test_the_grace_period_of_one_kill(what: Pod, reason: KillReason, override: int | None, seconds: int) -> None:
-    """Row 76: the deletion's, the probe's own, the pod's; an override before all."""
-    assert kill_grace_seconds(what, what.spec.containers[0], reason, override=override) == seconds
+def test_the_grace_period_of_one_kill(what: Pod, reason: KillReason, seconds: int) -> None:
+    """Row 76: the deletion's, the probe's own, the pod's."""
+    assert kill_grace_seconds(what, what.spec.containers[0], reason) == seconds
 
 
 def test_a_container_no_longer_in_the_spec_gets_the_pods_grace() -> None:
@@ -84,46 +78,32 @@ def test_a_container_no_longer_in_the_spec_gets_the_pods_grace() -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "requested", "in_force", "seconds"),
+    ("what", "seconds"),
     [
-        (pod(), None, None, 30),
-        (pod(), 10, None, 10),
-        (pod(), 60, None, 60),
-        (pod(deletion=20), 60, None, 20),
-        (pod(deletion=20), 5, None, 5),
-        (pod(deletion=20), None, 12, 12),
-        (pod(), None, 12, 12),
-        (pod(), 25, 12, 12),
-        (pod(deletion=0), None, None, 1),
-        (pod(deletion=0), 60, None, 1),
-        (pod(spec=None), None, None, 1),
-        (pod(spec=0), None, None, 1),
+        (pod(), 30),
+        (pod(deletion=20), 20),
+        (pod(deletion=60), 60),
+        (pod(deletion=0), 1),
+        (pod(spec=None), 1),
+        (pod(spec=0), 1),
     ],
 )
-def test_the_grace_of_a_terminating_pod_only_shrinks_and_is_at_least_one_second(
-    what: Pod, requested: int | None, in_force: int | None, seconds: int
+def test_the_grace_of_a_terminating_pod_is_the_deletions_else_its_own_and_at_least_one_second(
+    what: Pod, seconds: int
 ) -> None:
-    """Row 17: the least of what was said, one second at the least."""
-    assert pod_grace_seconds(what, requested=requested, in_force=in_force) == seconds
+    """Row 17: one second at the least."""
+    assert pod_grace_seconds(what) == seconds
 
 
 @pytest.mark.parametrize(
-    ("grace", "hook", "waited", "seconds"),
-    [
-        (30, 0.0, 0.0, 30),
-        (30, 4.9, 0.0, 26),
-        (30, 4.9, 5.9, 21),
-        (30, 29.0, 0.0, 2),
-        (30, 300.0, 0.0, 2),
-        (1, 0.0, 0.0, 2),
-        (0, 0.0, 0.0, 2),
-    ],
+    ("grace", "waited", "seconds"),
+    [(30, 0.0, 30), (30, 4.9, 26), (30, 29.0, 2), (30, 300.0, 2), (1, 0.0, 2), (0, 0.0, 2)],
 )
-def test_time_of_hook_and_waiting_is_deducted_from_the_grace_down_to_two_seconds(
-    grace: int, hook: float, waited: float, seconds: int
+def test_the_time_since_the_kill_was_ordered_is_deducted_down_to_two_seconds(
+    grace: int, waited: float, seconds: int
 ) -> None:
     """Row 77, row 79: whole seconds, and a floor of two."""
-    assert stop_timeout_seconds(grace, hook_seconds=hook, waited_seconds=waited) == seconds
+    assert stop_timeout_seconds(grace, waited_seconds=waited) == seconds
 
 
 SIDECARS = Pod.model_validate(

@@ -181,7 +181,7 @@ async def pulled_beside(client: Client, node: ScriptedNode) -> Handle:
 
 
 async def probed(client: Client, node: ScriptedNode) -> Handle:
-    """A pod becomes ready by its probe, is found dead, and is restarted."""
+    """A readiness probe succeeds, then the liveness probe fails, and the container is restarted."""
     probe = {"tcpSocket": {"port": 80}}
     web = {"name": "web", "image": "busybox:1", "readinessProbe": probe, "livenessProbe": probe}
     handle, uid = await up(client, node, pod("probed", containers=[web]))
@@ -195,7 +195,7 @@ async def probed(client: Client, node: ScriptedNode) -> Handle:
 
 
 async def turned_away(client: Client, node: ScriptedNode) -> Handle:
-    """A node has no room for a pod, which has then failed; it is deleted."""
+    """A node rejects a pod for which it has no room; the failed pod is deleted."""
 
     def refuse(step: StepInput) -> Any:
         detail = StepResult(status=node.list(step.ref.uid), rejection=Rejection(reason="OutOfcpu", message="no room"))
@@ -209,16 +209,16 @@ async def turned_away(client: Client, node: ScriptedNode) -> Handle:
     return handle
 
 
-async def put_out(client: Client, node: ScriptedNode) -> Handle:
-    """A node puts a pod out."""
-    handle, uid = await up(client, node, pod("put-out"))
+async def evicted(client: Client, node: ScriptedNode) -> Handle:
+    """A node evicts a pod."""
+    handle, uid = await up(client, node, pod("evicted"))
     await handle.signal("evict", {"uid": uid, "message": "too much"})
     await until(handle, lambda seen: phase(seen) == "Failed")
     return handle
 
 
 async def expired(client: Client, node: ScriptedNode) -> Handle:
-    """A pod has been active for as long as it may."""
+    """A pod passes its active deadline."""
     handle, _ = await up(client, node, pod("expired", activeDeadlineSeconds=5))
     await until(handle, lambda seen: phase(seen) == "Failed")
     return handle
@@ -242,7 +242,7 @@ LARGE = {"limits": {"cpu": "400m", "memory": "128Mi"}, "requests": {"cpu": "100m
 
 
 def _given(resources: dict[str, Any], restarts: int = 0) -> Callable[[dict[str, Any]], bool]:
-    """Whether the container has been given that, and nothing of a resize is under way."""
+    """Whether the container has these resources, and no resize is under way."""
 
     def seen(pod: dict[str, Any]) -> bool:
         web, conditions = container(pod, "web"), [each["type"] for each in pod["status"]["conditions"]]
@@ -275,10 +275,7 @@ async def resized(client: Client, node: ScriptedNode) -> Handle:
 
 
 async def resize_refused(client: Client, node: ScriptedNode) -> Handle:
-    """A pod of a worker that knew of no resizes: it has refused one by a signal, and then restarted the container.
-
-    It cannot be recorded anew: workers of today take the resize.
-    """
+    """A signal asks for a resize that would change the pod's QoS class: it is refused. Then the container restarts."""
     document = pod("resize-refused")
     handle, uid = await up(client, node, document)
     changed = copy.deepcopy(document)
@@ -344,7 +341,7 @@ async def kill_overdue(client: Client, node: ScriptedNode) -> Handle:
 
 
 async def expired_before_its_sandbox(client: Client, node: ScriptedNode) -> Handle:
-    """A pod that never had a sandbox is past its deadline, and gives up its place."""
+    """A pod without a sandbox passes its deadline, and its node counts its resources as free."""
     node.fault("create_sandbox", Fault.FAILED_CREATE_SANDBOX, "no network")
     handle = await start_pod(client, node, pod("expired-before-its-sandbox", activeDeadlineSeconds=1))
     await until(handle, lambda seen: phase(seen) == "Failed" and "kill_pod" in node.steps())
@@ -352,7 +349,7 @@ async def expired_before_its_sandbox(client: Client, node: ScriptedNode) -> Hand
 
 
 async def resized_past_answers(client: Client, node: ScriptedNode) -> Handle:
-    """A no comes late, to a resize that another has followed; then one that comes to what the container has."""
+    """A refusal comes late, when another resize has replaced the refused one and asks for what the container has."""
     whole = {"limits": {"memory": "1Gi"}, "requests": {"memory": "64Mi"}}
     web = {"name": "web", "image": "busybox:1", "resources": {"requests": {"memory": "64Mi"}}}
     handle, _ = await up(client, node, pod("resized-past-answers", containers=[web], resources=whole))
@@ -367,9 +364,9 @@ async def resized_past_answers(client: Client, node: ScriptedNode) -> Handle:
     return handle
 
 
-async def put_out_while_stuck(client: Client, node: ScriptedNode) -> Handle:
-    """The kill for a new sandbox takes too long; the pod is put out meanwhile, and waits for nothing."""
-    handle, uid = await up(client, node, pod("put-out-while-stuck"))
+async def evicted_while_stuck(client: Client, node: ScriptedNode) -> Handle:
+    """The kill before a new sandbox takes too long. The pod is evicted meanwhile, and its own kill does not wait."""
+    handle, uid = await up(client, node, pod("evicted-while-stuck"))
     node.fault("kill_pod", Fault.EXCEEDED_GRACE_PERIOD, "web did not end within 15 s")
     dead = tuple(s.model_copy(update={"state": "SANDBOX_NOTREADY"}) for s in node.pods[uid].sandboxes)
     await node.tell(handle, node.list(uid, sandboxes=dead))
@@ -380,7 +377,7 @@ async def put_out_while_stuck(client: Client, node: ScriptedNode) -> Handle:
 
 
 async def debugged_between_rounds(client: Client, node: ScriptedNode) -> Handle:
-    """While all containers wait to be restarted an ephemeral one starts; then an operator restarts one of them."""
+    """An ephemeral container starts while all others wait to be restarted; then an operator restarts one of these."""
     rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
     web = {"name": "web", "image": "busybox:1", "restartPolicy": "Never", "restartPolicyRules": [rule]}
     handle, uid = await up(client, node, pod("debugged-between-rounds", containers=[web]))
@@ -403,7 +400,7 @@ def _runs(seen: dict[str, Any], name: str, restarts: int) -> bool:
 async def lost_and_pruned(client: Client, node: ScriptedNode) -> Handle:
     """The runtime loses what runs and what has finished, then the sandbox as well.
 
-    What was lost has ended in a way that nobody knows, and is held back for it; a finished job rests.
+    Nobody knows how the lost container ended, so its restart has a back-off; the finished job is not run again.
     """
     containers = [{"name": each, "image": "busybox:1"} for each in ("web", "job")]
     handle, uid = await up(client, node, pod("lost-and-pruned", restartPolicy="OnFailure", containers=containers))
@@ -418,9 +415,9 @@ async def lost_and_pruned(client: Client, node: ScriptedNode) -> Handle:
     return handle
 
 
-async def governed(client: Client, node: ScriptedNode) -> Handle:
-    """Exempt exits, a limit that holds until an operator retries, a raised one that then fails the pod."""
-    document = pod("governed")
+async def restart_limited(client: Client, node: ScriptedNode) -> Handle:
+    """Exempt exits; a restart limit that holds a container until an operator retries, and later fails the pod."""
+    document = pod("restart-limited")
     document["metadata"]["annotations"] = {
         "syncpod.dev/backoff-exempt-exit-codes": "0",
         "syncpod.dev/restart-limit": "1",
@@ -456,7 +453,7 @@ STORIES: tuple[Story, ...] = (
     pulled_beside,
     probed,
     turned_away,
-    put_out,
+    evicted,
     expired,
     relabelled,
     resized,
@@ -467,10 +464,10 @@ STORIES: tuple[Story, ...] = (
     kill_overdue,
     expired_before_its_sandbox,
     resized_past_answers,
-    put_out_while_stuck,
+    evicted_while_stuck,
     debugged_between_rounds,
     lost_and_pruned,
-    governed,
+    restart_limited,
 )
 
 

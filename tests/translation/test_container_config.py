@@ -99,9 +99,8 @@ def test_an_ephemeral_container_needs_no_target_if_the_pod_shares_the_pid_namesp
 def test_an_ephemeral_container_with_a_missing_target_is_an_error() -> None:
     """Row 55: the sentence is the kubelet's."""
     pod = make_pod({"ephemeralContainers": [{"name": "debug", "image": "a", "targetContainerName": "main"}]})
-    with pytest.raises(ContainerConfigError, match="unable to find target container main") as caught:
+    with pytest.raises(ContainerConfigError, match="unable to find target container main"):
         configured(pod, pod.spec.ephemeral_containers[0], kind="ephemeral_container")
-    assert caught.value.reason == "CreateContainerConfigError"
 
 
 def test_containers_of_a_pod_in_host_namespaces_have_namespace_mode_node() -> None:

@@ -332,7 +332,7 @@ def test_a_missing_required_source_is_reported_with_the_kubelets_message(
 ) -> None:
     with pytest.raises(ObjectMissing) as missing:
         variables(fields)
-    assert (missing.value.message, missing.value.ref) == (message, ref)
+    assert (str(missing.value), missing.value.ref) == (message, ref)
 
 
 FILES: dict[str, tuple[dict[str, Any], str]] = {
@@ -353,7 +353,7 @@ def test_a_key_missing_in_an_env_file_is_reported_with_the_kubelets_message(
 ) -> None:
     with pytest.raises(ContainerConfigError) as failed:
         variables({"env": [{"name": "X", "valueFrom": source}]})
-    assert failed.value.message == message
+    assert str(failed.value) == message
 
 
 def test_the_error_of_an_invalid_env_file_omits_its_content() -> None:
@@ -373,7 +373,7 @@ def test_a_value_with_a_nul_byte_is_refused_without_showing_it() -> None:
     sources = Sources({SECRET: {"token": b"s3\0cret"}})
     with pytest.raises(ContainerConfigError) as failed:
         variables({"env": [{"name": "X", "valueFrom": key_of("secret", "token")}]}, sources)
-    assert failed.value.message == "spec.containers[0]: the value of variable X has a NUL byte, which none can have"
+    assert str(failed.value) == "spec.containers[0]: the value of variable X has a NUL byte, which none can have"
 
 
 def test_environment_sources_hide_values_in_their_repr_and_list_the_secrets() -> None:

@@ -184,9 +184,8 @@ NON_ROOT: dict[str, tuple[dict[str, Any], ImageStatus | None, str]] = {
 
 @pytest.mark.parametrize(("own", "image", "message"), NON_ROOT.values(), ids=NON_ROOT)
 def test_run_as_non_root_refuses(own: dict[str, Any], image: ImageStatus | None, message: str) -> None:
-    with pytest.raises(ContainerConfigError, match="^" + message + WHERE) as caught:
+    with pytest.raises(ContainerConfigError, match="^" + message + WHERE):
         context({"runAsNonRoot": True, **own}, image=image)
-    assert caught.value.reason == "CreateContainerConfigError"
 
 
 @pytest.mark.parametrize(

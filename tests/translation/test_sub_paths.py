@@ -77,4 +77,4 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def test_an_error_quotes_the_sub_path_expression_unexpanded(mount: dict[str, Any], message: str) -> None:
     with pytest.raises(ContainerConfigError) as refused:
         texts(mount, EMPTY="", ROOT="/etc", UP="..", RAW="\udcff")
-    assert refused.value.message == message
+    assert str(refused.value) == message

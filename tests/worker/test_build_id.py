@@ -5,12 +5,13 @@ import shutil
 from importlib import metadata
 from pathlib import Path
 
+import grimp
 import pytest
 
 import worker
 from syncpod.cli.main import run
 from syncpod.lifecycle.version import DECISION_VERSION, decisions_of
-from workflows.source_digest import ROOMS, source_digest
+from workflows.source_digest import SOURCES, source_digest
 
 ROOT = Path(worker.__file__).parent
 
@@ -34,23 +35,40 @@ def test_a_build_id_begins_with_the_version() -> None:
     assert decisions_of(worker.build_id()) == DECISION_VERSION
 
 
+def copied(to: Path) -> Path:
+    """Copy what decides there."""
+    for named in SOURCES:
+        if (ROOT / named).is_file():
+            shutil.copy(ROOT / named, to / named)
+        else:
+            shutil.copytree(ROOT / named, to / named, dirs_exist_ok=True)
+    return to
+
+
+def test_everything_that_workflows_import_is_in_the_digest() -> None:
+    graph = grimp.build_graph("syncpod", "workflows")
+    imported = graph.find_upstream_modules("workflows", as_package=True) - {"syncpod"}
+    files = {module.replace(".", "/") for module in imported}
+    assert {file for file in files if not f"{file}.py".startswith(SOURCES)} == set()
+
+
 def test_trees_with_different_decisions_have_different_digests(tmp_path: Path) -> None:
-    for room in ROOMS:
-        shutil.copytree(ROOT / room, tmp_path / room, dirs_exist_ok=True)
+    copied(tmp_path)
     assert source_digest(tmp_path) == source_digest(ROOT) == source_digest(), "wherever it is installed"
-    for room in ROOMS:
-        before = source_digest(tmp_path)
-        changed = next(path for path in sorted((tmp_path / room).rglob("*.py")) if path.name != "__init__.py")
+    for named in SOURCES:
+        before, place = source_digest(tmp_path), tmp_path / named
+        inside = (path for path in sorted(place.rglob("*.py")) if path.name != "__init__.py")
+        changed = place if place.is_file() else next(inside)
         changed.write_text(changed.read_text() + "\n# another decision\n")
-        assert source_digest(tmp_path) != before, room
+        assert source_digest(tmp_path) != before, named
     before = source_digest(tmp_path)
-    changed.rename(changed.with_name("renamed.py"))
+    renamed = tmp_path / "workflows" / "entity.py"
+    renamed.rename(renamed.with_name("renamed.py"))
     assert source_digest(tmp_path) != before
 
 
 def test_compiled_and_unrelated_files_do_not_change_the_digest(tmp_path: Path) -> None:
-    for room in ROOMS:
-        shutil.copytree(ROOT / room, tmp_path / room, dirs_exist_ok=True)
+    copied(tmp_path)
     before = source_digest(tmp_path)
     (tmp_path / "workflows" / "__pycache__").mkdir(exist_ok=True)
     (tmp_path / "workflows" / "__pycache__" / "entity.cpython-311.pyc").write_bytes(b"compiled")

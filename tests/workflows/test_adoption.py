@@ -74,7 +74,7 @@ def in_runtime(node: ScriptedNode, document: dict[str, Any], **state: Any) -> No
 
 
 def adopts(_: StepInput) -> Outcome:
-    """What the step that adopts comes to: it makes nothing."""
+    """The outcome of the step that adopts a pod: it creates nothing."""
     return Outcome.ADOPTED
 
 
@@ -114,7 +114,7 @@ async def test_an_adopted_finished_pod_is_not_run_again(client: Client, node: Sc
 
 
 async def test_nothing_is_created_before_the_adoption_step_has_completed(client: Client, node: ScriptedNode) -> None:
-    """A listing that comes first does not stand for the taking over: the node's record is still another cluster's."""
+    """A listing does not replace the adoption step: before that, the node's record still names another cluster."""
     document = recorded()
     in_runtime(node, document)
     node.script["create_sandbox"].append(lambda step: Outcome.CANCELLED)
@@ -128,7 +128,7 @@ async def test_nothing_is_created_before_the_adoption_step_has_completed(client:
 async def test_a_pruned_pod_is_killed_with_its_grace_and_removed_without_creating_anything(
     client: Client, node: ScriptedNode
 ) -> None:
-    """Started together with its deletion: what lives is found by the removal, which removes nothing alive."""
+    """The workflow starts with a deletion: the removal finds what is alive, removes none of it, and a kill follows."""
     document = recorded(terminationGracePeriodSeconds=7)
     in_runtime(node, document)
     node.script["remove_pod"].append(lambda step: Outcome.STOPPING)

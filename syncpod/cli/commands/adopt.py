@@ -122,7 +122,7 @@ class _How:
 
 async def _adopt(client: Client, place: Here, stray: Stray, how: _How) -> None:
     """Adopt one pod. Raises Failure with the reason if that is impossible."""
-    from syncpod.cli.strays.adoption import Attended, start_for, until_adopted
+    from syncpod.cli.strays.adoption import HasWorkflow, start_for, until_adopted
     from syncpod.cli.strays.from_manifest import record_from
     from syncpod.cli.strays.listing import refusal_of_open, taken
 
@@ -142,7 +142,7 @@ async def _adopt(client: Client, place: Here, stray: Stray, how: _How) -> None:
     if not how.dry_run:
         try:
             await start_for(client, place.node.name, record, has_attributes=how.has_attributes, replace=how.force)
-        except Attended:
+        except HasWorkflow:
             if how.everything:  # it has got one since the pods without were listed
                 return
             raise

@@ -292,7 +292,7 @@ async def _follow(runtime: CriClient, container_id: str) -> None:
 
     path = Path((await runtime.container_status(container_id)).log_path)
     try:
-        async for line in read_log(path, runs=runs):
+        async for line in read_log(path, runs):
             await write_ours(Output(line.stream), line.text + b"\n")
     except FileNotFoundError:
         return

@@ -33,8 +33,8 @@ def plan(
 ) -> None:
     """Show what an apply would do, without doing it.
 
-    A new pod's node is asked whether it would run the pod: whether it has room for it beside the pods that stand
-    before it in the manifests, and can do what it asks for.
+    The node of a new pod is asked whether it would run the pod: whether it has room for it and for the pods before it
+    in the manifests, and supports what the pod asks for.
     ConfigMaps and Secrets count as they are on this machine now.
 
     With names of pods instead of manifests, it shows what is about to be done for these pods.

@@ -29,7 +29,7 @@ ADOPTED_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.1
 
 
-class Attended(Failure):
+class HasWorkflow(Failure):
     """A pod's name has an open workflow already."""
 
 
@@ -46,7 +46,7 @@ async def start_for(
 
     `has_attributes`: whether the namespace has our search attributes. With `replace`, an open workflow of that name is
     terminated at the same moment, so that the pod is never without one. With `delete`, the payload of that signal, the
-    workflow is told to end the pod before it does anything else. Raises Attended if the name has an open workflow.
+    workflow is told to end the pod before it does anything else. Raises HasWorkflow if the name has an open workflow.
     """
     signal: dict[str, Any] = {} if delete is None else {"start_signal": "delete_pod", "start_signal_args": [delete]}
     conflict = WorkflowIDConflictPolicy.FAIL if delete is None else WorkflowIDConflictPolicy.USE_EXISTING
@@ -61,7 +61,7 @@ async def start_for(
             **signal,
         )
     except WorkflowAlreadyStartedError:
-        raise Attended(f'pod "{record.pod.metadata.name}" has an open workflow, which looks after it') from None
+        raise HasWorkflow(f'pod "{record.pod.metadata.name}" has an open workflow, which looks after it') from None
 
 
 async def until_adopted(client: Client, place: Here, stray: Stray) -> None:

@@ -165,9 +165,9 @@ def _present(named: Sequence[tuple[str, str]], there: Collection[tuple[str, str]
 
 
 def told_apart(namesakes: Sequence[Stray]) -> list[Stray]:
-    """Return the pods of one name with their standings: of those without a workflow, only one can get the name.
+    """Return the pods of one name with their standings: only one of those without a workflow can get the name.
 
-    It is the newest of those with running containers. For every other pod, the name is another pod's.
+    That is the newest one with running containers. To every other pod, the name counts as taken.
     """
     if not any(each.standing == "none" for each in namesakes):
         return list(namesakes)

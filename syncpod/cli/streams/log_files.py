@@ -15,12 +15,11 @@ import gzip
 import os
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from datetime import datetime
 from io import FileIO
 from pathlib import Path
 from typing import Final
 
-from syncpod.cli.streams.log_lines import LineJoiner, LogLine, count_lines, is_new_enough, starts_of_last_lines
+from syncpod.cli.streams.log_lines import LineJoiner, LogLine, count_lines, starts_of_last_lines
 from syncpod.node.log_files import COMPRESSED, is_being_written, open_log_file, rotated_files
 
 _BLOCK: Final = 256 * 1024
@@ -34,23 +33,14 @@ Runs = Callable[[], Awaitable[bool]]
 """Returns whether the container still runs."""
 
 
-async def read_log(
-    path: Path,
-    *,
-    tail: int | None = None,
-    since: datetime | None = None,
-    rotated: bool = False,
-    runs: Runs | None = None,
-) -> AsyncIterator[LogLine]:
-    """Yield a log's lines: the last `tail` (None = all) of those not older than `since`; see :func:`read_blocks`."""
+async def read_log(path: Path, runs: Runs) -> AsyncIterator[LogLine]:
+    """Yield a log's lines as it grows, until the container has ended. Raises like :func:`read_blocks`."""
     joiner = LineJoiner()
-    async for block in read_blocks(path, tail=tail, rotated=rotated, runs=runs):
+    async for block in read_blocks(path, runs=runs):
         for line in joiner.feed(block):
-            if is_new_enough(line, since):
-                yield line
-    for line in joiner.flush():
-        if is_new_enough(line, since):
             yield line
+    for line in joiner.flush():
+        yield line
 
 
 class LogUnreadable(Exception):

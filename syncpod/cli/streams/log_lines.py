@@ -156,7 +156,7 @@ class LogText:
 
     def _shown(self, line: LogLine) -> bytes:
         if self._since is not None:
-            if not is_new_enough(line, self._since):
+            if not _is_new_enough(line, self._since):
                 return b""
             self._since = None  # a log is written in the order of its times
         text = line.text + (b"\n" if line.ends else b"")
@@ -168,10 +168,8 @@ class LogText:
         return (self._head if line.begins else b"") + text if text else b""
 
 
-def is_new_enough(line: LogLine, since: datetime | None) -> bool:
+def _is_new_enough(line: LogLine, since: datetime) -> bool:
     """Return whether a line is not older than `since`; True if its time cannot be parsed."""
-    if since is None:
-        return True
     try:
         return _moment(line.stamp) >= since
     except ValueError:
