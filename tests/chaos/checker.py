@@ -85,7 +85,9 @@ def check(notes: Sequence[Note], records: Iterable[PodRecord], killed: Iterable[
         _check_overlaps(verdict, record, instances)
         _check_never(verdict, record, instances)
         _check_order(verdict, record, instances)
-        if record.shown and not record.terminated:
+        if record.shown and not record.is_own:
+            verdict.blame("its own status", record, f"what is shown is the pod {record.shown_uid}")
+        elif record.shown and not record.terminated:
             _check_counts(verdict, record, instances)
             _check_exits(verdict, record, instances, killed)
             _check_pre_stop(verdict, record, instances)

@@ -119,6 +119,8 @@ async def _reset(chaos: Chaos, chance: random.Random) -> None:
             async for event in run.fetch_history_events()
             if event.HasField("workflow_task_completed_event_attributes")
         ]
+        if pod.terminated:
+            return  # a reset would end the next pod of that name
         if ends:
             pod.resets.append(described.run_id)
             chaos.count("reset", f"{pod.name} to event {ends[int(moment * len(ends))]} of {ends[-1]}")

@@ -35,6 +35,17 @@ class PodRecord:
         return name
 
     @property
+    def is_own(self) -> bool:
+        """Whether what is shown is this incarnation, and not another one of its name; False if nothing is shown."""
+        return self.shown_uid == self.uid
+
+    @property
+    def shown_uid(self) -> str:
+        """The UID of the pod that is shown; "" if nothing is."""
+        uid: str = self.shown.get("metadata", {}).get("uid", "")
+        return uid
+
+    @property
     def never(self) -> bool:
         """Whether no container of it may start twice."""
         return bool(self.document["spec"].get("restartPolicy") == "Never")

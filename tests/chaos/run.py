@@ -203,7 +203,10 @@ class Chaos:
                 if described.status != WorkflowExecutionStatus.RUNNING:
                     raise  # a reset has another run follow
             else:
-                return await self._record(pod, shown)
+                record = await self._record(pod, shown)
+                # Where the server was down after a termination, it only answers when the next pod has the name.
+                taken_over = pod.terminated and not record.is_own
+                return PodRecord(pod.document, terminated=True) if taken_over else record
 
     async def _record(self, pod: LivePod, shown: dict[str, Any]) -> PodRecord:
         history, events = [await self._asked(pod.handle, query) for query in ("history", "events")]

@@ -6,11 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from temporalio.service import RPCError, RPCStatusCode
 
 from tests.chaos import notes
 from tests.chaos.checker import Verdict, check
 from tests.chaos.record import PodRecord
 from tests.chaos.rest import look_at, restless
+from tests.chaos.run import Chaos, LivePod
 
 WEB = "START 10 u1 web w0 s1 1 0 free"
 WEB_ENDS = "END 20 u1 web w0 s1 1 0 7"
@@ -38,7 +40,7 @@ def pod(
     inits_shown = [{"name": each, "restartCount": 0} for each in inits]
     return PodRecord(
         {"metadata": {"name": "p", "uid": "u1"}, "spec": spec},
-        {"status": {"containerStatuses": [shown], "initContainerStatuses": inits_shown}},
+        {"metadata": {"uid": "u1"}, "status": {"containerStatuses": [shown], "initContainerStatuses": inits_shown}},
         tuple({"kind": "exit", "subject": "web", "outcome": f"exited {each}"} for each in exits),
         tuple({"reason": each, "container": "web", "count": 1} for each in events),
     )
@@ -83,6 +85,39 @@ def test_consistent_notes_and_answers_pass() -> None:
 )
 def test_each_planted_inconsistency_is_found(rule: str, record: PodRecord, lines: tuple[str, ...]) -> None:
     assert rule in rules(judged(record, *lines))
+
+
+def test_a_pod_that_is_shown_as_another_of_its_name_is_found_and_not_judged_by_that() -> None:
+    record = pod("7 (Error)", "0 (Completed)", restartCount=5)
+    other = PodRecord(record.document, {**record.shown, "metadata": {"uid": "u2"}}, record.history)
+    assert rules(judged(other, *STORY)) == ["its own status"]
+
+
+class Name:
+    """What a server says of a pod's name: nothing at first, since it is down, and then how the pod `u2` has ended."""
+
+    def __init__(self) -> None:
+        self.outages = [RPCError("the server is down", RPCStatusCode.UNAVAILABLE, b"")]
+
+    async def result(self) -> dict[str, Any]:
+        if self.outages:
+            raise self.outages.pop()
+        return {"metadata": {"uid": "u2"}}
+
+    async def query(self, *_: Any, **__: Any) -> list[dict[str, Any]]:
+        return []
+
+
+@pytest.mark.parametrize(("uid", "terminated", "shown"), [("u1", True, ""), ("u1", False, "u2"), ("u2", True, "u2")])
+async def test_a_terminated_pod_is_not_judged_by_the_end_of_the_next_pod_of_its_name(
+    uid: str, terminated: bool, shown: str
+) -> None:
+    """The server is killed just after the termination, and by its next answer the pod has been applied again."""
+    document = {"metadata": {"name": "p", "uid": uid}}
+    handle: Any = Name()
+    no_node: Any = None
+    record = await Chaos(no_node, seed=1, seconds=1)._watch(LivePod(document, handle, terminated=terminated))
+    assert (record.document, record.shown_uid, record.terminated) == (document, shown, not shown)
 
 
 def test_an_exit_reported_as_unknown_is_no_violation() -> None:
