@@ -314,6 +314,22 @@ async def test_a_server_dry_run_reports_refusals_of_the_pod_and_its_node(
     assert (full.code, full.out) == (1, "") and f"node {on[1]} is cordoned, and takes no new pod" in full.err
 
 
+async def test_a_pod_that_is_applied_for_another_node_stays_and_that_is_said(
+    syncpod: Command, node: ScriptedNode, on: tuple[str, str]
+) -> None:
+    name = fresh_name()
+    pod = manifest(name)
+    await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(pod))
+    same = await syncpod("apply", "-f", "-", *on, stdin=as_json(pod))
+    assert (same.code, same.out, same.err) == (0, f"pod/{name} unchanged\n", "")
+    elsewhere = await syncpod("apply", "-f", "-", "--node", "elsewhere", stdin=as_json(pod))
+    assert (elsewhere.code, elsewhere.out) == (0, f"pod/{name} unchanged\n")
+    assert elsewhere.err == (
+        f"Note: pod {name} stays on node {on[1]}: it is on elsewhere only if it is deleted and applied again\n"
+    )
+    assert (await syncpod("delete", name, "--now")).code == 0
+
+
 async def test_a_pod_applied_while_one_of_its_name_ends_starts_afterwards(
     syncpod: Command, node: ScriptedNode, client: Client, on: tuple[str, str]
 ) -> None:

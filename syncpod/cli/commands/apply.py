@@ -162,6 +162,11 @@ async def apply_all(
             warn(f"pod {pod.metadata.name}: {warning}")
         if one.node_is_away:
             warn(await _absence(client, one))
+        if one.node != (asked := pod.spec.node_name or node):
+            remark(
+                f"Note: pod {pod.metadata.name} stays on node {one.node}: it is on {asked} only if it is deleted and "
+                "applied again"
+            )
     telling.cancel()
     if failures:
         raise together(failures, done=bool(applied))

@@ -48,6 +48,7 @@ class Applied:
     pod: Pod
     change: Change
     node: str
+    """Where it is, or will be."""
     node_is_away: bool = False
     """The workflow has the pod, and starts it when its node's worker is back."""
     follows: str = ""
@@ -112,7 +113,7 @@ async def apply_pod(
     if before.pod.metadata.deletion_timestamp is not None:
         return Applied(pod, Change.FOLLOWS, node, follows=before.pod.metadata.uid)
     after = await read_pod(client, namespace, name)
-    return Applied(pod, _compare(before, after), node)
+    return Applied(pod, _compare(before, after), before.pod.spec.node_name or node)
 
 
 async def has_search_attributes(client: Client) -> bool:
