@@ -139,6 +139,7 @@ def _check_order(verdict: Verdict, record: PodRecord, instances: Mapping[str, Se
     places = {name: place for place, name in enumerate(order)}
     completed: dict[tuple[str, str], int] = {}
     began: dict[tuple[str, str], int] = {}
+    last: dict[tuple[str, str], Instance] = {}
     for instance in sorted((each for all_ in instances.values() for each in all_), key=lambda each: each.began):
         verdict.figures["starts in order"] += 1
         before = order[: places.get(instance.container, len(order))]
@@ -151,11 +152,22 @@ def _check_order(verdict: Verdict, record: PodRecord, instances: Mapping[str, Se
         if key in completed and record.terminated:
             # What was said of its exits went with the terminated workflow; they may have been said to be unknown.
             verdict.figures["init containers run again in a terminated pod"] += 1
-        elif key in completed and not _is_told_unknown(record, instance.container):
-            verdict.blame("init order", record, f"{instance.container} ran again in a sandbox where it had completed")
+        elif key in completed:
+            _check_again(verdict, record, last[key])
         began.setdefault(key, instance.began)
         if instance.container in record.inits and instance.code == 0:
             completed[key] = next(note.at for note in instance.notes if note.what == "END")
+            last[key] = instance
+
+
+def _check_again(verdict: Verdict, record: PodRecord, completed: Instance) -> None:
+    """Blame that an init container ran again after this instance of it had completed, unless its end was unknown."""
+    which = completed.container, completed.restart
+    said, undone = record.exits_of(*which), record.undone_exits_of(*which)
+    if not said and any(map(_is_unknown, undone)):
+        verdict.figures["init containers run again, as only a run says that was reset"] += 1
+    elif not any(map(_is_unknown, said)):
+        verdict.blame("init order", record, f"{completed.container} ran again in a sandbox where it had completed")
 
 
 def _check_counts(verdict: Verdict, record: PodRecord, instances: Mapping[str, Sequence[Instance]]) -> None:
@@ -195,10 +207,6 @@ def _without_process(exits: Sequence[str]) -> int:
     return sum(1 for exit_ in exits if _is_unknown(exit_) or "StartError" in exit_)
 
 
-def _is_told_unknown(record: PodRecord, container: str) -> bool:
-    return any(_is_unknown(exit_) for exit_ in record.exits(container))
-
-
 def _is_unknown(exit_: str) -> bool:
     return "Unknown" in exit_
 
@@ -209,12 +217,9 @@ def _check_exits(
     """Each exit code is true, or it is said that nobody knows: by id in the status, by number in the history."""
     for container, all_ in instances.items():
         told = dict(_exits_by_id(record, container))
-        exits = record.exits(container)
-        if len(exits) == record.status(container).get("restartCount", -1) + 1:
-            for instance in all_:
-                if instance.restart < len(exits):
-                    told.setdefault(instance.id, exits[instance.restart])
         for instance in all_:
+            for exit_ in record.exits_of(container, instance.restart)[-1:]:
+                told.setdefault(instance.id, exit_)
             _check_exit(verdict, record, instance, told.get(instance.id), killed)
 
 

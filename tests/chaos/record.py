@@ -85,17 +85,26 @@ class PodRecord:
         return next((each for each in listed if each["name"] == container), {})
 
     def exits(self, container: str) -> tuple[str, ...]:
-        """How each instance ended, by the history, oldest first: `7 (Error)`."""
+        """How each instance ended, by the history, in the order in which that became known: `7 (Error)`."""
         return _exits_in(self.history, container)
 
     def exits_by_run(self, container: str) -> tuple[tuple[str, ...], ...]:
         """The same of each run: of the last one, and of those that were reset."""
         return tuple(_exits_in(history, container) for history in (self.history, *self.undone))
 
+    def exits_of(self, container: str, restart: int) -> tuple[str, ...]:
+        """How one instance ended, by the history: none if it does not say, several if more became known later."""
+        return _exits_in(self.history, container, restart)
 
-def _exits_in(history: Iterable[dict[str, Any]], container: str) -> tuple[str, ...]:
+    def undone_exits_of(self, container: str, restart: int) -> tuple[str, ...]:
+        """The same by the runs that were reset."""
+        return tuple(exit_ for history in self.undone for exit_ in _exits_in(history, container, restart))
+
+
+def _exits_in(history: Iterable[dict[str, Any]], container: str, restart: int | None = None) -> tuple[str, ...]:
+    """Return the exits of one instance of a container; None = of every instance."""
     lines = (line for line in history if line["kind"] == "exit" and line["subject"] == container)
-    return tuple(line["outcome"].removeprefix("exited ") for line in lines)
+    return tuple(line["outcome"].removeprefix("exited ") for line in lines if restart in (None, line["restart"]))
 
 
 def _state_of(status: dict[str, Any]) -> str:

@@ -30,6 +30,10 @@ def ended(id_: str, code: int, reason: str = "Error") -> dict[str, Any]:
     return {"terminated": {"containerID": f"containerd://{id_}", "exitCode": code, "reason": reason}}
 
 
+def exit_of(container: str, restart: int, how: str) -> dict[str, Any]:
+    return {"kind": "exit", "subject": container, "restart": restart, "outcome": f"exited {how}"}
+
+
 def pod(
     *exits: str, policy: str = "Always", inits: tuple[str, ...] = (), events: tuple[str, ...] = (), **status: Any
 ) -> PodRecord:
@@ -41,7 +45,7 @@ def pod(
     return PodRecord(
         {"metadata": {"name": "p", "uid": "u1"}, "spec": spec},
         {"metadata": {"uid": "u1"}, "status": {"containerStatuses": [shown], "initContainerStatuses": inits_shown}},
-        tuple({"kind": "exit", "subject": "web", "outcome": f"exited {each}"} for each in exits),
+        tuple(exit_of("web", number, each) for number, each in enumerate(exits)),
         tuple({"reason": each, "container": "web", "count": 1} for each in events),
     )
 
@@ -191,6 +195,47 @@ def test_an_init_container_that_ran_again_in_a_terminated_pod_is_counted_only() 
     verdict = judged(PodRecord(pod(inits=("one",)).document, terminated=True), *lines)
     assert verdict.violations == []
     assert verdict.figures["init containers run again in a terminated pod"] == 1
+
+
+def test_an_end_is_that_of_the_instance_that_it_is_told_of_whatever_the_order() -> None:
+    """A reset has had the first instance's end become known after that of the second."""
+    late = (exit_of("web", 1, "0 (Completed)"), exit_of("web", 0, "137 (ContainerStatusUnknown)"))
+    verdict = judged(replace(pod(lastState={}), history=late, reset=True), *STORY)
+    assert verdict.violations == []
+    assert (verdict.figures["exits said to be unknown"], verdict.figures["exits true"]) == (1, 1)
+    wrong = (exit_of("web", 1, "7 (Error)"), exit_of("web", 0, "0 (Completed)"))
+    assert rules(judged(replace(pod(lastState={}), history=wrong, reset=True), *STORY)) == ["true exits"]
+    known_later = (exit_of("web", 0, "137 (ContainerStatusUnknown)"), exit_of("web", 0, "1 (Error)"))
+    assert rules(judged(replace(pod(lastState={}), history=known_later), *STORY)) == ["true exits"]
+
+
+def run_again(**more: Any) -> PodRecord:
+    """A pod whose init container `one` has restarted once."""
+    record = pod(inits=("one",))
+    record.shown["status"]["initContainerStatuses"][0]["restartCount"] = 1
+    return replace(record, **more)
+
+
+AGAIN = (*INIT, "START 7 u1 one a1 s1 1 1 free", "END 8 u1 one a1 s1 1 1 0", *STORY)
+
+
+@pytest.mark.parametrize(("restart", "found"), [(0, []), (1, ["init order"])])
+def test_an_init_container_may_run_again_only_if_the_end_before_is_told_to_be_unknown(
+    restart: int, found: list[str]
+) -> None:
+    told = (exit_of("one", restart, "137 (ContainerStatusUnknown)"),)
+    assert rules(judged(run_again(history=told), *AGAIN)) == found
+
+
+def test_an_init_container_may_run_again_if_a_run_that_was_reset_told_that_its_end_was_unknown() -> None:
+    """What was told of any other instance, or that there was a reset at all, is no excuse."""
+    unknown, other = (exit_of("one", restart, "137 (ContainerStatusUnknown)") for restart in (0, 1))
+    completed = exit_of("one", 0, "0 (Completed)")
+    excused = judged(run_again(undone=((unknown,),)), *AGAIN)
+    assert excused.violations == []
+    assert excused.figures["init containers run again, as only a run says that was reset"] == 1
+    for history, undone in (((), ()), ((), (completed, other)), ((completed,), (unknown,))):
+        assert rules(judged(run_again(history=history, undone=(undone,)), *AGAIN)) == ["init order"]
 
 
 def test_an_incomplete_line_is_left_for_the_next_read(tmp_path: Any) -> None:

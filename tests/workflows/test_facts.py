@@ -586,6 +586,18 @@ def test_an_end_that_is_learned_late_is_not_taken_for_that_of_the_newest_instanc
     assert [each.restart for each in state.exits if each.name == "first"] == [0, 1]
 
 
+@given(st.permutations(range(5)), st.permutations(range(5)))
+def test_exits_are_recorded_once_and_in_the_order_of_their_numbers_whatever_comes_late(
+    arrives: list[int], taken: list[int]
+) -> None:
+    pod = a_pod("Always", "web")
+    listings = [listing(1 + taken[restart], gone(pod, "web", restart)) for restart in arrives]
+    state = seen(pod, *listings, *listings)
+    assert [each.restart for each in state.exits] == [*range(5)]
+    assert sorted(line.restart for line in state.history if line.kind == "exit") == [*range(5)]
+    assert state.restarts == {"web": 4}
+
+
 def test_an_exit_that_was_dropped_for_newer_ones_is_not_recorded_again() -> None:
     newest = RESTARTS_KEPT + 1
     state = seen(a_pod("Always", "web"), *(listing(each, exited("web", 1, each)) for each in range(newest + 1)))
