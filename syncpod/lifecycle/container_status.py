@@ -1,7 +1,7 @@
 """The status of one container, from what the runtime has, the previous status, and what holds the container back.
 
-`container_status` makes a `v1.ContainerStatus` from values. The runtime's newest instance is the state. The end of the
-instance before it is the last state: from the runtime, else from the recorded exits, else from the previous status.
+`container_status` makes a `v1.ContainerStatus` from values. The newest instance that has begun is the state. The end of
+the instance before it is the last state: from the runtime, else from the recorded exits, else from the previous status.
 
 Mirrors kubelet_pods.go, v1.36, convertToAPIContainerStatuses, and prober_manager.go, v1.36, UpdatePodStatus.
 Differences, where we have a record and the kubelet has to guess:
@@ -12,11 +12,14 @@ Differences, where we have a record and the kubelet has to guess:
 - A container whose state the runtime has lost (`unknown`) stays terminated once it was shown so; the kubelet falls back
   to waiting.
 - Ephemeral containers take no part in a restart of all containers, and never wait to be restarted.
-- Seeing a running container never raises a restart count: the workflow chose its number.
+- Seeing a running container never raises a restart count: the workflow chose its number. Nor does an instance in
+  state `unknown`, which the kubelet counts as restarted: once it is killed, its end may show that it is not to restart.
+- An instance that was created and never started shows nowhere: its start may be given up, and its number is still free.
+  The kubelet shows it as waiting, and counts it.
 - An init container that is gone, and must have completed since main containers exist, completed in the run that was
   last shown; the kubelet takes that run for lost, and counts a restart.
-- If the instance before the newest has no end (`created`, `unknown`), the end before it stays the last state; the
-  kubelet shows a waiting last state.
+- If the instance before the newest has no end (`unknown`), the end before it stays the last state; the kubelet shows a
+  waiting last state.
 """
 
 from __future__ import annotations
@@ -100,7 +103,9 @@ def container_status(
     context: ContainerContext, container: Container, kind: ContainerKind, old: ContainerStatus | None
 ) -> ContainerStatus:
     """Return the status of one container; `old` is its status before, None when there is none."""
-    instances = [instance for instance in context.observed.containers if instance.name == container.name]
+    instances = [
+        each for each in context.observed.containers if each.name == container.name and each.state != "created"
+    ]
     made = _present(context, container, instances, old) if instances else _absent(context, container, kind, old)
     status = _held_back(context, container, kind, instances[0] if instances else None, made)
     return _probed(context, container, kind, status, old)
@@ -109,14 +114,13 @@ def container_status(
 def _present(
     context: ContainerContext, container: Container, instances: list[ObservedContainer], old: ContainerStatus | None
 ) -> ContainerStatus:
-    """Return the status of a container that the runtime has, `instances` newest first."""
+    """Return the status of a container that the runtime has, `instances` newest first; all of them have begun."""
     newest = instances[0]
-    state, restart_count = _state(context, newest, old)
     return ContainerStatus(
         name=container.name,
-        state=state,
+        state=_state(context, newest, old),
         last_state=_last_state(context, newest, instances[1:2], old),
-        restart_count=max(restart_count, old.restart_count if old else 0),
+        restart_count=max(newest.restart_count, old.restart_count if old else 0),
         image=newest.image,
         image_id=newest.image_ref,
         container_id=context.container_id(newest.id),
@@ -137,29 +141,29 @@ def _resources(context: ContainerContext, container: Container, newest: Observed
     return given or container.resources
 
 
-def _state(
-    context: ContainerContext, newest: ObservedContainer, old: ContainerStatus | None
-) -> tuple[ContainerState, int]:
-    """Return the state of the newest instance, and the restart count that goes with it."""
+def _state(context: ContainerContext, newest: ObservedContainer, old: ContainerStatus | None) -> ContainerState:
+    """Return the state of the newest instance."""
     if newest.state == "running":
-        return ContainerState(running=ContainerStateRunning(started_at=newest.started_at)), newest.restart_count
+        return ContainerState(running=ContainerStateRunning(started_at=newest.started_at))
     if (exit_ := newest.exit) is not None:
-        return _ended(context, exit_), newest.restart_count
+        return _ended(context, exit_)
     if newest.state == "unknown" and old is not None:
         if old.state.running:
             # It ran, and its state is lost. Showing "waiting" could make a run-once container run twice.
-            reason = RESTARTING_ALL_CONTAINERS if context.restarting_all else STATUS_UNKNOWN
-            return _lost(reason, _NOT_LOCATED), old.restart_count + 1
+            return _lost(RESTARTING_ALL_CONTAINERS if context.restarting_all else STATUS_UNKNOWN, _NOT_LOCATED)
         if old.state.terminated and old.container_id == context.container_id(newest.id):
-            return old.state, old.restart_count
-    return ContainerState(waiting=ContainerStateWaiting()), newest.restart_count
+            return old.state
+    return ContainerState(waiting=ContainerStateWaiting())
 
 
 def _last_state(
     context: ContainerContext, newest: ObservedContainer, second: list[ObservedContainer], old: ContainerStatus | None
 ) -> ContainerState:
     """Return how the instance before `newest` ended."""
+    newest_id = context.container_id(newest.id)
     before = old.last_state.terminated if old else None
+    if before and before.container_id == newest_id:
+        before = None  # it waited to run again, with this very end as its last state
     if old and before and before.reason == RESTARTING_ALL_CONTAINERS and old.restart_count >= newest.restart_count:
         return old.last_state  # the instance before was removed by a restart of all: that says more than its exit code
     candidates = [exit_ for instance in second if (exit_ := instance.exit) is not None]
@@ -170,7 +174,7 @@ def _last_state(
         return _ended(context, max(candidates, key=lambda exit_: exit_.restart))
     if old is None:
         return ContainerState()
-    if old.state.terminated and old.container_id != context.container_id(newest.id):
+    if old.state.terminated and old.container_id != newest_id:
         return old.state
     return ContainerState(terminated=before)
 
@@ -178,7 +182,7 @@ def _last_state(
 def _absent(
     context: ContainerContext, container: Container, kind: ContainerKind, old: ContainerStatus | None
 ) -> ContainerStatus:
-    """Return the status of a container that the runtime does not have: not made yet, or removed."""
+    """Return the status of a container of which the runtime has no begun instance: not started yet, or removed."""
     waiting = "PodInitializing" if context.pod.spec.init_containers else "ContainerCreating"
     status = ContainerStatus(
         name=container.name,

@@ -107,7 +107,12 @@ class ObservedContainer(Model):
         """
         if self.started_at is not None or self.state == "running":
             return True
-        return self.state == "exited" and self._failed_start != "cut off"
+        return self.state == "exited" and not self.was_cut_off
+
+    @property
+    def was_cut_off(self) -> bool:
+        """Whether the start of this instance was only cut off: nothing of it ran, and its number is still free."""
+        return self.state == "exited" and self._failed_start == "cut off"
 
     @property
     def was_refused(self) -> bool:

@@ -170,7 +170,10 @@ def _check_counts(verdict: Verdict, record: PodRecord, instances: Mapping[str, S
         if max(numbers) > told:
             verdict.blame("true counts", record, f"{container} is said to have restarted {told} times: {_said(all_)}")
         silent = [number for number in range(told + 1) if number not in numbers]
-        excused = _without_process(record, container) + _killed_unheard(record, container, all_)
+        # Of an instance before a reset, only the run that was reset may have said that nobody knows whether it ran.
+        excused = max(
+            _without_process(exits) + _killed_unheard(exits, all_) for exits in record.exits_by_run(container)
+        )
         verdict.figures["instances that noted nothing"] += len(silent)
         if len(silent) > excused:
             seen = f"{container} is said to have restarted {told} times, {excused} of which could note nothing: "
@@ -181,15 +184,15 @@ def _said(instances: Sequence[Instance]) -> str:
     return f"it noted {len(instances)} starts, {[instance.restart for instance in instances]}"
 
 
-def _killed_unheard(record: PodRecord, container: str, instances: Sequence[Instance]) -> int:
+def _killed_unheard(exits: Sequence[str], instances: Sequence[Instance]) -> int:
     """How many instances are said to have been killed, beyond those that can have been after they had noted a start."""
-    told = sum(1 for exit_ in record.exits(container) if exit_.startswith(f"{KILLED} ") and not _is_unknown(exit_))
+    told = sum(1 for exit_ in exits if exit_.startswith(f"{KILLED} ") and not _is_unknown(exit_))
     return max(0, told - sum(1 for instance in instances if instance.code is None))
 
 
-def _without_process(record: PodRecord, container: str) -> int:
+def _without_process(exits: Sequence[str]) -> int:
     """How many instances are said to have ended without anybody knowing whether they ran, or to never have begun."""
-    return sum(1 for exit_ in record.exits(container) if _is_unknown(exit_) or "StartError" in exit_)
+    return sum(1 for exit_ in exits if _is_unknown(exit_) or "StartError" in exit_)
 
 
 def _is_told_unknown(record: PodRecord, container: str) -> bool:

@@ -122,7 +122,7 @@ async def _reset(chaos: Chaos, chance: random.Random) -> None:
         if pod.terminated:
             return  # a reset would end the next pod of that name
         if ends:
-            pod.reset = True
+            pod.resets.append(described.run_id)
             chaos.count("reset", f"{pod.name} to event {ends[int(moment * len(ends))]} of {ends[-1]}")
             await chaos.stack.client.workflow_service.reset_workflow_execution(
                 ResetWorkflowExecutionRequest(

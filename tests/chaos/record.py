@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,8 @@ class PodRecord:
     """Its workflow was terminated: nobody kept count any more."""
     reset: bool = False
     """Its workflow was reset to an earlier moment."""
+    undone: tuple[tuple[dict[str, Any], ...], ...] = ()
+    """The histories of the runs that were reset: no later run knows what happened after the moment of the reset."""
 
     @property
     def uid(self) -> str:
@@ -83,8 +86,16 @@ class PodRecord:
 
     def exits(self, container: str) -> tuple[str, ...]:
         """How each instance ended, by the history, oldest first: `7 (Error)`."""
-        lines = (line for line in self.history if line["kind"] == "exit" and line["subject"] == container)
-        return tuple(line["outcome"].removeprefix("exited ") for line in lines)
+        return _exits_in(self.history, container)
+
+    def exits_by_run(self, container: str) -> tuple[tuple[str, ...], ...]:
+        """The same of each run: of the last one, and of those that were reset."""
+        return tuple(_exits_in(history, container) for history in (self.history, *self.undone))
+
+
+def _exits_in(history: Iterable[dict[str, Any]], container: str) -> tuple[str, ...]:
+    lines = (line for line in history if line["kind"] == "exit" and line["subject"] == container)
+    return tuple(line["outcome"].removeprefix("exited ") for line in lines)
 
 
 def _state_of(status: dict[str, Any]) -> str:

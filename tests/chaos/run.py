@@ -60,7 +60,8 @@ class LivePod:
     handle: WorkflowHandle[Any, Any]
     deleting: bool = False
     terminated: bool = False
-    reset: bool = False
+    resets: list[str] = field(default_factory=list)
+    """The runs that were reset."""
     watch: asyncio.Task[PodRecord] | None = None
 
     @property
@@ -208,12 +209,14 @@ class Chaos:
                 return PodRecord(pod.document, terminated=True) if taken_over else record
 
     async def _record(self, pod: LivePod, shown: dict[str, Any]) -> PodRecord:
-        history, events = [await self._asked(pod, query) for query in ("history", "events")]
-        return PodRecord(pod.document, shown, tuple(history), tuple(events), reset=pod.reset)
+        history, events = [await self._asked(pod.handle, query) for query in ("history", "events")]
+        runs = [self.stack.client.get_workflow_handle(pod.handle.id, run_id=each) for each in pod.resets]
+        undone = tuple([tuple(await self._asked(run, "history")) for run in runs])
+        return PodRecord(pod.document, shown, tuple(history), tuple(events), reset=bool(runs), undone=undone)
 
-    async def _asked(self, pod: LivePod, query: str) -> Any:
+    async def _asked(self, handle: WorkflowHandle[Any, Any], query: str) -> Any:
         # No worker may serve for minutes, where all of them are killed before they do.
-        return await self.taken(lambda: pod.handle.query(query, rpc_timeout=_RPC), patience=None)
+        return await self.taken(lambda: handle.query(query, rpc_timeout=_RPC), patience=None)
 
     # --- faults -------------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -129,6 +130,15 @@ def test_an_instance_without_a_start_is_excused_if_nobody_knows_whether_it_ran()
     exits = ("7 (Error)", "0 (Completed)", "137 (ContainerStatusUnknown)")
     assert rules(judged(pod(*exits, restartCount=2), *STORY)) == []
     assert rules(judged(pod(*exits[:2], "1 (Error)", restartCount=2), *STORY)) == ["true counts"]
+
+
+def test_an_instance_without_a_start_is_excused_by_the_run_that_was_reset() -> None:
+    """The reset was to before that instance: no later run knows of it."""
+    last, silent = pod("0 (Completed)"), (WEB_AGAIN, HOOK, TERM, WEB_IS_ENDED)
+    assert rules(judged(last, *silent)) == ["true counts"]
+    for exit_, found in (("137 (ContainerStatusUnknown)", []), ("7 (Error)", ["true counts"])):
+        undone = pod(exit_, "0 (Completed)").history
+        assert rules(judged(replace(last, undone=(undone,)), *silent)) == found
 
 
 def test_an_instance_that_was_killed_before_it_could_note_its_start_is_excused() -> None:

@@ -421,9 +421,26 @@ def test_a_vanished_container_of_a_deleted_pod_does_not_count_as_a_restart() -> 
 
 def test_a_container_in_unknown_state_stays_terminated() -> None:
     story = Story(ONE).has("web").tell().has("web", state="unknown").tell()
-    assert story.brief("web") == ("ContainerStatusUnknown 137", "-", 1)
+    assert story.brief("web") == ("ContainerStatusUnknown 137", "-", 0)
     story.tell()
-    assert story.brief("web") == ("ContainerStatusUnknown 137", "-", 1)
+    assert story.brief("web") == ("ContainerStatusUnknown 137", "-", 0)
+    assert story.has("web", 1).tell().brief("web") == ("running", "ContainerStatusUnknown 137", 1)
+
+
+def test_a_container_that_was_in_unknown_state_has_not_restarted() -> None:
+    """Its kill finds out how it ended: an init container that has completed does not run again."""
+    story = Story(WITH_INIT).has("migrate").tell().has("migrate", state="unknown").tell()
+    assert story.exited("migrate").tell().brief("migrate") == ("Completed 0", "-", 0)
+
+
+def test_an_instance_that_was_only_created_counts_as_no_restart() -> None:
+    story = Story(ONE).has("web", state="created").tell()
+    assert story.brief("web") == ("ContainerCreating", "-", 0)
+    story.exited("web", code=1).held("web", CRASH_LOOP).tell()
+    story.held("web", None).has("web", 1, "created").tell()
+    assert story.brief("web") == ("Error 1", "-", 0)
+    assert story.without("web-1").tell().brief("web") == ("Error 1", "-", 0)
+    assert story.has("web", 1).tell().brief("web") == ("running", "Error 1", 1)
 
 
 def test_an_unknown_container_that_was_never_seen_running_waits() -> None:

@@ -344,9 +344,8 @@ class Invariants:
             if runs is not None and runs.image != container.image:
                 raise Violation(f"{container.name} runs {runs.image}, desired is {container.image}")
             last = next((c for c in reversed(self._ever) if c.name == container.name), None)
-            in_vain = [c for c in self.runtime.containers.values() if c.reason == "StartError" and c.started is None]
-            if container.name in enough or any(c.name == container.name for c in in_vain):
-                continue  # a start that failed is the end of what never restarts
+            if container.name in enough:
+                continue
             if runs is None and self.recorded.is_wanting(container.name, last, unseen=container.name in self.unseen):
                 raise Violation(f"{container.name} does not run; holds: {self.server.workflow.holds}")
         for container in state.pod.spec.init_containers:

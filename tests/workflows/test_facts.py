@@ -25,6 +25,7 @@ from workflows.pod.outcome import observe
 from workflows.pod.state import PodState
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+CUT_OFF = "failed to create containerd task: failed to create shim task: context canceled: unknown"
 SANDBOX = ObservedSandbox(id="s0", state="SANDBOX_READY", ip="10.0.0.1")
 
 
@@ -346,6 +347,49 @@ def test_a_missing_instance_is_reported_once_and_does_not_override_a_known_exit(
     state = seen(pod, listing(1, exited("a"), running("b")), listing(2, gone(pod, "a"), running("b")))
     (end,) = state.exits
     assert (end.exit_code, events(state, "RuntimeDisagrees"), verbs(state)) == (0, [], [])
+
+
+# --- starts that were cut off -----------------------------------------------------------------------------------------
+
+
+def cut_off(name: str, restart: int = 0) -> ObservedContainer:
+    """An instance whose start the runtime gave up before anything ran, since its caller had gone: a killed worker."""
+    never = {"exit_code": 128, "reason": "StartError", "message": CUT_OFF, "started_at": None}
+    return exited(name, restart=restart).model_copy(update=never)
+
+
+@pytest.mark.parametrize("policy", ["Never", "OnFailure", "Always"])
+def test_a_start_that_was_cut_off_is_made_again_and_ends_no_pod(policy: str) -> None:
+    state = seen(a_pod(policy, "a", "b"), listing(1, cut_off("a"), running("b")))
+    report.update_status(state, (), NOW)
+    a, _ = state.status.container_statuses
+    assert (verbs(state), state.next_restart("a")) == (["start_container a"], 0)
+    assert (a.state.terminated, a.restart_count) == (None, 0)
+    state = seen(a_pod(policy, "a"), listing(1, cut_off("a")))
+    report.update_status(state, (), NOW)
+    assert (state.reached, state.ending) == ("Pending", False)
+
+
+@pytest.mark.parametrize("policy", ["Never", "OnFailure", "Always"])
+def test_an_init_container_whose_start_was_cut_off_is_started_again(policy: str) -> None:
+    state = seen(a_pod(policy, "web", init=["first"]), listing(1, cut_off("first")))
+    report.update_status(state, (), NOW)
+    assert (verbs(state), state.next_restart("first")) == (["start_init_container first"], 0)
+    assert (state.reached, state.ending) == ("Pending", False)
+
+
+@pytest.mark.parametrize("begun", ["created", "cut off"])
+def test_a_restart_that_never_began_is_counted_neither_before_nor_after_its_removal(begun: str) -> None:
+    """A worker is killed within a start, and the pod is deleted before the next one makes it again."""
+    created = exited("a", restart=1).model_copy(update={"state": "created", "started_at": None, "finished_at": None})
+    half = created if begun == "created" else cut_off("a", 1)
+    state = PodState(pod=a_pod("Always", "a"))
+    for told in (listing(1, exited("a", 7)), listing(2, exited("a", 7), half), listing(3, half), listing(4)):
+        observe(state, told, NOW)
+        report.update_status(state, (), NOW)
+        (a,) = state.status.container_statuses
+        assert a.state.terminated is not None
+        assert (a.state.terminated.exit_code, a.last_state.terminated, a.restart_count) == (7, None, 0)
 
 
 # --- disagreements ----------------------------------------------------------------------------------------------------

@@ -6,7 +6,9 @@ instance, the record counts. So decisions are the same as if the runtime had los
 
 - a main or ephemeral container that has run and is no longer listed counts as ended, as recorded;
 - an init container does too, but only in the sandbox in which it ran: a new sandbox begins with the first one again;
-- a pod that has run and has no listed sandbox counts as having a dead one.
+- a pod that has run and has no listed sandbox counts as having a dead one;
+- an instance whose start was only cut off counts as created and never started: to the kubelet, it has exited with 128,
+  which ends a pod that never restarts.
 
 What runs, or may run, counts as the runtime lists it, whatever is recorded: otherwise a second instance could be
 started.
@@ -134,7 +136,11 @@ def _as_listed(state: PodState, end: RecordedExit) -> ObservedContainer:
 
 
 def _as_recorded(listed: ObservedContainer, recorded: RecordedExit | None) -> ObservedContainer:
-    """Return a listed instance; if it is listed as ended, with its recorded end."""
+    """Return a listed instance: one that ended as its end is recorded, one whose start was cut off as only created."""
+    if listed.was_cut_off:
+        return listed.model_copy(
+            update={"state": "created", "exit_code": 0, "reason": "", "message": "", "finished_at": None}
+        )
     if recorded is None or listed.state != "exited":
         return listed
     if (listed.exit_code, listed.reason) == (recorded.exit_code, recorded.reason):
