@@ -58,6 +58,9 @@ class HistoryRecord(Message):
     """The step's or signal's name, or the container's."""
     container: str = ""
     """The container that a step is about; "" if it is about the whole pod."""
+    restart: int = 0
+    """The number of the instance that has ended; 0 if the line is not about an exit. Ends are told in the order in
+    which they become known."""
     reason: str = ""
     outcome: str = ""
     attempt: int = 0

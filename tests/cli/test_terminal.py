@@ -63,6 +63,11 @@ def test_a_table_cell_cannot_forge_rows_or_shift_columns(monkeypatch: pytest.Mon
     assert HARMLESS in line
 
 
+def test_the_history_says_which_instance_has_ended() -> None:
+    again, first = lines([HistoryRecord(kind="exit", subject="web", restart=each) for each in (1, 0)], headers=False)
+    assert "web (restart 1)" in again and "restart" not in first
+
+
 def test_the_reason_why_a_pod_does_not_start_is_one_line() -> None:
     web = pod({"name": "app", "state": {"waiting": {"reason": "ErrImagePull", "message": TRAP}}}, phase="Pending")
     (line,) = hindrances([FetchedPod(web, {}, current=True)])

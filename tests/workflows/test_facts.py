@@ -22,7 +22,7 @@ from tests.lifecycle.worlds import World, worlds
 from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, start_pod, until
 from workflows.pod import absorb, decide, desired, facts, report
 from workflows.pod.outcome import observe
-from workflows.pod.state import PodState
+from workflows.pod.state import RESTARTS_KEPT, PodState
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CUT_OFF = "failed to create containerd task: failed to create shim task: context canceled: unknown"
@@ -555,3 +555,41 @@ def test_an_instance_that_only_an_older_listing_shows_as_ended_counts() -> None:
     assert [each.id for each in state.observed.containers] == ["a-0"], "what exists is said by the newer listing"
     observe(state, listing(3, exited("a", 7, restart=1), running("a", restart=2)), NOW)
     assert [(each.restart, each.exit_code) for each in state.exits] == [(0, 3), (1, 137)], "what is known stays"
+
+
+# --- what is learned late ---------------------------------------------------------------------------------------------
+
+
+def test_an_older_instance_that_a_late_listing_shows_as_ended_is_recorded_before_its_successors() -> None:
+    """A reset puts signals before the result of a step: a newer listing comes before the start that it followed."""
+    pod = a_pod("Always", "web", init=["first"])
+    state = seen(pod, listing(5, exited("first", restart=1)), listing(2, gone(pod, "first")))
+    assert [(each.restart, each.exit_code, each.is_unknown) for each in state.exits] == [(0, 137, True), (1, 0, False)]
+    told = [(each.restart, each.outcome) for each in state.history if each.kind == "exit"]
+    assert told == [(1, "exited 0 (Completed)"), (0, "exited 137 (ContainerStatusUnknown)")]
+    observe(state, listing(3, gone(pod, "first")), NOW)
+    assert len(state.history) == len(told), "what is known is told once"
+    observe(state, listing(4, exited("first", 3)), NOW)
+    assert [(each.restart, each.exit_code) for each in state.exits] == [(0, 3), (1, 0)], "now it is known how it ended"
+
+
+@pytest.mark.parametrize("late", ["told by a step", "no longer listed"])
+def test_an_end_that_is_learned_late_is_not_taken_for_that_of_the_newest_instance(late: str) -> None:
+    """The init container has completed with its second run. It must not run again once that is no longer listed."""
+    pod = a_pod("Always", "web", init=["first"])
+    completed, web = exited("first", restart=1), running("web")
+    if late == "told by a step":
+        state = seen(pod, listing(5, completed, web), listing(2, gone(pod, "first")))
+    else:
+        state = seen(pod, listing(1, running("first")), listing(5, completed, web))
+    assert [decided(state, listing(6, web)), decided(state, listing(7))] == [[], ["start_container web"]]
+    assert [each.restart for each in state.exits if each.name == "first"] == [0, 1]
+
+
+def test_an_exit_that_was_dropped_for_newer_ones_is_not_recorded_again() -> None:
+    newest = RESTARTS_KEPT + 1
+    state = seen(a_pod("Always", "web"), *(listing(each, exited("web", 1, each)) for each in range(newest + 1)))
+    told = len([line for line in state.history if line.kind == "exit"])
+    observe(state, listing(0, exited("web", 1, 0)), NOW)
+    assert [each.restart for each in state.exits] == list(range(2, newest + 1))
+    assert len([line for line in state.history if line.kind == "exit"]) == told

@@ -198,7 +198,8 @@ def record_lost(state: PodState, now: datetime) -> None:
                 cause=cause,
             )
         )
-        state.note(now, "exit", instance.name, cause or LOST, outcome=f"exited {UNKNOWN_EXIT_CODE} ({STATUS_UNKNOWN})")
+        how = f"exited {UNKNOWN_EXIT_CODE} ({STATUS_UNKNOWN})"
+        state.note(now, "exit", instance.name, cause or LOST, outcome=how, restart=instance.restart_count)
         text = f"Container {instance.name} is no longer listed by the runtime: how it ended is not known"
         state.event(now, "Normal" if cause else "Warning", STATUS_UNKNOWN, text, instance.name)
     state.vanished = {}

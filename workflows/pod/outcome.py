@@ -36,7 +36,7 @@ from syncpod.pod import Pod, PodCondition
 from workflows.pod import facts, resizing
 from workflows.pod.decide import expiry
 from workflows.pod.decision import Step
-from workflows.pod.state import HISTORY_KEPT, PodState, age, clipped
+from workflows.pod.state import HISTORY_KEPT, RESTARTS_KEPT, PodState, age, clipped
 
 _INSTANCES_KEPT = 50
 """How many instances keep their probe results while the view lacks them: more than a pod starts at once."""
@@ -66,7 +66,7 @@ def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
 def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetime) -> None:
     """Record the newest start of each container, and each exit that is new or better known than before.
 
-    A kill may report an instance that no listing has any more, when a newer listing has been absorbed already: the view
+    A step may report an instance that no listing has any more, when a newer listing has been absorbed already: the view
     does not change then, but what has run counts.
     """
     recorded = {exit_.id: exit_ for exit_ in state.exits}
@@ -81,7 +81,7 @@ def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetim
         known = recorded.get(container.id)
         if known is not None and (known.is_settled or not known.is_unknown or ended.is_unknown):
             continue  # an unknown end is recorded again only if more is known about it now
-        cause = state.killed.get(container.id, "")
+        cause = state.killed.get(container.id, known.cause if known is not None else "")
         exit_ = _settled(RecordedExit(**dict(ended), at=now - age(listing, container), cause=cause))
         state.record_exit(exit_)
         _tell_exit(state, exit_, now)
@@ -102,18 +102,20 @@ def _settled(exit_: RecordedExit) -> RecordedExit:
 
 
 def _told_late(state: PodState, listing: ObservedPod) -> tuple[ObservedContainer, ...]:
-    """Return the ended instances of a listing that are newer than any known start, and not in the view; newest first.
+    """Return the ended instances of a listing that are not in the view, newest first.
 
-    A listing has them in any order, and the view in its own.
+    A listing has them in any order, and the view in its own. One may be older than what is known: a reset puts the
+    signals that came later before the result of a step. Once exits have been dropped, it may be one of these.
     """
     seen = {container.id for container in state.own.containers}
+    are_all_kept = len(state.exits) < RESTARTS_KEPT
     told = (
         each
         for each in listing.containers
         if each.id not in seen
         and each.incarnation in ("", state.incarnation)
         and each.exit is not None
-        and each.restart_count > state.restarts.get(each.name, -1)
+        and (are_all_kept or each.restart_count > state.restarts.get(each.name, -1))
     )
     return order_restarts(order_containers(told))
 
@@ -131,7 +133,7 @@ def _forget_what_went(state: PodState) -> None:
 
 def _tell_exit(state: PodState, exit_: RecordedExit, now: datetime) -> None:
     """Record which container ended, how, and why if we ended it, in the history and as an event of our own."""
-    state.note(now, "exit", exit_.name, exit_.cause, outcome=f"exited {exit_.how}")
+    state.note(now, "exit", exit_.name, exit_.cause, outcome=f"exited {exit_.how}", restart=exit_.restart)
     kind = "Normal" if exit_.exit_code == 0 or (exit_.cause and not exit_.is_settled) else "Warning"
     why = f": {exit_.cause}" if exit_.cause else ""
     state.event(now, kind, "Exited", f"Container {exit_.name} exited with code {exit_.how}{why}", exit_.name)

@@ -117,7 +117,7 @@ class PodState(BaseModel):
     restarts: dict[str, int] = {}
     """By container: the number of its newest instance that ever ran."""
     exits: tuple[RecordedExit, ...] = ()
-    """Past exits, oldest first."""
+    """Past exits, oldest first: those of each container in the order of their numbers."""
     vanished: dict[str, ObservedContainer] = {}
     """By container: an instance that has run and is no longer listed although nobody saw it end."""
     reset: dict[str, int] = {}
@@ -268,14 +268,16 @@ class PodState(BaseModel):
         return max(taken) + 1 if taken else 0
 
     def record_exit(self, exit_: RecordedExit) -> None:
-        """Keep an exit, in place of an earlier record of the same instance.
+        """Keep an exit, in place of an earlier record of the same instance, and before those of later instances.
 
         Above :data:`RESTARTS_KEPT` the oldest are dropped, but never the last one of a container.
         """
         if any(known.id == exit_.id for known in self.exits):
             self.exits = tuple(exit_ if known.id == exit_.id else known for known in self.exits)
             return
-        exits = [*self.exits, exit_]
+        exits = [*self.exits]
+        later = (at for at, known in enumerate(exits) if known.name == exit_.name and known.restart > exit_.restart)
+        exits.insert(next(later, len(exits)), exit_)
         newest = {known.name: known.id for known in exits}
         while len(exits) > RESTARTS_KEPT:
             spare = next((at for at, known in enumerate(exits) if newest[known.name] != known.id), None)

@@ -24,12 +24,17 @@ def _row(record: HistoryRecord) -> tuple[str, ...]:
     return (
         record.at.astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] if record.at else "-",
         record.kind,
-        " ".join(part for part in (record.subject, record.container) if part) or "-",
+        _what(record),
         record.outcome or "-",
         str(record.attempt) if record.attempt else "-",
         _took(record.took_ms),
         " ".join(record.reason.split()) or "-",
     )
+
+
+def _what(record: HistoryRecord) -> str:
+    which = f"(restart {record.restart})" if record.restart else ""
+    return " ".join(part for part in (record.subject, record.container, which) if part) or "-"
 
 
 def _took(milliseconds: int) -> str:
