@@ -15,6 +15,7 @@ from syncpod.agent.pod_signals import PodSignals
 from syncpod.lifecycle.observed import ContainerRuntimeState
 from syncpod.messages.identity import NodeFacts, pod_workflow_id
 from syncpod.temporal.plugin import DATA_CONVERTER
+from syncpod.temporal.queries import AskAgain
 from tests.agent.listings import SetUpReader, pod
 from tests.agent.stub_workflows import Recorder
 from tests.agent.waiting import until_asked
@@ -26,7 +27,7 @@ FACTS = NodeFacts(name="n1", runtime="containerd", host_ips=("192.0.2.7",), sear
 
 @pytest.fixture
 async def client(temporal_server: DevServer) -> Client:
-    return await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER)
+    return await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from syncpod.cli.main import run
 from syncpod.cli.temporal import nodes
 from syncpod.messages.node import NODE_MEMO, NODE_WORKFLOW, NodeSummary, node_workflow_id
+from syncpod.temporal.queries import AskAgain
 from tests.fork_server import run_syncpod
 from tests.runtimes.temporal import DevServer
 from tests.workflows.scripted import ScriptedNode, scripted_worker
@@ -80,7 +81,9 @@ def heeded_interrupts() -> Iterator[None]:
 
 @pytest_asyncio.fixture(loop_scope="session", scope="session")
 async def client(temporal_server: DevServer) -> Client:
-    return await Client.connect(temporal_server.address, data_converter=pydantic_data_converter)
+    return await Client.connect(
+        temporal_server.address, data_converter=pydantic_data_converter, interceptors=[AskAgain()]
+    )
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -26,6 +26,7 @@ from syncpod.settings.node import node_settings
 from syncpod.settings.variables import RUNTIME_ENDPOINT
 from syncpod.settings.worker_record import read_worker_record
 from syncpod.temporal.plugin import DATA_CONVERTER
+from syncpod.temporal.queries import AskAgain
 from tests.agent.waiting import until, until_asked
 from tests.e2e.faults_proxy import CriProxy
 from tests.node.owned_pods import owned_pod
@@ -50,7 +51,7 @@ def runtime(containerd16: Containerd) -> Containerd:
 
 @pytest_asyncio.fixture
 async def client(temporal_server: DevServer) -> Client:
-    return await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER)
+    return await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
 
 
 async def refusal(worker: NodeProcess) -> str:
@@ -358,7 +359,7 @@ async def test_pods_continue_after_a_server_outage(runtime: Containerd, tmp_path
         NodeProcess(tmp_path, runtime=runtime.endpoint, temporal=server.address, node=node) as worker,
     ):
         await worker.ready()
-        client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
+        client = await Client.connect(server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
         name = f"p-{uuid.uuid4()}"
         async with started(client, node, pod_document(name)) as handle, CriClient(runtime.endpoint) as cri:
             await until_asked(lambda: running(handle))

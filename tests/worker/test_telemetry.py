@@ -15,6 +15,7 @@ from syncpod.messages.identity import node_task_queue, pod_workflow_id
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.telemetry import Request, requested
 from syncpod.temporal.plugin import DATA_CONVERTER
+from syncpod.temporal.queries import AskAgain
 from tests.agent.waiting import until_asked
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import BUSYBOX
@@ -94,7 +95,7 @@ async def test_a_pod_start_has_one_trace_per_sync_with_the_runtime_calls_and_no_
     containerd16: Containerd, temporal_server: DevServer, tmp_path: Path
 ) -> None:
     node, name = f"n-{uuid.uuid4()}", f"p-{uuid.uuid4()}"
-    client = await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER)
+    client = await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
     with (
         Collector() as collector,
         NodeProcess(

@@ -8,6 +8,7 @@ import pytest_asyncio
 from temporalio.client import Client
 
 from syncpod.temporal.plugin import DATA_CONVERTER
+from syncpod.temporal.queries import AskAgain
 from tests.runtimes import selection
 from tests.runtimes.temporal import DevServer
 from tests.workflows.runs import Noting
@@ -20,7 +21,7 @@ CACHED, REPLAYED = "cached", "replayed at every task"
 
 @pytest_asyncio.fixture(loop_scope="session", scope="session")
 async def client(temporal_server: DevServer) -> Client:
-    return await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER)
+    return await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
