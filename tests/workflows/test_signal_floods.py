@@ -168,6 +168,7 @@ worlds = st.dictionaries(st.sampled_from(["one", "two"]), st.sampled_from(["crea
 
 @given(st.lists(st.tuples(st.integers(1, 6), worlds, st.integers(1, 4)), min_size=1, max_size=12))
 @example([(1, {}, 1), (1, {"one": "exited", "two": "exited"}, 2)])
+@example([(1, {"two": "created"}, 1), (1, {"one": "exited", "two": "exited"}, 2)])
 def test_merging_repeated_signals_gives_the_same_state(seen: list[tuple[int, dict[str, str], int]]) -> None:
     each, inbox = begun(), PodInbox()
     for counter, containers, times in seen:

@@ -70,8 +70,8 @@ def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetim
     does not change then, but what has run counts.
     """
     recorded = {exit_.id: exit_ for exit_ in state.exits}
-    # Oldest first, so that the exits are recorded in the order in which they happened.
-    for container in (*reversed(state.own.containers), *reversed(_told_late(state, listing))):
+    told = order_restarts(order_containers((*state.own.containers, *_told_late(state, listing))))
+    for container in reversed(told):  # oldest first, so that the exits are recorded in the order in which they happened
         if container.has_run:
             newest = max(state.restarts.get(container.name, 0), container.restart_count)
             state.restarts = {**state.restarts, container.name: newest}
@@ -102,14 +102,14 @@ def _settled(exit_: RecordedExit) -> RecordedExit:
 
 
 def _told_late(state: PodState, listing: ObservedPod) -> tuple[ObservedContainer, ...]:
-    """Return the ended instances of a listing that are not in the view, newest first.
+    """Return the ended instances of a listing that are not in the view, in any order.
 
-    A listing has them in any order, and the view in its own. One may be older than what is known: a reset puts the
-    signals that came later before the result of a step. Once exits have been dropped, it may be one of these.
+    One may be older than what is known: a reset puts the signals that came later before the result of a step. Once
+    exits have been dropped, it may be one of these.
     """
     seen = {container.id for container in state.own.containers}
     are_all_kept = len(state.exits) < RESTARTS_KEPT
-    told = (
+    return tuple(
         each
         for each in listing.containers
         if each.id not in seen
@@ -117,7 +117,6 @@ def _told_late(state: PodState, listing: ObservedPod) -> tuple[ObservedContainer
         and each.exit is not None
         and (are_all_kept or each.restart_count > state.restarts.get(each.name, -1))
     )
-    return order_restarts(order_containers(told))
 
 
 def _forget_what_went(state: PodState) -> None:
