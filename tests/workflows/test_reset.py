@@ -54,10 +54,12 @@ async def test_a_pod_is_the_same_incarnation_after_a_reset_to_before_its_first_d
     """As another one, it would not know its own sandbox and containers, and run them again."""
     handle = await running(client, node, manifest())
     before = (await query_pod(handle))["metadata"]["uid"]
+    undone = client.get_workflow_handle(handle.id, run_id=(await handle.describe()).run_id)
     first = task_after(await events_of(client, handle), EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED, 0)
     newest = await reset(client, node, handle, first)
     assert (await query_pod(newest))["metadata"]["uid"] == before
     assert len({(step.ref.uid, step.ref.incarnation) for _, step in node.taken}) == 1
+    assert [line["kind"] for line in await undone.query("history")].count("step") == 2  # it still says what it did
     await newest.terminate()
 
 
