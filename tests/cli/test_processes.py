@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,12 +14,22 @@ from pathlib import Path
 import pytest
 
 from syncpod.cli.failure import BadInput
-from syncpod.cli.machine import processes
-from syncpod.cli.machine.processes import ProcessIdentity, end, identify, is_running, start_detached
+from syncpod.cli.machine import dev_server, processes, runtime_process
+from syncpod.cli.machine.listening_process import somebody_listens
+from syncpod.cli.machine.processes import (
+    ProcessIdentity,
+    end,
+    identify,
+    is_running,
+    signals_held_back,
+    start_detached,
+)
 from syncpod.cli.machine.state_directory import (
     ServerRecord,
     StartedWorker,
     forget_server,
+    recorded_runtime,
+    recorded_server,
     running_server,
     running_worker,
     write_server,
@@ -109,3 +120,60 @@ def test_a_large_log_is_moved_aside(tmp_path: Path) -> None:
     assert processes.last_lines(log, 5) == ["anew"]
     assert (tmp_path / "log.old").stat().st_size == processes.LOG_LIMIT + 1
     assert processes.last_lines(tmp_path / "none", 5) == []
+
+
+def test_signals_are_held_back_for_one_block_and_not_from_what_is_started_in_it(tmp_path: Path) -> None:
+    reached = False
+    with pytest.raises(KeyboardInterrupt), signals_held_back():
+        child = start(tmp_path / "log")
+        signal.raise_signal(signal.SIGINT)
+        reached = True
+    assert reached, "the process can be recorded"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    child.terminate()
+    assert child.wait() == -signal.SIGTERM
+
+
+def free_port() -> int:
+    """A port that no other test's server takes, which begin at the usual one."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+CUT_OFF = """
+import os, signal, sys
+from pathlib import Path
+from syncpod.cli.machine import dev_server, processes, runtime_process
+
+def cut_off(*arguments, **options):
+    child = processes.start_detached(*arguments, **options)
+    os.kill(os.getpid(), signal.SIGTERM)
+    return child
+
+dev_server.start_detached = runtime_process.start_detached = cut_off
+state = Path(sys.argv[1])
+"""
+STARTS = {
+    "server": "dev_server.start(state, port=int(sys.argv[2]))",
+    "runtime": "runtime_process.start(state, simulated=True, environ=os.environ)",
+}
+
+
+@pytest.mark.parametrize("what", STARTS)
+def test_a_command_that_is_ended_leaves_nothing_running_that_no_record_names(tmp_path: Path, what: str) -> None:
+    """SIGTERM reaches it just after it has started a process."""
+    (state := tmp_path / "state").mkdir(mode=0o700)
+    ended = subprocess.run([sys.executable, "-c", CUT_OFF + STARTS[what], str(state), str(free_port())], check=False)
+    assert ended.returncode == -signal.SIGTERM
+    server, runtime = recorded_server(state), recorded_runtime(state)
+    record = server or runtime
+    assert record is not None and is_running(record.process)
+    try:
+        if server is not None:
+            assert dev_server.start(state) == (server, None) and somebody_listens(server.address)
+        if runtime is not None:
+            assert runtime_process.start(state, simulated=True, environ=os.environ) == (runtime, False)
+            assert Path(runtime.endpoint.removeprefix("unix://")).is_socket()
+    finally:
+        end(record.process, patience_seconds=10)

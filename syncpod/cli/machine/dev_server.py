@@ -17,7 +17,17 @@ from typing import TYPE_CHECKING, Final
 
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.listening_process import listens
-from syncpod.cli.machine.processes import end, identify, last_lines, since, size_of, start_detached
+from syncpod.cli.machine.processes import (
+    ProcessIdentity,
+    end,
+    identify,
+    is_running,
+    last_lines,
+    signals_held_back,
+    since,
+    size_of,
+    start_detached,
+)
 from syncpod.cli.machine.state_directory import (
     ServerRecord,
     exclusive,
@@ -121,7 +131,7 @@ def start(
     prepare(state_dir)
     with exclusive(state_dir):
         running = running_server(state_dir)
-        if running is not None:
+        if running is not None and _goes_on(running):
             return running, None
         before = recorded_server(state_dir)
         usual, usual_ui = _ports(before) if before is not None else (PORT, None if os.geteuid() == 0 else UI_PORT)
@@ -159,14 +169,16 @@ def _launch(
     """Start the server, record it, and return once it serves. Raises _Outrun or Failure; by then it has ended."""
     log = server_log(state_dir)
     begin = size_of(log)
-    child = start_detached(line, log=log, environment=environment(os.environ), keep=(lock,), umask=0o077)
-    process = identify(child.pid)
+    address, ui = (f"{HOST}:{port}" if port else "" for port in ports)
+    with signals_held_back():
+        child = start_detached(line, log=log, environment=environment(os.environ), keep=(lock,), umask=0o077)
+        process = identify(child.pid)
+        if process is not None:
+            record = ServerRecord(process, address, f"http://{ui}" if ui else "", detached)
+            write_server(state_dir, record)
     if process is not None:
-        address, ui = (f"{HOST}:{port}" if port else "" for port in ports)
-        record = ServerRecord(process, address, f"http://{ui}" if ui else "", detached)
-        write_server(state_dir, record)
         try:
-            if _serves(child, address, ui):
+            if _serves(process, address, ui):
                 return record, child
         except BaseException:
             end(process, patience_seconds=_END_SECONDS)
@@ -221,7 +233,18 @@ def _is_free(port: int) -> bool:
         return True
 
 
-def _serves(child: subprocess.Popen[bytes], address: str, ui: str) -> bool:
+def _goes_on(server: ServerRecord) -> bool:
+    """Return whether a server that runs is to be used, once it serves: the command that started it may be cut off.
+
+    Raises Failure if it does not answer.
+    """
+    try:
+        return _serves(server.process, server.address, server.ui.removeprefix("http://"))
+    except _Outrun:  # whoever connects next says so
+        return is_running(server.process)
+
+
+def _serves(process: ProcessIdentity, address: str, ui: str) -> bool:
     """Return True once the server answers for its namespace, a moment after it listens; False if it has ended.
 
     `ui` "" = it has no UI.
@@ -234,8 +257,8 @@ def _serves(child: subprocess.Popen[bytes], address: str, ui: str) -> bool:
     settings: ClientConnectConfig = {"target_host": address, "namespace": NAMESPACE}
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
-        listening = [listens(child.pid, each) for each in (address, ui) if each]
-        if child.poll() is not None:  # only after looking at the ports: once it has ended, another may listen there
+        listening = [listens(process.pid, each) for each in (address, ui) if each]
+        if not is_running(process):  # only after looking at the ports: once it has ended, another may listen there
             return False
         if False in listening:
             raise _Outrun

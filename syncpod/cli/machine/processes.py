@@ -7,15 +7,17 @@ import os
 import select
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from syncpod.cli.failure import BadInput
 
 LOG_LIMIT = 16 * 1024 * 1024
 """Bytes from which a log is renamed to ``.old`` when its process is started again."""
+
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,29 @@ def start_detached(
         raise cannot_run(command[0], error) from None
     finally:
         os.close(output)
+
+
+@contextlib.contextmanager
+def signals_held_back() -> Iterator[None]:
+    """Hold back SIGINT, SIGTERM and SIGHUP during the block, and deliver them after it.
+
+    For the time between the start of a process that outlives this one and its record, without which no command finds
+    it. The process itself gets the default actions; what is ignored here stays ignored. In the main thread only.
+    """
+    held: list[int] = []
+
+    def hold(number: int, _: object) -> None:
+        held.append(number)
+
+    heeded = [number for number in _ENDING if signal.getsignal(number) not in (signal.SIG_IGN, None)]
+    before = {number: signal.signal(number, hold) for number in heeded}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for late in held:
+            signal.raise_signal(late)
 
 
 def run_in_place(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:

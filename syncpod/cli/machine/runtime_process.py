@@ -24,6 +24,7 @@ from syncpod.cli.machine.processes import (
     is_running,
     last_lines,
     run_in_place,
+    signals_held_back,
     start_detached,
 )
 from syncpod.cli.machine.settings import kept_settings
@@ -36,7 +37,7 @@ from syncpod.cli.machine.state_directory import (
     runtime_log,
     write_runtime,
 )
-from syncpod.settings.kept import write_kept_settings
+from syncpod.settings.kept import KeptSettings, write_kept_settings
 from syncpod.settings.variables import RUNTIME_ENDPOINT
 
 SOCKET_LIMIT: Final = 107
@@ -115,34 +116,67 @@ def start(state_dir: Path, *, simulated: bool, environ: Mapping[str, str]) -> tu
     log = runtime_log(state_dir)
     with exclusive(state_dir):
         running = serving(state_dir)
-        if running is not None:
+        if running is not None and (_gets_ready(running) or is_running(running.process)):
             return running, False
+        before, kept = recorded_runtime(state_dir), kept_settings(state_dir)
         socket = choose_socket(state_dir)
         if _answers(socket):
             raise Failure(
                 f"an embedded runtime answers at {socket} that `syncpod` has not started: "
                 f"end it, or name it with --runtime-endpoint"
             )
-        line = command(state_dir, socket, simulated=simulated)
-        child = start_detached(line, log=log, environment=environment(environ), umask=0o077)
-        process = identify(child.pid)
-        deadline = time.monotonic() + _READY_SECONDS
+        child, record = _launch(state_dir, socket, simulated=simulated, environ=environ)
+        ready = ended_here = False
         try:
-            while process is not None and child.poll() is None and time.monotonic() < deadline:
-                if _answers(socket):
-                    record = RuntimeRecord(process, f"unix://{socket}", simulated, detached=True)
-                    _note(state_dir, record)
-                    return record, True
-                time.sleep(0.02)
-        except BaseException:
-            if process is not None:  # Ctrl-C: no record would lead to it
-                end(process, patience_seconds=_END_SECONDS)
-            raise
+            ready = record is not None and _gets_ready(record)
+        finally:
+            if record is not None and not ready:  # Ctrl-C too
+                ended_here = child.poll() is None and end(record.process, patience_seconds=_END_SECONDS)
+                _put_back(state_dir, before, kept)
+    if record is not None and ready:
+        return record, True
     said = next((line for line in reversed(last_lines(log, 20)) if line.strip()), "nothing")
-    if process is not None and child.poll() is None:
-        end(process, patience_seconds=_END_SECONDS)
+    if ended_here:
         raise Failure(f"the embedded runtime does not get ready; the last line of {log}: {said}")
-    raise Failure(f"the embedded runtime did not start: {said}", BAD_INPUT if child.returncode == BAD_INPUT else 1)
+    raise Failure(f"the embedded runtime did not start: {said}", BAD_INPUT if child.wait() == BAD_INPUT else 1)
+
+
+def _launch(
+    state_dir: Path, socket: Path, *, simulated: bool, environ: Mapping[str, str]
+) -> tuple[subprocess.Popen[bytes], RuntimeRecord | None]:
+    """Start the runtime, and record it before it serves: whatever ends this command, others find the runtime.
+
+    The record is None if the runtime has ended already.
+    """
+    line = command(state_dir, socket, simulated=simulated)
+    with signals_held_back():
+        child = start_detached(line, log=runtime_log(state_dir), environment=environment(environ), umask=0o077)
+        process = identify(child.pid)
+        if process is None:
+            return child, None
+        record = RuntimeRecord(process, f"unix://{socket}", simulated, detached=True)
+        _note(state_dir, record)
+    return child, record
+
+
+def _gets_ready(record: RuntimeRecord) -> bool:
+    """Return whether a runtime answers, as soon as it does; False if it ends before, or does not answer in time."""
+    deadline = time.monotonic() + _READY_SECONDS
+    while is_running(record.process) and time.monotonic() < deadline:
+        if _answers(Path(record.endpoint.removeprefix("unix://"))):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def _put_back(state_dir: Path, before: RuntimeRecord | None, kept: KeptSettings) -> None:
+    """Restore what a runtime that did not serve was recorded over: the runtime before it, and its node's socket."""
+    if before is None:
+        forget_runtime(state_dir)
+        return
+    write_runtime(state_dir, before)
+    if kept_settings(state_dir) != kept:
+        write_kept_settings(state_dir, kept)
 
 
 def load(state_dir: Path, files: Sequence[str], name: str, *, environ: Mapping[str, str]) -> None:

@@ -23,7 +23,7 @@ _SERVER, _WORKER, _RUNTIME, _LOCK = "server.json", "up-worker.json", "runtime.js
 _OF_WORKER: Final = frozenset(
     {
         *("lock", "node.json", KEPT_SETTINGS, "node-report.json", "worker.json", "manifest-pods.json", "reads.sock"),
-        *("loop-stall.json", "codec.json"),
+        *("loop-stall.json", "codec.json", "proxy.sock"),
         *("pods", "containers", "deleted", "objects", "memory", "image_manager", "exits", "keys", "begun"),
     }
 )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import syncpod
 from syncpod.cli.console import program
 from syncpod.cli.failure import BAD_INPUT, Failure
-from syncpod.cli.machine.processes import identify, since, size_of, start_detached
+from syncpod.cli.machine.processes import identify, signals_held_back, since, size_of, start_detached
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import (
     StartedWorker,
@@ -71,22 +71,23 @@ def start(
         command += [] if node.pod_cgroups else ["--no-pod-cgroups"]
         address, namespace = config["target_host"], config["namespace"]
         begin, before = size_of(log), recorded_worker(node.state_dir)
-        child = start_detached(command, log=log, environment={**os.environ, "TEMPORAL_ADDRESS": address})
-        if (process := identify(child.pid)) is not None:
-            write_worker(
-                node.state_dir,
-                StartedWorker(
-                    process=process,
-                    node=node.node,
-                    log_dir=str(node.log_dir),
-                    endpoint=endpoint,
-                    address=address,
-                    namespace=namespace,
-                    own_server=own_server,
-                    memory_dir=str(node.memory_dir),
-                    manifest_dir=str(node.manifest_dir or ""),
-                ),
-            )
+        with signals_held_back():
+            child = start_detached(command, log=log, environment={**os.environ, "TEMPORAL_ADDRESS": address})
+            if (process := identify(child.pid)) is not None:
+                write_worker(
+                    node.state_dir,
+                    StartedWorker(
+                        process=process,
+                        node=node.node,
+                        log_dir=str(node.log_dir),
+                        endpoint=endpoint,
+                        address=address,
+                        namespace=namespace,
+                        own_server=own_server,
+                        memory_dir=str(node.memory_dir),
+                        manifest_dir=str(node.manifest_dir or ""),
+                    ),
+                )
         deadline = time.monotonic() + _READY_SECONDS
         while child.poll() is None:
             record = read_worker_record(node.state_dir)
