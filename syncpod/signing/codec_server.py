@@ -20,9 +20,7 @@ import binascii
 import hmac
 import json
 import logging
-import os
 import secrets
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -31,10 +29,11 @@ from urllib.parse import unquote
 
 from temporalio.api.common.v1 import Payload
 
-from syncpod.kernel.peers import Peer, find_peer, peer_command
+from syncpod.kernel.peers import find_peer, peer_command
 from syncpod.messages.signature import Keys, Place
 from syncpod.messages.signed import ANY
 from syncpod.settings.codec_record import CodecRecord, remove_codec_record, write_codec_record
+from syncpod.signing.callers import Callers, PeerOf
 from syncpod.signing.payloads import signed_payload
 from syncpod.signing.proxy import SigningProxy
 from syncpod.temporal.encryption import readable
@@ -45,10 +44,6 @@ HOST: Final = "127.0.0.1"
 BODY_LIMIT: Final = 4 * 2**20
 """Bytes of a request: a server takes 4 MiB in a call, and base64 needs a third more than JSON."""
 HEAD_LIMIT: Final = 16 * 2**10
-AT_ONCE: Final = 32
-"""Connections of the owner that are served at the same time, and as many of all others together."""
-OF_A_STRANGER: Final = 4
-"""Connections of one other user among them. Whatever goes beyond is closed at once."""
 PATIENCE_SECONDS: Final = 10.0
 _FOR_PAGES: Final = (
     "Access-Control-Allow-Origin: *\r\n"
@@ -73,23 +68,22 @@ class CodecServer:
         address: str,
         *,
         command_of: Callable[[tuple[str, int], tuple[str, int]], Sequence[str]] = peer_command,
-        peer_of: Callable[[tuple[str, int], tuple[str, int]], Peer | None] = find_peer,
+        peer_of: PeerOf = find_peer,
     ) -> None:
         """Sign with `keys`, also before the Temporal server at `address`.
 
         `command_of` returns the command line of the process at the other end of a connection, `peer_of` whose it is.
         """
         self._state_dir, self._keys, self._command_of, self._peer_of = state_dir, keys, command_of, peer_of
+        self._callers = Callers(peer_of)
         self._address = address
         self._token, self._page = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
-        self._open: Counter[int] = Counter()
-        """Connections by user; -1 = it is not known whose they are."""
 
     async def run(self) -> None:
         """Serve until cancelled, on free ports. Raises OSError, RuntimeError."""
         server = await asyncio.start_server(self._serve, HOST, 0, limit=HEAD_LIMIT)
         port = server.sockets[0].getsockname()[1]
-        proxy = SigningProxy(self._address, self._keys, self._token)
+        proxy = SigningProxy(self._state_dir, self._address, self._keys, self._token, self._peer_of)
         try:
             before = await proxy.start()
             here = f"http://{HOST}:{port}"
@@ -102,30 +96,18 @@ class CodecServer:
                 remove_codec_record(self._state_dir)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        client, server = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
-        peer = self._peer_of(client, server) if client and server else None  # it may be gone already
-        caller = -1 if peer is None else peer.uid
-        self._open[caller] += 1
-        try:
-            if self._has_room(caller):
-                async with asyncio.timeout(PATIENCE_SECONDS):
-                    writer.write(_response(*await self._answer(reader, writer)))
-                    await writer.drain()
-        except (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
-            log.debug("a request to the codec server failed: %s", error)
-        finally:
-            self._open -= Counter([caller])  # which also forgets who has none left
-            writer.close()
-            with suppress(OSError):
-                await writer.wait_closed()
-
-    def _has_room(self, caller: int) -> bool:
-        """Say whether a connection that has been counted is served: nobody's take room from the owner's, or root's."""
-        owners = {0, os.geteuid()}
-        if caller in owners:
-            return sum(self._open[uid] for uid in owners) <= AT_ONCE
-        strangers = sum(count for uid, count in self._open.items() if uid not in owners)
-        return self._open[caller] <= OF_A_STRANGER and strangers <= AT_ONCE
+        with self._callers.counted(writer) as has_room:
+            try:
+                if has_room:
+                    async with asyncio.timeout(PATIENCE_SECONDS):
+                        writer.write(_response(*await self._answer(reader, writer)))
+                        await writer.drain()
+            except (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+                log.debug("a request to the codec server failed: %s", error)
+            finally:
+                writer.close()
+                with suppress(OSError):
+                    await writer.wait_closed()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[int, bytes, str]:
         """Return status and body of the answer, and more headers.

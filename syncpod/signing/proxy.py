@@ -8,7 +8,10 @@ are. A call needs the token, in the ``authorization`` that a client sends with i
 from __future__ import annotations
 
 import hmac
+import os
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 import grpc
@@ -23,9 +26,13 @@ from temporalio.api.workflowservice.v1 import (
 
 from syncpod.messages.signature import Keys, Place
 from syncpod.messages.signed import START
+from syncpod.signing.callers import PeerOf
+from syncpod.signing.front import Front
 from syncpod.signing.payloads import signed_payload
 
 HOST: Final = "127.0.0.1"
+SOCKET_NAME: Final = "proxy.sock"
+"""The socket in the state directory at which gRPC listens: only the owner can connect to it."""
 _SERVICE: Final = "/temporal.api.workflowservice.v1.WorkflowService/"
 _LARGEST: Final = (("grpc.max_receive_message_length", 16 * 2**20), ("grpc.max_send_message_length", 16 * 2**20))
 _AUTHORIZATION: Final = "authorization"
@@ -35,24 +42,39 @@ _TOKEN: Final = "the token is not that of this node: run `syncpod env` as its ow
 class SigningProxy:
     """The proxy of one node, before one Temporal server."""
 
-    def __init__(self, address: str, keys: Keys, token: str) -> None:
-        """Pass calls on to the server at `address`, without TLS, as a dev server has none."""
+    def __init__(self, state_dir: Path, address: str, keys: Keys, token: str, peer_of: PeerOf) -> None:
+        """Pass calls on to the server at `address`, without TLS, as a dev server has none.
+
+        `peer_of` returns whose a connection is.
+        """
         self._channel = grpc.aio.insecure_channel(address, options=_LARGEST)
         self._signs = signers(keys)
         self._bearer = f"Bearer {token}".encode()
         self._server = grpc.aio.server(options=_LARGEST)
         self._server.add_generic_rpc_handlers((_Calls(self._call, self._is_owner),))
+        self._state_dir = state_dir
+        # A path of its own may be too long for a socket; this one is not.
+        self._directory = os.open(state_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._front = Front(self._socket, peer_of)
+
+    def _socket(self) -> str:
+        return f"/proc/self/fd/{self._directory}/{SOCKET_NAME}"
 
     async def start(self) -> str:
-        """Serve on a free port; return its address. Raises RuntimeError if there is none."""
-        port = self._server.add_insecure_port(f"{HOST}:0")
+        """Serve on a free port; return its address. Raises OSError and RuntimeError."""
+        (self._state_dir / SOCKET_NAME).unlink(missing_ok=True)
+        self._server.add_insecure_port(f"unix:{self._socket()}")
         await self._server.start()
-        return f"{HOST}:{port}"
+        return f"{HOST}:{await self._front.start(HOST)}"
 
     async def close(self) -> None:
         """End, with all calls under way."""
+        self._front.close()
         await self._server.stop(grace=None)
         await self._channel.close()
+        os.close(self._directory)
+        with suppress(OSError):
+            (self._state_dir / SOCKET_NAME).unlink()
 
     def _is_owner(self, details: grpc.HandlerCallDetails) -> bool:
         """Say whether a call has the token."""

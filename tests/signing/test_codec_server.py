@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
+import grpc
 import pytest
 import pytest_asyncio
 
@@ -20,7 +21,8 @@ from syncpod.messages.signature import Place, verify
 from syncpod.messages.signed import ANY
 from syncpod.settings.codec_record import CodecRecord, read_codec_record
 from syncpod.signing import codec_server
-from syncpod.signing.codec_server import AT_ONCE, BODY_LIMIT, OF_A_STRANGER, CodecServer, workflow_named
+from syncpod.signing.callers import AT_ONCE, OF_A_STRANGER
+from syncpod.signing.codec_server import BODY_LIMIT, CodecServer, workflow_named
 from syncpod.signing.keys import SigningKeys, make_signing_keys
 
 STRANGER = os.geteuid() + 20001
@@ -97,9 +99,9 @@ async def test_without_the_token_it_reads_no_body_and_does_nothing(codec: Codec)
     assert (await post(codec, "/decode", b"", token="guessed", size=1))[0] == 401
 
 
-async def connected(codec: Codec) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect as another user, and say nothing."""
-    url = urlsplit(codec.record.endpoint)
+async def connected(codec: Codec, address: str = "") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to the codec server, or to an address, as another user, and say nothing."""
+    url = urlsplit(f"//{address}" if address else codec.record.endpoint)
     one = socket.socket()
     one.bind(("127.0.0.1", 0))
     codec.strangers.add(one.getsockname()[1])
@@ -117,6 +119,22 @@ async def test_whoever_connects_without_saying_anything_takes_no_room_from_the_o
     assert set(await asyncio.gather(*beyond)) == {b""}, "more than one user's share is closed at once"
     assert not any(reader.at_eof() for reader, _ in silent[:OF_A_STRANGER])
     assert (await post(codec, "/decode", b"{}"))[0] == 200
+    for _, writer in silent:
+        writer.close()
+
+
+async def test_the_proxy_closes_a_strangers_connections_beyond_a_few_and_serves_its_owner(codec: Codec) -> None:
+    """Each costs the worker a descriptor: a thousand silent ones would leave it none."""
+    silent = [await connected(codec, codec.record.proxy) for _ in range(3 * AT_ONCE)]
+    beyond = [reader.read() for reader, _ in silent[OF_A_STRANGER:]]
+    assert set(await asyncio.gather(*beyond)) == {b""}
+    call = "/temporal.api.workflowservice.v1.WorkflowService/GetSystemInfo"
+    async with grpc.aio.insecure_channel(codec.record.proxy) as channel:
+        ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(call)
+        for token, code in (("x", grpc.StatusCode.UNAUTHENTICATED), (codec.record.token, grpc.StatusCode.UNAVAILABLE)):
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await ask(b"", metadata=(("authorization", f"Bearer {token}"),), timeout=20)
+            assert refused.value.code() is code, "the token lets a call through, to a server that is not there"
     for _, writer in silent:
         writer.close()
 
