@@ -16,7 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
+from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.messages.identity import POD_WORKFLOW
@@ -211,8 +211,15 @@ class Chaos:
     async def _record(self, pod: LivePod, shown: dict[str, Any]) -> PodRecord:
         history, events = [await self._asked(pod.handle, query) for query in ("history", "events")]
         runs = [self.stack.client.get_workflow_handle(pod.handle.id, run_id=each) for each in pod.resets]
-        undone = tuple([tuple(await self._asked(run, "history")) for run in runs])
+        undone = tuple([await self._undone(run) for run in runs])
         return PodRecord(pod.document, shown, tuple(history), tuple(events), reset=bool(runs), undone=undone)
+
+    async def _undone(self, run: WorkflowHandle[Any, Any]) -> tuple[dict[str, Any], ...]:
+        """Return the history of a run that a reset has ended; nothing if signals came that no task of it can take."""
+        try:
+            return tuple(await self._asked(run, "history"))
+        except WorkflowQueryFailedError:
+            return ()
 
     async def _asked(self, handle: WorkflowHandle[Any, Any], query: str) -> Any:
         # No worker may serve for minutes, where all of them are killed before they do.
