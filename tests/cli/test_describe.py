@@ -172,7 +172,8 @@ async def test_a_back_off_is_described_and_planned(
         f"pod/{name}: as it is\n  1.   start_container   app   exited 1 (Error)\n  app waits for "
     )
     shown = await syncpod("history", name)
-    assert [" ".join(line.split()[2:]) for line in shown.out.splitlines()][-2].startswith("exit app (restart 1) exited 1 (Error)")
+    told = [" ".join(line.split()[2:]) for line in shown.out.splitlines()]
+    assert told[-2].startswith("exit app (restart 1) exited 1 (Error)")
 
 
 async def test_plan_lists_all_steps_of_a_new_pod_without_taking_them(syncpod: Command, node: ScriptedNode) -> None:

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -122,6 +123,15 @@ def test_a_large_log_is_moved_aside(tmp_path: Path) -> None:
     assert processes.last_lines(tmp_path / "none", 5) == []
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT raises KeyboardInterrupt, also where a shell started the tests in the background and so ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_signals_are_held_back_for_one_block_and_not_from_what_is_started_in_it(tmp_path: Path) -> None:
     reached = False
     with pytest.raises(KeyboardInterrupt), signals_held_back():
