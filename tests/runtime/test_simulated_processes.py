@@ -273,13 +273,20 @@ async def test_a_restarted_runtime_does_not_restart_again(
 
 
 async def test_the_runtime_does_not_restart_for_a_sandbox_that_is_gone(
-    simulated: Simulated, restarts: list[str], tmp_path: Path
+    simulated: Simulated, clock: Clock, restarts: list[str], tmp_path: Path
 ) -> None:
-    process = await simulated.start(pause(restartRuntimeAfter="20ms"), tmp_path)
-    process.kill()
-    await process.wait()
-    await asyncio.sleep(0.05)
+    for name in ("gone", "here", "next"):
+        (tmp_path / name).mkdir()
+    gone = await simulated.start(pause(restartRuntimeAfter="30m"), tmp_path / "gone")
+    gone.kill()
+    await gone.wait()
+    clock.ahead = HOUR
+    await (await simulated.start(pause(runTime="1ms"), tmp_path / "here")).wait()
     assert restarts == []
+    await simulated.start(pause(restartRuntimeAfter="30m"), tmp_path / "here")
+    clock.ahead = 2 * HOUR
+    await (await simulated.start(pause(runTime="1ms"), tmp_path / "next")).wait()
+    assert restarts == ["restart"], "a sandbox that is there has the runtime restart"
 
 
 # --- logs, commands, usage --------------------------------------------------------------------------------------------
