@@ -1,0 +1,69 @@
+"""Which runs of workflows have ended, as far as somebody had to know.
+
+A query of a run with signals that no task has taken is refused, since the next task takes them. A run that has ended
+has no next task (a reset ends a run so), and only the server knows that it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import timedelta
+from typing import Final
+
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from syncpod.agent.background import cancel_all
+from syncpod.temporal.pod_start import ENDED
+
+log = logging.getLogger(__name__)
+
+_RPC: Final = timedelta(seconds=5)
+_AT_MOST: Final = 1000
+"""How many ended runs are remembered; of one that is forgotten, the server is asked again."""
+
+
+class EndedRuns:
+    """Asks the server which runs have ended. Belongs to the agent's event loop, except `has_ended`."""
+
+    def __init__(self, client: Client) -> None:
+        """Ask by this client."""
+        self._client = client
+        self._loop = asyncio.get_running_loop()
+        self._ended: dict[str, None] = {}
+        """Ids of runs, the oldest answer first."""
+        self._asking: dict[str, asyncio.Task[None]] = {}
+
+    def has_ended(self, workflow_id: str, run_id: str) -> bool:
+        """Say whether this run is known to have ended; if not, ask the server. May be called from any thread."""
+        if run_id in self._ended:
+            return True
+        self._loop.call_soon_threadsafe(self._ask, workflow_id, run_id)
+        return False
+
+    async def close(self) -> None:
+        """Cancel what is under way."""
+        await cancel_all(self._asking.values())
+
+    def _ask(self, workflow_id: str, run_id: str) -> None:
+        if run_id not in self._asking:
+            asking = asyncio.create_task(self._look(workflow_id, run_id), name=f"whether {run_id} has ended")
+            self._asking[run_id] = asking
+            asking.add_done_callback(lambda _: self._asking.pop(run_id, None))
+
+    async def _look(self, workflow_id: str, run_id: str) -> None:
+        asked = DescribeWorkflowExecutionRequest(
+            namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=workflow_id, run_id=run_id)
+        )
+        try:
+            described = await self._client.workflow_service.describe_workflow_execution(asked, timeout=_RPC)
+        except RPCError as error:
+            log.info("the server does not say whether run %s of %s has ended: %s", run_id, workflow_id, error)
+            return
+        if described.workflow_execution_info.status in ENDED:
+            self._ended[run_id] = None
+            if len(self._ended) > _AT_MOST:
+                del self._ended[next(iter(self._ended))]

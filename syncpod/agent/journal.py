@@ -1,0 +1,317 @@
+"""Keeps the node's journal: what the pods' workflows publish goes into it, a second later at most.
+
+A workflow publishes its state at the end of a task, with the latest 200 lines of its history and all exits of its
+containers. So a record that a killed worker could not write is told again to the next one, and nothing is lost if the
+disk was full for a while. SQLite and the logs are touched in threads only. Nothing here fails a step or a workflow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final
+
+from syncpod.journal.file import FILE_NAME, JournalFile, Limits
+from syncpod.journal.records import Instance, Life, Told
+from syncpod.messages.identity import PodRef
+from syncpod.node.daemon_thread import in_daemon_thread
+from syncpod.node.deleted_pods import deleted_at
+from syncpod.node.log_end import end_of_log
+from syncpod.temporal.workflow_watch import Published
+from syncpod.translation.context import NodeContext
+from syncpod.translation.paths import UnsafeName, container_log_file, pod_log_directory
+
+log = logging.getLogger(__name__)
+
+WRITE_SECONDS: Final = 1.0
+"""How long the file may be behind: what is published within this time is written together."""
+RETRY_SECONDS: Final = 10.0
+"""How long after a failure it is tried again."""
+PATIENCE_SECONDS: Final = 2.0
+"""How long a removal of logs, and the worker's end, wait for the journal."""
+LOG_END_BYTES: Final = 1024
+_LOG_SEARCHED: Final = 40 * 1024
+"""How many bytes from a log's end are searched for its last KiB: each line has a prefix, and 16 KiB at most."""
+_FORGET_SECONDS: Final = 3600.0
+"""How often what is too old is removed."""
+_UNWRITTEN_ENDS: Final = 1000
+"""How many ends of logs are kept in memory while they cannot be written."""
+
+
+_Run = tuple[str, str]
+"""A workflow's id, and its run's."""
+
+
+class Journal:
+    """The journal of one node. All methods belong to the agent's event loop."""
+
+    def __init__(
+        self, node: NodeContext, limits: Limits | None = None, *, redacted: Callable[[str], str] = lambda text: text
+    ) -> None:
+        """Write to the node's state directory; `redacted` hides the values of Secrets in a text, in any thread."""
+        self._writer = _Writer(node, limits or Limits(), redacted)
+        self._pending: dict[_Run, Published] = {}
+        """What each run has published last."""
+        self._ends: list[tuple[Life, Instance]] = []
+        """Instances that are about to be removed with their logs."""
+        self._news = asyncio.Event()
+        self._writing = asyncio.Lock()
+
+    def take(self, workflow_id: str, run_id: str, published: Published) -> None:
+        """Take what a workflow has published: it is in the file soon."""
+        self._pending[workflow_id, run_id] = published
+        self._news.set()
+
+    async def keep(self, ref: PodRef, instances: Sequence[Instance]) -> None:
+        """Return once the ends of these instances are in the file, as their logs are about to be removed.
+
+        A `ref` may have no more than a UID: then it is the pod of that UID that the journal has, if it has one.
+        Returns after two seconds in any case: the journal may lose a record, and delays no step.
+        """
+        life = Life(*(getattr(ref, part) for part in Life._fields))
+        new = [each for each in instances if not self._writer.has_log_end(life, each)]
+        if self._is_stuck() or not (new or self._pending):
+            return
+        self._ends = [*self._ends, *((life, each) for each in new)][-_UNWRITTEN_ENDS:]
+        self._news.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await self.flush()
+
+    async def run(self) -> None:
+        """Write what is taken until cancelled, and remove what is too old."""
+        forgotten = -_FORGET_SECONDS
+        while True:
+            if time.monotonic() - forgotten >= _FORGET_SECONDS:
+                forgotten = time.monotonic()
+                async with self._writing:
+                    await in_daemon_thread(self._writer.forget_old, name="journal")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_FORGET_SECONDS):
+                    await self._news.wait()
+            await asyncio.sleep(WRITE_SECONDS)
+            if not await self._write():
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def flush(self) -> bool:
+        """Write what has been taken so far, and say whether that succeeded; if not, it is tried again later."""
+        return await self._write()
+
+    async def close(self) -> None:
+        """Write the rest, within two seconds, and close the file."""
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await self.flush()
+                async with self._writing:
+                    await in_daemon_thread(self._writer.close, name="journal")
+        except TimeoutError:
+            log.warning("not everything is in the journal: it cannot be written in time")
+
+    def _is_stuck(self) -> bool:
+        """Say whether a disk hangs: then nobody waits for it any more."""
+        began = self._writer.began
+        return began is not None and time.monotonic() - began > PATIENCE_SECONDS
+
+    async def _write(self) -> bool:
+        """Write what is pending, in a thread; say whether that succeeded."""
+        async with self._writing:
+            self._news.clear()
+            pending, self._pending = self._pending, {}
+            ends, self._ends = self._ends, []
+            if not pending and not ends:
+                return True
+            written = False
+            try:
+                # A caller that gives up does not stop the thread: what it writes twice is one row.
+                written = await in_daemon_thread(partial(self._writer.write, pending, ends), name="journal")
+            finally:
+                if not written:
+                    self._pending = pending | self._pending
+                    self._ends = [*ends, *self._ends][-_UNWRITTEN_ENDS:]
+                    self._news.set()
+            return written
+
+
+@dataclass
+class _Known:
+    """What is in the file of one life, as far as this process has written it."""
+
+    instances: dict[tuple[str, int], Instance] = field(default_factory=dict)
+    """By container and number, without the ends of their logs."""
+    log_ends: frozenset[tuple[str, int]] = frozenset()
+    """The instances whose log's end is in the file, or could not be read."""
+
+
+class _Writer:
+    """What the journal's threads do, one at a time."""
+
+    def __init__(self, node: NodeContext, limits: Limits, redacted: Callable[[str], str]) -> None:
+        self._node = node
+        self._redacted = redacted
+        self._file = JournalFile(node.state_dir / FILE_NAME, limits)
+        self._lock = threading.Lock()
+        self._known: dict[Life, _Known] = {}
+        self._runs: dict[str, tuple[str, datetime]] = {}
+        """By workflow: its newest run, and up to when everything that it told is in the file."""
+        self._is_opened = self._is_failing = False
+        self.began: float | None = None
+        """When the thread that uses the disk began, by the monotonic clock; None = none does."""
+
+    def has_log_end(self, life: Life, instance: Instance) -> bool:
+        """Say whether the end of an instance's log is known to be in the file."""
+        known = self._known.get(life)
+        return known is not None and (instance.container, instance.restart) in known.log_ends
+
+    def write(self, pending: Mapping[_Run, Published], ends: Iterable[tuple[Life, Instance]]) -> bool:
+        """Write it all, or nothing; say whether that succeeded. Failures are logged once, until one succeeds."""
+        with self._using():
+            try:
+                self._write(pending, ends)
+            except (sqlite3.Error, OSError) as error:
+                if not (isinstance(error, sqlite3.Error) and self._begins_anew(error)):
+                    return self._failed(error)
+                try:
+                    self._write(pending, ends)
+                except (sqlite3.Error, OSError) as another:
+                    return self._failed(another)
+            if self._is_failing:
+                log.warning("the journal is written again")
+            self._is_failing = False
+            return True
+
+    def forget_old(self) -> None:
+        """Open the file, and remove what is too old."""
+        with self._using():
+            try:
+                self._open()
+                self._file.forget_old(datetime.now(UTC))
+            except sqlite3.Error as error:
+                if not self._begins_anew(error):
+                    self._failed(error)
+            except OSError as error:
+                self._failed(error)
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._using(), contextlib.suppress(sqlite3.Error):
+            self._file.close()
+
+    @contextlib.contextmanager
+    def _using(self) -> Iterator[None]:
+        with self._lock:
+            self.began = time.monotonic()
+            try:
+                yield
+            finally:
+                self.began = None
+
+    def _failed(self, error: Exception) -> bool:
+        if not self._is_failing:
+            log.warning("the journal cannot be written, and is tried again: %s", error)
+        self._is_failing = True
+        return False
+
+    def _begins_anew(self, error: sqlite3.Error) -> bool:
+        """Begin a new file if this one is broken; everything that is still known is told to it."""
+        try:
+            aside = self._file.set_aside_if_broken(error)
+        except OSError:
+            return False
+        if aside is None:
+            return False
+        log.warning("the journal cannot be read (%s): a new one is begun, and the old one is kept as %s", error, aside)
+        self._known, self._runs = {}, {}
+        return True
+
+    def _open(self) -> None:
+        """At the first use, note the pods whose deletion the last worker could not write any more."""
+        if self._is_opened:
+            return
+        over = []
+        for life in self._file.lives_not_gone():
+            at = deleted_at(self._node, life.uid, life.incarnation) if life.incarnation else None
+            if at is not None:
+                over.append(Told(life, at, is_gone=True))
+        self._file.write(over)
+        self._is_opened = True
+
+    def _write(self, pending: Mapping[_Run, Published], ends: Iterable[tuple[Life, Instance]]) -> None:
+        self._open()
+        told = [(*run, each) for run, published in pending.items() if (each := self._news(*run, published)) is not None]
+        named = ((life if life.name else self._file.life_of(life.uid, life.incarnation), each) for life, each in ends)
+        kept = [(life, self._with_log_end(life, self._as_told(life, each))) for life, each in named if life is not None]
+        # What a workflow tells of an instance counts, so it is written last.
+        rows = [Told(life, each.ended_at or datetime.now(UTC), instances=(each,)) for life, each in kept]
+        rows += [self._without_repeats(each) for _, _, each in told]
+        self._file.write(map(self._without_secrets, rows))
+        for workflow_id, run_id, each in told:
+            self._note(workflow_id, run_id, each)
+        for life, one in kept:
+            if (known := self._known.get(life)) is not None:
+                known.log_ends |= {(one.container, one.restart)}
+
+    # --- what is told -------------------------------------------------------------------------------------------------
+
+    def _news(self, workflow_id: str, run_id: str, published: Published) -> Told | None:
+        """Return what a run has told since its last words in the file."""
+        run, until = self._runs.get(workflow_id, ("", None))
+        return published.told(until if run == run_id else None)
+
+    def _as_told(self, life: Life, instance: Instance) -> Instance:
+        """Return an instance as its workflow has told it, if it has."""
+        known = self._known.get(life, _Known()).instances.get((instance.container, instance.restart))
+        return known if known is not None and known.has_ended else instance
+
+    def _without_repeats(self, told: Told) -> Told:
+        """Return it with those instances only that the file does not have so yet, and with the ends of their logs."""
+        known = self._known.get(told.life, _Known())
+        news = (each for each in told.instances if known.instances.get((each.container, each.restart)) != each)
+        wanted = tuple(self._with_log_end(told.life, each) for each in news)
+        return replace(told, instances=wanted)
+
+    def _note(self, workflow_id: str, run_id: str, told: Told) -> None:
+        """Note that it is in the file."""
+        if told.is_gone:
+            self._known.pop(told.life, None)
+            self._runs.pop(workflow_id, None)
+            return
+        instances = {(each.container, each.restart): each for each in told.instances}
+        before = self._known.get(told.life, _Known()).log_ends
+        ended = frozenset(key for key, each in instances.items() if each.has_ended)
+        self._known[told.life] = _Known(instances, ended | (before & instances.keys()))
+        self._runs[workflow_id] = run_id, told.at
+
+    def _with_log_end(self, life: Life, instance: Instance) -> Instance:
+        """Return an instance with the end of its log, if it has ended and the file has none of it."""
+        if not instance.has_ended or self._file.has_log_end(life, instance.container, instance.restart):
+            return instance
+        try:
+            logs = pod_log_directory(self._node, life.namespace, life.name, life.uid)
+            path = logs / container_log_file(instance.container, instance.restart)
+            end = end_of_log(
+                path, limit=LOG_END_BYTES, lines=LOG_END_BYTES, searched=_LOG_SEARCHED, hide=self._redacted
+            )
+        except (OSError, UnsafeName):  # it has been removed, or there never was one
+            return instance
+        return replace(instance, log_end=end)
+
+    def _without_secrets(self, told: Told) -> Told:
+        hide = self._redacted
+        return replace(
+            told,
+            lines=tuple(replace(each, reason=hide(each.reason), outcome=hide(each.outcome)) for each in told.lines),
+            happenings=tuple(replace(each, message=hide(each.message)) for each in told.happenings),
+            instances=tuple(
+                replace(each, message=hide(each.message), cause=hide(each.cause), log_end=hide(each.log_end))
+                for each in told.instances
+            ),
+            present=hide(told.present),
+        )

@@ -1,0 +1,73 @@
+"""Which pods of the cluster are open now, for commands that read them from the node's socket.
+
+A command that asks the server itself imports the Temporal SDK first, which takes longer than everything else it does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import Final
+
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.messages.identity import pod_workflow_id
+from syncpod.temporal.pod_queries import open_pods
+from syncpod.temporal.pod_start import ENDED
+
+_RPC: Final = timedelta(seconds=2)
+"""A command waits no longer for the socket, and then asks the server itself."""
+
+
+class OpenPodsUnknown(Exception):
+    """Which pods are open cannot be said: the command has to ask the server itself, and says what is wrong."""
+
+
+class OpenPods:
+    """Asks the server, each time anew."""
+
+    def __init__(self, client: Client, require_cluster: Callable[[], Awaitable[None]]) -> None:
+        """`require_cluster` raises RPCError if another cluster than the node's answers, or none."""
+        self._client = client
+        self._require_cluster = require_cluster
+
+    async def in_namespace(self, namespace: str | None) -> dict[str, str]:
+        """Return the runs of the open pods of a namespace, None = of all, by workflow id. Raises OpenPodsUnknown.
+
+        From visibility, which may lag by a moment.
+        """
+
+        async def listed() -> dict[str, str]:
+            found = self._client.list_workflows(open_pods(namespace), rpc_timeout=_RPC)
+            return {each.id: each.run_id async for each in found}
+
+        try:
+            _, runs = await asyncio.gather(self._require_cluster(), listed())
+        except (RPCError, ValueError) as error:  # ValueError: a state that the SDK does not know
+            raise OpenPodsUnknown from error
+        return runs
+
+    async def named(self, namespace: str, names: Sequence[str]) -> dict[str, str]:
+        """Return the runs of those of these pods that are open, by workflow id. Raises OpenPodsUnknown."""
+        workflow_ids = [pod_workflow_id(namespace, name) for name in names]
+        try:
+            _, *found = await asyncio.gather(self._require_cluster(), *map(self._run_of, workflow_ids))
+        except (RPCError, ValueError) as error:
+            raise OpenPodsUnknown from error
+        return {each: run for each, run in zip(workflow_ids, found, strict=True) if run}
+
+    async def _run_of(self, workflow_id: str) -> str:
+        """Return the open run of a workflow, "" if there is none. Raises RPCError, ValueError, OpenPodsUnknown."""
+        try:
+            described = await self._client.get_workflow_handle(workflow_id).describe(rpc_timeout=_RPC)
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return ""
+            raise
+        if described.status in ENDED:
+            return ""
+        if described.status != WorkflowExecutionStatus.RUNNING:
+            raise OpenPodsUnknown
+        return described.run_id

@@ -1,0 +1,69 @@
+"""The log of one instance of a container, however long ago it ended: its file, or the end that the journal keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from syncpod.cli.failure import BadInput, Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from syncpod.journal.reading import Account
+    from syncpod.journal.records import Instance, Life
+
+
+@dataclass(frozen=True)
+class JournaledLog:
+    """Where an instance's log is, or was."""
+
+    life: Life
+    instance: Instance
+    path: Path
+    """The file, if it is there."""
+
+    @property
+    def has_file(self) -> bool:
+        """Whether the file is still there. Blocks."""
+        return self.path.is_file()
+
+
+def journaled_log(
+    state_dir: Path, log_dir: Path, namespace: str, name: str, container: str, restart: int
+) -> JournaledLog:
+    """Return the log of the instance with this number, of the newest life of the pod that had one. Blocks.
+
+    `container` "" = the only one that the journal knows of the pod. Raises Failure, and BadInput if it is not the only.
+    """
+    from syncpod.journal.reading import NoJournal, accounts_of
+
+    try:
+        accounts = accounts_of(state_dir, namespace, name)
+    except NoJournal as why:
+        raise Failure(str(why)) from None
+    if not accounts:
+        raise Failure(f"the journal of this node ({state_dir}) has no pod {name} in namespace {namespace}")
+    container = container or _only_container(accounts, name)
+    for account in reversed(accounts):
+        for instance in account.instances:
+            if (instance.container, instance.restart) == (container, restart):
+                life = account.life
+                pod = log_dir / f"{life.namespace}_{life.name}_{life.uid}"
+                return JournaledLog(life, instance, pod / container / f"{restart}.log")
+    raise Failure(
+        f'the journal has no restart {restart} of container "{container}" of pod "{name}"{_known(accounts, container)}'
+    )
+
+
+def _only_container(accounts: Sequence[Account], name: str) -> str:
+    names = sorted({instance.container for account in accounts for instance in account.instances})
+    if len(names) != 1:
+        raise BadInput(f'name a container of pod "{name}" with -c: {", ".join(names) or "the journal knows of none"}')
+    return names[0]
+
+
+def _known(accounts: Sequence[Account], container: str) -> str:
+    numbers = sorted({one.restart for each in accounts for one in each.instances if one.container == container})
+    return f": it has {numbers[0]} to {numbers[-1]}" if numbers else ""

@@ -1,0 +1,221 @@
+"""Why an instance of a container ended, in words, and who decided that.
+
+The journal has the facts as the pod's workflow recorded them; here they become sentences. Values in, values out.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from syncpod.journal.error_text import innermost, one_line
+from syncpod.journal.records import Happening, Instance, Line
+
+_SLACK: Final = timedelta(seconds=2)
+"""How far the clock of the node may be from that of the server; and how late a probe's last failure may be told."""
+_NOT_SEEN: Final = "ContainerStatusUnknown"
+
+
+class Cause(NamedTuple):
+    """Why an instance ended."""
+
+    kind: str
+    """One word for what is the same each time: `exit`, `signal`, `oom`, `liveness`, `startup`, `operator`, ..."""
+    words: str
+    by: str
+    """Who decided: `itself`, `the kernel`, `the liveness probe`, `an operator`, ..."""
+
+
+@dataclass(frozen=True)
+class End:
+    """One end of a container's instance, with what followed."""
+
+    instance: Instance
+    cause: Cause
+    next_start: datetime | None = None
+    """When the next instance started; None = there was none."""
+    back_off: str = ""
+    """Which delay was due then, as `10s`; "" = none was."""
+    memory_limit: str = ""
+    """The container's limit, if it ran out of memory."""
+
+    @property
+    def waited(self) -> timedelta | None:
+        """How long after the end the next instance started; None if that is not known."""
+        if self.next_start is None or self.instance.ended_at is None:
+            return None
+        return max(timedelta(0), self.next_start - self.instance.ended_at)
+
+
+# Part of the recorded cause, kind, and who decided. The causes are those of syncpod/lifecycle/plan.py and compute.py.
+_CAUSES: Final = (
+    ("failed liveness probe", "liveness", "the liveness probe"),
+    ("failed startup probe", "startup", "the startup probe"),
+    ("an operator restarts it", "operator", "an operator"),
+    ("definition changed", "update", "an update of the pod"),
+    ("resize requires restart", "resize", "a resize"),
+    ("a restart rule asks", "rule", "a restart rule"),
+    ("sandbox", "sandbox", "the node: its sandbox was lost"),
+    ("The runtime has lost its state", "lost", "the node"),
+    ("deleted", "deleted", "its deletion"),
+    ("DeadlineExceeded", "deadline", "the pod's deadline"),
+    ("Evicted", "evicted", "the node: eviction"),
+    ("the pod has", "finished", "the end of the pod"),
+)
+
+
+def cause_of(instance: Instance, happenings: Iterable[Happening] = (), memory_limit: str = "") -> Cause:
+    """Return why an instance ended; a probe's last output is looked for among the pod's events."""
+    if instance.cause:
+        return _caused(instance, happenings)
+    code, reason = instance.exit_code, instance.reason
+    if reason == "OOMKilled":
+        limit = f" at its limit of {memory_limit}" if memory_limit else ""
+        return Cause("oom", f"out of memory{limit}", "the kernel")
+    if reason == _NOT_SEEN or (code, reason) == (255, "Unknown"):
+        return Cause("unknown", "nobody saw how it ended", "unknown")
+    if reason in ("StartError", "ContainerCannotRun"):
+        return Cause("start", f"could not be started: {innermost(instance.message)}", "the runtime")
+    if instance.signal:
+        return Cause("signal", f"ended by {_signal_name(instance.signal)}", "a signal")
+    if code == 0:
+        return Cause("exit 0", "finished (exit 0)", "itself")
+    return Cause(f"exit {code}", f"exited {code}{f' ({reason})' if reason not in ('', 'Error') else ''}", "itself")
+
+
+def ends_of(
+    instances: Sequence[Instance],
+    lines: Sequence[Line],
+    happenings: Sequence[Happening],
+    limits: Mapping[str, str] | None = None,
+) -> dict[str, list[End]]:
+    """Return the ends of each container's instances in the order of their numbers; `limits` are limits of memory."""
+    by_container: dict[str, list[Instance]] = {}
+    for instance in sorted(instances, key=lambda each: each.restart):
+        by_container.setdefault(instance.container, []).append(instance)
+    found: dict[str, list[End]] = {}
+    for name, each_of in by_container.items():
+        holds = [line for line in lines if line.kind == "hold" and line.subject == name]
+        seen = [each for each in happenings if each.container == name]
+        limit = (limits or {}).get(name, "")
+        following = [*each_of[1:], None]
+        found[name] = [
+            End(
+                one,
+                cause_of(one, seen, limit),
+                _start_of(after),
+                _back_off(holds, one, after),
+                limit if one.reason == "OOMKilled" else "",
+            )
+            for one, after in zip(each_of, following, strict=True)
+            if one.has_ended
+        ]
+    return found
+
+
+def _start_of(instance: Instance | None) -> datetime | None:
+    return instance.started_at if instance is not None else None
+
+
+def _back_off(holds: Sequence[Line], one: Instance, after: Instance | None) -> str:
+    """Return the delay of the back-off that began between the end of an instance and the start of the next one."""
+    if one.ended_at is None:
+        return ""
+    until = after.started_at or after.ended_at if after is not None else None
+    holds = [each for each in holds if each.reason.startswith("CrashLoopBackOff")]
+    due = [each for each in holds if each.at >= one.ended_at - _SLACK and (until is None or each.at <= until)]
+    return _delay(due[-1]) if due else ""
+
+
+def _delay(hold: Line) -> str:
+    """Return the delay in a wait's line: `CrashLoopBackOff 10s: ...`."""
+    words = hold.reason.partition(":")[0].split()
+    return words[1] if len(words) > 1 else ""
+
+
+def _caused(instance: Instance, happenings: Iterable[Happening]) -> Cause:
+    known = ((kind, by) for part, kind, by in _CAUSES if part in instance.cause)
+    kind, by = next(known, ("node", "the node"))
+    if kind in ("liveness", "startup"):
+        return Cause(kind, f"{kind} probe failed{_last_output(kind, instance, happenings)}", by)
+    words = {
+        "operator": "restarted by an operator",
+        "update": "its definition was changed",
+        "resize": "a resize needs a restart",
+        "deleted": "the pod was deleted",
+    }.get(kind, instance.cause)
+    return Cause(kind, words, by)
+
+
+def _last_output(kind: str, instance: Instance, happenings: Iterable[Happening]) -> str:
+    """Return `: ` and what the probe of an instance said last; "" if that is not recorded."""
+    title = f"{kind.capitalize()} probe failed: "
+    until = instance.ended_at
+    said = [
+        each
+        for each in happenings
+        if each.reason == "Unhealthy"
+        and each.message.startswith(title)
+        and (until is None or each.first <= until + _SLACK)
+        and (instance.started_at is None or each.last >= instance.started_at)
+    ]
+    newest = max(said, key=lambda each: min(each.last, until) if until else each.last, default=None)
+    return f": {one_line(newest.message.removeprefix(title))}" if newest is not None else ""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+# --- what people and the node did -------------------------------------------------------------------------------------
+
+_COMMANDS: Final = frozenset({"restart", "evict", "deadline", "set_condition"})
+_NOISE: Final = frozenset({"done", "adopted", "cancelled", "stopping", "spent", "image_absent", "imageabsent"})
+
+
+class Change(NamedTuple):
+    """Something that was done to a pod from outside, or that failed, perhaps again and again."""
+
+    at: datetime
+    """The last time."""
+    what: str
+    times: int = 1
+    first: datetime | None = None
+    """The first time; None if there was only one."""
+
+
+def changes_of(lines: Iterable[Line]) -> list[Change]:
+    """Return what was changed or commanded from outside, and what went wrong: each once, by its last time."""
+    found: dict[str, Change] = {}
+    for line in lines:
+        if what := _change(line):
+            before = found.pop(what, None)
+            if before is None:
+                found[what] = Change(line.at, what)
+            else:
+                found[what] = Change(line.at, what, before.times + 1, before.first or before.at)
+    return list(found.values())
+
+
+def _change(line: Line) -> str:
+    if line.kind == "update":
+        return f"{line.subject}: {line.reason}" if line.reason else line.subject
+    if line.kind == "signal" and (line.subject in _COMMANDS or "operator" in line.reason):
+        return f"{line.subject}: {line.reason}"
+    if line.kind == "decision" and line.subject == "fail":
+        return f"the pod failed: {line.reason}"
+    if line.kind == "rejected":
+        return f"refused: {line.reason}"
+    if line.kind == "step" and line.outcome.lower() not in _NOISE:
+        what = " ".join(part for part in (line.subject, line.container) if part)
+        _, _, error = one_line(line.reason).partition(": ")  # before it stands why the step was taken
+        return f"step {what} failed: {line.outcome}: {innermost(error or line.reason)}"
+    if line.kind == "hold" and not line.reason.startswith("CrashLoopBackOff"):
+        return f"{line.subject} waits: {line.reason.partition(':')[0].partition(' ')[0]}"
+    return ""

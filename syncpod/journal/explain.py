@@ -1,0 +1,225 @@
+"""What one life of a pod was, or is, at a moment: pure, from what the journal has of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from syncpod.go_durations import parse_go_duration
+from syncpod.journal.causes import Change, End, changes_of, ends_of
+from syncpod.journal.reading import Account
+from syncpod.journal.records import Instance, Line
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Something that is to happen by itself, or by an operator."""
+
+    subject: str
+    """The container, or the step."""
+    until: datetime | None
+    """None = only an operator can end it."""
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Explained:
+    """One container at a moment, and its past."""
+
+    name: str
+    instances: tuple[Instance, ...]
+    ends: tuple[End, ...]
+    wait: Wait | None
+    """What its next start waits for."""
+    is_ready: bool | None
+    """None = not known for that moment."""
+    waiting: str
+    """Why it does not run although it was never started, as its status says; "" = it was, or nothing is said."""
+
+    @property
+    def newest(self) -> Instance | None:
+        """Its newest instance; None if it never ran."""
+        return self.instances[-1] if self.instances else None
+
+    @property
+    def why_not(self) -> str:
+        """Why it does not start, unless that is a back-off after its last end; "" if it runs or nothing is said."""
+        if self.runs or self.waiting.startswith("CrashLoopBackOff"):
+            return ""
+        if self.waiting or self.wait is None or self.wait.reason == "CrashLoopBackOff":
+            return self.waiting
+        return f"{self.wait.reason}: {self.wait.message}"
+
+    @property
+    def runs(self) -> bool:
+        """Whether it runs."""
+        return self.newest is not None and not self.newest.has_ended
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A life of a pod at a moment."""
+
+    account: Account
+    """What was known then."""
+    at: datetime
+    phase: str
+    """"" = not known for that moment."""
+    reason: str
+    message: str
+    containers: tuple[Explained, ...]
+    waits: tuple[Wait, ...]
+    changes: tuple[Change, ...]
+    is_being_deleted: bool
+    deadline: datetime | None
+    """When it fails for the time that it has run."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nothing of it was left."""
+        return self.account.gone is not None
+
+    @property
+    def changed(self) -> tuple[datetime, ...]:
+        """When its spec was changed, without the first apply."""
+        return tuple(
+            each.at for each in self.changes if ": generation" in each.what and "generation 1" not in each.what
+        )
+
+
+def explain(account: Account, at: datetime, *, past: bool = False, since: datetime | None = None) -> Explanation:
+    """Return what the pod was at a moment; `past` if that is not now. `since` leaves out what was before it."""
+    known = as_of(account, at) if past else account
+    present: Mapping[str, Any] = {} if past else known.present
+    limits = _memory_limits(account.present)
+    waits = _waits_then(known, at) if past else _waits_now(present)
+    if known.gone is not None:
+        waits = ()
+    ends = ends_of(known.instances, known.lines, known.happenings, limits)
+    statuses = {each.get("name", ""): each for each in present.get("containers", ())}
+    names = [*statuses, *(name for name in ends if name not in statuses)]
+    names += sorted({each.container for each in known.instances} - set(names))
+    containers = tuple(
+        Explained(
+            name,
+            tuple(each for each in known.instances if each.container == name),
+            tuple(end for end in ends.get(name, ()) if since is None or _ended_after(end, since)),
+            next((wait for wait in waits if wait.subject == name), None),
+            statuses[name].get("ready") if name in statuses else None,
+            _waiting(statuses.get(name, {})),
+        )
+        for name in names
+    )
+    changes = tuple(changes_of(line for line in known.lines if since is None or line.at >= since))
+    return Explanation(
+        account=known,
+        at=at,
+        phase=present.get("phase", ""),
+        reason=present.get("reason", "") or "",
+        message=present.get("message", "") or "",
+        containers=containers,
+        waits=waits,
+        changes=changes,
+        is_being_deleted=known.gone is None and _is_being_deleted(known, present),
+        deadline=None if past or known.gone is not None else _deadline(present),
+    )
+
+
+def as_of(account: Account, at: datetime) -> Account:
+    """Return what was known of a life at a moment: an instance that ended later ran then."""
+    instances = tuple(
+        each if each.ended_at is None or each.ended_at <= at else _still_running(each)
+        for each in account.instances
+        if each.started_at is None or each.started_at <= at
+    )
+    return replace(
+        account,
+        gone=account.gone if account.gone is not None and account.gone <= at else None,
+        seen=min(account.seen, at),
+        lines=tuple(line for line in account.lines if line.at <= at),
+        happenings=tuple(each for each in account.happenings if each.first <= at),
+        instances=instances,
+    )
+
+
+def life_at(accounts: list[Account], at: datetime) -> Account | None:
+    """Return the life that there was at a moment, else the last one before; None if there was none yet."""
+    return next((each for each in reversed(accounts) if each.begun <= at), None)
+
+
+def _still_running(instance: Instance) -> Instance:
+    return replace(instance, ended_at=None, exit_code=None, reason="", message="", cause="", log_end="")
+
+
+def _ended_after(end: End, since: datetime) -> bool:
+    return end.instance.ended_at is None or end.instance.ended_at >= since
+
+
+def _memory_limits(present: Mapping[str, Any]) -> dict[str, str]:
+    found = {each["name"]: each.get("limits", {}).get("memory", "") for each in present.get("containers", ())}
+    return {name: str(limit) for name, limit in found.items() if limit}
+
+
+def _waiting(status: Mapping[str, Any]) -> str:
+    waiting = status.get("state", {}).get("waiting") or {}
+    return ": ".join(part for part in (waiting.get("reason", ""), waiting.get("message", "")) if part)
+
+
+def _waits_now(present: Mapping[str, Any]) -> tuple[Wait, ...]:
+    return tuple(
+        Wait(each["subject"], _moment(each.get("until")), each.get("reason", ""), each.get("message", ""))
+        for each in present.get("waits", ())
+    )
+
+
+def _waits_then(account: Account, at: datetime) -> tuple[Wait, ...]:
+    """Return the waits that had begun by then, and were not over: nothing of their subject has happened since."""
+    newest: dict[str, Line] = {}
+    for line in account.lines:
+        if line.kind == "hold":
+            newest[line.subject] = line
+        elif line.kind == "step":
+            newest.pop(line.container or line.subject, None)
+    for instance in account.instances:
+        hold = newest.get(instance.container)
+        if hold is not None and instance.started_at is not None and instance.started_at > hold.at:
+            del newest[instance.container]
+    return tuple(
+        Wait(subject, _due(line), line.reason.partition(":")[0].partition(" ")[0], line.reason.partition(": ")[2])
+        for subject, line in newest.items()
+        if (_due(line) or at) >= at
+    )
+
+
+def _due(hold: Line) -> datetime | None:
+    """Return when a wait ends by itself: its line has its delay, `CrashLoopBackOff 10s: ...`."""
+    words = hold.reason.partition(":")[0].split()
+    try:
+        return hold.at + timedelta(microseconds=parse_go_duration(words[1]) // 1000)
+    except (IndexError, ValueError):
+        return None
+
+
+def _is_being_deleted(account: Account, present: Mapping[str, Any]) -> bool:
+    if present:
+        return bool(present.get("deletion"))
+    return any(
+        line.kind == "update" and line.subject == "delete" and line.reason.startswith("grace") for line in account.lines
+    )
+
+
+def _deadline(present: Mapping[str, Any]) -> datetime | None:
+    seconds, started = present.get("activeDeadlineSeconds"), _moment(present.get("startTime"))
+    if seconds is None or started is None or present.get("phase") in ("Succeeded", "Failed"):
+        return None
+    try:
+        return started + timedelta(seconds=seconds)
+    except OverflowError:
+        return None
+
+
+def _moment(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None

@@ -1,0 +1,341 @@
+"""The journal's file: SQLite in WAL mode, which a killed process leaves whole.
+
+Each record has a natural key, so one that is told again, after a replay, a retry or a crash, is one row. All of this
+blocks, and belongs in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from syncpod.journal.records import Happening, Instance, Life, Line, Told, microseconds
+
+log = logging.getLogger(__name__)
+
+FILE_NAME: Final = "journal.db"
+"""The journal's name in the node's state directory."""
+BROKEN_NAME: Final = "journal.db.broken"
+"""The name of the last file that could not be read, and was set aside."""
+VERSION: Final = 1
+"""The format's number. A file with another one is set aside."""
+_BROKEN: Final = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
+_COMPANIONS: Final = ("", "-wal", "-shm")
+_PRUNED_TO: Final = 0.9
+"""Part of its greatest size that a file has after the oldest records were removed."""
+_WAL_BYTES: Final = 4 * 2**20
+
+# Instances have row ids: without them, a row of more than 1000 bytes, as with a KiB of log, takes a page of its own.
+_SCHEMA: Final = f"""
+PRAGMA auto_vacuum = INCREMENTAL;
+PRAGMA journal_mode = WAL;
+BEGIN IMMEDIATE;
+CREATE TABLE life (
+    id INTEGER PRIMARY KEY, namespace TEXT NOT NULL, name TEXT NOT NULL, uid TEXT NOT NULL, incarnation TEXT NOT NULL,
+    begun INTEGER NOT NULL, seen INTEGER NOT NULL, gone INTEGER, present TEXT NOT NULL,
+    UNIQUE (namespace, name, uid, incarnation)
+);
+CREATE TABLE line (
+    life INTEGER NOT NULL, at INTEGER NOT NULL, key INTEGER NOT NULL, kind TEXT NOT NULL, subject TEXT NOT NULL,
+    container TEXT NOT NULL, restart INTEGER NOT NULL, reason TEXT NOT NULL, outcome TEXT NOT NULL,
+    attempt INTEGER NOT NULL, took_ms INTEGER NOT NULL,
+    PRIMARY KEY (life, at, key)
+) WITHOUT ROWID;
+CREATE TABLE happening (
+    life INTEGER NOT NULL, first INTEGER NOT NULL, key INTEGER NOT NULL, type TEXT NOT NULL, reason TEXT NOT NULL,
+    container TEXT NOT NULL, message TEXT NOT NULL, last INTEGER NOT NULL, count INTEGER NOT NULL,
+    PRIMARY KEY (life, first, key)
+) WITHOUT ROWID;
+CREATE TABLE instance (
+    life INTEGER NOT NULL, container TEXT NOT NULL, restart INTEGER NOT NULL, id TEXT NOT NULL, image TEXT NOT NULL,
+    started INTEGER, ended INTEGER, exit_code INTEGER, reason TEXT NOT NULL, message TEXT NOT NULL,
+    cause TEXT NOT NULL, log_end TEXT NOT NULL,
+    UNIQUE (life, container, restart)
+);
+PRAGMA user_version = {VERSION};
+COMMIT;
+"""
+
+_WRITE_LIFE: Final = """
+INSERT INTO life (namespace, name, uid, incarnation, begun, seen, gone, present) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET seen = max(seen, excluded.seen), gone = coalesce(excluded.gone, gone),
+    present = CASE WHEN excluded.seen >= seen AND excluded.present <> '' THEN excluded.present ELSE present END
+RETURNING id
+"""
+_WRITE_LINE: Final = "INSERT OR IGNORE INTO line VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_WRITE_HAPPENING: Final = """
+INSERT INTO happening VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET last = max(last, excluded.last), count = max(count, excluded.count)
+"""
+# What is known of an end is not forgotten if the same instance is told again without it.
+_WRITE_INSTANCE: Final = """
+INSERT INTO instance VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET
+    id = coalesce(nullif(excluded.id, ''), id), image = coalesce(nullif(excluded.image, ''), image),
+    started = coalesce(excluded.started, started),
+    ended = CASE WHEN excluded.exit_code IS NULL THEN ended ELSE coalesce(excluded.ended, ended) END,
+    reason = CASE WHEN excluded.exit_code IS NULL THEN reason ELSE excluded.reason END,
+    message = CASE WHEN excluded.exit_code IS NULL THEN message ELSE excluded.message END,
+    cause = CASE WHEN excluded.exit_code IS NULL THEN cause ELSE coalesce(nullif(excluded.cause, ''), cause) END,
+    exit_code = coalesce(excluded.exit_code, exit_code),
+    log_end = coalesce(nullif(excluded.log_end, ''), log_end)
+"""
+
+
+_TIMES: Final = """
+SELECT at FROM line UNION ALL SELECT last FROM happening
+UNION ALL SELECT coalesce(ended, started, 0) FROM instance WHERE exit_code IS NOT NULL
+"""
+"""The time of each record that may be removed."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much the journal keeps."""
+
+    age: timedelta = timedelta(days=90)
+    """What is older is removed; zero = nothing is, for its age."""
+    size: int = 256 * 2**20
+    """Bytes of the file above which the oldest records are removed."""
+
+
+class JournalFile:
+    """The open file of one node. One thread at a time may use it; every method raises sqlite3.Error and OSError."""
+
+    def __init__(self, path: Path, limits: Limits) -> None:
+        """Use the file at `path`, which is made, mode 0600, when it is first needed."""
+        self._path = path
+        self._limits = limits
+        self._connection: sqlite3.Connection | None = None
+        self._inode = 0
+
+    def write(self, told: Iterable[Told]) -> None:
+        """Write all of it, or nothing. A file that cannot be read is set aside, and a new one is begun."""
+        with self._transaction() as connection:
+            for each in told:
+                _write(connection, each)
+        self._keep_small(self._opened())
+
+    def lives_not_gone(self) -> list[Life]:
+        """Return the lives whose end the journal does not have."""
+        rows = self._opened().execute("SELECT namespace, name, uid, incarnation FROM life WHERE gone IS NULL")
+        return [Life(*row) for row in rows]
+
+    def life_of(self, uid: str, incarnation: str) -> Life | None:
+        """Return the newest life with this UID, and this incarnation unless that is ""; None if there is none."""
+        found = self._opened().execute(
+            "SELECT namespace, name, uid, incarnation FROM life WHERE uid = ? AND ? IN ('', incarnation) "
+            "ORDER BY begun DESC, id DESC LIMIT 1",
+            (uid, incarnation),
+        )
+        row = found.fetchone()
+        return Life(*row) if row is not None else None
+
+    def has_log_end(self, life: Life, container: str, restart: int) -> bool:
+        """Say whether the journal has the end of an instance's log."""
+        found = self._opened().execute(
+            "SELECT log_end <> '' FROM instance JOIN life ON life.id = life WHERE (namespace, name, uid, incarnation) "
+            "= (?, ?, ?, ?) AND container = ? AND restart = ?",
+            (*life, container, restart),
+        )
+        return (found.fetchone() or (0,))[0] == 1
+
+    def forget_old(self, now: datetime) -> None:
+        """Remove what is older than the journal keeps."""
+        if not self._limits.age:
+            return
+        try:
+            oldest = microseconds(now - self._limits.age)
+        except OverflowError:  # it keeps more than there ever was
+            return
+        with self._transaction() as connection:
+            _forget(connection, oldest)
+        _give_back(self._opened())
+
+    def close(self) -> None:
+        """Close the file; it is opened again when it is needed."""
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+    def set_aside_if_broken(self, error: sqlite3.Error) -> Path | None:
+        """Rename a file that `error` says is no journal; return its new name, or None if the error is another one."""
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _BROKEN:
+            return None
+        self.close()
+        return self._set_aside()
+
+    # --- the file -----------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        connection = self._opened()
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield connection
+            connection.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):  # a full disk has rolled it back already
+                connection.execute("ROLLBACK")
+            raise
+
+    def _opened(self) -> sqlite3.Connection:
+        """Return the open file. One that was removed or replaced meanwhile is opened, or begun, anew."""
+        if self._connection is not None and not self._is_ours():
+            self.close()
+        if self._connection is None:
+            # The file has its mode before SQLite opens it; its companions get the same one.
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+            self._connection = _connected(self._path)
+            self._inode = self._path.stat().st_ino
+        return self._connection
+
+    def _is_ours(self) -> bool:
+        try:
+            return self._path.stat().st_ino == self._inode
+        except FileNotFoundError:
+            return False
+
+    def _set_aside(self) -> Path:
+        aside = self._path.with_name(BROKEN_NAME)
+        for end in _COMPANIONS:
+            Path(f"{aside}{end}").unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                Path(f"{self._path}{end}").rename(f"{aside}{end}")
+        return aside
+
+    def _keep_small(self, connection: sqlite3.Connection) -> None:
+        """Remove the oldest records, a tenth at a time, while the file is larger than it may be."""
+        if _used_bytes(connection) <= self._limits.size:
+            return
+        while _used_bytes(connection) > self._limits.size * _PRUNED_TO:
+            (count,) = connection.execute(f"SELECT count(*) FROM ({_TIMES})").fetchone()
+            oldest = connection.execute(
+                f"SELECT at FROM ({_TIMES}) ORDER BY at LIMIT 1 OFFSET ?", (count // 10,)
+            ).fetchone()
+            if oldest is None:
+                break
+            with self._transaction():
+                _forget(connection, oldest[0] + 1)
+        _give_back(connection)
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=2.0, isolation_level=None, check_same_thread=False)
+    try:
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version == 0 and not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            connection.executescript(_SCHEMA)
+        elif version != VERSION:
+            raise _not_a_journal(f"its format is {version}, and this version has {VERSION}")
+        elif (found := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            raise _not_a_journal(found)
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _not_a_journal(why: str) -> sqlite3.DatabaseError:
+    error = sqlite3.DatabaseError(why)
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
+
+
+def _used_bytes(connection: sqlite3.Connection) -> int:
+    pages, free, size = (
+        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+    )
+    return int((pages - free) * size)
+
+
+def _give_back(connection: sqlite3.Connection) -> None:
+    """Give pages that are no longer used back to the file system."""
+    # Not `execute`: it takes one step of the statement, which frees one page.
+    connection.executescript("PRAGMA incremental_vacuum")
+
+
+def _forget(connection: sqlite3.Connection, before: int) -> None:
+    """Remove what is older than `before`; a life goes with its last record, but not while the pod is there."""
+    connection.execute("DELETE FROM line WHERE at < ?", (before,))
+    connection.execute("DELETE FROM happening WHERE last < ?", (before,))
+    connection.execute(
+        "DELETE FROM instance WHERE exit_code IS NOT NULL AND coalesce(ended, started, 0) < ?", (before,)
+    )
+    for table in ("instance", "happening", "line", "life"):
+        key = "id" if table == "life" else "life"
+        connection.execute(f"DELETE FROM {table} WHERE {key} IN (SELECT id FROM life WHERE gone < ?)", (before,))
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _write(connection: sqlite3.Connection, told: Told) -> None:
+    life, at = told.life, microseconds(told.at)
+    _end_earlier_lives(connection, life, at)
+    first = min((microseconds(each.at) for each in told.lines), default=at)
+    row = connection.execute(
+        _WRITE_LIFE, _storable((*life, min(first, at), at, at if told.is_gone else None, told.present))
+    ).fetchone()
+    number = row[0]
+    connection.executemany(_WRITE_LINE, (_line(number, each) for each in told.lines))
+    connection.executemany(_WRITE_HAPPENING, (_happening(number, each) for each in told.happenings))
+    connection.executemany(_WRITE_INSTANCE, (_instance(number, each) for each in told.instances))
+
+
+def _end_earlier_lives(connection: sqlite3.Connection, life: Life, at: int) -> None:
+    """Note that earlier lives of the name are over, if their last words were lost: a name has one pod at a time."""
+    connection.execute(
+        "UPDATE life SET gone = max(seen, begun) WHERE (namespace, name) = (?, ?) AND (uid, incarnation) <> (?, ?) "
+        "AND gone IS NULL AND seen < ?",
+        (*life, at),
+    )
+
+
+def _line(life: int, line: Line) -> tuple[Any, ...]:
+    said = (
+        line.kind,
+        line.subject,
+        line.container,
+        line.restart,
+        line.reason,
+        line.outcome,
+        line.attempt,
+        line.took_ms,
+    )
+    return _storable((life, microseconds(line.at), _key(said), *said))
+
+
+def _happening(life: int, seen: Happening) -> tuple[Any, ...]:
+    said = (seen.type, seen.reason, seen.container, seen.message)
+    return _storable((life, microseconds(seen.first), _key(said), *said, microseconds(seen.last), seen.count))
+
+
+def _instance(life: int, one: Instance) -> tuple[Any, ...]:
+    times = (microseconds(at) if at is not None else None for at in (one.started_at, one.ended_at))
+    end = (one.exit_code, one.reason, one.message, one.cause, one.log_end)
+    return _storable((life, one.container, one.restart, one.id, one.image, *times, *end))
+
+
+def _storable(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a row without half surrogate pairs, as names of files that are not UTF-8 have: SQLite takes none.
+
+    A row that cannot be written would keep all later ones out.
+    """
+    return tuple(each.encode(errors="replace").decode() if isinstance(each, str) else each for each in row)
+
+
+def _key(said: tuple[str | int, ...]) -> int:
+    """Return a number for what a record says, which tells it from others of the same time."""
+    text = "\0".join(map(str, said)).encode(errors="surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big", signed=True)

@@ -1,0 +1,113 @@
+"""What the ends of a container have in common, in sentences: pure, from the ends alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
+from statistics import median
+from typing import Final
+
+from syncpod.journal.causes import End
+
+_FEW: Final = 3
+"""A pattern needs as many ends."""
+_REGULAR: Final = 0.15
+"""How far each gap may be from the usual one, as part of it."""
+_ASKED_FOR: Final = frozenset({"update", "resize", "operator", "deleted", "finished", "rule", "deadline"})
+"""Ends that somebody, or the pod itself, asked for: they say nothing of what is wrong."""
+_ONE: Final = timedelta(seconds=1)
+
+
+def patterns(
+    ends: Sequence[End],
+    *,
+    changed: Sequence[datetime] = (),
+    span: Callable[[timedelta], str],
+    clock: Callable[[datetime], str],
+) -> list[str]:
+    """Return what the ends of one container have in common; none for fewer than three ends, but for lack of memory.
+
+    `changed` are the times at which the pod was changed. `span` and `clock` write a length and a moment.
+    """
+    found = [_since_change(ends, changed, clock)]
+    ends = [end for end in ends if end.cause.kind not in _ASKED_FOR]
+    found += [_out_of_memory(ends), "" if all(end.cause.kind == "oom" for end in ends) else _same_cause(ends)]
+    found += [_same_run_time(ends, span), _regular(ends, span), _same_last_line(ends)]
+    return [sentence for sentence in found if sentence]
+
+
+def _same_cause(ends: Sequence[End]) -> str:
+    if len(ends) < _FEW:
+        return ""
+    kinds = Counter(end.cause.kind for end in ends)
+    kind, often = kinds.most_common(1)[0]
+    words = next(end.cause.words for end in reversed(ends) if end.cause.kind == kind)
+    if often == len(ends):
+        return f"always the same: {words}"
+    if often >= _FEW and often / len(ends) >= 0.8:
+        return f"mostly the same, {often} of {len(ends)} times: {words}"
+    last = [end.cause.kind for end in ends[-_FEW:]]
+    if len(set(last)) == 1:
+        return f"the same in the end: {ends[-1].cause.words}"
+    return ""
+
+
+def _out_of_memory(ends: Sequence[End]) -> str:
+    hit = [end for end in ends if end.cause.kind == "oom"]
+    if not hit:
+        return ""
+    times = "once" if len(hit) == 1 else f"{len(hit)} times"
+    limit = hit[-1].memory_limit
+    return f"out of memory {times}" + (f", at the limit of {limit}" if limit else ", though the container has no limit")
+
+
+def _since_change(ends: Sequence[End], changed: Sequence[datetime], clock: Callable[[datetime], str]) -> str:
+    """Name the change after which a container that had run well began to end."""
+    bad = [end for end in ends if end.cause.kind not in _ASKED_FOR | {"exit 0"}]
+    for at in reversed(changed):
+        after = [end for end in bad if _began(end) is not None and _began(end) >= at - _ONE]  # type: ignore[operator]
+        before = [end for end in bad if end not in after]
+        if len(after) >= 2 and len(after) > 2 * len(before):
+            none = "none before" if not before else f"{len(before)} before"
+            return f"since the change of {clock(at)}: {len(after)} ends, {none}"
+    return ""
+
+
+def _began(end: End) -> datetime | None:
+    return end.instance.started_at
+
+
+def _same_run_time(ends: Sequence[End], span: Callable[[timedelta], str]) -> str:
+    ran = [end.instance.ran_for for end in ends[-10:] if end.instance.ran_for is not None]
+    if len(ran) < _FEW or not _alike(ran):
+        return ""
+    return f"it runs for {span(_usual(ran))} each time"
+
+
+def _regular(ends: Sequence[End], span: Callable[[timedelta], str]) -> str:
+    """Name a regular interval between ends that no growing back-off makes."""
+    at = [end.instance.ended_at for end in ends[-10:] if end.instance.ended_at is not None]
+    gaps = [after - before for before, after in pairwise(at)]
+    if len(gaps) < _FEW or not _alike(gaps):
+        gaps = gaps[-4:]  # a back-off grows until it is the longest
+        if len(gaps) < 4 or not _alike(gaps):
+            return ""
+    return f"it ends every {span(_usual(gaps))}"
+
+
+def _same_last_line(ends: Sequence[End]) -> str:
+    last = [lines[-1].strip() for end in ends[-10:] if (lines := end.instance.log_end.strip().splitlines())]
+    if len(last) < _FEW or len(set(last)) > 1:
+        return ""
+    return f'its log always ends with "{last[-1]}"'
+
+
+def _alike(spans: Sequence[timedelta]) -> bool:
+    usual = _usual(spans)
+    return all(abs(each - usual) <= max(usual * _REGULAR, _ONE) for each in spans)
+
+
+def _usual(spans: Sequence[timedelta]) -> timedelta:
+    return timedelta(seconds=median(each.total_seconds() for each in spans))

@@ -1,0 +1,171 @@
+"""Reading a node's journal, whether or not its worker runs: the file is enough."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from syncpod.journal.file import FILE_NAME, VERSION
+from syncpod.journal.records import Happening, Instance, Life, Line, microseconds, moment
+
+
+@dataclass(frozen=True)
+class Account:
+    """All that the journal has of one life of a pod, oldest first."""
+
+    life: Life
+    begun: datetime
+    """The time of the oldest record that was ever written of it."""
+    seen: datetime
+    """When its workflow last told anything."""
+    gone: datetime | None = None
+    """When nothing of it was left; None while it is there."""
+    present: dict[str, Any] = field(default_factory=dict)
+    """What it was when it was last seen, as `Told.present`."""
+    lines: tuple[Line, ...] = ()
+    happenings: tuple[Happening, ...] = ()
+    instances: tuple[Instance, ...] = ()
+    """By container, in the order of their numbers."""
+
+
+class NoJournal(Exception):
+    """There is no journal to read; the text says why, in one sentence."""
+
+
+def accounts_of(state_dir: Path, namespace: str, name: str) -> list[Account]:
+    """Return what the journal of a node has of each life of a pod of this name, oldest first. Blocks.
+
+    Raises NoJournal.
+    """
+    with _opened(state_dir / FILE_NAME) as connection:
+        rows = connection.execute(
+            "SELECT id, namespace, name, uid, incarnation, begun, seen, gone, present FROM life "
+            "WHERE (namespace, name) = (?, ?) ORDER BY begun, id",
+            (namespace, name),
+        ).fetchall()
+        return [_account(connection, row) for row in rows]
+
+
+def pods_of(state_dir: Path) -> list[tuple[Life, datetime | None]]:
+    """Return every life in a node's journal, oldest first, and when it ended. Blocks. Raises NoJournal."""
+    with _opened(state_dir / FILE_NAME) as connection:
+        rows = connection.execute("SELECT namespace, name, uid, incarnation, gone FROM life ORDER BY begun, id")
+        return [(Life(*row[:4]), _when(row[4])) for row in rows]
+
+
+@dataclass(frozen=True)
+class NodeAccount:
+    """What a journal has of a node as a whole, since a moment."""
+
+    there: int
+    """Pods that are there."""
+    gone: int
+    """Lives of pods that ended since then."""
+    ends: int
+    """Instances that ended since then."""
+    restless: tuple[tuple[Account, int], ...]
+    """The pods with the most ends since then, and how many: those with the most first."""
+
+
+def node_account(state_dir: Path, since: datetime, *, most: int) -> NodeAccount:
+    """Return what the journal of a node has since a moment, with `most` pods at most. Blocks. Raises NoJournal."""
+    begin = microseconds(since)
+    with _opened(state_dir / FILE_NAME) as connection:
+        there, gone = connection.execute(
+            "SELECT count(*) FILTER (WHERE gone IS NULL), count(*) FILTER (WHERE gone >= ?) FROM life", (begin,)
+        ).fetchone()
+        ended = "FROM instance WHERE exit_code IS NOT NULL AND coalesce(ended, started, 0) >= ?"
+        (ends,) = connection.execute(f"SELECT count(*) {ended}", (begin,)).fetchone()
+        rows = connection.execute(
+            "SELECT id, namespace, name, uid, incarnation, begun, seen, gone, present, ends FROM life JOIN "
+            f"(SELECT life, count(*) AS ends, max(ended) AS last {ended} GROUP BY life) ON life = id "
+            "ORDER BY ends DESC, last DESC, id LIMIT ?",
+            (begin, most),
+        ).fetchall()
+        return NodeAccount(there, gone, ends, tuple((_account(connection, row[:-1]), row[-1]) for row in rows))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """Yield the journal, which nothing changes. Raises NoJournal."""
+    try:
+        path.stat()
+        # Not mode=ro: after a worker that was killed, the first reader has to replay the write-ahead log.
+        connection = sqlite3.connect(f"file:{_quoted(path)}?mode=rw", uri=True, timeout=2.0, isolation_level=None)
+    except FileNotFoundError:
+        raise NoJournal(f"there is no journal in {path.parent}: no worker of this version has served there") from None
+    except PermissionError:
+        raise NoJournal(f"{path}: permission denied; only the node's user may read it") from None
+    except sqlite3.Error as error:
+        raise NoJournal(f"the journal cannot be read: {error}: {path}") from None
+    try:
+        connection.execute("PRAGMA query_only = 1")
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version == 0:
+            raise NoJournal(f"the journal in {path.parent} is only being begun")
+        if version != VERSION:
+            raise NoJournal(f"the journal has another format than this version reads: {path}")
+        connection.execute("BEGIN")  # one moment for all that is read
+        yield connection
+    except sqlite3.Error as error:
+        raise NoJournal(f"the journal cannot be read: {error}: {path}") from None
+    finally:
+        connection.close()
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+
+
+def _account(connection: sqlite3.Connection, row: tuple[Any, ...]) -> Account:
+    number, namespace, name, uid, incarnation, begun, seen, gone, present = row
+    return Account(
+        life=Life(namespace, name, uid, incarnation),
+        begun=moment(begun),
+        seen=moment(seen),
+        gone=_when(gone),
+        present=json.loads(present) if present else {},
+        lines=tuple(_lines(connection, number)),
+        happenings=tuple(_happenings(connection, number)),
+        instances=tuple(_instances(connection, number)),
+    )
+
+
+def _lines(connection: sqlite3.Connection, life: int) -> Iterator[Line]:
+    # The lines of one workflow task have one time: what may be a cause comes before what may follow from it.
+    rows = connection.execute(
+        "SELECT at, kind, subject, container, restart, reason, outcome, attempt, took_ms FROM line WHERE life = ? "
+        "ORDER BY at, instr('update,signal,step,exit,hold,decision', kind), restart, key",
+        (life,),
+    )
+    for at, *rest in rows:
+        yield Line(moment(at), *rest)
+
+
+def _happenings(connection: sqlite3.Connection, life: int) -> Iterator[Happening]:
+    rows = connection.execute(
+        "SELECT type, reason, message, first, last, container, count FROM happening WHERE life = ? ORDER BY first, key",
+        (life,),
+    )
+    for type_, reason, message, first, last, container, count in rows:
+        yield Happening(type_, reason, message, moment(first), moment(last), container, count)
+
+
+def _instances(connection: sqlite3.Connection, life: int) -> Iterator[Instance]:
+    rows = connection.execute(
+        "SELECT container, restart, id, image, started, ended, exit_code, reason, message, cause, log_end "
+        "FROM instance WHERE life = ? ORDER BY container, restart",
+        (life,),
+    )
+    for container, restart, id_, image, started, ended, *rest in rows:
+        yield Instance(container, restart, id_, image, _when(started), _when(ended), *rest)
+
+
+def _when(number: int | None) -> datetime | None:
+    return None if number is None else moment(number)

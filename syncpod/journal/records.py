@@ -1,0 +1,118 @@
+"""What the journal keeps of a pod: plain values, which the pod's workflow makes, and the file stores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Life(NamedTuple):
+    """One life of a pod, from its apply to its deletion: the pods of one name have several."""
+
+    namespace: str
+    name: str
+    uid: str
+    incarnation: str = ""
+    """Tells the lives of a static pod apart, which have one UID."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a pod's history: a decision, a step, a signal, an update, an exit or a wait."""
+
+    at: datetime
+    kind: str
+    """As :class:`syncpod.messages.queries.HistoryRecord` has it: `exit`, `step`, `hold`, ..."""
+    subject: str = ""
+    container: str = ""
+    restart: int = 0
+    reason: str = ""
+    outcome: str = ""
+    attempt: int = 0
+    took_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """An event of a pod in the kubelet's words, with how often it was seen."""
+
+    type: str
+    """`Normal` or `Warning`."""
+    reason: str
+    message: str
+    first: datetime
+    last: datetime
+    container: str = ""
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One instance of a container: one start, and perhaps its end."""
+
+    container: str
+    restart: int
+    """Its number, from 0."""
+    id: str = ""
+    """Its id in the runtime."""
+    image: str = ""
+    """As the runtime names it; "" = not known any more."""
+    started_at: datetime | None = None
+    """By the node's clock; None if the runtime did not say."""
+    ended_at: datetime | None = None
+    """None while it runs, or if nobody knows when it ended."""
+    exit_code: int | None = None
+    """None until it has ended."""
+    reason: str = ""
+    """`Completed`, `Error`, `OOMKilled`, ... as the runtime words it."""
+    message: str = ""
+    cause: str = ""
+    """Why the node ended it; "" = it ended by itself."""
+    log_end: str = ""
+    """The last KiB of its log, without the runtime's prefixes."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its end is recorded."""
+        return self.exit_code is not None
+
+    @property
+    def signal(self) -> int:
+        """The number of the signal that its exit code stands for; 0 = none."""
+        return self.exit_code - 128 if self.exit_code is not None and 128 < self.exit_code <= 192 else 0
+
+    @property
+    def ran_for(self) -> timedelta | None:
+        """How long it ran; None if that is not known."""
+        if self.started_at is None or self.ended_at is None:
+            return None
+        return max(timedelta(0), self.ended_at - self.started_at)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a pod's workflow tells the journal at the end of one of its tasks."""
+
+    life: Life
+    at: datetime
+    """The workflow's time then."""
+    lines: tuple[Line, ...] = ()
+    happenings: tuple[Happening, ...] = ()
+    instances: tuple[Instance, ...] = ()
+    present: str = ""
+    """What the pod is now, as JSON: ``phase``, ``containers``, ``waits``, ... (`workflows/pod/journaled.py`)."""
+    is_gone: bool = False
+    """Nothing of the pod is left on the node."""
+
+
+def microseconds(at: datetime) -> int:
+    """Return a moment as the file has it: microseconds since 1970."""
+    return (at - _EPOCH) // timedelta(microseconds=1)
+
+
+def moment(number: int) -> datetime:
+    """Return the moment that the file has as a number of microseconds."""
+    return _EPOCH + timedelta(microseconds=number)

@@ -1,0 +1,272 @@
+"""What the pods' workflows publish is in the node's journal soon, once each, and costs no step anything."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from syncpod.agent.journal import Journal
+from syncpod.journal.file import FILE_NAME
+from syncpod.journal.reading import Account, NoJournal, accounts_of, pods_of
+from syncpod.journal.records import Instance, Life, Told
+from syncpod.messages.identity import PodRef
+from syncpod.node.deleted_pods import note_deleted
+from syncpod.translation.context import NodeContext
+from tests.agent.waiting import until
+from tests.e2e.faults_disk import filled, small_disk
+from tests.journal.records import NOON, WEB, at, ended, exit_line, told
+
+REF = PodRef(**WEB._asdict())
+
+
+@dataclass
+class Shown:
+    """What a workflow has published."""
+
+    said: Told
+    asked: list[datetime | None] = field(default_factory=list)
+    """From when on the journal wanted to be told, each time."""
+    uid: str = "uid-1"
+    at: datetime = NOON
+    history_length: int = 7
+
+    @property
+    def is_gone(self) -> bool:
+        return self.said.is_gone
+
+    def told(self, since: datetime | None) -> Told:
+        self.asked.append(since)
+        return self.said
+
+    def answer(self, query: str, *args: Any) -> Any: ...
+
+    def next_input(self) -> dict[str, Any]: ...  # type: ignore[empty-body]
+
+
+def shown(seconds: float = 1, life: Life = WEB, **more: Any) -> Shown:
+    return Shown(told(seconds, life, **more))
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> NodeContext:
+    state, logs = tmp_path / "state", tmp_path / "logs"
+    state.mkdir()
+    logs.mkdir()
+    return NodeContext(name="n", state_dir=state, memory_dir=tmp_path, log_dir=logs, cluster="c/n")
+
+
+@pytest_asyncio.fixture
+async def journal(context: NodeContext) -> AsyncIterator[Journal]:
+    journal = Journal(context, redacted=lambda text: text.replace("hunter2", "***"))
+    yield journal
+    await journal.close()
+
+
+def log_of(context: NodeContext, restart: int, *lines: str) -> Path:
+    path = context.log_dir / "default_web_uid-1" / "app" / f"{restart}.log"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"2026-11-23T12:00:00.000000001Z stdout F {line}\n" for line in lines))
+    return path
+
+
+def break_file(path: Path) -> None:
+    for end in ("-wal", "-shm", ""):
+        Path(f"{path}{end}").unlink()
+    path.write_bytes(b"\0garbage" * 4096)
+
+
+def restarts_in(context: NodeContext) -> list[int]:
+    """The numbers of the instances of all exits; none while there is no journal."""
+    try:
+        return [line.restart for each in accounts_of(context.state_dir, "default", "web") for line in each.lines]
+    except NoJournal:
+        return []
+
+
+def only(context: NodeContext) -> Account:
+    (found,) = accounts_of(context.state_dir, "default", "web")
+    return found
+
+
+async def test_what_is_published_is_in_the_file_within_seconds(context: NodeContext, journal: Journal) -> None:
+    running = asyncio.create_task(journal.run())
+    journal.take("pod/default/web", "run", shown(lines=(exit_line(1),)))
+    await until(lambda: restarts_in(context) == [0])
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_the_last_kilobyte_of_the_log_of_an_instance_is_kept_with_its_end(
+    context: NodeContext, journal: Journal
+) -> None:
+    log_of(context, 0, *("x" * 99 for _ in range(100)), "the password is hunter2", "bye")
+    journal.take("pod/default/web", "run", shown(instances=(ended(), Instance("app", 1))))
+    assert await journal.flush()
+    first, second = only(context).instances
+    assert first.log_end.endswith("x\nthe password is ***\nbye\n")
+    assert 1000 < len(first.log_end) <= 1024
+    assert second.log_end == ""
+
+
+async def test_the_end_of_a_log_is_kept_without_the_rest_of_a_secret_and_of_a_long_line(
+    context: NodeContext, journal: Journal
+) -> None:
+    log_of(context, 0, "hunter2" + "x" * 1021)
+    log_of(context, 1, "y" * (16 * 1024))
+    journal.take("pod/default/web", "run", shown(instances=(ended(), ended(restart=1))))
+    assert await journal.flush()
+    cut, long = only(context).instances
+    assert cut.log_end == "**" + "x" * 1021 + "\n"
+    assert long.log_end == "y" * 1023 + "\n"
+
+
+async def test_the_end_of_a_log_is_kept_before_the_log_is_removed(context: NodeContext, journal: Journal) -> None:
+    path = log_of(context, 0, "last words")
+    await journal.keep(REF, [ended(exit_code=1)])
+    path.unlink()
+    journal.take("pod/default/web", "run", shown(instances=(ended(cause="liveness probe failed"),)))
+    assert await journal.flush()
+    (instance,) = only(context).instances
+    assert (instance.log_end, instance.exit_code, instance.cause) == ("last words\n", 3, "liveness probe failed")
+    await journal.keep(REF, [ended(exit_code=1)])  # what the workflow says counts
+    assert only(context).instances == (instance,)
+
+
+async def test_a_removal_that_knows_but_the_uid_is_of_the_pod_that_the_journal_has(
+    context: NodeContext, journal: Journal
+) -> None:
+    log_of(context, 0, "last words")
+    await journal.keep(PodRef(uid="uid-1"), [ended()])
+    assert pods_of(context.state_dir) == []
+    journal.take("pod/default/web", "run", shown(1))
+    assert await journal.flush()
+    for ref in (
+        PodRef(uid="uid-1"),
+        PodRef(uid="uid-1", incarnation="inc-1"),
+        PodRef(uid="uid-1", incarnation="other"),
+    ):
+        await journal.keep(ref, [ended()])
+    assert [life for life, _ in pods_of(context.state_dir)] == [WEB]
+    assert [each.log_end for each in only(context).instances] == ["last words\n"]
+
+
+async def test_no_link_to_another_log_is_followed(context: NodeContext, journal: Journal) -> None:
+    path = log_of(context, 0)
+    path.unlink()
+    secret = context.log_dir / "other"
+    secret.write_text("2026-11-23T12:00:00.000000001Z stdout F secret\n")
+    path.symlink_to(secret)
+    journal.take("pod/default/web", "run", shown(instances=(ended(),)))
+    assert await journal.flush()
+    assert only(context).instances[0].log_end == ""
+
+
+async def test_a_run_is_asked_only_for_what_is_new_and_another_run_for_everything(journal: Journal) -> None:
+    published = shown(1, lines=(exit_line(1),))
+    for run in ("first", "first", "second"):
+        journal.take("pod/default/web", run, published)
+        assert await journal.flush()
+    assert published.asked == [None, at(1), None]
+
+
+async def test_the_next_worker_writes_what_a_killed_one_could_not(context: NodeContext) -> None:
+    killed = Journal(context)
+    killed.take("pod/default/web", "run", shown(1, lines=(exit_line(1),)))
+    assert await killed.flush()
+    killed.take("pod/default/web", "run", shown(2, lines=(exit_line(2, 1),)))  # never written
+    following = Journal(context)
+    everything = (exit_line(1), exit_line(2, 1), exit_line(3, 2))
+    following.take("pod/default/web", "run", shown(3, lines=everything))
+    assert await following.flush()
+    assert only(context).lines == everything
+    for each in (killed, following):
+        await each.close()
+
+
+async def test_a_deletion_whose_record_was_lost_is_known_to_the_next_worker(context: NodeContext) -> None:
+    killed = Journal(context)
+    killed.take("pod/default/web", "run", shown())
+    assert await killed.flush()
+    note_deleted(context, WEB.uid, WEB.incarnation)
+    following = Journal(context)
+    running = asyncio.create_task(following.run())
+    await until(lambda: only(context).gone is not None)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    for each in (killed, following):
+        await each.close()
+
+
+async def test_a_full_disk_costs_the_journal_and_nobody_else(
+    context: NodeContext, caplog: pytest.LogCaptureFixture
+) -> None:
+    log_of(context, 0, "last words")
+    with small_disk(context.state_dir) as disk:
+        journal = Journal(context)
+        journal.take("pod/default/web", "run", shown(lines=(exit_line(1),)))
+        assert await journal.flush()
+        more = tuple(exit_line(each, each, reason="x" * 1000) for each in range(1, 100))
+        with filled(disk) as fill:
+            for _ in range(3):
+                fill()
+                journal.take("pod/default/web", "run", shown(9, lines=more))
+                await journal.keep(REF, [ended()])
+                assert not await journal.flush()
+        assert await journal.flush()
+        assert (len(only(context).lines), only(context).instances[0].log_end) == (100, "last words\n")
+        await journal.close()
+    said = [record.message for record in caplog.records if record.name == "syncpod.agent.journal"]
+    assert said == [
+        "the journal cannot be written, and is tried again: database or disk is full",
+        "the journal is written again",
+    ]
+
+
+async def test_a_broken_file_is_set_aside_with_a_warning_and_what_is_known_is_told_anew(
+    context: NodeContext, journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    published = shown(1, lines=(exit_line(1),), instances=(ended(),))
+    journal.take("pod/default/web", "run", published)
+    assert await journal.flush()
+    break_file(context.state_dir / FILE_NAME)
+    published.asked.clear()
+    journal.take("pod/default/web", "run", published)
+    assert await journal.flush()
+    assert published.asked == [at(1), None]
+    assert (only(context).lines, only(context).instances) == ((exit_line(1),), (ended(),))
+    (warning,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert "a new one is begun, and the old one is kept as" in warning
+    assert len(list(context.state_dir.glob("journal.db.broken"))) == 1
+
+
+async def test_both_lives_are_written_if_a_pod_follows_another_of_its_name(
+    context: NodeContext, journal: Journal
+) -> None:
+    second = Life("default", "web", "uid-2", "inc-2")
+    journal.take("pod/default/web", "run-1", shown(1, lines=(exit_line(1),), is_gone=True))
+    journal.take("pod/default/web", "run-2", shown(2, second))
+    assert await journal.flush()
+    lives = accounts_of(context.state_dir, "default", "web")
+    assert [(each.life, each.gone) for each in lives] == [(WEB, at(1)), (second, None)]
+
+
+async def test_a_disk_that_hangs_is_waited_for_once(context: NodeContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    hangs = threading.Event()
+    monkeypatch.setattr("syncpod.agent.journal.end_of_log", lambda *_, **__: str(hangs.wait()))
+    monkeypatch.setattr("syncpod.agent.journal.PATIENCE_SECONDS", 0.05)
+    journal = Journal(context)
+    await journal.keep(REF, [ended()])
+    threads = threading.active_count()
+    for restart in range(20):
+        await journal.keep(REF, [ended(restart)])
+    assert threading.active_count() <= threads + 2
+    hangs.set()
+    assert await journal.flush()
+    await journal.close()
+    assert [each.log_end for each in only(context).instances] == ["True"]

@@ -1,0 +1,34 @@
+"""Records for tests of the journal, in few words."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from syncpod.journal.records import Happening, Instance, Life, Line, Told
+
+NOON = datetime(2026, 11, 23, 12, tzinfo=UTC)
+WEB = Life("default", "web", "uid-1", "inc-1")
+
+
+def at(seconds: float) -> datetime:
+    """The moment so many seconds after noon."""
+    return NOON + timedelta(seconds=seconds)
+
+
+def exit_line(seconds: float, restart: int = 0, **more: Any) -> Line:
+    said: dict[str, Any] = {"outcome": "exited 3 (Error)", "restart": restart}
+    return Line(at(seconds), "exit", "app", **{**said, **more})
+
+
+def ended(restart: int = 0, *, begun: float = 0, end: float = 1, **more: Any) -> Instance:
+    """One instance of container `app` that ran from `begun` to `end`."""
+    said: dict[str, Any] = {"exit_code": 3, "reason": "Error", "id": f"id-{restart}", "image": "busybox:1"}
+    return Instance("app", restart, started_at=at(begun), ended_at=at(end), **{**said, **more})
+
+
+def happening(seconds: float = 1, **more: Any) -> Happening:
+    said: dict[str, Any] = {"type": "Warning", "reason": "BackOff", "message": "Back-off", "first": at(seconds)}
+    return Happening(**{**said, "last": at(seconds), **more})
+
+
+def told(seconds: float = 1, life: Life = WEB, **more: Any) -> Told:
+    return Told(life, at(seconds), **more)

@@ -1,0 +1,137 @@
+"""Why an instance ended, in words, and who decided."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from syncpod.journal.causes import Cause, Change, cause_of, changes_of, ends_of
+from syncpod.journal.records import Instance, Line
+from tests.journal.records import at, ended, exit_line, happening
+
+LIVENESS = "Container app failed liveness probe, will be restarted"
+
+
+@pytest.mark.parametrize(
+    ("instance", "cause"),
+    [
+        (ended(), Cause("exit 3", "exited 3", "itself")),
+        (ended(exit_code=0, reason="Completed"), Cause("exit 0", "finished (exit 0)", "itself")),
+        (ended(exit_code=139), Cause("signal", "ended by SIGSEGV", "a signal")),
+        (ended(exit_code=191), Cause("signal", "ended by signal 63", "a signal")),
+        (ended(exit_code=200), Cause("exit 200", "exited 200", "itself")),
+        (
+            ended(exit_code=137, reason="OOMKilled"),
+            Cause("oom", "out of memory at its limit of 64Mi", "the kernel"),
+        ),
+        (
+            ended(
+                exit_code=128,
+                reason="StartError",
+                message='failed to create task: OCI runtime create failed: exec: "/no/such":\n no such file',
+            ),
+            Cause("start", 'could not be started: exec: "/no/such": no such file', "the runtime"),
+        ),
+        (
+            ended(exit_code=137, reason="ContainerStatusUnknown"),
+            Cause("unknown", "nobody saw how it ended", "unknown"),
+        ),
+        (ended(exit_code=255, reason="Unknown"), Cause("unknown", "nobody saw how it ended", "unknown")),
+        (
+            ended(cause="an operator restarts it"),
+            Cause("operator", "restarted by an operator", "an operator"),
+        ),
+        (
+            ended(cause="Container app definition changed, will be restarted"),
+            Cause("update", "its definition was changed", "an update of the pod"),
+        ),
+        (
+            ended(cause="the sandbox is no longer ready"),
+            Cause("sandbox", "the sandbox is no longer ready", "the node: its sandbox was lost"),
+        ),
+        (
+            ended(cause="a restart rule asks for all containers to be restarted"),
+            Cause("rule", "a restart rule asks for all containers to be restarted", "a restart rule"),
+        ),
+        (ended(cause="deleted"), Cause("deleted", "the pod was deleted", "its deletion")),
+        (ended(cause="something new"), Cause("node", "something new", "the node")),
+    ],
+)
+def test_each_end_has_a_cause_and_somebody_who_decided(instance: Instance, cause: Cause) -> None:
+    assert cause_of(instance, (), "64Mi") == cause
+
+
+def test_a_failed_probe_comes_with_what_it_said_last_before_the_end() -> None:
+    seen = [
+        happening(1, reason="Unhealthy", message="Liveness probe failed: first\n", last=at(2)),
+        happening(3, reason="Unhealthy", message="Liveness probe failed: second\nline", last=at(50)),
+        happening(3, reason="Unhealthy", message="Readiness probe failed: other"),
+        happening(20, reason="Unhealthy", message="Liveness probe failed: later"),
+    ]
+    one = ended(begun=2, end=4, cause=LIVENESS)
+    assert cause_of(one, seen).words == "liveness probe failed: second line"
+    assert cause_of(ended(begun=60, end=61, cause=LIVENESS), seen) == (
+        "liveness",
+        "liveness probe failed",
+        "the liveness probe",
+    )
+    assert cause_of(ended(cause="Container app failed startup probe"), seen).by == "the startup probe"
+
+
+def test_each_end_says_how_long_the_next_start_waited_and_for_which_back_off() -> None:
+    instances = [ended(1, begun=20, end=21), ended(0, begun=0, end=1), ended(2, begun=61, end=70), Instance("app", 3)]
+    holds = [
+        Line(at(1.1), "hold", "other", reason="CrashLoopBackOff 99s: x"),
+        Line(at(21.1), "hold", "app", reason="CrashLoopBackOff 40s: x"),
+        Line(at(70.1), "hold", "app", reason="RestartLimitReached: x"),
+    ]
+    ends = ends_of(instances, holds, [])["app"]
+    assert [(end.instance.restart, end.back_off) for end in ends] == [(0, ""), (1, "40s"), (2, "")]
+    assert [end.waited for end in ends] == [timedelta(seconds=19), timedelta(seconds=40), None]
+
+
+def test_a_back_off_belongs_to_the_end_before_it_though_no_start_succeeds() -> None:
+    failed: dict[str, Any] = {"started_at": None, "exit_code": 128, "reason": "StartError"}
+    instances = [replace(ended(each, end=each * 10), **failed) for each in (0, 1, 2)]
+    holds = [Line(at(each * 10 + 0.1), "hold", "app", reason=f"CrashLoopBackOff {each}s: x") for each in (1, 2)]
+    assert [end.back_off for end in ends_of(instances, holds, [])["app"]] == ["", "1s", "2s"]
+
+
+def test_what_was_done_from_outside_and_what_failed_is_told_and_the_rest_is_not() -> None:
+    told = changes_of(
+        [
+            Line(at(0), "update", "apply", reason="generation 1"),
+            Line(at(1), "step", "start_container", "app", outcome="done", reason="first start"),
+            Line(at(2), "signal", "restart", "app", reason="an operator restarts app"),
+            Line(
+                at(3),
+                "step",
+                "pull_image",
+                "app",
+                outcome="ErrImagePull",
+                reason="absent: failed to pull: no\nsuch image",
+            ),
+            Line(at(4), "signal", "probe", "app", reason="Liveness probe: failure"),
+            Line(at(5), "decision", "sync", reason="start_container app"),
+            Line(at(6), "decision", "fail", reason="RestartLimitReached: 3"),
+            Line(at(7), "hold", "app", reason="CrashLoopBackOff 10s: x"),
+            Line(at(8), "hold", "app", reason="ImagePullBackOff 10s: x"),
+            exit_line(9),
+            Line(
+                at(11),
+                "step",
+                "pull_image",
+                "app",
+                outcome="ErrImagePull",
+                reason="absent: failed to pull: no\nsuch image",
+            ),
+        ]
+    )
+    assert told == [
+        Change(at(0), "apply: generation 1"),
+        Change(at(2), "restart: an operator restarts app"),
+        Change(at(6), "the pod failed: RestartLimitReached: 3"),
+        Change(at(8), "app waits: ImagePullBackOff"),
+        Change(at(11), "step pull_image app failed: ErrImagePull: no such image", 2, at(3)),
+    ]

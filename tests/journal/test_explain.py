@@ -1,0 +1,113 @@
+"""What a pod was at a moment follows from the journal alone."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncpod.journal.explain import as_of, explain, life_at
+from syncpod.journal.reading import Account
+from syncpod.journal.records import Instance, Life, Line
+from tests.journal.records import WEB, at, ended, exit_line, happening
+
+PRESENT: dict[str, Any] = {
+    "phase": "Running",
+    "containers": [{"name": "app", "ready": False, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}],
+    "waits": [{"subject": "app", "until": at(41).isoformat(), "reason": "CrashLoopBackOff", "message": "m"}],
+    "activeDeadlineSeconds": 600,
+    "startTime": at(0).isoformat(),
+}
+
+
+def account(**more: Any) -> Account:
+    said: dict[str, Any] = {
+        "present": PRESENT,
+        "lines": (
+            Line(at(0), "update", "apply", reason="generation 1"),
+            exit_line(10),
+            Line(at(10), "hold", "app", reason="CrashLoopBackOff 10s: m"),
+            Line(at(20), "step", "start_container", "app", outcome="done"),
+            exit_line(30, 1),
+            Line(at(31), "hold", "app", reason="CrashLoopBackOff 10s: m"),
+        ),
+        "happenings": (happening(10),),
+        "instances": (ended(0, begun=1, end=10), ended(1, begun=20, end=30)),
+    }
+    return Account(WEB, at(0), at(31), **{**said, **more})
+
+
+def test_now_is_what_the_workflow_said_last() -> None:
+    now = explain(account(), at(35))
+    (app,) = now.containers
+    assert (now.phase, now.deadline, now.is_gone, now.is_being_deleted) == ("Running", at(600), False, False)
+    assert (app.runs, app.is_ready, [end.instance.restart for end in app.ends]) == (False, False, [0, 1])
+    assert app.wait is not None
+    assert app.wait.until == at(41)
+
+
+def test_the_past_is_told_without_what_came_later() -> None:
+    running = explain(account(), at(25), past=True)
+    (app,) = running.containers
+    assert (app.runs, len(app.ends), running.waits, running.phase) == (True, 1, (), "")
+    waiting = explain(account(), at(15), past=True)
+    assert [(wait.subject, wait.until) for wait in waiting.waits] == [("app", at(20))]
+    assert not waiting.containers[0].runs
+
+
+def test_since_leaves_out_what_was_before() -> None:
+    now = explain(account(), at(35), since=at(20))
+    assert ([end.instance.restart for end in now.containers[0].ends], now.changes) == ([1], ())
+
+
+def test_a_gone_pod_waits_for_nothing() -> None:
+    gone = explain(account(gone=at(34)), at(35))
+    assert (gone.is_gone, gone.waits, gone.deadline) == (True, (), None)
+
+
+def test_a_container_that_never_started_is_explained_by_its_status() -> None:
+    present = {"containers": [{"name": "app", "state": {"waiting": {"reason": "ErrImagePull", "message": "no such"}}}]}
+    (app,) = explain(account(present=present, instances=()), at(35)).containers
+    assert (app.newest, app.waiting) == (None, "ErrImagePull: no such")
+
+
+def test_the_life_of_a_moment_is_the_last_one_begun() -> None:
+    lives = [account(gone=at(5)), Account(Life("default", "web", "uid-2"), at(8), at(9))]
+    assert [life_at(lives, at(each)) for each in (1, 6, 9)] == [lives[0], lives[0], lives[1]]
+    assert life_at(lives, at(-1)) is None
+
+
+_TIMES = st.integers(0, 50)
+
+
+@given(
+    st.lists(st.tuples(_TIMES, _TIMES, st.booleans()), max_size=6),
+    st.lists(
+        st.tuples(
+            _TIMES,
+            st.sampled_from(["hold", "step", "exit", "update"]),
+            st.sampled_from(["app", "x"]),
+            st.text(max_size=12),
+        ),
+        max_size=8,
+    ),
+    _TIMES,
+    st.booleans(),
+)
+def test_any_record_of_any_moment_is_explained_without_error_and_without_the_future(
+    spans: list[tuple[int, int, bool]], lines: list[tuple[int, str, str, str]], moment: int, past: bool
+) -> None:
+    instances = tuple(
+        ended(number, begun=begun, end=end) if over else Instance("app", number, started_at=at(begun))
+        for number, (begun, end, over) in enumerate(spans)
+    )
+    whole = account(
+        instances=instances,
+        lines=tuple(Line(at(when), kind, subject, reason=why) for when, kind, subject, why in lines),
+    )
+    known = as_of(whole, at(moment))
+    times: list[datetime | None] = [line.at for line in known.lines]
+    times += [each for one in known.instances for each in (one.started_at, one.ended_at)]
+    assert all(each is None or each <= at(moment) for each in times)
+    told = explain(whole, at(moment), past=past)
+    assert all(end.waited is None or end.waited >= timedelta(0) for each in told.containers for end in each.ends)

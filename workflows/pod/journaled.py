@@ -1,0 +1,161 @@
+"""What a pod's workflow tells its node's journal: what happened since a moment, and what the pod is now.
+
+It is made from the published state alone, in the journal's thread. It costs no history.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from syncpod.journal.records import Happening, Instance, Life, Line, Told
+from syncpod.lifecycle.exit import RecordedExit
+from syncpod.lifecycle.observed import ObservedContainer
+from syncpod.messages.queries import EventRecord, HistoryRecord
+from syncpod.pod import ContainerStatus
+from workflows.pod.decision import Hold
+from workflows.pod.state import PodState
+
+
+def told(state: PodState, holds: Sequence[Hold], at: datetime, *, since: datetime | None, is_gone: bool) -> Told:
+    """Return what happened from `since` on (None = all that the state still has), and what the pod is at `at`.
+
+    What is told twice is kept once, so `since` only saves work.
+    """
+    return Told(
+        life=Life(*(getattr(state.ref, part) for part in Life._fields)),
+        at=at,
+        lines=tuple(_line(each, each.at) for each in _newest(state.history, since) if each.at is not None),
+        happenings=tuple(_happening(each, at) for each in _seen(state.events, since)),
+        instances=_instances(state),
+        present=json.dumps(_present(state, holds), separators=(",", ":")),
+        is_gone=is_gone,
+    )
+
+
+def _newest(records: Sequence[HistoryRecord], since: datetime | None) -> list[HistoryRecord]:
+    """Return the records from `since` on, oldest first: they stand in the order of their times."""
+    newest: list[HistoryRecord] = []
+    for record in reversed(records):
+        if since is not None and record.at is not None and record.at < since:
+            break
+        newest.append(record)
+    return newest[::-1]
+
+
+def _seen(events: Sequence[EventRecord], since: datetime | None) -> list[EventRecord]:
+    return [each for each in events if since is None or each.last is None or each.last >= since]
+
+
+def _line(record: HistoryRecord, at: datetime) -> Line:
+    return Line(
+        at=at,
+        kind=record.kind,
+        subject=record.subject,
+        container=record.container,
+        restart=record.restart,
+        reason=record.reason,
+        outcome=record.outcome,
+        attempt=record.attempt,
+        took_ms=record.took_ms,
+    )
+
+
+def _happening(event: EventRecord, now: datetime) -> Happening:
+    return Happening(
+        type=event.type,
+        reason=event.reason,
+        message=event.message,
+        first=event.first or now,
+        last=event.last or now,
+        container=event.container,
+        count=event.count,
+    )
+
+
+def _instances(state: PodState) -> tuple[Instance, ...]:
+    """Return each instance whose end is recorded, and each that is listed and has run."""
+    listed = {(each.name, each.restart_count): each for each in state.own.containers if each.has_run}
+    found = {(each.name, each.restart): _ended(each, listed.get((each.name, each.restart))) for each in state.exits}
+    for key, container in listed.items():
+        found.setdefault(key, _listed(container))
+    return tuple(found.values())
+
+
+def _ended(exit_: RecordedExit, container: ObservedContainer | None) -> Instance:
+    started = exit_.started_at or (container.started_at if container is not None else None)
+    return Instance(
+        container=exit_.name,
+        restart=exit_.restart,
+        id=exit_.id,
+        image=container.image if container is not None else "",
+        started_at=started,
+        ended_at=exit_.finished_at or exit_.at,
+        exit_code=exit_.exit_code,
+        reason=exit_.reason,
+        message=exit_.message,
+        cause=exit_.cause,
+    )
+
+
+def _listed(container: ObservedContainer) -> Instance:
+    return Instance(
+        container=container.name,
+        restart=container.restart_count,
+        id=container.id,
+        image=container.image,
+        started_at=container.started_at,
+    )
+
+
+# --- what the pod is now ----------------------------------------------------------------------------------------------
+
+
+def _present(state: PodState, holds: Sequence[Hold]) -> dict[str, Any]:
+    """Return what the pod is: no environment, no command, no annotation."""
+    status, spec = state.status, state.pod.spec
+    inits = {each.name for each in spec.init_containers}
+    statuses = (*status.init_container_statuses, *status.container_statuses, *status.ephemeral_container_statuses)
+    limits = {each.name: dict(each.resources.limits) for each in (*spec.init_containers, *spec.containers)}
+    return {
+        "phase": status.phase or "Pending",
+        "reason": status.reason,
+        "message": status.message,
+        "node": state.node.name or spec.node_name or "",
+        "restartPolicy": spec.restart_policy or "Always",
+        "conditions": [
+            {"type": each.type, "status": each.status, "reason": each.reason, "message": each.message}
+            for each in status.conditions
+        ],
+        "containers": [
+            {**_container(each), "init": each.name in inits, "limits": limits.get(each.name, {})} for each in statuses
+        ],
+        "waits": [
+            {
+                "subject": hold.subject,
+                "until": hold.until.isoformat() if hold.until is not None else None,
+                "reason": hold.reason,
+                "message": hold.message,
+            }
+            for hold in holds
+        ],
+        "deletion": (
+            {"at": state.deletion.requested_at.isoformat(), "graceSeconds": state.deletion.grace_seconds}
+            if state.deletion is not None
+            else None
+        ),
+        "activeDeadlineSeconds": spec.active_deadline_seconds,
+        "startTime": status.start_time.isoformat() if status.start_time is not None else None,
+    }
+
+
+def _container(status: ContainerStatus) -> dict[str, Any]:
+    return {
+        "name": status.name,
+        "ready": status.ready,
+        "restarts": status.restart_count,
+        "image": status.image,
+        "state": status.state.model_dump(mode="json", by_alias=True, exclude_none=True),
+    }
