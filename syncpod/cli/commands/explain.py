@@ -1,0 +1,141 @@
+"""``syncpod explain``: why a pod is as it is, from its node's journal."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncpod.cli.console import remark, say
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.arguments import pod_name, read_duration
+from syncpod.cli.input.options import Namespace, PodNames
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from syncpod.cli.view.explanation import HasLog
+    from syncpod.journal.reading import Account
+    from syncpod.journal.records import Life
+
+At = Annotated[
+    str, typer.Option("--at", metavar="TIME", help="What it was then: 14:02, 14:02:30 or RFC 3339.", show_default="now")
+]
+Since = Annotated[str, typer.Option("--since", metavar="DURATION", help="Only what happened in this time: 30m, 6h.")]
+
+
+def explain(
+    what: PodNames = None,
+    namespace: Namespace = "default",
+    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="The output format.")] = "",
+    at: At = "",
+    since: Since = "",
+) -> None:
+    """Explain what a pod is, why, and what happens next.
+
+    It names each end of its containers with the cause, who decided it, how long the next start waited, and what the log
+    ended with; what the ends have in common; and what was done to the pod. `explain node` names the node's pods whose
+    containers ended most often in the last day. It reads this node's journal, so it needs
+    neither the Temporal server nor the worker, and pods that are gone are explained too, as long as the journal has
+    them.
+    """
+    from syncpod.cli.commands import explain_node
+    from syncpod.cli.machine.settings import settings
+    from syncpod.cli.view.explanation import document, lines
+    from syncpod.journal.explain import explain as explained
+    from syncpod.journal.explain import life_at
+    from syncpod.journal.reading import NoJournal, accounts_of
+
+    if what in explain_node.WORDS:
+        if at:
+            raise BadInput("--at: names a moment of a pod; name one")
+        explain_node.explain_node(output, since)
+        return
+    name = pod_name(what or [])
+    if output not in ("", "json"):
+        raise BadInput(f"--output: must be json, not {output}")
+    now = datetime.now(UTC)
+    moment = read_moment(at, now) if at else now
+    begin = _beginning(since, moment)
+    here = settings()
+    try:
+        accounts = accounts_of(here.state_dir, namespace, name)
+    except NoJournal as why:
+        raise Failure(str(why)) from None
+    account = life_at(accounts, moment)
+    if account is None:
+        raise _unknown(accounts, namespace, name, here.state_dir)
+    explanation = explained(account, moment, past=bool(at), since=begin)
+    others = [each for each in accounts if each is not account]
+    has_log, unserved = _logs_in(here.log_dir, account.life), "" if at else _unserved(here.state_dir, account)
+    if output == "json":
+        say(json.dumps(document(explanation, others, has_log=has_log, unserved=unserved), indent=4))
+        return
+    say("\n".join(lines(explanation, others, now, log_dir=here.log_dir, has_log=has_log, unserved=unserved)))
+
+
+def read_moment(text: str, now: datetime) -> datetime:
+    """Return the moment that a text names; a time alone is the last such time. Raises BadInput."""
+    from datetime import time, timedelta
+
+    try:
+        clock = time.fromisoformat(text)
+    except ValueError:
+        clock = None
+    try:
+        if clock is not None:
+            local = now.astimezone().replace(
+                hour=clock.hour, minute=clock.minute, second=clock.second, microsecond=clock.microsecond
+            )
+            return local if local <= now else local - timedelta(days=1)
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadInput(f"--at: {text!r} is not a time: write 14:02, 14:02:30 or 2026-11-23T14:02:30Z") from None
+    moment = moment.astimezone()
+    if moment > now:
+        raise BadInput(f"--at: {text} is still to come")
+    return moment
+
+
+def _beginning(since: str, until: datetime) -> datetime | None:
+    """Return when what is to be shown begins; None = at the beginning. Raises BadInput."""
+    if not since:
+        return None
+    try:
+        return until - read_duration(since)
+    except (ValueError, OverflowError) as wrong:
+        raise BadInput(f"--since: {wrong}") from None
+
+
+def _unknown(accounts: list[Account], namespace: str, name: str, state_dir: Path) -> Failure:
+    """Return that the journal does not have the pod, or had none of that name yet."""
+    if accounts:
+        first = accounts[0].begun.astimezone()
+        return Failure(f'the journal has nothing of pod "{name}" before {first:%Y-%m-%d %H:%M:%S}')
+    where = f"the journal of this node ({state_dir}) has no pod {name} in namespace {namespace}"
+    return Failure(f"{where}; a pod of another node is explained there")
+
+
+def _unserved(state_dir: Path, account: Account) -> str:
+    """Return the sentence that no worker serves the node; "" if one does, or if the pod is gone."""
+    from syncpod.cli.machine.worker_process import serving
+
+    if account.gone is not None or serving(state_dir) is not None:
+        return ""
+    remark(f"Note: no worker serves this node; this is what it knew at {account.seen.astimezone():%Y-%m-%d %H:%M:%S}")
+    return "no worker serves this node: nothing of this happens before `syncpod up`"
+
+
+def _logs_in(log_dir: Path, life: Life) -> HasLog:
+    """Return a function that says whether an instance's log file is there."""
+    pod = log_dir / f"{life.namespace}_{life.name}_{life.uid}"
+
+    def has_log(container: str, restart: int) -> bool:
+        try:
+            return (pod / container / f"{restart}.log").is_file()
+        except (OSError, ValueError):
+            return False
+
+    return has_log

@@ -1,0 +1,56 @@
+"""``syncpod explain node``: which pods of this node restart, and why, from its journal."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from syncpod.cli.console import say
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.arguments import read_duration
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WORDS: Final = (["node"], ["nodes"], ["no"])
+"""How the node is named; a pod of that name is `pod/node`."""
+_A_DAY: Final = timedelta(days=1)
+_MOST: Final = 15
+"""How many pods are shown."""
+
+
+def explain_node(output: str, since: str) -> None:
+    """Print the node's pods whose containers ended most often lately. Raises Failure and BadInput."""
+    from syncpod.cli.machine.settings import settings
+    from syncpod.cli.view.node_explanation import document, lines
+    from syncpod.journal.reading import NoJournal, node_account
+
+    if output not in ("", "json"):
+        raise BadInput(f"--output: must be json, not {output}")
+    now = datetime.now(UTC)
+    here = settings()
+    try:
+        span = read_duration(since) if since else _A_DAY
+        begin = now - span
+    except (ValueError, OverflowError) as wrong:
+        raise BadInput(f"--since: {wrong}") from None
+    try:
+        account = node_account(here.state_dir, begin, most=_MOST)
+    except NoJournal as why:
+        raise Failure(str(why)) from None
+    served = _served(here.state_dir)
+    if output == "json":
+        say(json.dumps(document(account, now, begin, served), indent=4))
+    else:
+        say("\n".join(lines(account, now, begin, node=here.node, served=served)))
+
+
+def _served(state_dir: Path) -> str:
+    """Return by whom the node is served."""
+    from syncpod.cli.machine.worker_process import serving
+
+    worker = serving(state_dir)
+    if worker is None:
+        return "no worker serves it: nothing happens to its pods before `syncpod up`"
+    return f"worker {worker.pid} serves it, on {worker.runtime}; `syncpod node` shows its conditions"

@@ -1,0 +1,303 @@
+"""What ``syncpod explain`` prints of a pod: one screen, and the same as JSON. Values in, text out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from syncpod.cli.console import columns, paint
+from syncpod.cli.view.durations import short_duration
+from syncpod.cli.view.layout import pairs
+from syncpod.journal.causes import Cause, Change, End
+from syncpod.journal.error_text import innermost
+from syncpod.journal.explain import Explained, Explanation, Wait
+from syncpod.journal.patterns import patterns
+from syncpod.journal.reading import Account
+
+ENDS_SHOWN: Final = 8
+CHANGES_SHOWN: Final = 8
+_LOG_LINES: Final = 5
+"""How many ends, changes and last lines of a log are shown: `-o json` has all."""
+
+_PULLS: Final = ("ImagePullBackOff", "ErrImagePull")
+
+HasLog = Callable[[str, int], bool]
+"""Says whether the log file of a container's instance is still there."""
+
+
+def lines(
+    explanation: Explanation, others: Sequence[Account], now: datetime, *, log_dir: Path, has_log: HasLog, unserved: str
+) -> list[str]:
+    """Return one screen about a life of a pod. `others` are the other lives of its name, oldest first.
+
+    `unserved` is the sentence that no worker serves the node now; "" if one does.
+    """
+    clock = _Clock(explanation.at)
+    shown = [*pairs(_heading(explanation, clock, now, unserved))]
+    for container in explanation.containers:
+        shown += ["", *_container(explanation, container, clock, log_dir, has_log)]
+    if explanation.changes:
+        shown += ["", *_changes(explanation, clock)]
+    if others:
+        shown += ["", "Other lives of this name:", *(f"  {_life(each, clock)}" for each in others[-_LOG_LINES:])]
+    return shown
+
+
+class _Clock:
+    """Writes moments: the time alone if it is of the same day as what is explained."""
+
+    def __init__(self, at: datetime) -> None:
+        self._day = at.astimezone().date()
+
+    def __call__(self, at: datetime | None) -> str:
+        if at is None:
+            return "?"
+        local = at.astimezone()
+        return f"{local:%H:%M:%S}" if local.date() == self._day else f"{local:%Y-%m-%d %H:%M:%S}"
+
+
+def _span(span: timedelta | None) -> str:
+    if span is None:
+        return "?"
+    seconds = span.total_seconds()
+    return f"{seconds:.1f}s" if seconds < 10 else short_duration(span)
+
+
+# --- the heading ------------------------------------------------------------------------------------------------------
+
+
+def _heading(one: Explanation, clock: _Clock, now: datetime, unserved: str) -> list[tuple[str, list[str]]]:
+    life, account = one.account.life, one.account
+    node = account.present.get("node", "")
+    titled = [
+        ("Pod", [f"{life.namespace}/{life.name}{f' on node {node}' if node else ''}, since {clock(account.begun)}"]),
+        ("Now" if one.at >= now else f"At {clock(one.at)}", [_now(one, clock)]),
+    ]
+    if why := _why(one, clock):
+        titled.append(("Why", why))
+    titled.append(("Next", _next(one, clock, unserved)))
+    return titled
+
+
+def _now(one: Explanation, clock: _Clock) -> str:
+    if one.is_gone:
+        return f"gone since {clock(one.account.gone)}"
+    state = ", ".join(_state(each, one, clock) for each in one.containers) or "no container has been started"
+    phase = "being deleted" if one.is_being_deleted else one.phase
+    reason = f" ({one.reason}: {one.message})" if one.reason else ""
+    return f"{phase}{reason}: {state}" if phase else state
+
+
+def _state(container: Explained, one: Explanation, clock: _Clock) -> str:
+    newest = container.newest
+    if newest is None:
+        reason = container.waiting.partition(":")[0]
+        return f"{container.name} has not started{f' ({reason})' if reason else ''}"
+    if container.runs:
+        ready = "" if container.is_ready in (None, True) else ", not ready"
+        since = one.at - newest.started_at if newest.started_at is not None else None
+        return f"{container.name} runs for {_span(since)}{ready}"
+    reason = container.wait.reason if container.wait is not None else ""
+    words = f"waits since {clock(newest.ended_at)}, {reason}" if reason else f"ended at {clock(newest.ended_at)}"
+    return f"{container.name} {words}"
+
+
+def _why(one: Explanation, clock: _Clock) -> list[str]:
+    """Return why containers do not start; and why each that has ended did so last, and who decided that."""
+    stays = [f"{each.name} does not start: {innermost(each.why_not)}" for each in one.containers if each.why_not]
+    return stays + [
+        f"{each.name} ended at {clock(each.ends[-1].instance.ended_at)}: {_whose(each.ends[-1].cause)}"
+        for each in one.containers
+        if each.ends
+    ]
+
+
+def _whose(cause: Cause) -> str:
+    match cause.by:
+        case "itself":
+            return f"{cause.words} by itself"
+        case "unknown" | "a signal":
+            return cause.words
+        case _:
+            return f"{cause.words} (decided by {cause.by})"
+
+
+def _next(one: Explanation, clock: _Clock, unserved: str) -> list[str]:
+    if one.is_gone:
+        return ["nothing: it is gone"]
+    said = [unserved] if unserved else []
+    said += [_due(wait, one, clock) for wait in one.waits]
+    if one.deadline is not None:
+        said.append(f"it fails at {clock(one.deadline)}, when its active deadline has passed")
+    if one.is_being_deleted:
+        said.append("what runs of it is ended within its grace, and then it is removed")
+    if said:
+        return said
+    if one.phase in ("Succeeded", "Failed"):
+        return ["nothing: it has finished"]
+    if all(each.runs for each in one.containers) and one.containers:
+        return ["nothing is due: it runs until something happens"]
+    return ["a step is under way, or the pod waits for something else to happen (`syncpod describe pod`)"]
+
+
+def _due(wait: Wait, one: Explanation, clock: _Clock) -> str:
+    is_container = any(each.name == wait.subject for each in one.containers)
+    what = f"{wait.subject} starts again" if is_container else f"{wait.subject} is tried again"
+    what = f"the image of {wait.subject} is pulled again" if wait.reason.startswith(_PULLS) else what
+    if wait.until is None:
+        return f"{what} when an operator says so: {wait.reason}: {wait.message}"
+    left = wait.until - one.at
+    when = f"in {_span(left)}, at {clock(wait.until)}" if left > timedelta(0) else f"now, due since {clock(wait.until)}"
+    return f"{what} {when} ({wait.reason})"
+
+
+# --- a container ------------------------------------------------------------------------------------------------------
+
+
+def _container(one: Explanation, container: Explained, clock: _Clock, log_dir: Path, has_log: HasLog) -> list[str]:
+    newest = container.newest
+    image = f", image {newest.image}" if newest is not None and newest.image else ""
+    ends = container.ends
+    count = (
+        "has never ended"
+        if not ends
+        else {1: "ended once", 2: "ended twice"}.get(len(ends), f"ended {len(ends)} times")
+    )
+    shown = [paint(f"Container {container.name} {count}{image}", "bold")]
+    if not ends:
+        return shown
+    shown += [f"  - {sentence}" for sentence in patterns(ends, changed=one.changed, span=_span, clock=clock)]
+    if (earlier := len(ends) - ENDS_SHOWN) > 0:
+        shown.append(f"  {earlier} earlier ends since {clock(ends[0].instance.ended_at)} are not shown (-o json)")
+    rows: list[tuple[str, ...]] = [("RESTART", "STARTED", "RAN", "ENDED", "WHY", "DECIDED BY", "WAITED", "LOG")]
+    rows += [_row(end, clock, has_log) for end in ends[-ENDS_SHOWN:]]
+    shown += [f"  {line}" for line in columns(rows)]
+    return [*shown, *_last_words(ends[-1], one, log_dir, has_log)]
+
+
+def _row(end: End, clock: _Clock, has_log: HasLog) -> tuple[str, ...]:
+    instance = end.instance
+    waited = _span(end.waited) if end.waited is not None else "-"
+    return (
+        str(instance.restart),
+        clock(instance.started_at) if instance.started_at is not None else "-",
+        _span(instance.ran_for) if instance.ran_for is not None else "-",
+        clock(instance.ended_at),
+        _clipped(end.cause.words, 60),
+        end.cause.by,
+        f"{waited} (back-off {end.back_off})" if end.back_off else waited,
+        "file" if has_log(instance.container, instance.restart) else "end kept" if instance.log_end else "-",
+    )
+
+
+def _last_words(end: End, one: Explanation, log_dir: Path, has_log: HasLog) -> list[str]:
+    instance, life = end.instance, one.account.life
+    path = log_dir / f"{life.namespace}_{life.name}_{life.uid}" / instance.container / f"{instance.restart}.log"
+    where = str(path) if has_log(instance.container, instance.restart) else "its log file is gone"
+    said = instance.log_end.strip("\n").splitlines()
+    if not said:
+        return [f"  Instance {instance.restart} logged nothing ({where})"]
+    return [f"  Instance {instance.restart} logged last ({where}):", *(f"    {line}" for line in said[-_LOG_LINES:])]
+
+
+def _clipped(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+# --- the rest ---------------------------------------------------------------------------------------------------------
+
+
+def _changes(one: Explanation, clock: _Clock) -> list[str]:
+    shown = one.changes[-CHANGES_SHOWN:]
+    more = len(one.changes) - len(shown)
+    head = f"What was done to it, and what failed{f' ({more} earlier ones are not shown)' if more else ''}:"
+    rows = [(clock(each.at), f"{_clipped(each.what, 160)}{_repeated(each, clock)}") for each in shown]
+    return [head, *(f"  {line}" for line in columns(rows))]
+
+
+def _repeated(change: Change, clock: _Clock) -> str:
+    return f" ({change.times} times since {clock(change.first)})" if change.times > 1 else ""
+
+
+def _life(account: Account, clock: _Clock) -> str:
+    until = f"to {clock(account.gone)}" if account.gone is not None else "and still there"
+    ends = sum(each.has_ended for each in account.instances)
+    return f"{clock(account.begun)} {until}, {ends} end{'s' if ends != 1 else ''} (uid {account.life.uid})"
+
+
+# --- as JSON ----------------------------------------------------------------------------------------------------------
+
+
+def document(explanation: Explanation, others: Sequence[Account], *, has_log: HasLog, unserved: str) -> dict[str, Any]:
+    """Return everything that the text is made from, and what it leaves out."""
+    account = explanation.account
+    return {
+        **_life_document(account),
+        "at": _stamp(explanation.at),
+        "phase": explanation.phase,
+        "reason": explanation.reason,
+        "message": explanation.message,
+        "unserved": unserved,
+        "deleting": explanation.is_being_deleted,
+        "waits": [
+            {"subject": each.subject, "until": _stamp(each.until), "reason": each.reason, "message": each.message}
+            for each in explanation.waits
+        ],
+        "containers": [
+            {
+                "name": each.name,
+                "running": each.runs,
+                "ready": each.is_ready,
+                "patterns": patterns(
+                    each.ends, changed=explanation.changed, span=_span, clock=lambda at: _stamp(at) or ""
+                ),
+                "ends": [_end_document(end, has_log) for end in each.ends],
+            }
+            for each in explanation.containers
+        ],
+        "changes": [
+            {"at": _stamp(each.at), "what": each.what, "times": each.times, "first": _stamp(each.first or each.at)}
+            for each in explanation.changes
+        ],
+        "otherLives": [_life_document(each) for each in others],
+    }
+
+
+def _life_document(account: Account) -> dict[str, Any]:
+    life = account.life
+    return {
+        "namespace": life.namespace,
+        "name": life.name,
+        "uid": life.uid,
+        "begun": _stamp(account.begun),
+        "seen": _stamp(account.seen),
+        "gone": _stamp(account.gone),
+        "ends": sum(each.has_ended for each in account.instances),
+    }
+
+
+def _end_document(end: End, has_log: HasLog) -> dict[str, Any]:
+    instance = end.instance
+    return {
+        "restart": instance.restart,
+        "image": instance.image,
+        "startedAt": _stamp(instance.started_at),
+        "endedAt": _stamp(instance.ended_at),
+        "exitCode": instance.exit_code,
+        "signal": instance.signal or None,
+        "reason": instance.reason,
+        "message": instance.message,
+        "cause": end.cause.words,
+        "kind": end.cause.kind,
+        "decidedBy": end.cause.by,
+        "waitedSeconds": end.waited.total_seconds() if end.waited is not None else None,
+        "backOff": end.back_off,
+        "hasLogFile": has_log(instance.container, instance.restart),
+        "logEnd": instance.log_end,
+    }
+
+
+def _stamp(at: datetime | None) -> str | None:
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z") if at is not None else None

@@ -1,0 +1,171 @@
+"""`syncpod explain` says what a pod is, why, and what happens next, from the node's journal alone."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncpod.cli.commands.explain import read_moment
+from syncpod.cli.failure import BadInput
+from syncpod.journal.file import FILE_NAME, JournalFile, Limits
+from syncpod.journal.records import Instance, Life, Line, Told
+from tests.cli.conftest import program
+from tests.journal.records import WEB, ended, exit_line
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+
+
+def ago(seconds: float) -> datetime:
+    return NOW - timedelta(seconds=seconds)
+
+
+def until_now(seconds: float) -> str:
+    """The time from so many seconds before NOW, when this file was loaded, until now."""
+    return f"{(datetime.now(UTC) - ago(seconds)).total_seconds():.0f}s"
+
+
+def crash(restart: int, begun: float, end: float, **more: Any) -> Instance:
+    return replace(ended(restart, **more), started_at=ago(begun), ended_at=ago(end))
+
+
+PRESENT: dict[str, Any] = {
+    "phase": "Running",
+    "node": "n1",
+    "containers": [{"name": "app", "ready": False, "state": {}}],
+    "waits": [
+        {
+            "subject": "app",
+            "until": (NOW + timedelta(hours=1)).isoformat(),
+            "reason": "CrashLoopBackOff",
+            "message": "",
+        }
+    ],
+}
+OLD = Life("default", "web", "uid-0", "inc-0")
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """A node without a worker whose journal has two lives of pod web."""
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    journal = JournalFile(state / FILE_NAME, Limits())
+    journal.write([Told(OLD, ago(9000), lines=(Line(ago(9500), "update", "apply", reason="generation 1"),))])
+    journal.write([Told(OLD, ago(8000), instances=(crash(0, 9400, 8100, cause="deleted"),), is_gone=True)])
+    lines = (
+        Line(ago(400), "update", "apply", reason="generation 1"),
+        replace(exit_line(0), at=ago(180)),
+        Line(ago(89), "hold", "app", reason="CrashLoopBackOff 5m0s: m"),
+    )
+    instances = tuple(
+        crash(each, 300 - 80 * each, 250 - 80 * each, log_end=f"try {each}\nno \x1b[31mroute\n") for each in (0, 1, 2)
+    )
+    journal.write([Told(WEB, ago(90), lines=lines, instances=instances, present=json.dumps(PRESENT))])
+    journal.close()
+    logs = tmp_path / "pods" / "default_web_uid-1" / "app"
+    logs.mkdir(parents=True)
+    (logs / "2.log").write_text("")
+    yield {"SYNCPOD_STATE_DIR": str(state), "SYNCPOD_LOG_DIR": str(tmp_path / "pods"), "SYNCPOD_NODE": "n1"}
+
+
+def test_one_screen_says_what_why_and_what_next(environ: dict[str, str]) -> None:
+    done = program("explain", "web", environ=environ)
+    assert done.code == 0, done.err
+    assert "no worker serves this node; this is what it knew at" in done.err
+    out = done.out
+    assert "default/web on node n1, since" in out
+    assert "Running: app waits since" in out
+    assert ": exited 3 by itself" in out
+    assert "no worker serves this node: nothing of this happens before `syncpod up`" in out
+    due = datetime.fromisoformat(str(PRESENT["waits"][0]["until"])).astimezone()
+    assert f", at {due:%H:%M:%S} (CrashLoopBackOff)" in out
+    assert "always the same: exited 3" in out
+    assert "it runs for 50s each time" in out
+    assert "(back-off 5m0s)" in out
+    assert "\x1b" not in out
+    assert str(Path(environ["SYNCPOD_LOG_DIR"]) / "default_web_uid-1/app/2.log") in out
+    assert "Other lives of this name:" in out
+    assert "(uid uid-0)" in out
+    assert len(out.splitlines()) < 30
+
+
+def test_json_has_everything(environ: dict[str, str]) -> None:
+    said = json.loads(program("explain", "pod/web", "-o", "json", environ=environ).out)
+    assert (said["uid"], said["phase"], said["otherLives"][0]["uid"]) == ("uid-1", "Running", "uid-0")
+    (app,) = said["containers"]
+    assert [(end["exitCode"], end["decidedBy"], end["hasLogFile"]) for end in app["ends"]] == [
+        (3, "itself", False),
+        (3, "itself", False),
+        (3, "itself", True),
+    ]
+    assert app["ends"][0]["logEnd"] == "try 0\nno \x1b[31mroute\n"
+
+
+def test_a_gone_life_and_a_moment_of_the_past_are_explained(environ: dict[str, str]) -> None:
+    gone = program("explain", "web", "--at", ago(7000).isoformat(), environ=environ)
+    assert "gone since" in gone.out
+    assert "the pod was deleted (decided by its deletion)" in gone.out
+    assert gone.err == ""
+    then = json.loads(program("explain", "web", "--at", ago(200).isoformat(), "-o", "json", environ=environ).out)
+    assert [(each["running"], len(each["ends"])) for each in then["containers"]] == [(True, 1)]
+    recent = json.loads(program("explain", "web", "--since", until_now(120), "-o", "json", environ=environ).out)
+    assert [len(each["ends"]) for each in recent["containers"]] == [1]
+
+
+def test_what_the_journal_does_not_have_is_said_in_a_sentence(environ: dict[str, str], tmp_path: Path) -> None:
+    missing = program("explain", "other", environ=environ)
+    assert (missing.code, missing.out) == (1, "")
+    assert "has no pod other in namespace default" in missing.err
+    before = program("explain", "web", "--at", ago(99_999).isoformat(), environ=environ)
+    assert 'the journal has nothing of pod "web" before' in before.err
+    nothing = program("explain", "web", environ={**environ, "SYNCPOD_STATE_DIR": str(tmp_path / "none")})
+    assert (nothing.code, "there is no journal in" in nothing.err) == (1, True)
+    wrong = program("explain", "web", "--since", "soon", environ=environ)
+    assert (wrong.code, "--since: 'soon' is not a duration" in wrong.err) == (2, True)
+    assert program("explain", "web", "-o", "yaml", environ=environ).code == 2
+
+
+def test_the_log_of_any_instance_is_read_from_its_file_or_else_from_the_journal(environ: dict[str, str]) -> None:
+    kept = program("logs", "web", "--restart", "1", environ=environ)
+    assert (kept.code, kept.out) == (0, "try 1\nno \x1b[31mroute\n")
+    assert "the log file of restart 1 is gone; this is the end of it that the journal keeps" in kept.err
+    assert program("logs", "web", "--restart", "1", "--tail", "1", environ=environ).out == "no \x1b[31mroute\n"
+    log = Path(environ["SYNCPOD_LOG_DIR"]) / "default_web_uid-1/app/2.log"
+    log.write_text("2026-11-23T12:00:00.000000001Z stdout F the whole log\n")
+    whole = program("logs", "web", "app", "--restart", "2", "--prefix", environ=environ)
+    assert (whole.out, whole.err) == ("[pod/web/app] the whole log\n", "")
+    other = program("logs", "web", "--restart", "7", environ=environ)
+    assert (other.code, 'has no restart 7 of container "app" of pod "web": it has 0 to 2' in other.err) == (1, True)
+    for wrong in (["--restart", "-2"], ["--restart", "1", "-f"], ["--restart", "1", "--previous"]):
+        assert program("logs", "web", *wrong, environ=environ).code == 2
+    assert program("logs", "gone", "--restart", "0", environ=environ).code == 1
+
+
+def test_the_restless_pods_of_the_node_are_named(environ: dict[str, str]) -> None:
+    done = program("explain", "node", environ=environ)
+    assert done.code == 0, done.err
+    assert "no worker serves it" in done.out
+    assert "1 there, 1 gone since" in done.out
+    head, web, old = done.out.splitlines()[-3:]
+    assert head.split("   ")[0] == "POD"
+    assert "default/web   3" in web
+    assert "app: exited 3" in web
+    assert "CrashLoopBackOff" in web
+    assert "its deletion" in old
+    said = json.loads(program("explain", "node", "--since", until_now(120), "-o", "json", environ=environ).out)
+    assert [(each["name"], each["ends"], each["now"]) for each in said["restless"]] == [("web", 1, "CrashLoopBackOff")]
+    assert program("explain", "node", "--at", "12:00", environ=environ).code == 2
+
+
+def test_a_time_alone_is_the_last_such_time() -> None:
+    now = datetime(2026, 11, 23, 14, 30, tzinfo=UTC).astimezone()
+    assert read_moment(f"{now - timedelta(hours=1):%H:%M}", now) == now - timedelta(hours=1)
+    assert read_moment(f"{now + timedelta(hours=1):%H:%M:%S}", now) == now - timedelta(hours=23)
+    assert read_moment("2026-11-23T12:00:00Z", now) == datetime(2026, 11, 23, 12, tzinfo=UTC)
+    for text in ("soon", "25:00", "2099-01-01T00:00:00Z"):
+        with pytest.raises(BadInput, match="--at: "):
+            read_moment(text, now)
