@@ -51,7 +51,8 @@ class ScriptedServer:
 
     def _query_answered(self, request: Any) -> Message:
         # The SDK may answer a query that has failed once more, also when the next task is out; a server ignores that.
-        if len(self.answers) < self._handed_out and self.tasks[self._handed_out - 1].HasField("query"):
+        asked = self.tasks[self._handed_out - 1]
+        if len(self.answers) < self._handed_out and asked.HasField("query") and asked.task_token == request.task_token:
             self.answers.append(request)
         return v1.RespondQueryTaskCompletedResponse()
 

@@ -6,24 +6,16 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from temporalio.client import WorkflowHistory
-from temporalio.worker import Replayer
-from temporalio.workflow import NondeterminismError
 
-from syncpod.temporal.plugin import syncpod_plugin
+from syncpod.replay.history import read_history
+from tests.replay.differences import Differs, replay
 from tests.replay.record import TODAY
 from tests.replay.record_node import HISTORIES, STORIES
 from workflows.node import decide
-from workflows.node.workflow import NodeWorkflow
-from workflows.runner import workflow_runner
 
 
 async def _replay(path: Path) -> None:
-    plugin = syncpod_plugin(workflows=[NodeWorkflow], runner=workflow_runner())
-    history = WorkflowHistory.from_json("recorded", await asyncio.to_thread(path.read_text))
-    started = history.events[0].workflow_execution_started_event_attributes
-    history = WorkflowHistory(started.workflow_id, history.events)
-    await Replayer(workflows=[], plugins=[plugin]).replay_workflow(history)
+    await replay(path.stem, read_history(await asyncio.to_thread(path.read_bytes)))
 
 
 @pytest.mark.parametrize(
@@ -33,9 +25,9 @@ async def test_a_recorded_history_of_a_node_replays(recorded: Path) -> None:
     await _replay(recorded)
 
 
-async def test_a_step_that_the_node_no_longer_takes_fails_the_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_step_that_the_node_no_longer_takes_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decide, "plan", lambda *_, **__: decide.Plan((), None))
-    with pytest.raises(NondeterminismError):
+    with pytest.raises(Differs, match=r"event \d+: in the history 'apply pod \S+', with the code at hand nothing more"):
         await _replay(HISTORIES / TODAY / "kept.json")
 
 

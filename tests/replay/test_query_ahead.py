@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any, cast
 
 import pytest
@@ -45,6 +46,7 @@ class Handled:
 
 
 HANDLED: list[Handled] = []
+TOKENS = count(1)
 
 
 @workflow.defn(name="Waits")
@@ -103,7 +105,7 @@ def history() -> list[HistoryEvent]:
 def task(events: list[HistoryEvent], **more: Any) -> PollWorkflowTaskQueueResponse:
     """What a poll returns."""
     polled = PollWorkflowTaskQueueResponse(
-        task_token=b"token",
+        task_token=str(next(TOKENS)).encode(),
         workflow_execution=WorkflowExecution(workflow_id="waits", run_id=RUN),
         workflow_type=WorkflowType(name="Waits"),
         previous_started_event_id=3,
@@ -118,10 +120,16 @@ def task(events: list[HistoryEvent], **more: Any) -> PollWorkflowTaskQueueRespon
 
 
 class Ignored:
-    """What watches workflow tasks, and does nothing about them."""
+    """What watches workflow tasks, and does nothing about them. Of a run that it was asked about, it knows the end."""
 
     def __init__(self) -> None:
         self.failures: list[str] = []
+        self._asked: set[str] = set()
+
+    def has_ended(self, _workflow_id: str, run_id: str) -> bool:
+        is_known = run_id in self._asked
+        self._asked.add(run_id)
+        return is_known
 
     def published(self, _workflow_id: str, _run_id: str, _published: Published | None) -> None:
         pass
@@ -176,6 +184,28 @@ async def test_a_guarded_instance_does_not_run_ahead_of_its_history() -> None:
     assert AHEAD in server.answers[0].error_message
     assert timers(server.answers[1]) == 1
     assert not ignored.failures, "no workflow task has failed"
+
+
+def a_query_of_a_run_that_was_ended() -> PollWorkflowTaskQueueResponse:
+    """A query of a run that ended with a signal in its history that no task will ever take, as a reset ends a run."""
+    ended = HistoryEvent(event_id=6, event_type=EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED)
+    ended.event_time.FromDatetime(LATER)
+    ended.workflow_execution_terminated_event_attributes.SetInParent()
+    query = WorkflowQuery(query_type="has_been_signalled", query_args=Payloads(payloads=[]))
+    return task([*history()[:5], ended], query=query)
+
+
+async def test_a_run_that_ended_with_untaken_signals_is_answered_once_it_is_known_to_have_ended() -> None:
+    """No task takes the signals: without them, it is as its last task left it."""
+    HANDLED.clear()
+    ignored = Ignored()
+    server = ScriptedServer(*(a_query_of_a_run_that_was_ended() for _ in range(3)))
+    async with worker_of(server, WatchedRunner(UnsandboxedWorkflowRunner(), ignored)):
+        await server.until_answered()
+    assert AHEAD in server.answers[0].error_message, "it may still be open: the server is asked"
+    for answer in server.answers[1:]:
+        assert answer.query_result.payloads[0].data == b"false"
+    assert not HANDLED and not ignored.failures
 
 
 class Refusing(OutboundInterceptor):

@@ -7,10 +7,14 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from temporalio import workflow
+from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHistory
+from temporalio.common import SearchAttributeKey
 
 from syncpod.lifecycle.step_name import StepName
 from syncpod.lifecycle.version import DECISION_VERSION
@@ -54,8 +58,8 @@ async def test_a_changed_step_is_named_in_the_replay_error(monkeypatch: pytest.M
     with pytest.raises(Differs) as differs:
         await replay("crash_loop", await read("crash_loop"))
     assert re.fullmatch(
-        r"history crash_loop, event \d+: the step recorded is 'start_container web, restart 1', "
-        r"the step taken now is 'pull_image web, restart 1'",
+        r"history crash_loop, event \d+: in the history 'start container web, restart 1', "
+        r"with the code at hand 'pull image web, restart 1'.*",
         str(differs.value),
     )
 
@@ -72,7 +76,7 @@ async def test_a_step_that_differs_only_in_a_number_is_named_although_the_sdk_do
 
     planted(monkeypatch, another)
     with pytest.raises(
-        Differs, match="'start_container web, restart 2', the step taken now is 'start_container web, re"
+        Differs, match="'start container web, restart 2', with the code at hand 'start container web, restart 7'"
     ):
         await replay("crash_loop", await read("crash_loop"))
 
@@ -82,7 +86,7 @@ async def test_a_step_that_is_no_longer_taken_is_named_in_the_replay_error(monke
     with pytest.raises(Differs) as differs:
         await replay("crash_loop", await read("crash_loop"))
     assert re.match(
-        r"history crash_loop, event \d+: the step recorded is 'start_container web, restart 1', no step is taken now",
+        r"history crash_loop, event \d+: in the history 'start container web, restart 1', with the code at hand",
         str(differs.value),
     )
 
@@ -90,6 +94,56 @@ async def test_a_step_that_is_no_longer_taken_is_named_in_the_replay_error(monke
 async def test_a_changed_wait_is_reported_with_its_event(monkeypatch: pytest.MonkeyPatch) -> None:
     planted(monkeypatch, lambda decision: replace(decision, holds=()))
     with pytest.raises(Differs, match=r"history crash_loop, event \d+: .*TimerStarted"):
+        await replay("crash_loop", await read("crash_loop"))
+
+
+async def test_an_exception_of_this_tree_is_reported_at_its_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    def defect(decision: Decision) -> Decision:
+        if of(decision, StepName.START_CONTAINER, 1):
+            raise KeyError("a defect")
+        return decision
+
+    planted(monkeypatch, defect)
+    history = await read("crash_loop")
+    with pytest.raises(Differs) as differs:
+        await replay("crash_loop", history)
+    named = re.match(
+        r"history crash_loop, event (\d+): .* with the code at hand \"fail: KeyError: 'a defect'", str(differs.value)
+    )
+    assert named is not None, differs.value
+    event = history.events[int(named[1]) - 1]
+    assert event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+    after = history.events[int(named[1])].activity_task_scheduled_event_attributes
+    assert after.activity_type.name == "start_container" and b'"restart":1' in after.input.payloads[0].data
+
+
+async def test_a_command_that_only_the_sdk_compares_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def another(decision: Decision) -> Decision:
+        if of(decision, StepName.START_CONTAINER, 1):
+            workflow.upsert_search_attributes([SearchAttributeKey.for_keyword("PodName").value_set("web")])
+        return decision
+
+    planted(monkeypatch, another)
+    with pytest.raises(Differs) as differs:
+        await replay("crash_loop", await read("crash_loop"))
+    assert re.match(
+        r"history crash_loop, event \d+: in the history 'start container web, restart 1', "
+        r"with the code at hand 'change the search attributes'",
+        str(differs.value),
+    )
+
+
+async def test_a_longer_wait_is_named_although_the_sdk_does_not_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+    def longer(decision: Decision) -> Decision:
+        more = timedelta(seconds=5)
+        return replace(
+            decision, holds=tuple(replace(each, until=each.until and each.until + more) for each in decision.holds)
+        )
+
+    planted(monkeypatch, longer)
+    with pytest.raises(
+        Differs, match=r"event \d+: in the history 'wait 10.\d+ s', with the code at hand 'wait 15.\d+ s'$"
+    ):
         await replay("crash_loop", await read("crash_loop"))
 
 

@@ -98,6 +98,9 @@ class Watch:
     def published(self, _workflow_id: str, run_id: str, _published: Published | None) -> None:
         self.published_by.append(run_id)
 
+    def has_ended(self, _workflow_id: str, _run_id: str) -> bool:
+        return False
+
     def task_failed(self, workflow_id: str, run_id: str, why: str) -> None:
         self.loop.call_soon_threadsafe(self.stuck.failed, workflow_id, run_id, why)
 

@@ -1,0 +1,63 @@
+"""Finds the first decision in which a replay differs from its history.
+
+The SDK compares types of commands alone. Here each step is compared by its container, number and victims too, each wait
+by its length, and each by the workflow task in which it was taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+
+class Decision(NamedTuple):
+    """One decision, as a history has it or as a replay takes it."""
+
+    task: int
+    """The event that completed the workflow task in which it was taken; 0 = the history has no such event yet."""
+    words: str
+    event: int = 0
+    """Its own event; 0 = it is a replay's."""
+
+
+class Difference(NamedTuple):
+    """The first decision that differs."""
+
+    event: int
+    """The event of the decision in the history; where the history has none, that of the workflow task."""
+    history: str
+    """The decision in the history; "" = it has none there."""
+    now: str
+    """What is decided now; "" = nothing then."""
+    cause: str = ""
+    """What Temporal's SDK says of it, if it noticed."""
+
+    def sentence(self) -> str:
+        """Return the difference as one clause."""
+        then, now = (repr(words) if words else "nothing more" for words in (self.history, self.now))
+        return f"event {self.event}: in the history {then}, with the code at hand {now}"
+
+
+_AT_EVENT: Final = re.compile(r"HistoryEvent\(id: (\d+)")
+
+
+def difference(then: Sequence[Decision], now: Sequence[Decision], failure: str) -> Difference | None:
+    """Return the first decision that differs between a history and its replay; None if none does.
+
+    `failure` is what the SDK says of a replay that failed, which ends at once; "" = it did not fail. A replay may also
+    decide more than its history has: what follows the last recorded workflow task.
+    """
+    for recorded, taken in zip(then, now, strict=False):
+        if taken.task and taken.task < recorded.task:
+            return Difference(taken.task, "", taken.words, failure)
+        if taken.task != recorded.task:
+            return Difference(recorded.event, recorded.words, "", failure)
+        if taken.words != recorded.words:
+            return Difference(recorded.event, recorded.words, taken.words, failure)
+    if len(now) > len(then) and now[len(then)].task:
+        return Difference(now[len(then)].task, "", now[len(then)].words, failure)
+    at = _AT_EVENT.search(failure)
+    if failure and len(now) < len(then) and (at is None or int(at[1]) >= then[len(now)].event):
+        return Difference(then[len(now)].event, then[len(now)].words, "", failure)
+    return None

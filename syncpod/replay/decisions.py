@@ -1,0 +1,144 @@
+"""The decisions of a run: those that its history has, and those that its replay takes.
+
+A decision is a step, a wait or the end of the run. What Temporal never hears of is none: a wait or a step that is begun
+and cancelled within the same workflow task.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from temporalio.api.common.v1 import Payload
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
+from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
+
+from syncpod.replay.comparison import Decision
+from syncpod.replay.wording import ENDS, OTHERS, step_words, wait_words
+
+InputOf = Callable[[Sequence[Payload]], Mapping[str, Any]]
+"""Returns the JSON of a step's input."""
+
+_ENDS: Final = {
+    "workflow_execution_completed_event_attributes": "complete_workflow_execution",
+    "workflow_execution_failed_event_attributes": "fail_workflow_execution",
+    "workflow_execution_canceled_event_attributes": "cancel_workflow_execution",
+    "workflow_execution_continued_as_new_event_attributes": "continue_as_new_workflow_execution",
+}
+_OTHERS: Final = {
+    "timer_canceled_event_attributes": "cancel_timer",
+    "activity_task_cancel_requested_event_attributes": "request_cancel_activity",
+    "upsert_workflow_search_attributes_event_attributes": "upsert_workflow_search_attributes",
+    "workflow_properties_modified_event_attributes": "modify_workflow_properties",
+}
+
+
+def completed_tasks(events: Sequence[HistoryEvent]) -> list[int]:
+    """Return the numbers of the events that completed a workflow task, in order."""
+    return [each.event_id for each in events if each.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED]
+
+
+def recorded(events: Sequence[HistoryEvent], input_of: InputOf) -> list[Decision]:
+    """Return the decisions that a history has, in order."""
+    found = []
+    for event in events:
+        kind = event.WhichOneof("attributes")
+        said: Any = getattr(event, kind) if kind else None
+        if kind == "activity_task_scheduled_event_attributes":
+            words = step_words(said.activity_type.name, input_of(said.input.payloads))
+        elif kind == "timer_started_event_attributes":
+            words = wait_words(said.start_to_fire_timeout.ToTimedelta())
+        elif kind in _ENDS:
+            words = ENDS[_ENDS[kind]]
+        else:
+            continue
+        found.append(Decision(said.workflow_task_completed_event_id, words, event.event_id))
+    return found
+
+
+def others(events: Sequence[HistoryEvent]) -> list[Decision]:
+    """Return the commands in a history that are no decision of their own, in order."""
+    found = []
+    for event in events:
+        kind = event.WhichOneof("attributes") or ""
+        if kind in _OTHERS:
+            task = getattr(event, kind).workflow_task_completed_event_id
+            found.append(Decision(task, OTHERS[_OTHERS[kind]], event.event_id))
+    return found
+
+
+class Watching(WorkflowRunner):
+    """A runner that notes the decisions of the run that it runs.
+
+    It also tells the run the task queue of its history: a replayer has one of its own, which names no node.
+    """
+
+    def __init__(self, runner: WorkflowRunner, task_queue: str, tasks: Sequence[int], input_of: InputOf) -> None:
+        """`tasks` are the numbers of the events that completed the history's workflow tasks."""
+        self._runner, self._task_queue, self._tasks, self._input_of = runner, task_queue, tasks, input_of
+        self._taken: dict[tuple[str, int], Decision] = {}
+        self.failed: Decision | None = None
+        """How a workflow task failed in the workflow's own code, which ends the replay."""
+        self.others: list[Decision] = []
+        """Commands that are no decision of their own."""
+
+    @property
+    def decisions(self) -> list[Decision]:
+        """What the run has decided so far, in order."""
+        return list(self._taken.values())
+
+    def prepare_workflow(self, defn: Any) -> None:
+        """As the runner does."""
+        self._runner.prepare_workflow(defn)
+
+    def set_worker_level_failure_exception_types(self, types: Any) -> None:
+        """Leave it to the runner."""
+        self._runner.set_worker_level_failure_exception_types(types)
+
+    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        """As the runner does, and listen to the instance."""
+        self._taken, self.others = {}, []
+        instance = self._runner.create_instance(replace(det, info=replace(det.info, task_queue=self._task_queue)))
+        activate = instance.activate
+
+        def listening(activation: WorkflowActivation) -> WorkflowActivationCompletion:
+            completion = activate(activation)
+            self._note(activation.history_length, completion)
+            return completion
+
+        instance.activate = listening  # type: ignore[method-assign, assignment]
+        return instance
+
+    def _note(self, history_length: int, completion: WorkflowActivationCompletion) -> None:
+        """Note what an activation decided, at the end of a history of that length."""
+        following = bisect_right(self._tasks, history_length)
+        task = self._tasks[following] if following < len(self._tasks) else 0
+        if completion.HasField("failed"):
+            failure = completion.failed.failure
+            why = f"{failure.application_failure_info.type}: {failure.message}".removeprefix(": ")
+            self.failed = Decision(task or history_length, f"fail: {why}")
+        for command in completion.successful.commands:
+            kind = command.WhichOneof("variant") or ""
+            said: Any = getattr(command, kind)
+            if kind == "schedule_activity":
+                words = step_words(said.activity_type, self._input_of(said.arguments))
+                self._taken["step", said.seq] = Decision(task, words)
+            elif kind == "start_timer":
+                self._taken["wait", said.seq] = Decision(task, wait_words(said.start_to_fire_timeout.ToTimedelta()))
+            elif kind in ENDS:
+                self._taken["end", 0] = Decision(task, ENDS[kind])
+            elif kind in OTHERS and not self._forget(kind, said, task):
+                self.others.append(Decision(task, OTHERS[kind]))
+
+    def _forget(self, kind: str, said: Any, task: int) -> bool:
+        """Forget what is cancelled in the workflow task that began it; say whether it is."""
+        begun = {"cancel_timer": "wait", "request_cancel_activity": "step"}.get(kind)
+        if begun is None or (taken := self._taken.get((begun, said.seq))) is None or taken.task != task:
+            return False
+        del self._taken[begun, said.seq]
+        return True

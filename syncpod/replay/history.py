@@ -1,0 +1,48 @@
+"""Reads a recorded history from a file: what `temporal workflow show --output json` prints."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from google.protobuf.json_format import ParseError
+from temporalio.client import WorkflowHistory
+
+from syncpod.messages.identity import POD_WORKFLOW
+from syncpod.messages.node import NODE_WORKFLOW
+
+_SHOULD_BE: Final = (
+    "must be the history of a pod's or a node's run from its first event on, as "
+    "`temporal workflow show --workflow-id pod/default/web --output json` prints it"
+)
+
+
+class NoHistory(ValueError):
+    """What is given cannot be replayed; the text is one sentence that says why, and what would be right."""
+
+
+def read_history(text: bytes) -> WorkflowHistory:
+    """Return the history of a run. Raises NoHistory for anything else, and for one that lacks its beginning."""
+    try:
+        # The server's own JSON names each kind of event; any other shape fails in one of these ways.
+        history = WorkflowHistory.from_json("", text.decode())
+    except (ParseError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise NoHistory(_SHOULD_BE) from None
+    return checked(WorkflowHistory(_workflow_id(history), history.events))
+
+
+def checked(history: WorkflowHistory) -> WorkflowHistory:
+    """Return the history of a pod's or a node's run. Raises NoHistory for any other."""
+    events = history.events
+    if not events or not events[0].HasField("workflow_execution_started_event_attributes"):
+        raise NoHistory(_SHOULD_BE)
+    if missing := next((at for at, event in enumerate(events, 1) if event.event_id != at), 0):
+        raise NoHistory(f"event {missing} is missing: {_SHOULD_BE}")
+    kind = events[0].workflow_execution_started_event_attributes.workflow_type.name
+    if kind not in (POD_WORKFLOW, NODE_WORKFLOW):
+        raise NoHistory(f"the history is of a {kind}: {_SHOULD_BE}")
+    return history
+
+
+def _workflow_id(history: WorkflowHistory) -> str:
+    events = history.events
+    return events[0].workflow_execution_started_event_attributes.workflow_id if events else ""

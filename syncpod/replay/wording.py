@@ -1,0 +1,42 @@
+"""Decisions of a workflow in words: `start container web, restart 3`, `wait 10 s`, `continue as new`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+ENDS: Final[Mapping[str, str]] = {
+    "complete_workflow_execution": "end the workflow",
+    "fail_workflow_execution": "fail the workflow",
+    "cancel_workflow_execution": "end the workflow as cancelled",
+    "continue_as_new_workflow_execution": "continue as new",
+}
+"""The last decision of a run, by the name that Temporal gives the command."""
+OTHERS: Final[Mapping[str, str]] = {
+    "cancel_timer": "end a wait early",
+    "request_cancel_activity": "cancel a step",
+    "upsert_workflow_search_attributes": "change the search attributes",
+    "modify_workflow_properties": "change the memo",
+}
+"""Commands that Temporal compares by their type alone, by their names there."""
+
+
+def step_words(name: str, given: Mapping[str, Any]) -> str:
+    """Return which step it is, from its activity's name and the JSON of its input.
+
+    Steps of a pod are told apart by container, number and victims, those of a node by pod. Nothing else of the input
+    is said, so no value of a manifest is.
+    """
+    target, pod = given.get("target") or {}, (given.get("pod") or {}).get("metadata") or {}
+    if "ref" in given:
+        about = [given.get("container", ""), target.get("id", ""), *given.get("ids", ())]
+    else:
+        about = [given.get("name") or pod.get("name", "")]
+    named = " ".join([name.replace("_", " "), *(part for part in about if part)])
+    return ", ".join([named, *(f"{word} {given[word]}" for word in ("restart", "attempt") if word in given)])
+
+
+def wait_words(length: timedelta) -> str:
+    """Return how long a wait is."""
+    return f"wait {length.total_seconds():.6g} s"

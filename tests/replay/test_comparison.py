@@ -1,0 +1,54 @@
+"""The first decision that differs between a history and its replay."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncpod.replay.comparison import Decision, Difference, difference
+
+START, PULL, WAIT = "start container web, restart 1", "pull image web, restart 1", "wait 10 s"
+THEN = (Decision(4, "create sandbox, attempt 0", 5), Decision(9, START, 10), Decision(15, WAIT, 16))
+NOW = tuple(Decision(each.task, each.words) for each in THEN)
+FAILED = "[TMPRL1100] Nondeterminism error: no command for HistoryEvent(id: 10, ActivityTaskScheduled)"
+
+
+@pytest.mark.parametrize(
+    ("now", "failure", "found"),
+    [
+        pytest.param(NOW, "", None, id="the same"),
+        pytest.param(NOW[:2], "", None, id="a replay that was not asked for all"),
+        pytest.param((*NOW, Decision(0, START)), "", None, id="a decision that no task of the history could have"),
+        pytest.param((NOW[0], Decision(9, PULL)), "", Difference(10, START, PULL), id="another step"),
+        pytest.param((*NOW[:2], Decision(15, "wait 20 s")), "", Difference(16, WAIT, "wait 20 s"), id="a longer wait"),
+        pytest.param(NOW[:1], FAILED, Difference(10, START, "", FAILED), id="no step"),
+        pytest.param((NOW[0], Decision(15, START)), "", Difference(10, START, ""), id="a step too late"),
+        pytest.param((Decision(4, PULL), *NOW), "", Difference(5, THEN[0].words, PULL), id="one more at first"),
+        pytest.param((*NOW[:2], Decision(9, PULL), NOW[2]), "", Difference(9, "", PULL), id="one more in between"),
+        pytest.param((*NOW, Decision(15, PULL)), "", Difference(15, "", PULL), id="one more in the last task"),
+    ],
+)
+def test_the_first_difference_is_found(now: tuple[Decision, ...], failure: str, found: Difference | None) -> None:
+    assert difference(THEN, now, failure) == found
+
+
+def test_a_difference_is_one_clause() -> None:
+    assert (
+        Difference(10, START, "").sentence()
+        == f"event 10: in the history {START!r}, with the code at hand nothing more"
+    )
+    assert Difference(9, "", PULL).sentence() == f"event 9: in the history nothing more, with the code at hand {PULL!r}"
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.sampled_from((START, PULL, WAIT)))), st.data())
+def test_a_change_is_found_at_its_event_and_nothing_before_it(
+    steps: list[tuple[int, str]], data: st.DataObject
+) -> None:
+    then = [Decision(10 * at + 1, words, 10 * at + 2) for at, (_, words) in enumerate(steps)]
+    now = [Decision(each.task, each.words) for each in then]
+    assert difference(then, now, "") is None
+    if then:
+        at = data.draw(st.integers(0, len(then) - 1))
+        changed = [*now[:at], Decision(now[at].task, "kill pod"), *now[at + 1 :]]
+        assert difference(then, changed, "") == Difference(then[at].event, then[at].words, "kill pod")
