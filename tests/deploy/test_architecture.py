@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from temporalio import workflow
 
+from syncpod.cli.view.ui_pages import not_ready_page
 from workflows.pod.workflow import PodWorkflow
 
 ROOT = Path(__file__).parents[2]
@@ -56,3 +57,7 @@ def test_modules_named_in_a_room_belong_to_it() -> None:
         modules = {path.name for room in rooms for path in room.rglob("*.py")}
         for name in re.findall(r"`(\w+\.py)`", text):
             assert not rooms or name in modules, f"{section.splitlines()[0]}: {name}"
+
+
+def test_the_readme_links_to_the_list_of_pods_that_are_not_ready() -> None:
+    assert f"]({not_ready_page('http://127.0.0.1:8233', 'default')})" in README

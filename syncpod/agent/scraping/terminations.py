@@ -1,0 +1,49 @@
+"""Counts the ends of containers, as the kubelet does (``kubelet_terminated_containers_total``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+_KINDS: Final = {
+    "containerStatuses": "container",
+    "initContainerStatuses": "init_container",
+    "ephemeralContainerStatuses": "ephemeral_container",
+}
+
+
+class Terminations:
+    """Tells the ends that a pod's newest status has, and the one before has not."""
+
+    def __init__(self, count: Callable[[str, str, str], None]) -> None:
+        """Tell each end to `count`, once: container type, exit code and reason."""
+        self._count = count
+        self._known: dict[str, frozenset[str]] = {}
+        """By pod UID: the ends in its newest status, by container id."""
+
+    def take(self, pod: Mapping[str, Any]) -> None:
+        """Count what has ended since the pod's last status. Of its first one nothing counts: it may be as old as it is.
+
+        A worker that begins counts from zero.
+        """
+        uid = str(pod.get("metadata", {}).get("uid", ""))
+        ends = dict(_ends(pod.get("status", {})))
+        known = self._known.get(uid)
+        self._known[uid] = frozenset(ends)
+        for id_, ended in ends.items():
+            if known is not None and id_ not in known:
+                self._count(*ended)
+
+    def keep(self, uids: Iterable[str]) -> None:
+        """Forget all pods but these."""
+        self._known = {uid: self._known[uid] for uid in uids if uid in self._known}
+
+
+def _ends(status: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, str, str]]]:
+    """Yield the ends that a status has, each with the id of its container."""
+    for field, kind in _KINDS.items():
+        for container in status.get(field, ()):
+            for state in ("lastState", "state"):
+                if ended := container.get(state, {}).get("terminated"):
+                    id_ = ended.get("containerID") or f"{container['name']}/{ended.get('finishedAt', '')}"
+                    yield id_, (kind, str(ended.get("exitCode", 0)), ended.get("reason", ""))

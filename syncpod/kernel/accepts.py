@@ -1,0 +1,34 @@
+"""What an event loop says when it cannot accept connections, because the process has as many files open as it may.
+
+asyncio tries again each second, a hundred times each, and logs a traceback for each try.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+log = logging.getLogger(__name__)
+
+REPEAT_SECONDS: Final = 60.0
+"""How often it is said while it lasts."""
+_ASYNCIO_SAYS: Final = "socket.accept() out of system resource"
+
+
+def say_in_one_sentence(loop: asyncio.AbstractEventLoop, clock: Callable[[], float] = time.monotonic) -> None:
+    """Have the loop log one warning a minute while it accepts no connections; all other errors as before."""
+    next_at = float("-inf")
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        nonlocal next_at
+        error = context.get("exception")
+        if context.get("message") != _ASYNCIO_SAYS or not isinstance(error, OSError):
+            loop.default_exception_handler(context)
+        elif (now := clock()) >= next_at:
+            next_at = now + REPEAT_SECONDS
+            log.warning("no new connection is accepted, and each second it is tried again: %s", error.strerror)
+
+    loop.set_exception_handler(handle)

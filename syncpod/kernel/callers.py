@@ -1,0 +1,73 @@
+"""Who has connected to a server, and whether there is room for them."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+from asyncio import StreamWriter
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from syncpod.kernel.peers import Address, Peer
+
+AT_ONCE: Final = 32
+"""Connections of the owner that are served at the same time, and as many of all others together."""
+OF_A_STRANGER: Final = 4
+"""Connections of one other user, or of one other machine, among them. Whatever goes beyond is closed at once."""
+_UNKNOWN: Final = -1
+"""Stands for all users of this machine whom the kernel does not name."""
+
+PeerOf = Callable[[Address, Address], Peer | None]
+"""Returns whose a connection is, by the addresses of its client and its server; None = it is not known."""
+
+
+class Callers:
+    """The connections of one server: strangers take neither the owner's room, nor all descriptors of the process."""
+
+    def __init__(self, peer_of: PeerOf, *, bounds_owner: bool = True) -> None:
+        """Ask `peer_of` whose each connection is.
+
+        Without `bounds_owner` the owner has as many as they like, and so has whoever the kernel does not name: one that
+        has gone, or on a kernel that names nobody the owner too.
+        """
+        self._peer_of = peer_of
+        self._bounds_owner = bounds_owner
+        self._open: Counter[int | str] = Counter()
+        """Connections by user, those from other machines by address."""
+
+    @contextlib.contextmanager
+    def counted(self, writer: StreamWriter) -> Iterator[bool]:
+        """Count a connection during the block; yield whether it is to be served."""
+        client, server = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
+        peer = self._peer_of(client, server) if client and server else None  # it may be gone already
+        caller = peer.uid if peer is not None else _machine(client, server)
+        self._open[caller] += 1
+        try:
+            yield self._has_room(caller)
+        finally:
+            self._open -= Counter([caller])  # which also forgets who has none left
+
+    def _has_room(self, caller: int | str) -> bool:
+        owners = {0, os.geteuid()}
+        if not self._bounds_owner and (caller in {*owners, _UNKNOWN} or isinstance(caller, str)):
+            return True
+        if caller in owners:
+            return sum(self._open[uid] for uid in owners) <= AT_ONCE
+        strangers = sum(count for uid, count in self._open.items() if uid not in owners)
+        return self._open[caller] <= OF_A_STRANGER and strangers <= AT_ONCE
+
+
+def _machine(client: Address | None, server: Address | None) -> int | str:
+    """Return the address of another machine or network namespace, of IPv6 its /64, in which one machine has many.
+
+    Without it one of them, that says nothing, would keep the others out.
+    """
+    if not client or not server or client[0] == server[0]:
+        return _UNKNOWN
+    address = ipaddress.ip_address(client[0].partition("%")[0])
+    address = getattr(address, "ipv4_mapped", None) or address
+    if address.is_loopback:
+        return _UNKNOWN
+    return str(address if address.version == 4 else ipaddress.IPv6Network(f"{address}/64", strict=False))

@@ -1,0 +1,65 @@
+"""Serves the metrics of a node at its worst: each counter that stays empty on a healthy one has grown here.
+
+``python -m tests.deploy.rare_metrics PORT``. They are counted and served by the node's own code,
+so that their names and labels are those of a node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from activities.node import metrics as steps
+from syncpod import telemetry
+from syncpod.agent import metrics
+from syncpod.agent.published_pods import PublishedPods
+from syncpod.agent.scraping.endpoint import MetricsEndpoint
+from syncpod.agent.scraping.probe_counts import ProbeCounts
+from syncpod.agent.scraping.terminations import Terminations
+from syncpod.translation.context import NodeContext
+
+_DUE = datetime(2026, 11, 23, tzinfo=UTC)
+
+
+class BeingDeleted:
+    """What the workflow of a pod whose deletion is long due has published."""
+
+    uid, at, history_length, is_gone = "u1", _DUE, 7, False
+
+    def told(self, since: datetime | None) -> None: ...
+
+    def answer(self, query: str, *args: Any) -> Any:
+        return {"metadata": {"namespace": "default", "name": "stuck", "uid": "u1", "deletionTimestamp": str(_DUE)}}
+
+    def next_input(self) -> dict[str, Any]:
+        return {}
+
+
+async def serve(port: int, directory: Path) -> None:
+    """Count each of them twice, and serve them."""
+    telemetry.configure({}, service="rare", scraped=True)
+    for _ in range(2):
+        metrics.evictions.add(1, {"eviction_signal": "memory.available"})
+        metrics.collected("container", 1)
+        metrics.workflow_restarts.add(1)
+        steps.count_failed_sandbox()
+    node = NodeContext(name="n", state_dir=directory, memory_dir=directory, log_dir=directory, cluster="c/n")
+    published = PublishedPods(node)
+    published.take("pod/default/stuck", "run", BeingDeleted())
+    await MetricsEndpoint(
+        "127.0.0.1",
+        port,
+        published,
+        obstacles=tuple,
+        terminations=Terminations(metrics.terminated),
+        probes=ProbeCounts(),
+    ).run()
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as scratch:
+        asyncio.run(serve(int(sys.argv[1]), Path(scratch)))

@@ -1,0 +1,202 @@
+"""A real Prometheus scrapes a real node: every panel shows something, and the alerts fire for the right pods alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import yaml
+from temporalio.client import Client
+
+from syncpod.messages.identity import node_task_queue, pod_workflow_id
+from syncpod.temporal.plugin import DATA_CONVERTER
+from syncpod.temporal.queries import AskAgain
+from tests.agent.waiting import until_asked
+from tests.fork_server import start_worker
+from tests.runtimes.docker_registry import free_port
+from tests.runtimes.embedded import Embedded
+from tests.runtimes.images import BUSYBOX
+from tests.runtimes.prometheus import Prometheus
+from tests.runtimes.temporal import DevServer
+from tests.worker.node_process import ROOT, NodeProcess
+
+DEPLOY = ROOT / "deploy"
+PATIENCE = 120.0
+QUICKLY = {"syncpod.dev/backoff-initial": "1s", "syncpod.dev/backoff-max": "1s"}
+RUNS = "trap 'exit 0' TERM; sleep 600 & wait"
+READY_IF = {"periodSeconds": 1, "exec": {"command": ["true"]}}
+PODS: dict[str, dict[str, Any]] = {
+    "ready": {"command": ["sh", "-c", RUNS], "readinessProbe": READY_IF},
+    "unready": {"command": ["sh", "-c", RUNS], "readinessProbe": {**READY_IF, "exec": {"command": ["false"]}}},
+    "crashes": {"command": ["sh", "-c", "exit 3"], "imagePullPolicy": "Always"},
+    "waits": {"image": "registry.invalid/nothing:1"},
+    "rejected": {},
+}
+"""The container of each pod, beside its name and image."""
+
+EMPTY_ON_A_HEALTHY_NODE = {
+    "Sandboxes that could not be made": "the runtime makes each",
+    "Evictions": "the node has memory and disk",
+    "Removed by garbage collection": "nothing is old enough",
+    "Workflows begun anew": "each workflow can be continued",
+    "Seconds past the deletion's deadline": "no pod is being deleted",
+}
+"""Panels that the node does not fill, and why; tests/deploy/rare_metrics.py does."""
+
+# What the alerts of kubernetes-mixin read and join, in words of our own: whoever has those can use them on a node.
+MIXIN = {
+    "KubePodCrashLooping": """
+        max by (namespace, pod, container) (max_over_time(
+          kube_pod_container_status_waiting_reason{job="syncpod", reason="CrashLoopBackOff"}[5m])) == 1""",
+    "KubePodNotReady": """
+        max by (namespace, pod) (kube_pod_status_phase{job="syncpod", phase=~"Pending|Unknown|Failed"})
+        * on (namespace, pod) group_left (owner_kind)
+        max by (namespace, pod, owner_kind) (kube_pod_owner{job="syncpod", owner_kind!="Job"}) == 1""",
+    "KubeContainerWaiting": """
+        max by (namespace, pod, container) (
+          kube_pod_container_status_waiting_reason{job="syncpod", reason!="CrashLoopBackOff"}) == 1""",
+}
+FIRES = {
+    ("KubePodCrashLooping", "crashes"),
+    ("KubePodNotReady", "waits"),
+    ("KubePodNotReady", "rejected"),
+    ("KubeContainerWaiting", "waits"),
+    ("SyncpodContainerCrashLooping", "crashes"),
+    ("SyncpodContainerWaiting", "waits"),
+    ("SyncpodPodNotReady", "waits"),
+    ("SyncpodPodNotReady", "unready"),
+    ("SyncpodPodFailed", "rejected"),
+}
+"""What must fire, were nothing to be waited for (`for`)."""
+MAY_FIRE = {
+    ("SyncpodPodNotReady", "crashes"),  # not while it runs
+    ("SyncpodContainerRestartsOften", "crashes"),
+    ("SyncpodContainerStartsFail", ""),
+    ("SyncpodRuntimeOperationsFail", ""),  # every pull of `waits`
+}
+
+
+async def test_every_panel_shows_something_and_the_right_alerts_fire(
+    embedded: Embedded, temporal_server: DevServer, tmp_path: Path
+) -> None:
+    node, address, worst = f"n-{uuid.uuid4()}", f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+    client = await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
+    with (
+        Prometheus(tmp_path / "prometheus", _configuration(tmp_path, address, worst)) as prometheus,
+        _at_its_worst(worst),
+        NodeProcess.of(
+            embedded, temporal_server, tmp_path, "--metrics-address", address, node=node, start=start_worker
+        ) as worker,
+    ):
+        await asyncio.gather(prometheus.ready(), worker.ready())
+        try:
+            await _apply(client, node, "ready")
+            seen = f'kubelet_run_podsandbox_duration_seconds_count{{instance="{address}"}}'
+            await _until_shown(prometheus, seen)  # a rate needs a value before it grows
+            await asyncio.gather(*(_apply(client, node, name) for name in PODS if name != "ready"))
+            panels = list(_panels())
+            assert set(EMPTY_ON_A_HEALTHY_NODE) <= {title for title, _ in panels}
+            for title, expression in panels:
+                instance = worst if title in EMPTY_ON_A_HEALTHY_NODE else address
+                await _until_shown(prometheus, _substituted(expression, instance))
+            await _until_firing(prometheus)
+        finally:
+            await asyncio.gather(*(_delete(client, name) for name in PODS))
+        assert await worker.stop() == 0
+
+
+def _configuration(directory: Path, *targets: str) -> dict[str, Any]:
+    """deploy/prometheus, hurried: scraped and evaluated each second, without `for`; of these nodes; and the mixin's."""
+    configuration: dict[str, Any] = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
+    configuration["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    configuration["scrape_configs"][0]["static_configs"] = [{"targets": list(targets)}]
+    rules = yaml.safe_load((DEPLOY / "prometheus" / "rules.yml").read_text())
+    rules["groups"].append({"name": "mixin", "rules": [{"alert": name, "expr": it} for name, it in MIXIN.items()]})
+    for group in rules["groups"]:
+        for rule in group["rules"]:
+            rule.pop("for", None)
+    (directory / "rules.yml").write_text(yaml.safe_dump(rules))
+    configuration["rule_files"] = [str(directory / "rules.yml")]
+    return configuration
+
+
+@contextmanager
+def _at_its_worst(address: str) -> Iterator[None]:
+    command = [sys.executable, "-m", "tests.deploy.rare_metrics", address.rpartition(":")[2]]
+    process = subprocess.Popen(command, cwd=ROOT)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+async def _apply(client: Client, node: str, name: str) -> None:
+    selector = {"nodeSelector": {"there": "is-none"}} if name == "rejected" else {}
+    pod = {
+        "metadata": {"name": name, "namespace": "default", "annotations": QUICKLY},
+        "spec": {"hostNetwork": True, "containers": [{"name": "main", "image": BUSYBOX, **PODS[name]}], **selector},
+    }
+    await client.start_workflow(
+        "PodWorkflow",
+        {"pod": pod},
+        id=pod_workflow_id("default", name),
+        task_queue=node_task_queue(node),
+        task_timeout=timedelta(seconds=3),
+    )
+
+
+async def _delete(client: Client, name: str) -> None:
+    handle = client.get_workflow_handle(pod_workflow_id("default", name))
+    await handle.signal("delete_pod", {"gracePeriodSeconds": 0})
+    await handle.result()
+
+
+def _panels() -> Iterator[tuple[str, str]]:
+    """The title and each query of all panels."""
+    for file in (DEPLOY / "grafana").glob("*.json"):
+        for panel in json.loads(file.read_text())["panels"]:
+            yield from ((panel["title"], target["expr"]) for target in panel["targets"])
+
+
+def _substituted(expression: str, instance: str) -> str:
+    """A query with what Grafana would put in place of its variables."""
+    values = {"$instance": instance, "$namespace": "default", "$pod": ".*", "$__rate_interval": "5m"}
+    for variable, value in values.items():
+        expression = expression.replace(variable, value)
+    return expression
+
+
+async def _until_shown(prometheus: Prometheus, expression: str) -> None:
+    """Wait until a query has a value that is a number."""
+
+    async def shows() -> bool:
+        return any(math.isfinite(float(each["value"][1])) for each in prometheus.query(expression))
+
+    try:
+        await until_asked(shows, patience=PATIENCE)
+    except TimeoutError:
+        raise AssertionError(f"{expression} shows nothing: {prometheus.query(expression)}") from None
+
+
+async def _until_firing(prometheus: Prometheus) -> None:
+    firing: set[tuple[str, str]] = set()
+
+    async def are_right() -> bool:
+        nonlocal firing
+        firing = {each for each in prometheus.firing() if each[1] != "stuck"} - MAY_FIRE
+        return firing == FIRES
+
+    try:
+        await until_asked(are_right, patience=PATIENCE)
+    except TimeoutError:
+        raise AssertionError(f"missing: {FIRES - firing}, too many: {firing - FIRES}") from None
