@@ -1,27 +1,26 @@
-"""Spans of a pod's work: one for each sync of its workflow, below it one for each step, below those the CRI calls.
+"""Interceptors that make the spans of a pod's syncs (:mod:`syncpod.temporal.sync_spans`), steps and signals.
 
-A workflow cannot create spans, since it is replayed. So the span of a sync starts outside of the workflow when the sync
-schedules its first step, travels to the steps in a header, and ends when the workflow reports the end of the sync. A
-replay creates none.
+Without an OpenTelemetry SDK they add nothing to what a workflow schedules or a client sends.
 """
 
 from __future__ import annotations
 
-import json
 import time
-from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, Status, StatusCode, TraceFlags
-from temporalio import activity, workflow
+from opentelemetry.trace import SpanKind, Status, StatusCode
+from temporalio import activity, client, workflow
 from temporalio.api.common.v1 import Payload
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import (
     ActivityInboundInterceptor,
     ExecuteActivityInput,
+    ExecuteWorkflowInput,
+    HandleSignalInput,
+    HandleUpdateInput,
     Interceptor,
     StartActivityInput,
     WorkflowInboundInterceptor,
@@ -29,70 +28,82 @@ from temporalio.worker import (
     WorkflowOutboundInterceptor,
 )
 
+from syncpod.live_spans import live_context
 from syncpod.messages.identity import POD_WORKFLOW
 from syncpod.messages.steps import KillContainer, PullImage, StartContainer, StepInput
+from syncpod.temporal.sync_spans import SyncSpans, below
+from syncpod.temporal.trace_header import context_of, with_context
 
-SYNC_SPAN = "syncpod_sync_span"
-"""Extern function ``(attributes, start_ns, end_ns)`` by which a workflow, not replaying, reports the end of a sync."""
+DECIDING = "syncpod_deciding"
+"""Extern function ``()`` by which a workflow, not replaying, says that it is about to decide."""
 
-_HEADER = "traceparent"
-_OPEN_SYNCS = 10_000
+DECIDED = "syncpod_decided"
+"""Extern function ``(attributes)`` by which it says what it has decided."""
+
+RESTED = "syncpod_rested"
+"""Extern function ``(attributes)`` by which it says that nothing may run any more."""
+
 _tracer = trace.get_tracer("syncpod")
 
 
-class SyncSpans:
-    """The open syncs, by run. Called from threads of workflow tasks; a run is in only one of them at a time."""
-
-    def __init__(self) -> None:
-        self._open: OrderedDict[str, Span] = OrderedDict()
-
-    def under_way(self, run_id: str) -> SpanContext:
-        """Return the span context of the run's sync; start its span if there is none."""
-        span = self._open.get(run_id)
-        if span is None:
-            span = self._open[run_id] = _tracer.start_span("sync_pod", Context())
-            while len(self._open) > _OPEN_SYNCS:
-                self._open.popitem(last=False)[1].end()
-        return span.get_span_context()
-
-    def ended(self, attributes: Mapping[str, Any], start_ns: int, end_ns: int) -> None:
-        """End the span of the calling workflow's sync; create the whole span if the sync had no steps.
-
-        Times are the workflow's, in nanoseconds since 1970. A span that was started earlier ends now instead: its steps
-        are timed by this machine's clock, and the workflow's clock is the server's.
-        """
-        span = self._open.pop(workflow.info().run_id, None)
-        if span is None:
-            span = _tracer.start_span("sync_pod", Context(), start_time=start_ns)
-        else:
-            end_ns = time.time_ns()
-        for name, value in attributes.items():
-            span.set_attribute(name, value)
-        span.end(end_ns)
-
-
 class TracingInterceptor(Interceptor):
-    """Creates the spans. Without an OpenTelemetry SDK it adds nothing to what a workflow schedules."""
+    """Makes the spans of syncs and steps."""
 
     def __init__(self) -> None:
         self._syncs = SyncSpans()
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
         """Give each step its span."""
-        return _StepSpan(next)
+        return _StepSpan(next, self._syncs)
 
     def workflow_interceptor_class(
         self, input: WorkflowInterceptorClassInput
     ) -> type[WorkflowInboundInterceptor] | None:
-        """Give workflows the function that ends a sync's span, and add the header to their steps."""
+        """Give workflows the functions that tell of their syncs, and add the header to their steps."""
         syncs = self._syncs
-        input.unsafe_extern_functions[SYNC_SPAN] = syncs.ended
 
-        class SyncInbound(WorkflowInboundInterceptor):
-            def init(self, outbound: WorkflowOutboundInterceptor) -> None:
-                super().init(_SyncOutbound(outbound, syncs))
+        def deciding() -> None:
+            syncs.deciding(workflow.info().run_id, workflow.now())
+
+        def decided(attributes: Mapping[str, Any]) -> None:
+            syncs.decided(workflow.info().run_id, attributes)
+
+        def rested(attributes: Mapping[str, Any]) -> None:
+            syncs.rested(workflow.info().run_id, attributes)
+
+        input.unsafe_extern_functions.update({DECIDING: deciding, DECIDED: decided, RESTED: rested})
+
+        class SyncInbound(_SyncInbound):
+            spans = syncs
 
         return SyncInbound
+
+
+class _SyncInbound(WorkflowInboundInterceptor):
+    """Notes what triggers a pod's syncs."""
+
+    spans: SyncSpans
+
+    def init(self, outbound: WorkflowOutboundInterceptor) -> None:
+        super().init(_SyncOutbound(outbound, self.spans))
+
+    async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:
+        self._triggered("start", input.headers, begins=True)
+        return await super().execute_workflow(input)
+
+    async def handle_signal(self, input: HandleSignalInput) -> None:
+        self._triggered(input.signal, input.headers)
+        await super().handle_signal(input)
+
+    async def handle_update_handler(self, input: HandleUpdateInput) -> Any:
+        self._triggered(input.update, input.headers)
+        return await super().handle_update_handler(input)
+
+    def _triggered(self, trigger: str, headers: Mapping[str, Payload], *, begins: bool = False) -> None:
+        info = workflow.info()
+        if info.workflow_type == POD_WORKFLOW and not workflow.unsafe.is_replaying():
+            at = info.start_time if begins else None
+            self.spans.triggered(info.run_id, trigger, context_of(headers), at)
 
 
 class _SyncOutbound(WorkflowOutboundInterceptor):
@@ -103,19 +114,24 @@ class _SyncOutbound(WorkflowOutboundInterceptor):
     def start_activity(self, input: StartActivityInput) -> workflow.ActivityHandle[Any]:
         info = workflow.info()
         if info.workflow_type == POD_WORKFLOW and not workflow.unsafe.is_replaying():
-            context = self._syncs.under_way(info.run_id)
-            if context.is_valid:
-                input.headers = {**input.headers, _HEADER: _payload(context)}
+            input.headers = with_context(input.headers, self._syncs.context(info.run_id))
         return super().start_activity(input)
 
 
 class _StepSpan(ActivityInboundInterceptor):
+    def __init__(self, next: ActivityInboundInterceptor, syncs: SyncSpans) -> None:
+        super().__init__(next)
+        self._syncs = syncs
+
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         info = activity.info()
         request = input.args[0] if input.args else None
+        parent = below(context_of(input.headers))
+        if parent:
+            _awaited(info, parent)
         with _tracer.start_as_current_span(
             info.activity_type,
-            context=_context(input.headers.get(_HEADER)),
+            context=parent,
             attributes=_about(info) | (_about_step(request) if isinstance(request, StepInput) else {}),
             record_exception=False,
             set_status_on_exception=False,
@@ -130,6 +146,15 @@ class _StepSpan(ActivityInboundInterceptor):
                 span.set_attribute("error.type", type(error).__name__)
                 span.set_status(Status(StatusCode.ERROR))
                 raise
+            finally:
+                self._syncs.step_ended(info.workflow_run_id or "")
+
+
+def _awaited(info: activity.Info, parent: Context) -> None:
+    """Make the span of the time from when the server had a step to do until this worker began it."""
+    now = time.time_ns()
+    scheduled = min(now, int(info.current_attempt_scheduled_time.timestamp() * 1e9))
+    _tracer.start_span("await_step", parent, start_time=scheduled).end(now)
 
 
 def _about(info: activity.Info) -> dict[str, str | int]:
@@ -160,21 +185,22 @@ def _about_step(request: StepInput) -> dict[str, str | int]:
     return about
 
 
-def _payload(context: SpanContext) -> Payload:
-    """Encode the header as in W3C Trace Context, as a JSON payload, which every SDK can read."""
-    text = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
-    return Payload(metadata={"encoding": b"json/plain"}, data=json.dumps(text).encode())
+class TracedSignals(client.Interceptor):
+    """Gives each signal that a client sends a span, below which the sync that it triggers lies."""
+
+    def intercept_client(self, next: client.OutboundInterceptor) -> client.OutboundInterceptor:
+        """Wrap a client's calls."""
+        return _TracedSignal(next)
 
 
-def _context(payload: Payload | None) -> Context:
-    """Return the context of a step's span: below the sync's span, or a new trace."""
-    if payload is None:
-        return Context()
-    try:
-        _, trace_id, span_id, flags = json.loads(payload.data).split("-")
-        context = SpanContext(
-            int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16))
-        )
-    except (ValueError, AttributeError):
-        return Context()
-    return trace.set_span_in_context(NonRecordingSpan(context), Context())
+class _TracedSignal(client.OutboundInterceptor):
+    async def signal_workflow(self, input: client.SignalWorkflowInput) -> None:
+        with _tracer.start_as_current_span(
+            f"signal {input.signal}",
+            context=live_context(),
+            kind=SpanKind.PRODUCER,
+            attributes={"temporalWorkflowID": input.id},
+            record_exception=False,
+        ) as span:
+            input.headers = with_context(input.headers, span.get_span_context())
+            await super().signal_workflow(input)

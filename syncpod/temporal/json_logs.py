@@ -1,0 +1,52 @@
+"""Log lines as JSON: one object a line, with the pod, the step and the trace that a line belongs to."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+
+from opentelemetry import trace
+from temporalio import activity
+
+from syncpod.messages.identity import POD_PREFIX
+
+
+class JsonFormatter(logging.Formatter):
+    """Makes one JSON object of a record.
+
+    ``time`` (RFC 3339, UTC), ``level``, ``logger`` and ``message`` are always there; ``pod`` (namespace/name), ``step``
+    and ``try`` on lines that a step logs; ``trace_id`` and ``span_id`` within a span that is recorded; ``error`` is the
+    traceback.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line, without its end."""
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_step(),
+            **_span(),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+def _step() -> dict[str, str | int]:
+    if not activity.in_activity():
+        return {}
+    info = activity.info()
+    about: dict[str, str | int] = {"step": info.activity_type, "try": info.attempt}
+    if (info.workflow_id or "").startswith(POD_PREFIX):
+        about["pod"] = (info.workflow_id or "").removeprefix(POD_PREFIX)
+    return about
+
+
+def _span() -> dict[str, str]:
+    context = trace.get_current_span().get_span_context()
+    if not context.is_valid:
+        return {}
+    return {"trace_id": f"{context.trace_id:032x}", "span_id": f"{context.span_id:016x}"}
