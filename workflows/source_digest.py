@@ -6,7 +6,15 @@ import hashlib
 from pathlib import Path
 from typing import Final
 
-SOURCES: Final = ("workflows", "syncpod/lifecycle", "syncpod/pod", "syncpod/messages", "syncpod/go_durations.py")
+SOURCES: Final = (
+    "workflows",
+    "syncpod/lifecycle",
+    "syncpod/pod",
+    "syncpod/messages",
+    "syncpod/journal/records.py",
+    "syncpod/journal/error_text.py",
+    "syncpod/go_durations.py",
+)
 """The packages and modules whose code a workflow runs."""
 
 

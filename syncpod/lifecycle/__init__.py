@@ -8,6 +8,7 @@ Nothing here reads a clock, talks to a runtime or to Temporal, or remembers anyt
   `restart_all`. Its answer is a `PodActions` (`actions`), and `plan` puts that into steps.
 - `backoff`: when a start may be made. `termination`: how long an end may take, and who waits for whom.
 - `status`: what the world is told, from `phase`, `conditions`, `container_status`, `qos` and `addresses`.
+  `printed_status`: what ``get pods`` prints of it.
 - `probing`: the results of probes. `pleg`: what happened between two listings of a pod.
 - `eviction`, `eviction_ranking`, `storage_limits`: which pods a node evicts. `node_affinity`: which pods it admits.
 - `container_gc`, `image_gc`, `orphans`: what a node removes.

@@ -9,6 +9,7 @@ Differences, where we have a record and the kubelet has to guess:
 - A container that is gone from the runtime shows its recorded exit. `ContainerStatusUnknown` is only for one that was
   last seen running and whose end nobody saw. It is then the *last state*, even when an older exit is known; the kubelet
   goes on showing the older one.
+- A container that vanished while its pod was being evicted, or after its deadline, counts no restart: none follows.
 - A container whose state the runtime has lost (`unknown`) stays terminated once it was shown so; the kubelet falls back
   to waiting.
 - Ephemeral containers take no part in a restart of all containers, and never wait to be restarted.
@@ -93,6 +94,8 @@ class ContainerContext:
     """By container name: the resources its running instance was last given, if the pod now has others for it."""
     followed: Collection[str] = ()
     """Names of main containers that have ended only so that another instance follows, whatever their policy."""
+    failed: bool = False
+    """The pod has failed as a whole (evicted, past its deadline): no instance follows."""
 
     def container_id(self, raw: str) -> str:
         """Return an id as statuses have it."""
@@ -222,7 +225,7 @@ def _to_begin_anew(status: ContainerStatus, old: ContainerStatus) -> ContainerSt
 
 def _vanished(context: ContainerContext, status: ContainerStatus, old: ContainerStatus) -> ContainerStatus:
     """Return the status of a container that was last seen running, and whose end nobody saw."""
-    restarts = 0 if context.pod.metadata.deletion_timestamp else 1
+    restarts = 0 if context.failed or context.pod.metadata.deletion_timestamp else 1
     return status.model_copy(
         update={"last_state": _lost(STATUS_UNKNOWN, _USED_TO_RUN), "restart_count": old.restart_count + restarts}
     )

@@ -2,7 +2,7 @@
 
 Mirrors eviction/helpers.go, v1.36, ParseThresholdConfig, with lists of ``signal<value`` and ``signal=duration``.
 Difference: a hard threshold that is named replaces only its own default (the kubelet does so only with
-mergeDefaultEvictionSettings); ``0%`` removes one, and ``none`` removes all.
+mergeDefaultEvictionSettings); ``0%`` removes one, and ``none`` removes all. ``pid.available`` has a default.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from syncpod.lifecycle.eviction import RESOURCES, Amount, EvictionPolicy, Signal
 from syncpod.pod import parse_quantity, quantity_text
 
 DEFAULT_HARD: Final = (
-    "memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%,imagefs.inodesFree<5%"
+    "memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%,imagefs.inodesFree<5%,"
+    "pid.available<10%"
 )
+"""The kubelet's, and one of processes, which it does not have: without it nothing ends a pod that forks without end."""
 NONE: Final = "none"
 
 _PART = re.compile(r"\d+(\.\d+)?%", re.ASCII)

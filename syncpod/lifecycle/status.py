@@ -125,6 +125,7 @@ def pod_status(inputs: StatusInputs) -> StatusDecision:
         recursive_read_only=inputs.recursive_read_only,
         actuated=inputs.actuated.containers if inputs.actuated is not None else {},
         followed=inputs.followed,
+        failed=inputs.failure is not None,
     )
     init = _statuses(context, pod.spec.init_containers, "init", previous.init_container_statuses)
     main = _statuses(context, pod.spec.containers, "main", previous.container_statuses)

@@ -1,6 +1,7 @@
 """Pods as data: the core/v1 models, and all rules about them that need neither a clock nor a machine."""
 
 from syncpod.pod.admission import Admission, admit, admit_ephemeral_container, admit_pod, check_size, readmit
+from syncpod.pod.changes import pod_changes
 from syncpod.pod.config import ConfigMap, Secret
 from syncpod.pod.containers import (
     Container,
@@ -286,6 +287,7 @@ __all__ = [
     "parse_pod",
     "parse_quantity",
     "parse_secret",
+    "pod_changes",
     "pod_to_wire",
     "quantity_text",
     "read_documents",

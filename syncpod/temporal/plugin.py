@@ -6,68 +6,30 @@ The command line needs only ``client = await connect()``. The worker, the replay
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from temporalio.api.common.v1 import Payload
-from temporalio.api.failure.v1 import Failure
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
-from temporalio.converter import DataConverter, DefaultFailureConverter, PayloadConverter
+from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
 from temporalio.runtime import Runtime
 from temporalio.service import GrpcCompression, RPCError, RPCStatusCode
 
-from syncpod.messages.signature import PURPOSE, Keys
-from syncpod.messages.signed import RESULT
+from syncpod.messages.signature import Keys
+from syncpod.temporal.failures import EncodedFailureConverter, FailureConverter
 from syncpod.temporal.queries import AskAgain
-from syncpod.temporal.signing import REFUSED, SignablePayloadConverter, SigningClient, signing_converter
+from syncpod.temporal.signing import SignablePayloadConverter, SigningClient, signing_converter
 
 if TYPE_CHECKING:
+    from temporalio.client import Interceptor
     from temporalio.plugin import SimplePlugin
     from temporalio.worker import WorkflowRunner
 
     from syncpod.temporal.interceptors import NodeHooks
     from syncpod.temporal.workflow_watch import Begun, WorkflowWatch
-
-
-class FailureConverter(DefaultFailureConverter):
-    """Decodes every failure, even one whose details cannot be decoded: then without them.
-
-    Anybody may fail a step by hand (`temporal activity fail`), with any payload. If a workflow task could not decode
-    it, it would fail for ever, and the pod with it. Details whose signature was not accepted are left out too.
-    """
-
-    def from_failure(self, failure: Failure, payload_converter: PayloadConverter) -> BaseException:
-        """Return the failure as an exception."""
-        try:
-            if any(_is_refused(detail) for detail in failure.application_failure_info.details.payloads):
-                raise ValueError("the details are not accepted")
-            return super().from_failure(failure, payload_converter)
-        except Exception:  # noqa: BLE001  # a converter may raise anything, and the failure stays in history
-            bare = Failure()
-            bare.CopyFrom(failure)
-            if bare.HasField("application_failure_info"):
-                bare.application_failure_info.ClearField("details")
-            if bare.HasField("canceled_failure_info"):
-                bare.canceled_failure_info.ClearField("details")
-            if bare.HasField("timeout_failure_info"):
-                bare.timeout_failure_info.ClearField("last_heartbeat_details")
-            return super().from_failure(bare, payload_converter)
-
-
-class EncodedFailureConverter(FailureConverter):
-    """The same, for a node that encrypts: the text of a failure is encoded with the payloads."""
-
-    def __init__(self) -> None:
-        super().__init__(encode_common_attributes=True)
-
-
-def _is_refused(detail: Payload) -> bool:
-    """Say whether a detail of a failure is not accepted, or was signed as something else."""
-    said = detail.metadata
-    return said.get("encoding") == REFUSED or said.get(PURPOSE, RESULT.encode()) != RESULT.encode()
 
 
 DATA_CONVERTER = DataConverter(
@@ -82,6 +44,9 @@ _ENCODED_FAILURES = DataConverter(
 
 DEFAULT_ADDRESS = "127.0.0.1:7233"
 _CONNECT_TIMEOUT = timedelta(seconds=5)
+ANSWER_TIMEOUT = timedelta(seconds=15)
+"""How long the first call to a server may take. The SDK alone waits half a minute for one that accepts connections and
+never answers."""
 
 
 class NoServer(Exception):
@@ -152,25 +117,27 @@ async def connect(
     runtime: Runtime | None = None,
     identity: str | None = None,
     keys: Keys | None = None,
+    interceptors: Sequence[Interceptor] = (),
 ) -> Client:
     """Connect to the server and check that the namespace exists; with `keys`, all commands are signed.
 
-    Raises NoServer.
+    `interceptors` are called before those that every client has. Raises NoServer.
     """
     settings = settings or connection_settings()
     address, namespace = settings["target_host"], settings["namespace"]
     try:
-        client = await Client.connect(
-            **settings,
-            data_converter=DATA_CONVERTER if keys is None else signing_converter(_base(keys), keys, verifies=False),
-            interceptors=[AskAgain()] if keys is None else [AskAgain(), SigningClient(keys.number)],
-            plugins=[plugin] if plugin else [],
-            runtime=runtime,
-            identity=identity,
-            connect_timeout=_CONNECT_TIMEOUT,
-            grpc_compression=GrpcCompression.NONE if _is_local(address) else GrpcCompression.GZIP,
-        )
-    except (RuntimeError, ValueError) as error:
+        async with asyncio.timeout(ANSWER_TIMEOUT.total_seconds()):
+            client = await Client.connect(
+                **settings,
+                data_converter=DATA_CONVERTER if keys is None else signing_converter(_base(keys), keys, verifies=False),
+                interceptors=[*interceptors, AskAgain(), *([] if keys is None else [SigningClient(keys.number)])],
+                plugins=[plugin] if plugin else [],
+                runtime=runtime,
+                identity=identity,
+                connect_timeout=_CONNECT_TIMEOUT,
+                grpc_compression=GrpcCompression.NONE if _is_local(address) else GrpcCompression.GZIP,
+            )
+    except (RuntimeError, ValueError, TimeoutError) as error:
         raise NoServer(
             f"no Temporal server at {address} ({_cause(error)}): start one with `syncpod up`, "
             "or name one in TEMPORAL_ADDRESS"
@@ -212,6 +179,8 @@ def _is_local(address: str) -> bool:
 
 def _cause(error: Exception) -> str:
     """Return briefly why a connection failed; the SDK wraps the cause in the names of its layers."""
+    if isinstance(error, TimeoutError):
+        return f"no answer in {ANSWER_TIMEOUT.total_seconds():g} s"
     text = str(error)
     for sign, meaning in (
         ("ConnectionRefused", "connection refused"),

@@ -92,12 +92,14 @@ def _attributes(pod: Pod, node: str) -> TypedSearchAttributes:
         "PodNamespace": pod.metadata.namespace,
         "PodName": pod.metadata.name,
         "PodPhase": "Pending",
+        "PodStatus": "Pending",
         "NodeName": node,
     }
     pairs: list[SearchAttributePair[Any]] = [
         SearchAttributePair(SearchAttributeKey.for_keyword(name), value) for name, value in keywords.items()
     ]
     pairs.append(SearchAttributePair(SearchAttributeKey.for_bool("PodReady"), False))
+    pairs.append(SearchAttributePair(SearchAttributeKey.for_int("PodRestarts"), 0))
     if labels := labels_attribute(dict(pod.metadata.labels)):
         pairs.append(SearchAttributePair(SearchAttributeKey.for_keyword_list("PodLabels"), labels))
     return TypedSearchAttributes(pairs)

@@ -19,7 +19,7 @@ since the last call: resource, requirement and operation of each change."""
 
 _meter = metrics.get_meter("syncpod")
 _requested = _meter.create_counter(
-    "container_requested_resizes_total",
+    "kubelet_container_requested_resizes_total",
     description="Requested resizes, by resource, requests or limits, and operation.",
 )
 _pending: dict[str, str] = {}
@@ -48,10 +48,10 @@ def observe_in_progress(_: CallbackOptions) -> Iterable[Observation]:
 
 
 _meter.create_observable_gauge(
-    "pod_pending_resizes", callbacks=[observe_pending], description="Pods that wait to be resized, by reason."
+    "kubelet_pod_pending_resizes", callbacks=[observe_pending], description="Pods that wait to be resized, by reason."
 )
 _meter.create_observable_gauge(
-    "pod_in_progress_resizes", callbacks=[observe_in_progress], description="Pods that are being resized."
+    "kubelet_pod_in_progress_resizes", callbacks=[observe_in_progress], description="Pods that are being resized."
 )
 
 

@@ -8,7 +8,8 @@ It also keeps queries from spoiling a run. For a query of a run that is not cach
 is, perhaps with signals that no workflow task has taken yet. The SDK (1.35) gives these signals to the workflow at the
 time of the last completed task, not as a replay, and then keeps the instance for the next task. So its commands become
 history, although a replay at the right time may produce other commands. Such an activation is refused here, so that the
-query fails and the instance is evicted (docs/stuck-workflows.md).
+query fails and the instance is evicted (docs/stuck-workflows.md). A run that has ended, perhaps by a reset, never takes
+its signals: they are withheld from the instance, which answers as the last task left it.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ from temporalio.converter import SerializationContext
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 from temporalio.workflow import Info
 
+from syncpod.journal.records import Told
 from syncpod.temporal.queries import AHEAD
 from syncpod.temporal.signing import REFUSAL, numbered
 
 PUBLISH: Final = "syncpod_publish"
 """Extern function ``(run_id, published)``. A workflow, while not replaying, calls it with what others may
-read of it: a :class:`Published`, or None once its pod is gone."""
+read of it: a :class:`Published`."""
 TOO_OLD: Final = "TooOld"
 """The failure of a run that this worker refuses on purpose, because another version of the program can continue it."""
 CANNOT_NOTE: Final = "the node cannot note which run a start has begun"
@@ -64,6 +66,13 @@ class Published(Protocol):
     def history_length(self) -> int:
         """Number of the newest event that is part of it."""
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether nothing of the pod is left on the node, and the workflow publishes nothing more."""
+
+    def told(self, since: datetime | None) -> Told | None:
+        """Return what the journal keeps of the pod from `since` on (None = all that is known); None = nothing."""
+
     def answer(self, query: str, *args: Any) -> Any:
         """Return what the workflow's query of this name returned then. Raises KeyError if it has none."""
 
@@ -74,11 +83,14 @@ class Published(Protocol):
 class WorkflowWatch(Protocol):
     """What the node's agent implements. Called from the threads of workflow tasks."""
 
-    def published(self, workflow_id: str, run_id: str, published: Published | None) -> None:
-        """Take the state that a successful task has published; None if its pod is gone."""
+    def published(self, workflow_id: str, run_id: str, published: Published) -> None:
+        """Take the state that a successful task has published."""
 
     def task_failed(self, workflow_id: str, run_id: str, why: str) -> None:
         """Note that a task of this run has failed here."""
+
+    def has_ended(self, workflow_id: str, run_id: str) -> bool:
+        """Say whether this run is known to have ended. If that is not known, it is found out for the next call."""
 
 
 Begun = Callable[[str, str, int], str]
@@ -93,9 +105,9 @@ class WatchedRunner(WorkflowRunner):
         self._inner = inner
         self._watch = watch
         self._begun = begun
-        self._staged: dict[str, Published | None] = {}
+        self._staged: dict[str, Published] = {}
 
-    def stage(self, run_id: str, published: Published | None) -> None:
+    def stage(self, run_id: str, published: Published) -> None:
         """Keep what a workflow publishes until its task is known not to have failed."""
         self._staged[run_id] = published
 
@@ -117,7 +129,7 @@ class _Watched(WorkflowInstance):
         self,
         inner: WorkflowInstance,
         info: Info,
-        staged: dict[str, Published | None],
+        staged: dict[str, Published],
         watch: WorkflowWatch,
         begun: Begun | None,
     ) -> None:
@@ -130,7 +142,9 @@ class _Watched(WorkflowInstance):
 
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         if self._runs_ahead(act):
-            return self._not_now(act, AHEAD)
+            # Replay: an instance that lacks signals must get no further task. One of an ended run gets none.
+            is_over = self._watch.has_ended(self._workflow_id, self._run_id)
+            return _nothing_done(act) if is_over else self._not_now(act, AHEAD)
         try:
             is_copy = self._refuse_copies(act)
         except OSError as error:
@@ -203,6 +217,13 @@ class _Watched(WorkflowInstance):
 
     def get_thread_id(self) -> int | None:
         return self._inner.get_thread_id()
+
+
+def _nothing_done(act: WorkflowActivation) -> WorkflowActivationCompletion:
+    """Return the success of an activation from which nothing followed."""
+    completion = WorkflowActivationCompletion(run_id=act.run_id)
+    completion.successful.SetInParent()
+    return completion
 
 
 def _text(failure: Failure) -> str:

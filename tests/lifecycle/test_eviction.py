@@ -73,8 +73,8 @@ def uses(
 # --- thresholds -------------------------------------------------------------------------------------------------------
 
 
-def test_the_hard_defaults_are_the_kubelets() -> None:
-    """Row 118: memory 100Mi, nodefs 10 % and 5 % of inodes, imagefs 15 % and 5 %; none for processes; five minutes."""
+def test_the_hard_defaults_are_the_kubelets_and_one_of_processes() -> None:
+    """Row 118: memory 100Mi, nodefs 10 % and 5 % of inodes, imagefs 15 % and 5 %; five minutes. Ours: 10 % of pids."""
     found = {each.signal: (each.value.number, round(each.value.part, 4), each.hard) for each in DEFAULTS.thresholds}
     assert found == {
         "memory.available": (100 * MI, 0.0, True),
@@ -82,6 +82,7 @@ def test_the_hard_defaults_are_the_kubelets() -> None:
         "nodefs.inodesFree": (0, 0.05, True),
         "imagefs.available": (0, 0.15, True),
         "imagefs.inodesFree": (0, 0.05, True),
+        "pid.available": (0, 0.1, True),
     }
     assert DEFAULTS.transition_seconds == 300
 
@@ -95,7 +96,7 @@ def test_the_hard_defaults_are_the_kubelets() -> None:
         ({"nodefs_available": 9 * GI}, ["nodefs.available"]),
         ({"nodefs_available": 11 * GI, "imagefs_available": 11 * GI}, ["imagefs.available"]),
         ({"nodefs_inodesFree": 4 * GI, "imagefs_inodesFree": 4 * GI}, ["nodefs.inodesFree", "imagefs.inodesFree"]),
-        ({"pid_available": 0}, []),
+        ({"pid_available": 0}, ["pid.available"]),
     ],
 )
 def test_a_threshold_is_met_below_what_it_says(left: dict[str, int], signals: list[str]) -> None:

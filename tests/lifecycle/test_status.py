@@ -405,6 +405,7 @@ def test_the_newest_exit_is_the_last_state() -> None:
 
 
 def test_a_running_container_that_vanished_has_exit_code_137_and_status_unknown() -> None:
+    """Row 96: it is not taken for one that has never run."""
     story = Story(ONE).has("web").tell().without("web-0").tell()
     assert story.brief("web") == ("ContainerCreating", "ContainerStatusUnknown 137", 1)
     assert story.phase == "Running"
@@ -417,6 +418,15 @@ def test_a_vanished_container_of_a_deleted_pod_does_not_count_as_a_restart() -> 
     story.metadata["deletionTimestamp"] = "2026-01-31T12:00:00Z"
     story.tell()
     assert story.brief("web") == ("ContainerCreating", "ContainerStatusUnknown 137", 0)
+
+
+@pytest.mark.parametrize("reason", ["Evicted", "DeadlineExceeded"])
+def test_a_vanished_container_of_a_pod_that_has_failed_as_a_whole_does_not_count_as_a_restart(reason: str) -> None:
+    """Row 96: no instance follows; the kubelet, which looks only for a deletion, counts one."""
+    story = Story(ONE).has("web", 2).tell().without("web-2")
+    story.failure = PodFailure(reason=reason, message="its message")
+    story.tell()
+    assert story.brief("web") == ("ContainerCreating", "ContainerStatusUnknown 137", 2)
 
 
 def test_a_container_in_unknown_state_stays_terminated() -> None:

@@ -1,5 +1,6 @@
 """The kubelet's own recorded decisions: every one of them, in this process and through the command line."""
 
+import functools
 import gzip
 import json
 import os
@@ -142,78 +143,83 @@ def without(*path: str) -> dict[str, Any]:
     return case
 
 
-@pytest.mark.parametrize(
-    ("kind", "line", "sentence"),
-    [
-        ("decide", '{"pod": ', "line 2: not JSON: Expecting value at column 8"),
-        ("decide", "[1]", "line 2: a case is a JSON object, not [1]"),
-        ("decide", json.dumps(without("status")), "line 2: status: required"),
-        ("decide", json.dumps({**CASE, "liveness": {"web": "fine"}}), "line 2: liveness.web: "),
-        (
-            "decide",
-            json.dumps({**CASE, "status": {"containers": [{"id": "a", "name": "web", "state": "asleep"}]}}),
-            "line 2: status.containers[0].state: ",
+INVALID = {
+    "half an object": ("decide", '{"pod": ', "not JSON: Expecting value at column 8"),
+    "a list": ("decide", "[1]", "a case is a JSON object, not [1]"),
+    "no status": ("decide", json.dumps(without("status")), "status: required"),
+    "no such probe result": ("decide", json.dumps({**CASE, "liveness": {"web": "fine"}}), "liveness.web: "),
+    "no such state": (
+        "decide",
+        json.dumps({**CASE, "status": {"containers": [{"id": "a", "name": "web", "state": "asleep"}]}}),
+        "status.containers[0].state: ",
+    ),
+    "a number for an image": (
+        "decide",
+        json.dumps({**CASE, "pod": {"spec": {"containers": [{"name": "web", "image": 7}]}}}),
+        "pod.spec.containers[0].image: ",
+    ),
+    "no quantity": (
+        "decide",
+        json.dumps(
+            {
+                "pod": {"spec": {"containers": [{"name": "web", "resources": {"limits": {"cpu": "plenty"}}}]}},
+                "status": {
+                    "sandboxes": [{"id": "s", "attempt": 0, "state": "SANDBOX_READY"}],
+                    "containers": [{"id": "a", "name": "web", "state": "running"}],
+                },
+            }
         ),
-        (
-            "decide",
-            json.dumps({**CASE, "pod": {"spec": {"containers": [{"name": "web", "image": 7}]}}}),
-            "line 2: pod.spec.containers[0].image: ",
-        ),
-        (
-            "decide",
-            json.dumps(
-                {
-                    "pod": {"spec": {"containers": [{"name": "web", "resources": {"limits": {"cpu": "plenty"}}}]}},
-                    "status": {
-                        "sandboxes": [{"id": "s", "attempt": 0, "state": "SANDBOX_READY"}],
-                        "containers": [{"id": "a", "name": "web", "state": "running"}],
-                    },
-                }
-            ),
-            "line 2: pod.spec.containers[0].resources.limits",
-        ),
-        ("decide", "[" * 100_000, "line 2: "),
-        (
-            "decide",
-            json.dumps({**CASE, "status": {"sandboxes": [sandbox(2**32)]}}),
-            "line 2: status.sandboxes[0].attempt: ",
-        ),
-        (
-            "decide",
-            json.dumps({**CASE, "status": {"containers": [exited(2**31)]}}),
-            "line 2: status.containers[0].exit_code: ",
-        ),
-        ("backoff", json.dumps({"pod": {}, "events": [{"op": "gc", "at_ms": 10**18}]}), "line 2: events[0].gc.at_ms: "),
-        ("backoff", json.dumps({"pod": {}, "events": [{"op": "stop", "at_ms": 1}]}), "line 2: events[0]: "),
-    ],
-    ids=[
-        "half an object",
-        "a list",
-        "no status",
-        "no such probe result",
-        "no such state",
-        "a number for an image",
-        "no quantity",
-        "far too deep",
-        "an attempt that is not a uint32",
-        "an exit code that is not an int32",
-        "a time after all times",
-        "no such event",
-    ],
-)
-def test_an_invalid_line_is_reported_in_one_sentence_and_the_others_are_answered(
-    kind: str, line: str, sentence: str
-) -> None:
-    good: dict[str, Any] = CASE if kind == "decide" else {"pod": {}, "events": []}
-    done = run(kind, json.dumps(good) + "\n" + line + "\n" + json.dumps(good) + "\n")
+        "pod.spec.containers[0].resources.limits",
+    ),
+    "far too deep": ("decide", "[" * 100_000, ""),
+    "an attempt that is not a uint32": (
+        "decide",
+        json.dumps({**CASE, "status": {"sandboxes": [sandbox(2**32)]}}),
+        "status.sandboxes[0].attempt: ",
+    ),
+    "an exit code that is not an int32": (
+        "decide",
+        json.dumps({**CASE, "status": {"containers": [exited(2**31)]}}),
+        "status.containers[0].exit_code: ",
+    ),
+    "a time after all times": (
+        "backoff",
+        json.dumps({"pod": {}, "events": [{"op": "gc", "at_ms": 10**18}]}),
+        "events[0].gc.at_ms: ",
+    ),
+    "no such event": ("backoff", json.dumps({"pod": {}, "events": [{"op": "stop", "at_ms": 1}]}), "events[0]: "),
+}
+"""By name: a command, a line that it refuses, and what it says of the line."""
+
+
+@functools.cache
+def answers_to_invalid_lines(kind: str) -> tuple[dict[str, Any], dict[str, tuple[str, Any, Any]]]:
+    """Give a command its invalid lines in one run, with a good one before, between and after them.
+
+    Returns what it answers to a good line at the beginning; and by name what it says of the invalid one, and what it
+    answers to that and to the good one that follows.
+    """
+    good = json.dumps(CASE if kind == "decide" else {"pod": {}, "events": []}) + "\n"
+    asked = {name: line for name, (of, line, _) in INVALID.items() if of == kind}
+    done = run(kind, good + "".join(f"{line}\n{good}" for line in asked.values()))
     assert done.returncode == 2
-    before, bad, after = [json.loads(line) for line in done.stdout.splitlines()]
+    first, *answers = map(json.loads, done.stdout.splitlines())
+    complaints = done.stderr.splitlines()
+    assert len(complaints) == len(asked)
+    return first, dict(zip(asked, zip(complaints, answers[::2], answers[1::2], strict=True), strict=True))
+
+
+@pytest.mark.parametrize("name", INVALID)
+def test_an_invalid_line_is_reported_in_one_sentence_and_the_others_are_answered(name: str) -> None:
+    kind, _, sentence = INVALID[name]
+    number = 2 * [each for each, (of, _, _) in INVALID.items() if of == kind].index(name) + 2
+    before, answers = answers_to_invalid_lines(kind)
+    complaint, bad, after = answers[name]
     assert before == after
     assert "error" not in before
     assert list(bad) == ["error"]
-    assert done.stderr == f"line 2: {bad['error']}\n"
-    assert sentence in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert complaint == f"line {number}: {bad['error']}"
+    assert sentence in complaint
 
 
 def test_a_line_that_is_not_utf_8_is_reported() -> None:

@@ -7,6 +7,7 @@ import base64
 import json
 import os
 import socket
+import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,14 +17,15 @@ import grpc
 import pytest
 import pytest_asyncio
 
-from syncpod.kernel.peers import Peer, find_peer
+from syncpod.kernel.callers import AT_ONCE, OF_A_STRANGER
+from syncpod.kernel.peers import Address, Peer, find_peer
 from syncpod.messages.signature import Place, verify
 from syncpod.messages.signed import ANY
 from syncpod.settings.codec_record import CodecRecord, read_codec_record
 from syncpod.signing import codec_server
-from syncpod.signing.callers import AT_ONCE, OF_A_STRANGER
 from syncpod.signing.codec_server import BODY_LIMIT, CodecServer, workflow_named
 from syncpod.signing.keys import SigningKeys, make_signing_keys
+from syncpod.signing.proxy import SOCKET_NAME
 
 STRANGER = os.geteuid() + 20001
 WEB = "pod/default/web"
@@ -45,7 +47,7 @@ class Codec(NamedTuple):
 async def codec(tmp_path: Path) -> AsyncIterator[Codec]:
     keys, command, strangers = make_signing_keys(tmp_path), ["temporal"], set[int]()
 
-    def peer_of(client: tuple[str, int], server: tuple[str, int]) -> Peer | None:
+    def peer_of(client: Address, server: Address) -> Peer | None:
         found = find_peer(client, server)
         return Peer(STRANGER, 0) if found is not None and client[1] in strangers else found
 
@@ -137,6 +139,10 @@ async def test_the_proxy_closes_a_strangers_connections_beyond_a_few_and_serves_
             assert refused.value.code() is code, "the token lets a call through, to a server that is not there"
     for _, writer in silent:
         writer.close()
+
+
+async def test_the_proxys_socket_is_the_owners_alone(codec: Codec, tmp_path: Path) -> None:
+    assert stat.S_IMODE((tmp_path / SOCKET_NAME).stat().st_mode) == 0o600
 
 
 async def test_nonsense_is_refused_with_a_status(codec: Codec) -> None:

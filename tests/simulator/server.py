@@ -148,6 +148,8 @@ class Server:
         self.late_signals: list[tuple[str, Any]] = []
         """Signals that come while a task is under way that would end its run: a server refuses that (UnhandledCommand).
         """
+        self.listed: list[dict[str, Any]] = []
+        """What each upsert has left of the search attributes, oldest first."""
         self._task: Due | None = None
         self._updates: dict[str, Callable[[str], None] | None] = {}
 
@@ -461,6 +463,9 @@ class Server:
                 run.events += 2
             case "upsert_workflow_search_attributes":
                 run.events += 1
+                fields = command.upsert_workflow_search_attributes.search_attributes.indexed_fields
+                written = {name: json.loads(each.data) for name, each in fields.items()}
+                self.listed.append((self.listed[-1] if self.listed else {}) | written)
             case "continue_as_new_workflow_execution":
                 self._end(run)
                 self.suggests = False

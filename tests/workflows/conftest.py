@@ -12,8 +12,9 @@ from syncpod.temporal.queries import AskAgain
 from tests.runtimes import selection
 from tests.runtimes.temporal import DevServer
 from tests.workflows.runs import Noting
+from tests.workflows.sandbox import Sandbox
 from tests.workflows.scripted import ScriptedNode, scripted_worker
-from workflows.runner import sandboxed_runner, workflow_runner
+from workflows.runner import workflow_runner
 
 CACHED, REPLAYED = "cached", "replayed at every task"
 """How a worker runs workflows in these tests."""
@@ -43,7 +44,7 @@ async def worker_options(request: pytest.FixtureRequest, client: Client) -> Asyn
     if request.param == REPLAYED:
         yield {"max_cached_workflows": 0, "workflow_runner": workflow_runner()}
         return
-    noting = Noting(sandboxed_runner())
+    noting = Noting(Sandbox())
     yield {"max_cached_workflows": 1000, "workflow_runner": noting}
     await noting.replay(client)
 

@@ -7,10 +7,7 @@ from typing import Any
 from temporalio.client import Client
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 
-from syncpod.messages.node import NODE_WORKFLOW
 from tests.replay.differences import replay
-from workflows.node.workflow import NodeWorkflow
-from workflows.pod.workflow import PodWorkflow
 
 
 class Noting(WorkflowRunner):
@@ -18,7 +15,7 @@ class Noting(WorkflowRunner):
 
     def __init__(self, runner: WorkflowRunner) -> None:
         self._runner = runner
-        self._runs: dict[tuple[str, str], type] = {}
+        self._runs: list[tuple[str, str]] = []
 
     def prepare_workflow(self, defn: Any) -> None:
         """As the runner does."""
@@ -26,12 +23,11 @@ class Noting(WorkflowRunner):
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         """As the runner does, and note the run."""
-        kind = NodeWorkflow if det.info.workflow_type == NODE_WORKFLOW else PodWorkflow
-        self._runs[det.info.workflow_id, det.info.run_id] = kind
+        self._runs.append((det.info.workflow_id, det.info.run_id))
         return self._runner.create_instance(det)
 
     async def replay(self, client: Client) -> None:
-        """Replay each run from its start, by the runner of workers; raises Differs where another step is taken."""
-        for (workflow_id, run_id), kind in self._runs.items():
+        """Replay each run from its start, by the runner of workers; raises Differs where it decides otherwise."""
+        for workflow_id, run_id in dict.fromkeys(self._runs):
             history = await client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history()
-            await replay(f"of {workflow_id}, run {run_id}", history, workflows=[kind])
+            await replay(f"of {workflow_id}, run {run_id}", history)

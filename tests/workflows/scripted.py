@@ -45,8 +45,8 @@ from syncpod.pod import container_hash
 from syncpod.temporal.resize_metrics import ResizeMetricsInterceptor
 from syncpod.temporal.timeouts import HEARTBEAT_THROTTLE
 from tests.agent.waiting import pauses
+from tests.workflows.sandbox import Sandbox
 from workflows.pod.workflow import PodWorkflow
-from workflows.runner import sandboxed_runner
 
 DIGEST = "0" * 12
 """Of the source, in the build ids of workers in tests."""
@@ -264,7 +264,7 @@ async def scripted_worker(client: Client, node: ScriptedNode, **options: Any) ->
         activities=node.activities(),
         **{
             "build_id": build_id("syncpod-test", DIGEST),
-            "workflow_runner": sandboxed_runner(),
+            "workflow_runner": Sandbox(),
             "interceptors": [ResizeMetricsInterceptor()],
             # As the node's worker has it: the SDK's own pause would keep a cancellation from a step for twelve seconds.
             "max_heartbeat_throttle_interval": HEARTBEAT_THROTTLE,

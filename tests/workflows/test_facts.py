@@ -329,11 +329,15 @@ def test_a_sidecar_that_a_start_finds_missing_is_started_with_the_next_number() 
         assert state.next_restart("proxy") == 1
 
 
+def with_debugger(pod: Pod) -> Pod:
+    """The pod with an ephemeral container."""
+    debugger = admit_ephemeral_container(pod, {"name": "debug", "image": "x:1"})
+    return pod.model_copy(update={"spec": pod.spec.model_copy(update={"ephemeral_containers": (debugger,)})})
+
+
 @pytest.mark.parametrize("policy", ["Never", "OnFailure", "Always"])
 def test_an_ephemeral_container_that_a_start_finds_missing_is_not_started_again(policy: str) -> None:
-    pod = a_pod(policy, "web")
-    debugger = admit_ephemeral_container(pod, {"name": "debug", "image": "x:1"})
-    pod = pod.model_copy(update={"spec": pod.spec.model_copy(update={"ephemeral_containers": (debugger,)})})
+    pod = with_debugger(a_pod(policy, "web"))
     for after in ([], [listing(2, running("web"))]):
         assert verbs(seen(pod, listing(1, gone(pod, "debug"), running("web")), *after)) == []
 
@@ -376,6 +380,13 @@ def test_an_init_container_whose_start_was_cut_off_is_started_again(policy: str)
     report.update_status(state, (), NOW)
     assert (verbs(state), state.next_restart("first")) == (["start_init_container first"], 0)
     assert (state.reached, state.ending) == ("Pending", False)
+
+
+@pytest.mark.parametrize("policy", ["Never", "OnFailure", "Always"])
+def test_an_ephemeral_container_whose_start_was_cut_off_is_started_again(policy: str) -> None:
+    """The step is not under way any more: it has failed, or the run that began it was replaced."""
+    state = seen(with_debugger(a_pod(policy, "web")), listing(1, running("web"), cut_off("debug")))
+    assert (verbs(state), state.next_restart("debug")) == (["start_ephemeral_container debug"], 0)
 
 
 @pytest.mark.parametrize("begun", ["created", "cut off"])

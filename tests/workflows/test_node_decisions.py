@@ -16,6 +16,7 @@ from syncpod.messages.node import (
     LISTED_LIMIT,
     MADE_LIMIT,
     ApplyPodWorkflow,
+    NodeCondition,
     NodeStepName,
     PodWorkflowResult,
 )
@@ -447,3 +448,15 @@ def test_a_pod_made_by_a_list_records_no_foreign_uid(marks: dict[str, Any]) -> N
     assert isinstance(action.input, ApplyPodWorkflow)
     taken = admit_pod({"apiVersion": "v1", "kind": "Pod", **action.input.pod}).metadata
     assert taken.annotations.get("kubernetes.io/config.hash", "") == taken.uid
+
+
+def test_the_page_of_a_node_names_its_pods_and_says_why_it_is_not_ready() -> None:
+    down = NodeCondition(type="Ready", status="False", reason="KubeletNotReady", message="the runtime | is down")
+    fine = NodeCondition(type="MemoryPressure", status="False", reason="KubeletHasSufficientMemory", message="enough")
+    state = NodeState(name="n", since=START)
+    state.status = state.status.model_copy(update={"conditions": (down, fine)})
+    state.sources = {"file": Source(pods={f"default/p{number}": Wanted() for number in range(12)})}
+    page = report.details(state, START)
+    assert "- Ready: False (KubeletNotReady): the runtime \\| is down\n" in page
+    assert "- MemoryPressure: False (KubeletHasSufficientMemory)\n" in page
+    assert "- source file: 12 pods: default/p0, default/p1," in page and "default/p9, …" in page

@@ -28,7 +28,7 @@ from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages.steps import Fault, Outcome, StartContainer, StepEvent, StepInput, StepResult
 from tests.workflows.scripted import ScriptedNode, container, in_another_run, phase, query_pod, start_pod, until
 
-pytestmark = pytest.mark.replayed_at_every_task("queries and updates are answered from a replayed state too")
+replayed = pytest.mark.replayed_at_every_task("queries, updates, timers and steps go on from a replayed state too")
 
 READY = {"type": "Ready", "status": "True"}
 
@@ -73,6 +73,7 @@ async def test_the_status_shows_recursively_read_only_mounts(
     assert modes == {"/plain": "Disabled", "/recursive": shown}
 
 
+@replayed
 async def test_a_pod_comes_up_in_the_kubelets_order(client: Client, node: ScriptedNode) -> None:
     """Row 20: the order of a sync."""
     document = manifest(
@@ -106,6 +107,7 @@ async def test_a_pod_comes_up_in_the_kubelets_order(client: Client, node: Script
     assert pod["status"]["podIP"]
 
 
+@replayed
 async def test_an_ephemeral_container_is_added_by_update(client: Client, node: ScriptedNode) -> None:
     """Row 55: started once, beside what runs."""
     handle = await running(client, node, manifest())
@@ -117,6 +119,7 @@ async def test_an_ephemeral_container_is_added_by_update(client: Client, node: S
     assert "image" in str(refused.value.cause)
 
 
+@replayed
 async def test_a_crashed_container_restarts_at_once_then_backs_off(client: Client, node: ScriptedNode) -> None:
     handle = await running(client, node, manifest())
     uid = (await query_pod(handle))["metadata"]["uid"]
@@ -136,6 +139,7 @@ async def test_a_crashed_container_restarts_at_once_then_backs_off(client: Clien
     assert is_ready(pod)
 
 
+@replayed
 async def test_a_backoff_ends_by_the_workflows_own_timer_when_nobody_signals(
     client: Client, node: ScriptedNode
 ) -> None:
@@ -155,6 +159,7 @@ async def test_a_backoff_ends_by_the_workflows_own_timer_when_nobody_signals(
         ("OnFailure", 0, "Succeeded"),
     ],
 )
+@replayed
 async def test_a_finished_pod_is_stopped_and_its_workflow_stays_queryable(
     client: Client, node: ScriptedNode, policy: str, code: int, last: str
 ) -> None:
@@ -171,6 +176,7 @@ async def test_a_finished_pod_is_stopped_and_its_workflow_stays_queryable(
     assert node.steps(uid)[-1] == "remove_pod"
 
 
+@replayed
 async def test_a_changed_image_restarts_only_its_container(client: Client, node: ScriptedNode) -> None:
     two = [{"name": "a", "image": "busybox:1"}, {"name": "b", "image": "busybox:1"}]
     document = manifest(containers=two)
@@ -198,6 +204,7 @@ async def test_a_dead_sandbox_is_replaced_with_the_next_attempt(client: Client, 
     assert "SandboxChanged" in [event["reason"] for event in events]
 
 
+@replayed
 async def test_a_missing_image_is_pulled_and_a_failed_pull_backs_off(client: Client, node: ScriptedNode) -> None:
     node.absent.add("docker.io/library/gone:1")
     node.absent.add("gone:1")
@@ -284,6 +291,7 @@ async def test_deletion_does_not_wait_for_a_step_that_hangs(client: Client, node
     assert final["metadata"]["deletionTimestamp"]
 
 
+@replayed
 async def test_cancelling_the_workflow_deletes_the_pod(client: Client, node: ScriptedNode) -> None:
     handle = await running(client, node, manifest())
     await handle.cancel()
@@ -311,6 +319,7 @@ async def test_a_container_that_appears_after_the_kill_is_killed_before_the_pod_
     assert node.steps(uid)[-4:] == ["kill_pod", "remove_pod", "kill_pod", "remove_pod"]
 
 
+@replayed
 async def test_a_shorter_grace_interrupts_a_kill_and_a_longer_one_does_not(client: Client, node: ScriptedNode) -> None:
     """Row 17: the grace only shrinks."""
     handle = await running(client, node, manifest(terminationGracePeriodSeconds=600))
@@ -334,6 +343,7 @@ async def test_a_shorter_grace_interrupts_a_kill_and_a_longer_one_does_not(clien
     assert graces[1] <= 2
 
 
+@replayed
 async def test_a_pod_applied_during_deletion_starts_in_a_new_run(client: Client, node: ScriptedNode) -> None:
     document = manifest()
     handle = await running(client, node, document)
@@ -437,6 +447,7 @@ POISON: list[tuple[str, list[Any]]] = [
 ]
 
 
+@replayed
 async def test_poison_signals_leave_the_pod_working_and_are_seen(client: Client, node: ScriptedNode) -> None:
     handle = await running(client, node, manifest())
     for name, args in POISON:
@@ -544,6 +555,7 @@ async def test_an_invalid_pod_fails_a_plain_workflow_start_with_the_reason(clien
     assert "spec.containers[0].image: required" in str(failure.value.cause)
 
 
+@replayed
 async def test_an_invalid_update_is_refused_by_path_and_changes_nothing(client: Client, node: ScriptedNode) -> None:
     document = manifest()
     handle = await running(client, node, document)
@@ -555,6 +567,7 @@ async def test_an_invalid_update_is_refused_by_path_and_changes_nothing(client: 
     assert (await handle.execute_update("apply", document))["generation"] == 1
 
 
+@replayed
 async def test_continuing_as_new_between_any_two_steps_loses_nothing(client: Client, node: ScriptedNode) -> None:
     document = manifest(
         initContainers=[{"name": "first", "image": "busybox:1"}],
@@ -584,6 +597,7 @@ async def test_continuing_as_new_between_any_two_steps_loses_nothing(client: Cli
     ]  # fmt: skip
 
 
+@replayed
 async def test_a_plan_lists_the_steps_without_taking_them(client: Client, node: ScriptedNode) -> None:
     document = manifest()
     handle = await running(client, node, document)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import uuid
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client, WorkflowHandle
 
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, Seq
@@ -28,14 +30,17 @@ from tests.workflows.scripted import (
     until,
 )
 from tests.workflows.test_pod_workflow import manifest, running
-from workflows.pod import absorb, start
+from workflows.entity import LONGEST_EVENTS
+from workflows.node.state import NodeState
+from workflows.pod import absorb, start, workflow
 from workflows.pod.inbox import PART, PodInbox
 from workflows.pod.state import PodState
+from workflows.rejections import REJECTIONS_KEPT
+from workflows.runner import workflow_runner
 from workflows.signal import Signal
 
 SUGGESTED_AT = 4096
-"""Events of a history from which on a server suggests to continue as new; it ends a run at 51,200."""
-ENDED_AT = 51_200
+"""Events of a history from which on a server suggests to continue as new. A run of ours does so from 1,000 on."""
 SENDERS = 24
 
 
@@ -50,17 +55,16 @@ async def flood(handle: WorkflowHandle[Any, Any], signals: list[tuple[str, Any]]
     await asyncio.gather(*(sender() for _ in range(SENDERS)))
 
 
-async def chain(client: Client, handle: WorkflowHandle[Any, Any]) -> list[Counter[int]]:
-    """How many events of each type each run of a pod's workflow has, oldest run first."""
+async def chain(client: Client, handle: WorkflowHandle[Any, Any]) -> list[Sequence[HistoryEvent]]:
+    """The events of each run of a pod's workflow, oldest run first."""
     runs = [each async for each in client.list_workflows(f"WorkflowId = '{handle.id}'")]
-    counts = []
-    for run in sorted(runs, key=lambda each: each.start_time):
-        history = await client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
-        counts.append(Counter(int(event.event_type) for event in history.events))
-    return counts
+    return [
+        (await client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()).events
+        for run in sorted(runs, key=lambda each: each.start_time)
+    ]
 
 
-async def test_a_flood_of_signals_leads_to_continue_as_new_when_the_server_suggests_it(client: Client) -> None:
+async def test_a_flood_of_signals_leads_to_continue_as_new_before_the_server_suggests_it(client: Client) -> None:
     """Signals that repeat, that differ, that are wrong and that nobody knows, and an exit in the midst of them."""
     node = ScriptedNode(unhurried=True)
     async with scripted_worker(client, node):
@@ -69,7 +73,7 @@ async def test_a_flood_of_signals_leads_to_continue_as_new_when_the_server_sugge
         uid = (await query_pod(handle))["metadata"]["uid"]
         facts = node.facts.model_dump(mode="json", by_alias=True)
         signals: list[tuple[str, Any]] = []
-        for number in range(1_500):
+        for number in range(500):
             signals += [
                 ("pleg", {"status": node.list(uid).model_dump(mode="json"), "node": facts}),
                 (
@@ -88,11 +92,12 @@ async def test_a_flood_of_signals_leads_to_continue_as_new_when_the_server_sugge
         assert (phase(pod), pod["metadata"]["uid"]) == ("Running", uid)
         await in_another_run(handle, first.result_run_id)
         runs = await chain(client, handle)
-        lengths = [sum(run.values()) for run in runs]
-        signalled = sum(run[EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED] for run in runs)
-        decided = sum(run[EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED] for run in runs)
+        kinds = Counter(event.event_type for run in runs for event in run)
+        signalled = kinds[EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED]
+        decided = kinds[EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED]
         assert signalled >= len(signals)
-        assert max(lengths) < 2 * SUGGESTED_AT < ENDED_AT
+        assert len(signals) > LONGEST_EVENTS
+        assert max(map(len, runs)) < SUGGESTED_AT
         assert decided < signalled, "what comes while a task is under way is decided at once"
         described = await handle.fetch_history()
         begun_with = described.events[0].workflow_execution_started_event_attributes.input.payloads[0]
@@ -100,14 +105,18 @@ async def test_a_flood_of_signals_leads_to_continue_as_new_when_the_server_sugge
 
 
 @pytest.mark.parametrize("ends", ["", "by update", "put out"])
-async def test_signals_queued_without_a_worker_are_processed_in_parts(client: Client, ends: str) -> None:
-    """As many as are too many for one workflow task, each a listing that differs from the one before."""
+async def test_signals_queued_without_a_worker_are_processed_in_parts(
+    client: Client, ends: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than are taken in one workflow task, each a listing that differs from the one before."""
+    part = 100
+    monkeypatch.setattr(workflow, "PART", part)  # not in the sandbox, which would load the module with its own
     node = ScriptedNode(unhurried=True)
     async with scripted_worker(client, node):
         handle = await running(client, node, manifest())
         uid = (await query_pod(handle))["metadata"]["uid"]
     signals = []
-    for number in range(PART + 200):
+    for number in range(part + 20):
         listing = node.change(uid, "web", message=f"listing {number}")
         signals.append(("pleg", {"status": listing.model_dump(mode="json")}))
     await flood(handle, signals)
@@ -116,7 +125,7 @@ async def test_signals_queued_without_a_worker_are_processed_in_parts(client: Cl
     run = client.get_workflow_handle(handle.id, run_id=flooded.run_id)  # which is left for its length soon after
     if ends == "put out":
         await handle.signal("evict", {"uid": uid, "reason": "Evicted", "message": "low", "gracePeriodSeconds": 1})
-    async with scripted_worker(client, node, max_cached_workflows=0):
+    async with scripted_worker(client, node, workflow_runner=workflow_runner()):
         if ends == "by update":
             await handle.execute_update("delete", {"gracePeriodSeconds": 1})
         await until(handle, lambda pod: "running" not in container(pod, "web")["state"] or not ends, patience=60)
@@ -247,3 +256,32 @@ def test_long_messages_are_truncated_so_that_a_snapshot_stays_small() -> None:
 
 def listing_of(number: int) -> dict[str, Any]:
     return {"status": {"uid": "7f3a", "seq": {"boot": 1, "counter": number}, "observed_at": f"{NOON.isoformat()}"}}
+
+
+def test_a_flood_of_rejected_signals_hides_nothing_that_has_happened() -> None:
+    state = PodState(pod=parse_pod(manifest()))
+    now = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+    for number in range(5):
+        state.note(now, "step", f"step {number}")
+        state.event(now, "Normal", "Started", f"start {number}")
+    for number in range(1000):
+        absorb.absorb(state, f"nonsense-{number}", ({},), now)
+    state.note(now, "exit", "web")
+    assert [each.subject for each in state.history[:5]] == [f"step {number}" for number in range(5)]
+    assert [each.message for each in state.events[:5]] == [f"start {number}" for number in range(5)]
+    last = [f"nonsense-{number}" for number in range(1000 - REJECTIONS_KEPT, 1000)]
+    assert [each.subject for each in state.history[5:]] == [*last, "web"]
+    assert [name for name, each in zip(last, state.events[5:], strict=True) if name in each.message] == last
+
+
+def test_a_flood_of_rejected_signals_hides_nothing_of_a_node() -> None:
+    state = NodeState(name="n")
+    now = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+    state.event(now, "Normal", "NodeReady", "before")
+    for number in range(1000):
+        state.reject(now, "signal nonsense", f"not {number}")
+    first, *others = state.events
+    assert first.reason == "NodeReady"
+    assert [each.message for each in others] == [
+        f"signal nonsense: not {number}" for number in range(1000 - REJECTIONS_KEPT, 1000)
+    ]

@@ -81,6 +81,9 @@ class Watches:
 
     def published(self, workflow_id: str, run_id: str, published: Published | None) -> None: ...
 
+    def has_ended(self, _workflow_id: str, _run_id: str) -> bool:
+        return False
+
     def task_failed(self, workflow_id: str, run_id: str, why: str) -> None:
         self.failed.append(why)
 

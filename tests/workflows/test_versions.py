@@ -169,7 +169,7 @@ async def test_a_run_keeps_its_older_decisions_and_the_run_that_follows_has_the_
     with monkeypatch.context() as planting:
         plant_a_newer_version(planting, is_guarded=False)
         with pytest.raises(
-            Differs, match="the step recorded is 'start_container web, restart 1', the step taken now is 'pull"
+            Differs, match="in the history 'start container web, restart 1', with the code at hand 'pull image"
         ):
             await replay("older", histories[older])
 

@@ -21,6 +21,11 @@ class PublishedNode:
     """Number of the newest event of the run's history that is part of it."""
     uid: Final = ""
     """Always "": a node has no UID."""
+    is_gone: Final = False
+    """Always False: the workflow of a node does not end by itself."""
+
+    def told(self, since: datetime | None) -> None:
+        """Return None: the journal keeps nothing of the node's own workflow."""
 
     def answer(self, query: str, *args: Any) -> Any:
         """Return what the workflow's query of this name returns. Raises KeyError if it has none."""

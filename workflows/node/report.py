@@ -7,9 +7,11 @@ from itertools import islice
 from typing import Final, Literal
 
 from syncpod.lifecycle import backoff
-from syncpod.messages.node import API_SOURCE, DesiredPod, NodeSummary, NodeView, SourceView
-from workflows.node.state import NodeState, split
+from syncpod.messages.node import API_SOURCE, DesiredPod, NodeCondition, NodeSummary, NodeView, SourceView
+from workflows.node.state import NodeState, Source, split
 
+_NAMED: Final = 10
+"""How many of a source's pods the page names."""
 _SHOWN: Final = 50
 """How many of the pods that wait the page names."""
 
@@ -85,10 +87,10 @@ def summary(state: NodeState) -> NodeSummary:
 
 
 def details(state: NodeState, now: datetime) -> str:
-    """Return the node as a page: its conditions, its sources, and the pods whose workflows are not up to date."""
+    """Return the node as a page: its conditions, with why one is bad, its pods, and those that are not up to date."""
     lines = [f"**{state.name}**" + (", cordoned" if state.unschedulable else ""), ""]
-    lines += [f"- {each.type}: {each.status} ({each.reason})" for each in state.status.conditions]
-    lines += [f"- source {name}: {len(source.pods)} pods" for name, source in sorted(state.sources.items())]
+    lines += [f"- {_condition(each)}" for each in state.status.conditions]
+    lines += [f"- source {name}: {_pods(source)}" for name, source in sorted(state.sources.items())]
     found = (_desired(state, key, now) for key in state.open_keys())
     waiting = list(islice((each for each in found if each.state != "applied"), _SHOWN))
     if waiting:
@@ -98,6 +100,20 @@ def details(state: NodeState, now: datetime) -> str:
             for each in waiting
         ]
     return "\n".join(lines)
+
+
+def _condition(condition: NodeCondition) -> str:
+    """Return a condition, with its message if it is not as it should be."""
+    is_good = condition.status == ("True" if condition.type == "Ready" else "False")
+    why = f": {_cell(condition.message)}" if condition.message and not is_good else ""
+    return f"{condition.type}: {condition.status} ({condition.reason}){why}"
+
+
+def _pods(source: Source) -> str:
+    """Return how many pods a source has, and the first of them."""
+    some = ", ".join(islice(source.pods, _NAMED))
+    more = ", …" if len(source.pods) > _NAMED else ""
+    return f"{len(source.pods)} pods" + (f": {some}{more}" if some else "")
 
 
 def _cell(text: str) -> str:

@@ -19,6 +19,7 @@ from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages.node import API_SOURCE, FILE_SOURCE, DeletePod, NodeStatus, PodKey
 from syncpod.messages.queries import EventRecord
 from syncpod.messages.signed import Accepted
+from workflows.rejections import REJECTED, without_surplus
 
 EVENTS_KEPT: Final = 100
 """How many events the snapshot keeps. It is written again with every continue-as-new."""
@@ -205,11 +206,14 @@ class NodeState(BaseModel):
             first=seen.first if seen else now,
             last=now,
         )
-        self.events = (*(each for each in self.events if each is not seen), record)[-EVENTS_KEPT:]
+        events = (*(each for each in self.events if each is not seen), record)
+        if reason == REJECTED:
+            events = without_surplus(events, lambda each: each.reason == REJECTED)
+        self.events = events[-EVENTS_KEPT:]
 
     def reject(self, now: datetime, name: str, why: str) -> None:
         """Record that something that came in was not accepted, and why."""
-        self.event(now, "Warning", "Rejected", f"{name}: {why}")
+        self.event(now, "Warning", REJECTED, f"{name}: {why}")
 
 
 def rank(source: str) -> tuple[int, str]:

@@ -21,7 +21,7 @@ class Step:
     name: StepName
     input: StepInput
     summary: str
-    """For the Temporal UI and the history: what and why, at most 200 bytes."""
+    """For the Temporal UI: what and why."""
     why: str
     container: str = ""
     key: str = ""
@@ -102,7 +102,12 @@ def is_released(state: PodState, subject: str, restart: int, until: datetime | N
     return state.released.get(subject) == restart or (over is not None and until is not None and until <= over)
 
 
+LONGEST_SUMMARY = 120
+"""Characters of a summary that the Temporal UI shows in one line; the server keeps 200 bytes."""
+
+
 def clip(text: str) -> str:
-    """Cut a summary to 200 bytes, the most that the server keeps."""
-    raw = text.encode()
-    return text if len(raw) <= 200 else raw[:197].decode(errors="ignore") + "…"
+    """Cut a summary to :data:`LONGEST_SUMMARY`, and to what the server keeps."""
+    short = text if len(text) <= LONGEST_SUMMARY else f"{text[: LONGEST_SUMMARY - 1]}…"
+    raw = short.encode()
+    return short if len(raw) <= 200 else raw[:197].decode(errors="ignore") + "…"

@@ -25,6 +25,7 @@ from syncpod.pod import (
     check_size,
     downward_files,
     merge_update,
+    pod_changes,
     pod_to_wire,
     resized,
     validate_update,
@@ -84,7 +85,8 @@ def _take(state: PodState, new: Pod, now: datetime, update: str) -> None:
     state.volumes_behind = state.volumes_behind or _shows_what_changed(before, updated)
     same_spec = updated.metadata.generation == before.metadata.generation
     what = "labels or annotations" if same_spec else f"generation {updated.metadata.generation}"
-    state.note(now, "update", update, what)
+    changed = pod_changes(before, updated)
+    state.note(now, "update", update, f"{what}: {', '.join(changed)}" if changed else what)
 
 
 def _shows_what_changed(before: Pod, updated: Pod) -> bool:

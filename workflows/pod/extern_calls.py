@@ -17,7 +17,7 @@ from temporalio import workflow
 with workflow.unsafe.imports_passed_through():
     from syncpod.pod import Pod
     from workflows.pod import report, resizing
-    from workflows.pod.decision import Hold, Step
+    from workflows.pod.decision import Decision, Hold
     from workflows.pod.published import PublishedPod
     from workflows.pod.state import PodState
 
@@ -30,10 +30,11 @@ class ExternCalls:
         self._armed: dict[str, tuple[int, datetime]] = {}
         self._counted = pod
 
-    def publish(self, published: Callable[[], PublishedPod | None]) -> None:
-        """Give the node's agent the pod's state; None means that the pod is gone.
+    def publish(self, published: Callable[[], PublishedPod]) -> None:
+        """Give the node's agent the pod's state.
 
-        The agent answers reads from it. If the history cannot be replayed, the agent starts a new run from it.
+        The agent answers reads from it, and keeps what happened in the node's journal. If the history cannot be
+        replayed, the agent starts a new run from it.
         """
         if (publish := _extern("syncpod_publish")) is not None:
             publish(workflow.info().run_id, published())
@@ -66,11 +67,20 @@ class ExternCalls:
         if (count := _extern("syncpod_resizes")) is not None:
             count(workflow.info().workflow_id, *resizing.counted(state, before))
 
-    def record_span(self, state: PodState, step: Step, began: datetime) -> None:
-        """Give telemetry the step that has ended."""
-        if (record := _extern("syncpod_sync_span")) is not None:
-            attributes = report.span_attributes(state, step)
-            record(attributes, int(began.timestamp() * 1e9), int(workflow.now().timestamp() * 1e9))
+    def deciding(self) -> None:
+        """Tell telemetry that a decision begins."""
+        if (deciding := _extern("syncpod_deciding")) is not None:
+            deciding()
+
+    def decided(self, decision: Decision) -> None:
+        """Tell telemetry what was decided."""
+        if (decided := _extern("syncpod_decided")) is not None:
+            decided(report.decision_attributes(decision))
+
+    def rested(self, state: PodState) -> None:
+        """Tell telemetry that nothing may run any more, until something comes in or a timer rings."""
+        if (rested := _extern("syncpod_rested")) is not None:
+            rested(report.sync_attributes(state))
 
 
 def _extern(name: str) -> Callable[..., Any] | None:

@@ -8,7 +8,8 @@ instance, the record counts. So decisions are the same as if the runtime had los
 - an init container does too, but only in the sandbox in which it ran: a new sandbox begins with the first one again;
 - a pod that has run and has no listed sandbox counts as having a dead one;
 - an instance whose start was only cut off counts as created and never started: to the kubelet, it has exited with 128,
-  which ends a pod that never restarts.
+  which ends a pod that never restarts. An ephemeral container with such a start does not count as made, since one that
+  is made is never started again.
 
 What runs, or may run, counts as the runtime lists it, whatever is recorded: otherwise a second instance could be
 started.
@@ -58,7 +59,9 @@ def known(state: PodState) -> ObservedPod:
     """Return the view that decisions are made from: `state.own` as if the runtime had lost nothing that is recorded."""
     view = state.own
     recorded = {exit_.id: exit_ for exit_ in state.exits if exit_.is_certain or exit_.is_settled}
-    listed = tuple(_as_recorded(container, recorded.get(container.id)) for container in view.containers)
+    ephemeral = {container.name for container in state.pod.spec.ephemeral_containers}
+    made = (each for each in view.containers if not (each.was_cut_off and each.name in ephemeral))
+    listed = tuple(_as_recorded(container, recorded.get(container.id)) for container in made)
     absent = tuple(_as_listed(state, exit_) for exit_ in _absent_ends(state, view))
     sandboxes = view.sandboxes or _gone_sandbox(state)
     if sandboxes == view.sandboxes and listed == view.containers and not absent:

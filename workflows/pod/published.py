@@ -6,12 +6,15 @@ run from it. It costs no history.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from syncpod.journal.records import Told
 from syncpod.pod import pod_to_wire
-from workflows.pod import desired, report, start
+from workflows.pod import desired, journaled, report, start
+from workflows.pod.decision import Hold
 from workflows.pod.state import PodState
 
 
@@ -24,6 +27,10 @@ class PublishedPod:
     """The workflow's time then."""
     history_length: int = 0
     """Number of the newest event of the run's history that is part of it."""
+    holds: Sequence[Hold] = ()
+    """What the pod waits for."""
+    is_gone: bool = False
+    """Nothing of the pod is left on the node, and this is the last that its workflow publishes."""
 
     @property
     def uid(self) -> str:
@@ -37,6 +44,10 @@ class PublishedPod:
     def next_input(self) -> dict[str, Any]:
         """Return the input of a run that goes on from here, as JSON."""
         return start.next_input(self.state)
+
+    def told(self, since: datetime | None) -> Told:
+        """Return what the node's journal keeps of the pod from `since` on; None = all that the state still has."""
+        return journaled.told(self.state, self.holds, self.at, since=since, is_gone=self.is_gone)
 
     def pod(self) -> dict[str, Any]:
         """Return the whole Pod with its status."""

@@ -1,4 +1,4 @@
-"""What a pod's workflow shows: status, search attributes, the page in the Temporal UI, answers to queries."""
+"""What a pod's workflow shows: its status, its events, answers to queries."""
 
 from __future__ import annotations
 
@@ -6,29 +6,18 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
-
 from syncpod.go_durations import go_duration
-from syncpod.lifecycle import backoff, conditions
+from syncpod.lifecycle import backoff
 from syncpod.lifecycle.container_status import ProbeResults, WaitingReason
 from syncpod.lifecycle.phase import TERMINAL_PHASES
 from syncpod.lifecycle.plan import PlannedStep, something_to_stop
 from syncpod.lifecycle.restart_pacing import LIMIT_REACHED
 from syncpod.lifecycle.status import StatusDecision, StatusInputs, pod_status, terminated_pod_status
 from syncpod.lifecycle.step_name import StepName
-from syncpod.messages.queries import labels_attribute
 from syncpod.messages.steps import NOT_PULLED, STUCK_FAULTS, Fault, StepInput
-from syncpod.pod import ContainerState, ContainerStatus
 from workflows.pod import decide, desired, facts, resizing
-from workflows.pod.decision import Hold, Step
+from workflows.pod.decision import Decision, Hold
 from workflows.pod.state import PodState
-
-_KEYWORDS = {name: SearchAttributeKey.for_keyword(name) for name in (
-    "PodNamespace", "PodName", "PodUID", "PodPhase", "NodeName",
-)}  # fmt: skip
-_READY = SearchAttributeKey.for_bool("PodReady")
-_LABELS = SearchAttributeKey.for_keyword_list("PodLabels")
-
 
 # --- status -----------------------------------------------------------------------------------------------------------
 
@@ -148,94 +137,35 @@ def note_holds(state: PodState, holds: Sequence[Hold], now: datetime) -> None:
             state.event(now, "Warning", "Failed", f"Error: {hold.reason}", hold.subject)
 
 
-# --- search attributes ------------------------------------------------------------------------------------------------
+# --- traces ---------------------------------------------------------------------------------------------------------
 
 
-def search_attribute_updates(state: PodState, has_any: bool) -> list[SearchAttributeUpdate[Any]]:
-    """Return the search attributes that differ from those last written, and note them as written.
-
-    Returns none until it is known that the namespace has them: the run was started with some (`has_any`), or the node
-    has said so. Writing an unknown one would fail the workflow task.
-    """
-    if not (has_any or state.node.search_attributes):
-        return []
-    meta = state.pod.metadata
-    wanted: dict[str, Any] = {
-        "PodNamespace": meta.namespace,
-        "PodName": meta.name,
-        "PodUID": meta.uid,
-        "PodPhase": state.status.phase or "Pending",
-        "NodeName": state.node.name or state.pod.spec.node_name or "",
-        "PodReady": conditions.is_true(state.status.conditions, conditions.READY),
-        "PodLabels": labels_attribute(dict(meta.labels)),
-    }
-    updates: list[SearchAttributeUpdate[Any]] = []
-    for name, value in wanted.items():
-        if state.written.get(name) == value:
-            continue
-        if name == "PodReady":
-            updates.append(_READY.value_set(value))
-        elif name == "PodLabels":
-            if value or state.written.get(name):
-                updates.append(_LABELS.value_set(value) if value else _LABELS.value_unset())
-        elif value:
-            updates.append(_KEYWORDS[name].value_set(value))
-    state.written = wanted
-    return updates
+# --- traces -----------------------------------------------------------------------------------------------------------
 
 
-# --- the Temporal UI --------------------------------------------------------------------------------------------------
+def decision_attributes(decision: Decision) -> dict[str, str | list[str]]:
+    """Return the span attributes of a decision: what is done and why, and what is planned and held back."""
+    about: dict[str, str | list[str]] = {}
+    if decision.failure is not None:
+        about["syncpod.failure"] = f"{decision.failure.reason}: {decision.failure.message}"
+    if decision.step is not None:
+        about["syncpod.step"] = f"{decision.step.name.value} {decision.step.container}".rstrip()
+        about["syncpod.why"] = decision.step.why
+    if decision.plan:
+        about["syncpod.plan"] = list(decision.plan)
+    if decision.holds:
+        about["syncpod.holds"] = [f"{hold.subject}: {hold.reason} {go_duration(hold.delay)}" for hold in decision.holds]
+    return about
 
 
-def timer_summary(holds: Sequence[Hold], deadline: datetime | None) -> str:
-    """Say what the timer waits for: `back-off web 40s`. None means the pod's own deadline."""
-    if deadline is None:
-        return "active deadline of the pod"
-    due = next(hold for hold in holds if hold.until == deadline)
-    return f"back-off {due.subject} {go_duration(due.delay)} ({due.reason})"
-
-
-def details(state: PodState, holds: Sequence[Hold]) -> str:
-    """Return the pod's state as a page of Markdown: phase, conditions, containers, and what it waits for."""
-    meta, status = state.pod.metadata, state.status
-    lines = [f"**{meta.namespace}/{meta.name}** · {status.phase or 'Pending'} · uid `{meta.uid}`", ""]
-    lines += ["| condition | status | reason |", "|---|---|---|"]
-    lines += [f"| {c.type} | {c.status} | {c.reason or ''} |" for c in status.conditions]
-    lines += ["", "| container | state | ready | restarts |", "|---|---|---|---|"]
-    for kind in (status.init_container_statuses, status.container_statuses, status.ephemeral_container_statuses):
-        lines += [f"| {c.name} | {_state_words(c)} | {c.ready} | {c.restart_count} |" for c in kind]
-    if state.deletion is not None:
-        lines += [
-            "",
-            f"Being deleted since {state.deletion.requested_at:%H:%M:%S}, grace {state.deletion.grace_seconds} s.",
-        ]
-    for hold in holds:
-        how_long = f"until {hold.until:%H:%M:%S}" if hold.until is not None else "for an operator"
-        lines += ["", f"Waits {how_long}: {hold.subject}, {hold.reason}. {hold.message}"]
-    rejected = [event for event in state.events if event.reason == "Rejected"]
-    if rejected:
-        lines += ["", f"Last rejected: {rejected[-1].message}"]
-    return "\n".join(lines)
-
-
-def _state_words(status: ContainerStatus) -> str:
-    state: ContainerState = status.state
-    if state.running:
-        return "running"
-    if state.terminated:
-        return f"exited {state.terminated.exit_code} {state.terminated.reason or ''}".rstrip()
-    return f"waiting {state.waiting.reason or ''}".rstrip() if state.waiting else "waiting"
-
-
-def span_attributes(state: PodState, step: Step) -> dict[str, str | int]:
-    """Return the span attributes of one step; no environment, no arguments."""
+def sync_attributes(state: PodState) -> dict[str, str | int]:
+    """Return the span attributes of a whole sync; no environment, no arguments."""
     ref = state.ref
     return {
         "k8s.namespace.name": ref.namespace,
         "k8s.pod.name": ref.name,
         "k8s.pod.uid": ref.uid,
-        "syncpod.step": step.name.value,
-        "syncpod.container": step.container,
+        "syncpod.phase": state.status.phase or "Pending",
         "syncpod.fence": state.fence,
     }
 

@@ -28,6 +28,7 @@ from syncpod.messages.signed import Accepted
 from syncpod.messages.steps import STUCK_FAULTS
 from syncpod.pod import Container, EphemeralContainer, Pod, PodStatus, ResourceRequirements
 from syncpod.pod.restart_settings import RestartSettings, restart_settings
+from workflows.rejections import REJECTED, without_surplus
 
 EVENTS_KEPT = 100
 HISTORY_KEPT = 200
@@ -323,13 +324,19 @@ class PodState(BaseModel):
                 "last": now,
             }
         )
-        self.events = (*kept, record)[-EVENTS_KEPT:]
+        events = (*kept, record)
+        if reason == REJECTED:
+            events = without_surplus(events, lambda each: each.reason == REJECTED)
+        self.events = events[-EVENTS_KEPT:]
 
     def note(self, now: datetime, kind: str, subject: str, reason: str = "", **more: Any) -> None:
         """Add a line to the pod's history, with its reason clipped."""
         line = {"at": now, "kind": kind, "subject": subject, "reason": clipped(reason), **more}
         record = HistoryRecord.model_validate(line)
-        self.history = (*self.history, record)[-HISTORY_KEPT:]
+        history = (*self.history, record)
+        if kind == "rejected":
+            history = without_surplus(history, lambda each: each.kind == "rejected")
+        self.history = history[-HISTORY_KEPT:]
 
     @property
     def stuck_kills(self) -> tuple[str, ...]:
@@ -345,7 +352,7 @@ class PodState(BaseModel):
     def reject(self, now: datetime, name: str, why: str) -> None:
         """Record that something that came in was not accepted, and why."""
         text = why if len(why) <= 500 else why[:499] + "…"
-        self.event(now, "Warning", "Rejected", text)
+        self.event(now, "Warning", REJECTED, text)
         self.note(now, "rejected", name, text)
 
 

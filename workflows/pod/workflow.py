@@ -38,7 +38,19 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.messages.steps import RemovePod
     from syncpod.pod import pod_to_wire
     from workflows.entity import Entity, decisions_taken, decoded, invalid
-    from workflows.pod import absorb, decide, desired, facts, outcome, report, resizing, rounds, start
+    from workflows.pod import (
+        absorb,
+        decide,
+        desired,
+        facts,
+        outcome,
+        report,
+        resizing,
+        rounds,
+        search_attributes,
+        start,
+        temporal_ui,
+    )
     from workflows.pod.decision import Decision, Hold, Step
     from workflows.pod.extern_calls import ExternCalls
     from workflows.pod.inbox import PART, PodInbox
@@ -104,8 +116,10 @@ class PodWorkflow:
             raise invalid(self.refusal)
         while True:
             await self.entity.take_in()
+            self.extern.deciding()
             self.catch_up()
             decision = self.decide()
+            self.extern.decided(decision)
             if decision.failure is not None:
                 outcome.fail(self.state, decision.failure, workflow.now())
             elif self.is_overlong() and (self.pulls or self.entity.is_quiet()):
@@ -117,7 +131,9 @@ class PodWorkflow:
             elif self.entity.is_due() and self.entity.is_quiet():
                 await self.continue_as_new()
             else:
-                self.publish()
+                self.publish(rests=not self.pulls)
+                if not self.pulls:
+                    self.extern.rested(self.state)
                 await self.wait(decision)
 
     def catch_up(self) -> None:
@@ -156,6 +172,7 @@ class PodWorkflow:
         """Continue as new at once; if pulls prevent that, cancel them first. The next run begins them again."""
         if not self.pulls:
             # Replay: nothing is awaited between the check that the run is quiet and this, or a signal could be lost.
+            self.extern.rested(self.state)
             workflow.continue_as_new(start.next_input(self.state))
         self.are_pulls_cancelled = True
         await self.entity.until(lambda: not self.pulls)
@@ -165,16 +182,18 @@ class PodWorkflow:
         """Continue as new, unless something comes in meanwhile."""
         if await self.entity.is_still_quiet_in_the_next_task():
             # Replay: nothing is awaited between that check and this, or a signal could be lost.
+            self.extern.rested(self.state)
             workflow.continue_as_new(start.next_input(self.state))
 
     def end(self) -> dict[str, Any]:
         """Return the result of a pod that is gone, or begin the pod that was applied during its deletion."""
         # Replay: nothing is awaited between the check that the run is quiet and the return or the raise.
+        self.extern.rested(self.state)
         self.extern.arm_backoffs(())  # or they would end back-offs of the next pod of this name
         if self.state.successor is not None:
             workflow.continue_as_new(desired.successor_of(self.state))
         self.publish()
-        self.extern.publish(lambda: None)
+        self.extern.publish(lambda: self.as_published(is_gone=True))
         return pod_to_wire(desired.as_pod(self.state))
 
     # --- one step -----------------------------------------------------------------------------------------------------
@@ -261,7 +280,8 @@ class PodWorkflow:
         spec = STEPS[step.name]
         began = workflow.now()
         if step.name == StepName.KILL_POD:
-            self.publish()  # a kill may take the whole grace, so show the pod as it is before that
+            self.publish(rests=True)  # a kill may take the whole grace, so show the pod as it is before that
+        summary = temporal_ui.step_summary(self.state, step)
         argument = decide.record_step(self.state, step, began)
         if step.resets:
             self.state.restart_all = rounds.reset_by(self.state, step.input)
@@ -276,7 +296,7 @@ class PodWorkflow:
             retry_policy=RETRY,
             cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             priority=Priority(priority_key=spec.urgency),
-            summary=step.summary,
+            summary=summary,
             result_type=RawValue,  # a result that nobody can decode fails the step, and not the workflow task
         )
         return self.state.kill_by, activity, began
@@ -311,7 +331,6 @@ class PodWorkflow:
                 outcome.failed_step(self.state, step, "UnsignedResult", why, None, began, workflow.now())
             else:
                 outcome.finished_step(self.state, step, returned, began, workflow.now())
-        self.extern.record_span(self.state, step, began)
 
     def failed(self, step: Step, error: ActivityError, began: datetime) -> None:
         """Record that a step was cancelled, has timed out, or was refused by the runtime: it is decided again later."""
@@ -342,7 +361,7 @@ class PodWorkflow:
         # The node's queue signals the end of a back-off itself; nobody else knows when the pod expires.
         due = [at for at in (held and held + GUARANTEE, expiry) if at is not None]
         deadline = min(due, default=None)
-        summary = report.timer_summary(decision.holds, held if deadline != expiry else None)
+        summary = temporal_ui.timer_summary(self.state, decision.holds, held if deadline != expiry else None)
         self.entity.alarm.set(deadline, summary)
 
     # --- what the entity asks of its workflow -------------------------------------------------------------------------
@@ -388,24 +407,28 @@ class PodWorkflow:
 
     # --- telling ------------------------------------------------------------------------------------------------------
 
-    def publish(self) -> None:
-        """Write the search attributes that changed, and show the pod's state in the UI."""
-        started_with_some = any(pair.key.name == "PodName" for pair in workflow.info().typed_search_attributes)
-        updates = report.search_attribute_updates(self.state, started_with_some)
+    def publish(self, *, rests: bool = False) -> None:
+        """Write the search attributes that changed, and show the pod's state in the UI.
+
+        `rests`: the pod stays for a while as it is now.
+        """
+        started_with = any(pair.key.name == "PodStatus" for pair in workflow.info().typed_search_attributes)
+        updates = search_attributes.updates(self.state, started_with=started_with, rests=rests)
         if updates:
             workflow.upsert_search_attributes(updates)
         self.show()
 
     def show(self) -> None:
         """Set the workflow's current details; costs no history."""
-        workflow.set_current_details(report.details(self.state, self.holds))
+        workflow.set_current_details(temporal_ui.details(self.state, self.holds))
         self.extern.publish(self.as_published)
         self.extern.count_resizes(self.state)
 
-    def as_published(self) -> PublishedPod:
+    def as_published(self, *, is_gone: bool = False) -> PublishedPod:
         """Return a copy of the present state that later changes do not affect."""
         # Replay: a shallow copy is enough, since the state's values are replaced and never changed.
-        return PublishedPod(self.state.model_copy(), workflow.now(), workflow.info().get_current_history_length())
+        length = workflow.info().get_current_history_length()
+        return PublishedPod(self.state.model_copy(), workflow.now(), length, self.holds, is_gone)
 
     # --- signals: collect, never await, never raise -------------------------------------------------------------------
 

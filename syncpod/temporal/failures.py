@@ -1,0 +1,80 @@
+"""How failures are written into histories and read from them: without the stack traces of what is nobody's defect."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from temporalio.api.common.v1 import Payload
+from temporalio.api.failure.v1 import Failure
+from temporalio.converter import DefaultFailureConverter, PayloadConverter
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+
+from syncpod.messages.signature import PURPOSE
+from syncpod.messages.signed import RESULT
+from syncpod.messages.steps import Fault
+from syncpod.temporal.signing import REFUSED
+
+_TYPES_OF_DEFECTS: Final = (Fault.INTERNAL_ERROR.value, Fault.FAILED_KILL_POD.value)
+"""The types under which a step reports a defect. The node reports its own troubles under them too, as benign."""
+
+
+class FailureConverter(DefaultFailureConverter):
+    """Writes failures with a stack trace only if they are defects; decodes every failure.
+
+    A refusal of the runtime, an image that cannot be pulled or an invalid update says all in its message.
+
+    One whose details cannot be decoded is decoded without them. Anybody may fail a step by hand (`temporal activity
+    fail`), with any payload. If a workflow task could not decode it, it would fail for ever, and the pod with it.
+    Details whose signature was not accepted are left out too.
+    """
+
+    def to_failure(self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure) -> None:
+        """Write an exception into `failure`."""
+        if _is_expected(exception):
+            _forget_tracebacks(exception)
+        super().to_failure(exception, payload_converter, failure)
+
+    def from_failure(self, failure: Failure, payload_converter: PayloadConverter) -> BaseException:
+        """Return the failure as an exception."""
+        try:
+            if any(_is_refused(detail) for detail in failure.application_failure_info.details.payloads):
+                raise ValueError("the details are not accepted")
+            return super().from_failure(failure, payload_converter)
+        except Exception:  # noqa: BLE001  # a converter may raise anything, and the failure stays in history
+            bare = Failure()
+            bare.CopyFrom(failure)
+            if bare.HasField("application_failure_info"):
+                bare.application_failure_info.ClearField("details")
+            if bare.HasField("canceled_failure_info"):
+                bare.canceled_failure_info.ClearField("details")
+            if bare.HasField("timeout_failure_info"):
+                bare.timeout_failure_info.ClearField("last_heartbeat_details")
+            return super().from_failure(bare, payload_converter)
+
+
+class EncodedFailureConverter(FailureConverter):
+    """The same, for a node that encrypts: the text of a failure is encoded with the payloads."""
+
+    def __init__(self) -> None:
+        super().__init__(encode_common_attributes=True)
+
+
+def _is_refused(detail: Payload) -> bool:
+    """Say whether a detail of a failure is not accepted, or was signed as something else."""
+    said = detail.metadata
+    return said.get("encoding") == REFUSED or said.get(PURPOSE, RESULT.encode()) != RESULT.encode()
+
+
+def _is_expected(exception: BaseException) -> bool:
+    """Say whether somebody raised it to say what is wrong. A defect is another exception, or of a type of theirs."""
+    if not isinstance(exception, ApplicationError):
+        return False
+    return exception.category == ApplicationErrorCategory.BENIGN or exception.type not in _TYPES_OF_DEFECTS
+
+
+def _forget_tracebacks(exception: BaseException) -> None:
+    """Drop the traceback of an exception and of its causes. The SDK has logged it by then."""
+    each: BaseException | None = exception
+    while each is not None:
+        each.__traceback__ = None
+        each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)

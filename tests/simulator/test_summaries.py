@@ -1,0 +1,76 @@
+"""What the Temporal UI tells of a crash loop, a failed start and a deletion: one line each, and the page of details."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from syncpod.lifecycle.backoff import BackoffEntry, BackoffStore
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.steps import Fault, KillPod, KillTarget, RemovePod, StepInput
+from tests.simulator.clock import moment
+from tests.simulator.runtime import FOREVER, Life
+from tests.simulator.test_search_attributes import begun, main
+from workflows.pod import temporal_ui
+from workflows.pod.decision import LONGEST_SUMMARY, Hold, Step
+
+RUNC = (
+    "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: "
+    "unable to start container process: error during container init: "
+    'exec: "/no/such/program": no such file or directory'
+)
+
+
+def hold(reason: str, message: str, seconds: float = 300.0, restart: int = 8) -> Hold:
+    return Hold("a", restart, moment(seconds), timedelta(seconds=seconds), reason, message)
+
+
+def test_a_crash_loop_of_forty_restarts_is_read_in_its_timers() -> None:
+    simulation = begun({"containers": [main()]}, a=Life(1.0, 3))
+    simulation.clock.run(41 * 310.0)
+    workflow = simulation.server.workflow
+    assert simulation.server.state.restarts["a"] >= 40
+    due = hold("CrashLoopBackOff", "back-off 5m0s restarting failed container", restart=42)
+    assert temporal_ui.timer_summary(workflow.state, [due], due.until) == "a exited 3 after 1s; restart 42 in 5m"
+    page = temporal_ui.details(workflow.state, [due])
+    assert page.count("| exited 3 after 1s |") == 5, page
+    assert len(page) < 2_000
+
+
+@pytest.mark.parametrize("message", [RUNC, f"{RUNC}: {'x' * 300}"])
+def test_what_is_wrong_survives_the_cut(message: str) -> None:
+    simulation = begun({"containers": [main()]}, a=FOREVER)
+    simulation.clock.run(60.0)
+    state = simulation.server.state
+    due = hold(Fault.RUN_CONTAINER_ERROR.value, message)
+    told = temporal_ui.timer_summary(state, [due], due.until)
+    assert len(told) <= LONGEST_SUMMARY
+    assert told.startswith("a: RunContainerError: ") and told.endswith(f"{message[-30:]}; again in 5m")
+
+
+def test_a_step_tells_how_its_last_try_failed_and_keeps_a_hooks_output_to_itself() -> None:
+    simulation = begun({"containers": [main()]}, a=FOREVER)
+    simulation.clock.run(60.0)
+    state = simulation.server.state
+    step = Step(StepName.START_CONTAINER, StepInput(), "start a: first start", "first start", "a", "step/start/a")
+    assert temporal_ui.step_summary(state, step) == "start a: first start"
+    for reason, told in ((Fault.RUN_CONTAINER_ERROR, "no such file or directory"), (Fault.POST_START_HOOK_ERROR, "")):
+        entry = BackoffEntry(delay=timedelta(seconds=10), reason=reason.value, message=RUNC)
+        failed = state.model_copy(update={"backoff": BackoffStore(entries={step.key: entry})})
+        summary = temporal_ui.step_summary(failed, step)
+        assert summary.startswith("start a: first start; last try: ") and len(summary) <= LONGEST_SUMMARY
+        assert summary.endswith(told or "PostStartHookError")
+
+
+def test_a_deletion_tells_what_ends_and_what_is_lost() -> None:
+    volumes = [{"name": "scratch", "emptyDir": {}}, {"name": "there", "hostPath": {"path": "/srv"}}]
+    simulation = begun({"containers": [main()], "volumes": volumes}, a=FOREVER)
+    simulation.clock.run(60.0)
+    state = simulation.server.state
+    kill = Step(
+        StepName.KILL_POD, KillPod(targets=(KillTarget(id="1", name="a"),), final=True), "kill pod: deleted", "deleted"
+    )
+    removal = Step(StepName.REMOVE_POD, RemovePod(), "remove what is left: deleted", "deleted")
+    assert temporal_ui.step_summary(state, kill) == "kill pod: deleted; ends a"
+    assert temporal_ui.step_summary(state, removal) == ("remove what is left: deleted; lost with it: emptyDir scratch")

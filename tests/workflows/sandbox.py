@@ -1,0 +1,43 @@
+"""Temporal's sandbox for tests, without what it does again and again and what is no workflow's code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
+
+from workflows.runner import sandboxed_runner
+
+_validated: set[type] = set()
+"""The workflows that this process has loaded in the sandbox to see whether they can be."""
+
+
+class Sandbox(WorkflowRunner):
+    """Runs each workflow in the sandbox.
+
+    The SDK loads a workflow afresh for each worker, which every test has, only to see that it can; here each process
+    does so once. And it enters the sandbox for each payload to ask what the payload belongs to, a tenth of the CPU of
+    a workflow test. No code of the workflow answers that, so it is asked from outside.
+    """
+
+    def __init__(self) -> None:
+        self._runner = sandboxed_runner()
+
+    def prepare_workflow(self, defn: Any) -> None:
+        """Load the workflow in the sandbox, unless that has been done; raises what loading it raises."""
+        if defn.cls not in _validated:
+            self._runner.prepare_workflow(defn)
+            _validated.add(defn.cls)
+
+    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        """As the sandbox does."""
+        instance: Any = self._runner.create_instance(det)
+        within = instance.globals_and_locals["__temporal_in_sandbox"]
+        instance.get_serialization_context = within.get_serialization_context
+        instance.get_external_store_context = within.get_external_store_context
+        return instance  # type: ignore[no-any-return]
+
+    def set_worker_level_failure_exception_types(self, types: Sequence[type[BaseException]]) -> None:
+        """As the sandbox does."""
+        self._runner.set_worker_level_failure_exception_types(types)

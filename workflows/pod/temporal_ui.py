@@ -1,0 +1,131 @@
+"""What the Temporal UI tells of a pod: summaries of steps and timers, and the page of its current details.
+
+A summary has at most :data:`LONGEST_SUMMARY` characters, which the UI shows in one line. What a hook has printed is in
+none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from syncpod.go_durations import go_duration
+from syncpod.journal.error_text import innermost
+from syncpod.lifecycle import backoff
+from syncpod.lifecycle.exit import RecordedExit
+from syncpod.messages.steps import Fault, KillPod, RemovePod
+from syncpod.pod import ContainerState, ContainerStatus
+from workflows.pod.decision import LONGEST_SUMMARY, Hold, Step, clip
+from workflows.pod.state import PodState
+from workflows.rejections import REJECTED
+
+_EXITS_SHOWN = 5
+_SHORTEST_CLAUSE = 10
+
+
+# --- summaries --------------------------------------------------------------------------------------------------------
+
+
+def step_summary(state: PodState, step: Step) -> str:
+    """Say what a step does and why, and what of the pod ends with it or how its last try failed."""
+    failed = state.backoff.entries.get(step.key)
+    if failed is not None:
+        return _around(f"{step.summary}; last try: ", _clause(failed.reason, failed.message), "")
+    match step.input:
+        case KillPod(targets=targets, final=True) if targets:
+            return clip(f"{step.summary}; ends {', '.join(target.name for target in targets)}")
+        case RemovePod():
+            lost = [volume.name for volume in state.pod.spec.volumes if volume.empty_dir is not None]
+            return clip(f"{step.summary}; lost with it: emptyDir {', '.join(lost)}" if lost else step.summary)
+    return clip(step.summary)
+
+
+def timer_summary(state: PodState, holds: Sequence[Hold], deadline: datetime | None) -> str:
+    """Say what the timer waits for: `web exited 3 after 1s; restart 8 in 5m`. None means the pod's own deadline."""
+    if deadline is None:
+        return "active deadline of the pod"
+    due = next(hold for hold in holds if hold.until == deadline)
+    last, delay = state.last_exit(due.subject), _short(due.delay)
+    if due.subject == backoff.RESTART_ALL and state.restart_all is not None:
+        return _around("all containers restart: ", state.restart_all.cause, f"; in {delay}")
+    if due.reason == "CrashLoopBackOff" and last is not None:
+        return _around(f"{due.subject} ", _end(last), f"; restart {due.restart} in {delay}")
+    return _around(f"{due.subject}: {due.reason}: ", _clause(due.reason, due.message), f"; again in {delay}")
+
+
+def _end(exit_: RecordedExit) -> str:
+    """Say how an instance ended: `exited 3 after 1s`, `was ended after 30s: failed liveness probe`."""
+    after = f" after {ran}" if (ran := _ran(exit_)) else ""
+    if exit_.cause:
+        return f"was ended{after}: {exit_.cause}"
+    why = f" ({exit_.reason})" if exit_.reason not in ("", "Error", "Completed") else ""
+    return f"exited {exit_.exit_code}{why}{after}"
+
+
+def _ran(exit_: RecordedExit) -> str:
+    """Return how long an instance ran, in whole seconds; "" if that is not known."""
+    if exit_.started_at is None or exit_.finished_at is None:
+        return ""
+    return _short(timedelta(seconds=round(max(0.0, (exit_.finished_at - exit_.started_at).total_seconds()))))
+
+
+def _clause(reason: str, message: str) -> str:
+    """Return the end of an error, which says what is wrong; of a hook's failure only its reason."""
+    return reason if reason == Fault.POST_START_HOOK_ERROR else innermost(message)
+
+
+def _around(before: str, clause: str, after: str) -> str:
+    """Return a summary whose middle is cut at its beginning if it is too long: an error ends with what is wrong."""
+    room = max(_SHORTEST_CLAUSE, LONGEST_SUMMARY - len(before) - len(after))
+    return clip(before + (clause if len(clause) <= room else f"…{clause[1 - room :]}") + after)
+
+
+def _short(duration: timedelta) -> str:
+    """Write a duration as `10s`, `5m`, `1h`, `1m20s`."""
+    text = go_duration(duration)
+    for unit, zero in (("m", "0s"), ("h", "0m")):
+        text = text.removesuffix(zero) if text.endswith(unit + zero) else text
+    return text
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+def details(state: PodState, holds: Sequence[Hold]) -> str:
+    """Return the pod's state as a page of Markdown: phase, conditions, containers, last exits, what it waits for."""
+    meta, status = state.pod.metadata, state.status
+    lines = [f"**{meta.namespace}/{meta.name}** · {status.phase or 'Pending'} · uid `{meta.uid}`", ""]
+    lines += ["| condition | status | reason |", "|---|---|---|"]
+    lines += [f"| {c.type} | {c.status} | {c.reason or ''} |" for c in status.conditions]
+    lines += ["", "| container | state | ready | restarts |", "|---|---|---|---|"]
+    for kind in (status.init_container_statuses, status.container_statuses, status.ephemeral_container_statuses):
+        lines += [f"| {c.name} | {_state_words(c)} | {c.ready} | {c.restart_count} |" for c in kind]
+    if state.exits:
+        lines += ["", "| last exits | restart | how | at |", "|---|---|---|---|"]
+        newest = state.exits[: -_EXITS_SHOWN - 1 : -1]
+        lines += [f"| {e.name} | {e.restart} | {_cell(_end(e))} | {e.at:%d %b %H:%M:%S} |" for e in newest]
+    if state.deletion is not None:
+        lines += [
+            "",
+            f"Being deleted since {state.deletion.requested_at:%H:%M:%S}, grace {state.deletion.grace_seconds} s.",
+        ]
+    for hold in holds:
+        how_long = f"until {hold.until:%H:%M:%S}" if hold.until is not None else "for an operator"
+        lines += ["", f"Waits {how_long}: {hold.subject}, {hold.reason}. {hold.message}"]
+    rejected = [event for event in state.events if event.reason == REJECTED]
+    if rejected:
+        lines += ["", f"Last rejected: {rejected[-1].message}"]
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _state_words(status: ContainerStatus) -> str:
+    state: ContainerState = status.state
+    if state.running:
+        return "running"
+    if state.terminated:
+        return f"exited {state.terminated.exit_code} {state.terminated.reason or ''}".rstrip()
+    return f"waiting {state.waiting.reason or ''}".rstrip() if state.waiting else "waiting"
