@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from activities.containers.begun import may_have_begun
 from activities.containers.leftovers import discard, end_what_was_lost
 from activities.step_attempt import StepAttempt
 from syncpod.cri.errors import NotFound, RuntimeFailure, TaskLeft
+from syncpod.journal.records import Instance
 from syncpod.messages import ObservedContainer, ObservedSandbox
 from syncpod.node.log_files import log_directory
 from syncpod.node.log_links import remove_log_link
@@ -34,8 +36,33 @@ async def remove_dead(attempt: StepAttempt, container: ObservedContainer, *, kee
     if container.state != "exited":
         raise ValueError(f"container {container.id} is {container.state}: removing it would kill it without grace")
     if not keep_logs and container.log_path:
+        await keep_log_ends(attempt, [container])
         await attempt.on_disk(DiskWork.LOGS, partial(_remove_logs_of, attempt.node.context.log_dir, container))
     await _remove(attempt, container.id)
+
+
+async def keep_log_ends(attempt: StepAttempt, containers: Sequence[ObservedContainer]) -> None:
+    """Have the node's journal keep how ended containers ended, with the ends of their logs. Raises nothing."""
+    ended: dict[str, list[Instance]] = {}
+    for each in containers:
+        if each.state == "exited" and each.has_run:
+            ended.setdefault(each.incarnation or attempt.ref.incarnation, []).append(_instance(each))
+    for incarnation, instances in ended.items():  # an earlier life of the pod may have left some
+        await attempt.node.journal(attempt.ref.model_copy(update={"incarnation": incarnation}), instances)
+
+
+def _instance(container: ObservedContainer) -> Instance:
+    return Instance(
+        container=container.name,
+        restart=container.restart_count,
+        id=container.id,
+        image=container.image,
+        started_at=container.started_at,
+        ended_at=container.finished_at,
+        exit_code=container.exit_code,
+        reason=container.reason,
+        message=container.message,
+    )
 
 
 async def remove_unstarted(attempt: StepAttempt, container_id: str, *, exited: bool = False) -> bool:

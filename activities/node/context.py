@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from activities.node.fences import Fences
@@ -15,6 +15,7 @@ from activities.node.stops import Stops
 from activities.node.uid_owners import UidOwners
 from activities.node.views import LastViews
 from syncpod.cri import CriRuntime
+from syncpod.journal.records import Instance
 from syncpod.messages import ObservedPod
 from syncpod.messages.identity import NodeFacts, PodRef
 from syncpod.messages.step_table import Stage
@@ -32,6 +33,10 @@ def pods_at_once() -> int:
     More would only make each one slower.
     """
     return 2 * (os.cpu_count() or 1)
+
+
+async def no_journal(_ref: PodRef, _instances: Sequence[Instance]) -> None:
+    """Keep nothing."""
 
 
 @dataclass
@@ -63,6 +68,8 @@ class Node:
     """Called when a workflow that knows nothing of a pod yet has adopted what runs of it."""
     was_deleted: Callable[[PodRef], None] = lambda ref: None
     """Called when a workflow wants to start a pod's life that has ended for good on this node."""
+    journal: Callable[[PodRef, Sequence[Instance]], Awaitable[None]] = no_journal
+    """Awaited before the logs of ended instances are removed: the node's journal keeps their ends."""
     waiting_for: dict[ObjectRef, set[tuple[str, str]]] = field(default_factory=dict)
     """For each missing object, who waits for it: the workflow id, and the container or step. The agent tells them when
     the object appears."""

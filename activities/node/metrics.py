@@ -9,28 +9,31 @@ from opentelemetry import metrics
 from syncpod.messages.steps import ContainerKind, Fault
 
 _METER = metrics.get_meter("syncpod.activities")
-_PODS = _METER.create_counter("started_pods_total", description="Sandboxes that were begun.")
-_PODS_ERRORS = _METER.create_counter("started_pods_errors_total", description="Sandboxes that could not be made.")
+_PODS = _METER.create_counter("kubelet_started_pods_total", description="Sandboxes that were begun.")
+_PODS_ERRORS = _METER.create_counter(
+    "kubelet_started_pods_errors_total", description="Sandboxes that could not be made."
+)
 _REJECTIONS = _METER.create_counter(
-    "admission_rejections_total", description="Pods that were not let in, by the reason that their status shows."
+    "kubelet_admission_rejections_total",
+    description="Pods that were not let in, by the reason that their status shows.",
 )
 _CONTAINERS = _METER.create_counter(
-    "started_containers_total", description="Containers whose start was begun, by container type."
+    "kubelet_started_containers_total", description="Containers whose start was begun, by container type."
 )
 _CONTAINERS_ERRORS = _METER.create_counter(
-    "started_containers_errors_total",
+    "kubelet_started_containers_errors_total",
     description="Containers that could not be started, by container type and the reason they then wait with.",
 )
 
 _DEFERRED_ACCEPTED = _METER.create_counter(
-    "pod_deferred_accepted_resizes_total",
+    "kubelet_pod_deferred_accepted_resizes_total",
     description="Resizes that were put off and then given room, by why they were asked for again.",
 )
 _INFEASIBLE_RESIZES = _METER.create_counter(
-    "pod_infeasible_resizes_total", description="Resizes that the node can never allocate, by why."
+    "kubelet_pod_infeasible_resizes_total", description="Resizes that the node can never allocate, by why."
 )
 _RESIZE_DURATION = _METER.create_histogram(
-    "pod_resize_duration_milliseconds",
+    "kubelet_pod_resize_duration_milliseconds",
     unit="ms",
     description="Duration of applying what was allocated to a pod, by whether it succeeded.",
     explicit_bucket_boundaries_advisory=[
@@ -39,7 +42,7 @@ _RESIZE_DURATION = _METER.create_histogram(
 )  # fmt: skip
 
 _PULL_DURATION = _METER.create_histogram(
-    "image_pull_duration_seconds",
+    "kubelet_image_pull_duration_seconds",
     unit="s",
     description="Duration of pulls, by the size of their images.",
     explicit_bucket_boundaries_advisory=[

@@ -9,7 +9,7 @@ from typing import Final
 from temporalio import activity
 
 from activities.containers.leftovers import say_killed
-from activities.containers.removal import remove_dead, remove_sandbox, remove_unstarted
+from activities.containers.removal import keep_log_ends, remove_dead, remove_sandbox, remove_unstarted
 from activities.pods.admission import forget
 from activities.pods.stopping import stop_sandboxes
 from activities.step_attempt import NotYet, StepAttempt
@@ -50,6 +50,7 @@ async def remove_remains(attempt: StepAttempt, request: RemovePod) -> StepResult
     if alive:
         names = ", ".join(f"{each.name} ({each.state})" for each in alive)
         return StepResult(status=view, outcome=Outcome.STOPPING, message=f"still alive: {names}")
+    await keep_log_ends(attempt, view.containers)
     for container in view.containers:
         # Their logs go with the pod's directory, all at once.
         if container.state == "exited":

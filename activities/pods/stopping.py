@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from temporalio import activity
 
@@ -63,9 +64,27 @@ async def _stop(attempt: StepAttempt, request: KillPod) -> StepResult:
         if not alive(view) and not any(sandbox.ready for sandbox in view.sandboxes):
             if request.final:
                 await finish(attempt, evicted=request.evicted)
-            tell_hooks(attempt, targets.values())
+            earlier = _found_by_an_earlier_try(attempt, view, targets, pod, request)
+            tell_hooks(attempt, [*targets.values(), *earlier])
             return StepResult(status=await with_noted_starts(attempt, pod, view))
         await polls.pause()
+
+
+def _found_by_an_earlier_try(
+    attempt: StepAttempt, view: ObservedPod, targets: Mapping[str, KillTarget], pod: Pod | None, request: KillPod
+) -> list[KillTarget]:
+    """Return the containers that a try whose worker was killed may have found and stopped: no record names them.
+
+    They ended after the kill was decided, and the decision knew nothing of them, since they were just being started.
+    """
+    if attempt.number == 1:
+        return []
+    decided = activity.info().scheduled_time
+    return [
+        _unforeseen(each, pod, request)
+        for each in view.containers
+        if each.id not in targets and each.finished_at is not None and each.finished_at >= decided
+    ]
 
 
 def _unforeseen(container: ObservedContainer, pod: Pod | None, request: KillPod) -> KillTarget:

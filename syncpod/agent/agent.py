@@ -22,8 +22,11 @@ from temporalio.service import RPCError
 
 from syncpod.agent.background import cancel_all, keep_running
 from syncpod.agent.backoff_queue import BackoffQueue
+from syncpod.agent.ended_runs import EndedRuns
 from syncpod.agent.exits import ExitFollower
+from syncpod.agent.journal import Journal
 from syncpod.agent.node_socket import NodeSocket
+from syncpod.agent.open_pods import OpenPods
 from syncpod.agent.pidfds import PidfdWatcher
 from syncpod.agent.pleg import Pleg
 from syncpod.agent.pod_signals import PodSignals
@@ -38,6 +41,7 @@ from syncpod.agent.takeover.lock import NodeLife
 from syncpod.agent.takeover.rival import stop_if_outranked
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
+from syncpod.journal.file import Limits
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import NodeFacts, PodRef, pod_workflow_id
@@ -75,8 +79,12 @@ class Agent:
         facts: Callable[[], NodeFacts],
         guard: ClusterGuard,
         keys: Keys | None = None,
+        journal: Limits | None = None,
     ) -> None:
-        """Serve `life`'s node on `guard`'s cluster. Signals carry `facts`. With `keys`, `client` signs its commands."""
+        """Serve `life`'s node on `guard`'s cluster. Signals carry `facts`. With `keys`, `client` signs its commands.
+
+        `journal` says how much the node's journal keeps; None = what it keeps by default.
+        """
         self._client = client
         self.guard = guard
         self._task_queue = task_queue
@@ -107,6 +115,7 @@ class Agent:
         )
         self._takeover = Takeover(client, task_queue, life.identity)
         self.published_pods = PublishedPods(context)
+        self.journal = Journal(context, journal, redacted=cri.redacted)
         self.stuck_workflows = StuckWorkflows(
             client,
             context,
@@ -116,9 +125,17 @@ class Agent:
             resume=self._resume,
             keys=keys,
         )
+        self._ended_runs = EndedRuns(client)
+        socket = NodeSocket(
+            context.state_dir,
+            self.published_pods,
+            open_pods=OpenPods(client, guard.require),
+            untold=self.prober.untold,
+        )
         self._background: dict[str, Callable[[], Awaitable[None]]] = {
             "states of workflows": self.published_pods.run,
-            "the node's socket": NodeSocket(context.state_dir, self.published_pods, untold=self.prober.untold).run,
+            "journal": self.journal.run,
+            "the node's socket": socket.run,
         }
         self._watchers: list[Callable[[ObservedPod], None]] = [self.pidfds.watch, self.prober.observe]
         self._booting: list[asyncio.Task[None]] = []
@@ -192,7 +209,7 @@ class Agent:
         """Send all probe results again: a new workflow has taken over the pod's containers, and has no results yet."""
         self.prober.tell_again(ref.uid)
 
-    def published(self, workflow_id: str, run_id: str, published: Published | None) -> None:
+    def published(self, workflow_id: str, run_id: str, published: Published) -> None:
         """Take the state that a workflow's task has published. Called from threads of workflow tasks."""
         self._loop.call_soon_threadsafe(self._take_published, workflow_id, run_id, published)
 
@@ -200,8 +217,13 @@ class Agent:
         """Note that a workflow's task has failed. Called from threads of workflow tasks."""
         self._loop.call_soon_threadsafe(self.stuck_workflows.failed, workflow_id, run_id, why)
 
-    def _take_published(self, workflow_id: str, run_id: str, published: Published | None) -> None:
+    def has_ended(self, workflow_id: str, run_id: str) -> bool:
+        """Say whether a run is known to have ended. Called from threads of workflow tasks."""
+        return self._ended_runs.has_ended(workflow_id, run_id)
+
+    def _take_published(self, workflow_id: str, run_id: str, published: Published) -> None:
         self.published_pods.take(workflow_id, run_id, published)
+        self.journal.take(workflow_id, run_id, published)
         self.stuck_workflows.went_on(workflow_id, run_id)
 
     def _resume(self, ref: PodRef) -> None:
@@ -269,6 +291,7 @@ class Agent:
         await cancel_all([*self._booting, *self._telling])
         await self._takeover.close()
         await self.stuck_workflows.close()
+        await self._ended_runs.close()
         await self.prober.close()
         await self.pleg.close()
         await self.backoff_queue.close()
@@ -277,6 +300,7 @@ class Agent:
                 await self.published_pods.flush()
         except TimeoutError:
             log.warning("not all states of workflows are on disk: they cannot be written in time")
+        await self.journal.close()
         if self._reader.exits is not None:
             try:
                 async with asyncio.timeout(_FLUSH_SECONDS):
@@ -312,6 +336,11 @@ class Agent:
                 await asyncio.sleep(_RETRY_SECONDS)
             else:
                 return
+
+    def obstacles(self) -> tuple[str, ...]:
+        """Return what keeps the node from running pods, one sentence each."""
+        pleg = self.pleg.unhealthy()
+        return (*self.readiness.obstacles.values(), *((f"PLEG is not healthy: {pleg}",) if pleg else ()))
 
     async def _log_health(self) -> None:
         """Log once when PLEG becomes unhealthy, and once when it recovers; pods continue with what is known of them."""

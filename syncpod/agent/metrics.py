@@ -11,26 +11,24 @@ from collections.abc import Iterable
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 
-from syncpod.messages.identity import PodRef
-
 _meter = metrics.get_meter("syncpod.agent")
-_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""The buckets of the kubelet's relist histograms (Prometheus' defaults)."""
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""The buckets of the kubelet's histograms of relists and probes (Prometheus' defaults)."""
 
 relist_duration = _meter.create_histogram(
-    "pleg_relist_duration_seconds",
+    "kubelet_pleg_relist_duration_seconds",
     unit="s",
     description="How long a relist took.",
-    explicit_bucket_boundaries_advisory=_SECONDS,
+    explicit_bucket_boundaries_advisory=SECONDS,
 )
 relist_interval = _meter.create_histogram(
-    "pleg_relist_interval_seconds",
+    "kubelet_pleg_relist_interval_seconds",
     unit="s",
     description="Time between the starts of two relists.",
-    explicit_bucket_boundaries_advisory=_SECONDS,
+    explicit_bucket_boundaries_advisory=SECONDS,
 )
 discarded_events = _meter.create_counter(
-    "pleg_discard_events",
+    "kubelet_pleg_discard_events",
     description="Pod lifecycle events of pods that have no workflow.",
 )
 
@@ -49,44 +47,28 @@ def _observe_last_seen(_: CallbackOptions) -> Iterable[Observation]:
 
 
 _meter.create_observable_gauge(
-    "pleg_last_seen_seconds",
+    "kubelet_pleg_last_seen_seconds",
     callbacks=[_observe_last_seen],
     unit="s",
     description="When the last relist succeeded, in seconds since 1970.",
 )
 evictions = _meter.create_counter(
-    "evictions",
+    "kubelet_evictions",
     description="Pods evicted for their use of the node's resources, by eviction signal.",
 )
 
-_probes = _meter.create_counter("prober_probe_total", description="Probes of containers, by type and result.")
-_probe_duration = _meter.create_histogram(
-    "prober_probe_duration_seconds",
-    unit="s",
-    description="How long a probe took.",
-    explicit_bucket_boundaries_advisory=_SECONDS,
-)
-
-
-def probed(type_: str, result: str, ref: PodRef, container: str, seconds: float) -> None:
-    """Count a probe: `result` is `successful`, `failed` or `unknown`."""
-    who = {"container": container, "pod": ref.name, "namespace": ref.namespace}
-    _probes.add(1, {"probe_type": type_.capitalize(), "result": result, **who, "pod_uid": ref.uid})
-    _probe_duration.record(seconds, {"probe_type": type_.capitalize(), **who})
-
-
 collected_images = _meter.create_counter(
-    "image_garbage_collected_total",
+    "kubelet_image_garbage_collected_total",
     description="Images removed, by reason: lack of space, or age.",
 )
 
 orphaned_pods = _meter.create_counter(
-    "orphaned_runtime_pods_total",
+    "kubelet_orphaned_runtime_pods_total",
     description="Pods found in the runtime that no workflow asks for.",
 )
 
 _collected = _meter.create_counter(
-    "garbage_collected_total",
+    "syncpod_garbage_collected_total",
     description="Dead containers and sandboxes, remains of gone pods, orphans and duplicates removed, by kind.",
 )
 
@@ -98,6 +80,16 @@ def collected(kind: str, number: int) -> None:
 
 
 workflow_restarts = _meter.create_counter(
-    "workflow_restarts_total",
+    "syncpod_workflow_restarts_total",
     description="Pod workflows begun anew because their tasks failed again and again.",
 )
+
+_terminated = _meter.create_counter(
+    "kubelet_terminated_containers_total",
+    description="Containers that have ended, by container type, exit code and reason.",
+)
+
+
+def terminated(container_type: str, exit_code: str, reason: str) -> None:
+    """Count a container that has ended."""
+    _terminated.add(1, {"container_type": container_type, "exit_code": exit_code, "reason": reason})

@@ -16,6 +16,7 @@ from syncpod.node.capacity import CapacityInvalid, parse_capacity, read_capacity
 from syncpod.node.fit import Capacity
 from syncpod.node.host import read_host
 from syncpod.node.labels import NodeLabelsInvalid, node_labels, parse_node_labels
+from syncpod.node.pod_cgroups import pids_unlimited
 from syncpod.node.verification import Verification, VerificationInvalid
 from syncpod.settings.directories import is_in_memory, make_memory_directory
 from syncpod.settings.errors import SettingsInvalid
@@ -27,6 +28,7 @@ from syncpod.settings.variables import (
     IMAGE_VERIFICATION_POLICY,
     MEMORY_DIR,
     NODE_LABELS,
+    POD_MAX_PIDS,
 )
 from syncpod.translation.context import Host, NodeContext
 from syncpod.translation.features import recursive_read_only_handlers
@@ -63,7 +65,7 @@ async def node_context(settings: NodeSettings, cri: CriRuntime, endpoint: str, *
             "own, and containers cannot mount a subPath; mount that directory with propagation rshared in both",
             settings.state_dir,
         )
-    return NodeContext(
+    context = NodeContext(
         name=settings.node,
         state_dir=settings.state_dir,
         memory_dir=settings.memory_dir,
@@ -73,6 +75,7 @@ async def node_context(settings: NodeSettings, cri: CriRuntime, endpoint: str, *
         capacity=capacity(settings, host),
         labels=labels(settings),
         pod_cgroups=settings.pod_cgroups,
+        pod_max_pids=settings.pod_max_pids,
         cgroup_driver=await cri.runtime_config(),
         recursive_read_only_handlers=recursive_read_only_handlers(status),
         applies_seccomp="seccompProfile" not in unapplied_fields(status.info),
@@ -81,6 +84,9 @@ async def node_context(settings: NodeSettings, cri: CriRuntime, endpoint: str, *
         has_own_files=not shares_mounts(runtime),
         host=host,
     )
+    if why := await asyncio.to_thread(pids_unlimited, context):
+        raise SettingsInvalid(f"{why} ({POD_MAX_PIDS})")
+    return context
 
 
 def _listener(endpoint: str) -> int:

@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from syncpod.agent.open_pods import OpenPods, OpenPodsUnknown
 from syncpod.agent.probing.untold import UntoldFailures, with_untold
 from syncpod.agent.published_pods import PublishedPods, PublishedRun
-from syncpod.node.read_socket import LINE_LIMIT, PATIENCE_SECONDS, SOCKET_NAME, socket_address
+from syncpod.node.read_socket import ALL_TOLD, LINE_LIMIT, PATIENCE_SECONDS, SOCKET_NAME, socket_address
 
 log = logging.getLogger(__name__)
 
@@ -36,14 +37,16 @@ class NodeSocket:
         state_dir: Path,
         published: PublishedPods,
         *,
+        open_pods: OpenPods | None = None,
         untold: Callable[[str], Sequence[UntoldFailures]] = lambda _: (),
     ) -> None:
-        """Answer from `published`, on the socket in `state_dir`.
+        """Answer from `published`, on the socket in `state_dir`; without `open_pods`, not which pods are open.
 
         `untold` returns the failures of a pod's probes (by its UID) that its workflow does not know of yet.
         """
         self._state_dir = state_dir
         self._published = published
+        self._open_pods = open_pods
         self._untold = untold
 
     async def run(self) -> None:
@@ -71,21 +74,51 @@ class NodeSocket:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 line = await reader.readline()
             asked = json.loads(line)
-            query, args, workflows = str(asked["query"]), list(asked["args"]), list(asked["workflows"])
+            query, args = str(asked["query"]), list(asked["args"])
+            if "open" in asked:
+                workflows = await self._open(asked["open"])
+            else:
+                workflows = list(map(str, asked["workflows"]))
             for some in _parts(workflows):
-                known = {each: run for each in map(str, some) if (run := self._published.newest(each)) is not None}
+                known = {each: run for each in some if (run := self._published.newest(each)) is not None}
                 untold = {each: tuple(self._untold(run.published.uid)) for each, run in known.items()}
                 lines = await asyncio.to_thread(_answers, known, query, args, untold)
-                writer.write(lines)
-                async with asyncio.timeout(PATIENCE_SECONDS):
-                    await writer.drain()
+                await _write(writer, lines)
+            if "open" in asked:
+                await _write(writer, ALL_TOLD)
+        except OpenPodsUnknown:
+            pass  # without its last line, the answer says so
         except (OSError, TimeoutError, ValueError, TypeError, KeyError) as error:
             log.debug("a reader of the node's socket is given up: %s", error)
         finally:
             writer.close()
 
+    async def _open(self, asked: Mapping[str, Any]) -> list[str]:
+        """Return the workflows of the open pods that are asked for.
 
-def _parts(workflows: list[Any]) -> Iterator[list[Any]]:
+        Raises OpenPodsUnknown if the server does not say, or one of them is in a run that this node knows nothing of.
+        """
+        if self._open_pods is None:
+            raise OpenPodsUnknown
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            if asked["names"]:
+                runs = await self._open_pods.named(str(asked["namespace"]), list(map(str, asked["names"])))
+            else:
+                runs = await self._open_pods.in_namespace(asked["namespace"])
+        for workflow_id, run_id in runs.items():
+            known = self._published.newest(workflow_id)
+            if known is None or known.run_id != run_id:
+                raise OpenPodsUnknown
+        return list(runs)
+
+
+async def _write(writer: asyncio.StreamWriter, lines: bytes) -> None:
+    writer.write(lines)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await writer.drain()
+
+
+def _parts(workflows: list[str]) -> Iterator[list[str]]:
     for at in range(0, len(workflows), _AT_ONCE):
         yield workflows[at : at + _AT_ONCE]
 

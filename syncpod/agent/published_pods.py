@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from syncpod.node.workflow_snapshots import WorkflowSnapshot, find_snapshot, write_snapshot
@@ -37,24 +38,36 @@ class PublishedPods:
         """The workflows whose newest state is not on disk."""
         self._news = asyncio.Event()
         self._is_failing = False
+        self._watchers: list[Callable[[Published], None]] = []
 
     def __len__(self) -> int:
         """Return the number of workflows whose state is known."""
         return len(self._runs)
 
-    def take(self, workflow_id: str, run_id: str, published: Published | None) -> None:
-        """Take the newest state of a workflow; None = its pod is gone."""
-        if published is None:
+    def take(self, workflow_id: str, run_id: str, published: Published) -> None:
+        """Take the newest state of a workflow; that of a pod that is gone is forgotten."""
+        if published.is_gone:
             self._runs.pop(workflow_id, None)
             self._behind.pop(workflow_id, None)
             return
         self._runs[workflow_id] = PublishedRun(run_id, published)
+        if published.uid:
+            for watcher in self._watchers:
+                watcher(published)
         self._behind[workflow_id] = None
         self._news.set()
 
     def newest(self, workflow_id: str) -> PublishedRun | None:
         """Return the newest state of a workflow that this worker has seen; None if it has seen none."""
         return self._runs.get(workflow_id)
+
+    def pods(self) -> dict[str, Published]:
+        """Return the newest state of each pod that this worker has seen, by workflow."""
+        return {workflow_id: run.published for workflow_id, run in self._runs.items() if run.published.uid}
+
+    def watch(self, watcher: Callable[[Published], None]) -> None:
+        """Call `watcher` with each state of a pod that is published from now on; it must return at once."""
+        self._watchers.append(watcher)
 
     async def snapshot(self, workflow_id: str) -> WorkflowSnapshot | None:
         """Return the newest state of a workflow, else its snapshot on disk, else None. Raises OSError."""

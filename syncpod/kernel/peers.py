@@ -6,10 +6,10 @@ import contextlib
 import os
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 _SOCK_DIAG: Final = 4
 """``NETLINK_SOCK_DIAG``, see sock_diag(7)."""
@@ -37,15 +37,21 @@ class Peer:
     inode: int
 
 
-def find_peer(client: tuple[str, int], server: tuple[str, int]) -> Peer | None:
-    """Return who has connected from `client` to `server`, both IPv4; None if that is not known.
+Address = Sequence[Any]
+"""Host and port of a socket, as Python has them; for IPv6, flow and scope follow."""
+
+
+def find_peer(client: Address, server: Address) -> Peer | None:
+    """Return who has connected from `client` to `server`, both of one family; None if that is not known.
 
     It asks the kernel for this one socket, in some microseconds: /proc/net/tcp would take milliseconds.
     """
     ports = struct.pack("!HH", client[1], server[1])
-    addresses = b"".join(socket.inet_aton(host).ljust(16, b"\0") for host, _ in (client, server))
+    family = socket.AF_INET6 if ":" in client[0] else socket.AF_INET
+    hosts = (end[0].partition("%")[0] for end in (client, server))
+    addresses = b"".join(socket.inet_pton(family, host).ljust(16, b"\0") for host in hosts)
     wanted = ports + addresses + bytes(4) + _ANY_COOKIE
-    body = _HEAD.pack(socket.AF_INET, socket.IPPROTO_TCP, 0, 0, _ALL_STATES) + wanted
+    body = _HEAD.pack(family, socket.IPPROTO_TCP, 0, 0, _ALL_STATES) + wanted
     try:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _SOCK_DIAG) as asking:
             asking.settimeout(_PATIENCE_SECONDS)
@@ -59,8 +65,8 @@ def find_peer(client: tuple[str, int], server: tuple[str, int]) -> Peer | None:
     return Peer(uid, inode) if inode else None  # a socket that was closed belongs to nobody
 
 
-def peer_command(client: tuple[str, int], server: tuple[str, int]) -> tuple[str, ...]:
-    """Return the command line of the process that has connected from `client` to `server`, both IPv4; () = not known.
+def peer_command(client: Address, server: Address) -> tuple[str, ...]:
+    """Return the command line of the process that has connected from `client` to `server`; () = not known.
 
     Only processes of this user are found, and as root all. Blocks for some milliseconds.
     """

@@ -4,22 +4,43 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
+from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.node import NodeSettings, node_settings
-from syncpod.settings.variables import RUNTIME_ENDPOINT
+from syncpod.settings.variables import LOG_FORMAT, RUNTIME_ENDPOINT
 
 ReadSettings = Callable[[Mapping[str, str]], NodeSettings]
 """Returns the settings, given the environment. Raises SettingsInvalid."""
 
+_LOG_FORMATS: Final = ("text", "json")
 
-def parse_arguments(arguments: Sequence[str] | None) -> tuple[str, ReadSettings]:
-    """Return the log level, and a function that reads the settings. None = the arguments of this process.
+
+@dataclass(frozen=True)
+class LogSettings:
+    """What the worker writes to its log, and how."""
+
+    level: str
+    """A name of `logging`: ``INFO``."""
+    given_format: str | None
+
+    def is_json(self, environ: Mapping[str, str]) -> bool:
+        """Say whether lines are JSON, by the flag or else by the environment. Raises SettingsInvalid."""
+        chosen = self.given_format or environ.get(LOG_FORMAT, "").strip() or "text"
+        if chosen not in _LOG_FORMATS:
+            raise SettingsInvalid(f"{LOG_FORMAT}={chosen!r}: must be text or json")
+        return chosen == "json"
+
+
+def parse_arguments(arguments: Sequence[str] | None) -> tuple[LogSettings, ReadSettings]:
+    """Return how to log, and a function that reads the other settings. None = the arguments of this process.
 
     Exits with 0 after ``--help``, and with 2 if the arguments cannot be parsed.
     """
     options = vars(_parser().parse_args(arguments))
-    log_level = options.pop("log_level").upper()
-    return log_level, lambda environ: node_settings(environ, **options)
+    log_settings = LogSettings(options.pop("log_level").upper(), options.pop("log_format"))
+    return log_settings, lambda environ: node_settings(environ, **options)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -45,6 +66,14 @@ def _parser() -> argparse.ArgumentParser:
     _add_images(parser)
     parser.add_argument("--runtime-endpoint", help=f"the CRI socket, unix:///path ({RUNTIME_ENDPOINT})")
     parser.add_argument(
+        "--journal-age",
+        metavar="DURATION",
+        help="how long the node's journal keeps what happened: 90d, 36h; 0 = for ever (SYNCPOD_JOURNAL_AGE)",
+    )
+    parser.add_argument(
+        "--journal-size", metavar="SIZE", help="how large the node's journal may become: 256Mi (SYNCPOD_JOURNAL_SIZE)"
+    )
+    parser.add_argument(
         "--allow-foreign-kubelet",
         action="store_true",
         default=None,
@@ -67,7 +96,17 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="serve on this Temporal server from now on, although another one has the node's pods",
     )
+    parser.add_argument(
+        "--metrics-address",
+        metavar="HOST:PORT",
+        help="serve /metrics, /healthz and /readyz there over HTTP (SYNCPOD_METRICS_ADDRESS)",
+    )
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    parser.add_argument(
+        "--log-format",
+        choices=_LOG_FORMATS,
+        help="json: one object a line, with pod, step and trace (SYNCPOD_LOG_FORMAT; default: text)",
+    )
     return parser
 
 
@@ -87,6 +126,11 @@ def _add_resources(parser: argparse.ArgumentParser) -> None:
         default=None,
         dest="pod_cgroups",
         help="leave the pods' cgroups to the runtime, without limits for pods as a whole (SYNCPOD_POD_CGROUPS=false)",
+    )
+    parser.add_argument(
+        "--pod-max-pids",
+        metavar="N",
+        help="how many processes and threads one pod may have (SYNCPOD_POD_MAX_PIDS; default: -1, no limit of its own)",
     )
     parser.add_argument(
         "--allowed-unsafe-sysctls",

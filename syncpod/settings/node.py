@@ -7,6 +7,7 @@ import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Final, TypedDict, Unpack
 
@@ -14,10 +15,20 @@ from syncpod.settings import variables as v
 from syncpod.settings.directories import default_state_dir, memory_directory, require_own_directory
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.kept import KEPT_VARIABLES, beneath, read_kept_settings
-from syncpod.settings.values import absolute_path, comma_separated, duration_seconds, flag, percent, size_bytes
+from syncpod.settings.values import (
+    absolute_path,
+    comma_separated,
+    days_or_duration,
+    duration_seconds,
+    flag,
+    host_and_port,
+    percent,
+    size_bytes,
+)
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _CGROUP_PART = re.compile(r"[A-Za-z0-9._-]+")
+_SMALLEST_JOURNAL: Final = 2**20
 
 
 @dataclass(frozen=True)
@@ -42,6 +53,16 @@ class LogSettings:
     """containerLogMaxSize: size from which a log is rotated."""
     max_files: int = 5
     """containerLogMaxFiles: files of one instance, including the current one; at least 2."""
+
+
+@dataclass(frozen=True)
+class JournalSettings:
+    """How much the node's journal keeps."""
+
+    age: timedelta = timedelta(days=90)
+    """What is older is removed; zero = nothing is, for its age."""
+    max_bytes: int = 256 * 2**20
+    """Size of the file above which the oldest records are removed."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +101,8 @@ class NodeSettings:
     """Labels of the node besides those that every node has: ``disk=ssd,example.com/rack=7``."""
     pod_cgroups: bool
     """Give each pod a cgroup with limits, where possible (the kubelet's cgroupsPerQOS)."""
+    pod_max_pids: int
+    """How many processes and threads a pod may have (the kubelet's podPidsLimit); -1 = as many as all pods together."""
     allowed_unsafe_sysctls: tuple[str, ...]
     """Sysctls that pods may set besides the safe ones: names, or prefixes that end in ``*``."""
     image_gc: ImageGcSettings
@@ -87,12 +110,15 @@ class NodeSettings:
     logs: LogSettings
     """Environment only."""
     image_pulls: ImagePullSettings
+    journal: JournalSettings
     runtime_endpoint: str | None
     """The CRI socket, ``unix:///path``; None = try the well-known ones."""
     allow_foreign_kubelet: bool
     """Serve even if a kubelet uses the same runtime, although it kills pods that it does not know."""
     signed: bool = False
     """Take only commands that are signed with a key of the state directory."""
+    metrics_address: str = ""
+    """``host:port`` at which metrics are served over HTTP; "" = they are not."""
     encrypt: bool = False
     """Encrypt what goes to Temporal with a key of the state directory; then commands are signed too."""
     adopt_cluster: bool = False
@@ -113,11 +139,16 @@ class NodeFlags(TypedDict, total=False):
     capacity: str | None
     node_labels: str | None
     """ "" = none any more."""
+    metrics_address: str | None
+    """ "" = none any more."""
     pod_cgroups: bool | None
+    pod_max_pids: str | None
     allowed_unsafe_sysctls: str | None
     max_parallel_image_pulls: str | None
     registry_auth_file: str | None
     runtime_endpoint: str | None
+    journal_age: str | None
+    journal_size: str | None
     signed: bool | None
     encrypt: bool | None
 
@@ -130,11 +161,15 @@ _VARIABLES: Final = {
     "cgroup_parent": v.CGROUP_PARENT,
     "capacity": v.CAPACITY,
     "node_labels": v.NODE_LABELS,
+    "metrics_address": v.METRICS_ADDRESS,
     "pod_cgroups": v.POD_CGROUPS,
+    "pod_max_pids": v.POD_MAX_PIDS,
     "allowed_unsafe_sysctls": v.ALLOWED_UNSAFE_SYSCTLS,
     "max_parallel_image_pulls": v.MAX_PARALLEL_IMAGE_PULLS,
     "registry_auth_file": v.REGISTRY_AUTH_FILE,
     "runtime_endpoint": v.RUNTIME_ENDPOINT,
+    "journal_age": v.JOURNAL_AGE,
+    "journal_size": v.JOURNAL_SIZE,
     "signed": v.SIGNED,
     "encrypt": v.ENCRYPT,
 }
@@ -166,12 +201,15 @@ def node_settings(
         capacity=told.get(v.CAPACITY, ""),
         node_labels=told.get(v.NODE_LABELS, ""),
         pod_cgroups=flag(v.POD_CGROUPS, told.get(v.POD_CGROUPS, "true")),
+        pod_max_pids=_pod_max_pids(told.get(v.POD_MAX_PIDS) or "-1"),
         allowed_unsafe_sysctls=comma_separated(told.get(v.ALLOWED_UNSAFE_SYSCTLS, "")),
         image_gc=_image_gc(environ),
         logs=_logs(environ),
         image_pulls=_image_pulls(told),
+        journal=_journal(told),
         runtime_endpoint=told.get(v.RUNTIME_ENDPOINT) or None,
         allow_foreign_kubelet=_flag(v.ALLOW_FOREIGN_KUBELET, allow_foreign_kubelet, environ),
+        metrics_address=host_and_port(v.METRICS_ADDRESS, told.get(v.METRICS_ADDRESS, "")),
         signed=flag(v.SIGNED, told.get(v.SIGNED, "")),
         encrypt=flag(v.ENCRYPT, told.get(v.ENCRYPT, "")),
         adopt_cluster=adopt_cluster,
@@ -203,7 +241,7 @@ def _as_text(given: object) -> str | None:
     return str(given).lower() if isinstance(given, bool) else None if given is None else str(given)
 
 
-_EMPTIED: Final = (v.MANIFEST_DIR, v.NODE_LABELS)
+_EMPTIED: Final = (v.MANIFEST_DIR, v.NODE_LABELS, v.METRICS_ADDRESS)
 
 
 def _told(state: Path, environ: Mapping[str, str], flags: Mapping[str, str | None]) -> dict[str, str]:
@@ -267,6 +305,15 @@ def _cgroup_parent(parent: str) -> str:
     return "/".join(parts)
 
 
+def _pod_max_pids(number: str) -> int:
+    """Return the limit of a pod's processes. Difference: the kubelet also takes 0 and all below it for no limit."""
+    if not re.fullmatch("-1|[1-9][0-9]{0,6}", number):
+        raise SettingsInvalid(
+            f"{v.POD_MAX_PIDS}={number!r}: must be a whole number from 1, or -1 for no limit (--pod-max-pids)"
+        )
+    return int(number)
+
+
 def _image_pulls(environ: Mapping[str, str]) -> ImagePullSettings:
     number = environ.get(v.MAX_PARALLEL_IMAGE_PULLS) or "1"
     if not re.fullmatch("[1-9][0-9]{0,3}", number):
@@ -298,6 +345,18 @@ def _image_gc(environ: Mapping[str, str]) -> ImageGcSettings:
         raise SettingsInvalid(
             f"{v.IMAGE_GC_MAX_AGE}: must be 0, or more than {v.IMAGE_GC_MIN_AGE}, "
             f"which is {found.minimum_age_seconds:g} s"
+        )
+    return found
+
+
+def _journal(environ: Mapping[str, str]) -> JournalSettings:
+    default = JournalSettings()
+    found = JournalSettings(
+        days_or_duration(v.JOURNAL_AGE, environ, default.age), size_bytes(v.JOURNAL_SIZE, environ, default.max_bytes)
+    )
+    if found.max_bytes < _SMALLEST_JOURNAL:
+        raise SettingsInvalid(
+            f"{v.JOURNAL_SIZE}={environ.get(v.JOURNAL_SIZE, '')!r}: must be at least 1Mi (--journal-size)"
         )
     return found
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 
 from syncpod.go_durations import parse_go_duration
 from syncpod.settings.errors import SettingsInvalid
 
+_DAYS = re.compile(r"([0-9]{1,6})d")
 _SIZE = re.compile(r"([0-9]+)(Ki|Mi|Gi|k|M|G|)")
 _FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
@@ -20,6 +23,23 @@ def absolute_path(what: str, text: str | None, default: Path) -> Path:
     if not path.is_absolute():
         raise SettingsInvalid(f"{what} {text!r}: must be an absolute path")
     return path
+
+
+def host_and_port(name: str, text: str) -> str:
+    """Return ``host:port`` as a server listens at it, with the loopback address where only a port is given."""
+    host, colon, port = text.strip().rpartition(":")
+    if not text.strip():
+        return ""
+    try:
+        is_loopback = host in ("", "localhost") and colon
+        host = str(ipaddress.ip_address("127.0.0.1" if is_loopback else host.removeprefix("[").removesuffix("]")))
+        if not port.isdecimal() or not port.isascii() or int(port) > 65535:
+            raise ValueError(port)
+    except ValueError:
+        raise SettingsInvalid(
+            f"{name}={text!r}: must be an address and a port, such as 127.0.0.1:9105 (--metrics-address)"
+        ) from None
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def comma_separated(text: str) -> tuple[str, ...]:
@@ -51,6 +71,17 @@ def size_bytes(name: str, environ: Mapping[str, str], default: int) -> int:
     if match is None or not int(match[1]):
         raise SettingsInvalid(f"{name}={text!r}: must be a size such as 10Mi")
     return int(match[1]) * _FACTORS[match[2]]
+
+
+def days_or_duration(name: str, environ: Mapping[str, str], default: timedelta) -> timedelta:
+    """Return the variable's duration: whole days, as ``90d``, or as :func:`duration_seconds` takes it."""
+    text = environ.get(name, "")
+    try:
+        if days := _DAYS.fullmatch(text):
+            return timedelta(days=int(days[1]))
+        return timedelta(microseconds=parse_go_duration(text) // 1000) if text else default
+    except (ValueError, OverflowError):
+        raise SettingsInvalid(f"{name}={text!r}: must be a duration such as 90d, 36h or 0") from None
 
 
 def duration_seconds(name: str, environ: Mapping[str, str], default: float) -> float:

@@ -33,6 +33,8 @@ class WorkerRecord:
     """The directory of Secrets that it reads; "" if the record does not say."""
     manifest_dir: str = ""
     """The manifest directory that it follows; "" = none."""
+    metrics_address: str = ""
+    """``host:port`` of its metrics; "" = they are not served."""
     labels: dict[str, str] = field(default_factory=dict)
     """The node's labels."""
 

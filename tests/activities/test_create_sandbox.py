@@ -124,7 +124,8 @@ async def test_a_sandbox_of_an_earlier_pod_with_the_same_uid_is_never_adopted(be
 
 
 async def test_containers_of_an_earlier_pods_sandbox_get_their_grace_before_its_removal(bench: Bench) -> None:
-    polite = container(command=("sh", "-c", "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.05; done"))
+    script = "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 600 & wait $!; done"
+    polite = container(command=("sh", "-c", script))
     earlier = bench.pod(polite, incarnation="life-1")
     await earlier.create_sandbox()
     await earlier.start()

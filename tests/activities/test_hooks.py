@@ -204,6 +204,35 @@ async def test_a_pod_kill_runs_the_hook_of_a_container_that_it_was_not_told_of(
     assert [event.reason for event in result.events if event.type == "Warning"] == []
 
 
+@pytest.mark.parametrize(("attempt", "told"), [(1, []), (2, ["FailedPreStopHook: PreStopHook may not have run"])])
+async def test_a_retried_pod_kill_reports_the_hook_of_a_container_that_an_earlier_try_found(
+    bench: Bench, attempt: int, told: list[str]
+) -> None:
+    """Row 77: its start was under way when the kill was decided, and the worker of the earlier try was killed."""
+    pod = bench.pod(container(lifecycle={"preStop": {"exec": {"command": ["true"]}}}))
+    await pod.create_sandbox()
+    decided = datetime.now(UTC)
+    id_ = (await pod.start()).id
+    await pod.until_ready()
+    await bench.cri.stop_container(id_, timeout_seconds=0)
+    await pod.until_state(id_, "exited")
+    kill = pod.step(StepName.KILL_POD, pod.kill_request(grace=30), attempt=attempt, scheduled=decided)
+    result = await kill.result()
+    warned = [f"{event.reason}: {event.message}" for event in result.events if event.type == "Warning"]
+    assert [line.partition(": the")[0] for line in warned] == told
+
+
+async def test_a_retried_pod_kill_says_nothing_of_a_container_that_had_ended_before(bench: Bench) -> None:
+    pod = bench.pod(container(lifecycle={"preStop": {"exec": {"command": ["true"]}}}))
+    await pod.create_sandbox()
+    id_ = (await pod.start()).id
+    await pod.until_ready()
+    await bench.cri.stop_container(id_, timeout_seconds=0)
+    await pod.until_state(id_, "exited")
+    result = await pod.step(StepName.KILL_POD, pod.kill_request(grace=30), attempt=2).result()
+    assert [event.reason for event in result.events if event.type == "Warning"] == []
+
+
 async def test_a_cancelled_hook_is_not_reported_as_failed() -> None:
     with pytest.raises(asyncio.CancelledError):
         await carry_out_hook(SAYS_BYE, Target("c1", "", {}), raising(asyncio.CancelledError()))

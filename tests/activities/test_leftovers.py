@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Iterator
@@ -113,10 +114,11 @@ async def test_a_start_interrupted_before_its_process_was_requested_is_repeated(
     with bench.runtime.gates.hold("runc-create") as gate:
         dying = asyncio.create_task(bench.cri.start_container(main))
         await gate.reached()
+        shim = shim_socket(bench, main)
+        callers = connections(shim)
         beside = asyncio.create_task(bench.cri.start_container(other))
-        bundle = bench.runtime.directory / "state/io.containerd.runtime.v2.task/k8s.io" / other
-        await until_true(lambda: any((bundle / name).exists() for name in ("address", "bootstrap.json")))
-        await asyncio.sleep(0.2)  # its request is at the shim by now, which takes it when the first has passed
+        # What containerd asks of the shim for the other container: it takes that when the first has passed.
+        await until_true(lambda: connections(shim) > callers)
         gate.let_through()
         await gate.reached(2)
         await cut_off(dying)
@@ -161,6 +163,21 @@ async def start_that_cannot_be_taken_back(bench: Bench, start: Awaitable[object]
             await cut_off(dying)
             await asyncio.sleep(0.2)  # the runtime has heard of it
         yield
+
+
+def shim_socket(bench: Bench, container_id: str) -> str:
+    """Where containerd calls the shim of a container whose task it makes."""
+    bundle = bench.runtime.directory / "state/io.containerd.runtime.v2.task/k8s.io" / container_id
+    texts = (file.read_text() for name in ("address", "bootstrap.json") if (file := bundle / name).exists())
+    found = re.search(r'unix://([^"\s]+)', "".join(texts))
+    assert found is not None, list(bundle.iterdir())
+    return found[1]
+
+
+def connections(socket: str) -> int:
+    """How many connections there are at a Unix socket, as the kernel lists them at the end of its server."""
+    listed = (line.split() for line in Path("/proc/net/unix").read_text().splitlines())
+    return sum(fields[5:] == ["03", *fields[6:7], socket] for fields in listed)
 
 
 async def cut_off(call: asyncio.Future[object] | asyncio.Task[None]) -> None:

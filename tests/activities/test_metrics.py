@@ -24,13 +24,13 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
     reader = InMemoryMetricReader()
     meter = MeterProvider(metric_readers=[reader]).get_meter("test")
     for place, name in (
-        ("_PODS", "started_pods_total"),
-        ("_PODS_ERRORS", "started_pods_errors_total"),
-        ("_REJECTIONS", "admission_rejections_total"),
-        ("_CONTAINERS", "started_containers_total"),
-        ("_CONTAINERS_ERRORS", "started_containers_errors_total"),
-        ("_INFEASIBLE_RESIZES", "pod_infeasible_resizes_total"),
-        ("_DEFERRED_ACCEPTED", "pod_deferred_accepted_resizes_total"),
+        ("_PODS", "kubelet_started_pods_total"),
+        ("_PODS_ERRORS", "kubelet_started_pods_errors_total"),
+        ("_REJECTIONS", "kubelet_admission_rejections_total"),
+        ("_CONTAINERS", "kubelet_started_containers_total"),
+        ("_CONTAINERS_ERRORS", "kubelet_started_containers_errors_total"),
+        ("_INFEASIBLE_RESIZES", "kubelet_pod_infeasible_resizes_total"),
+        ("_DEFERRED_ACCEPTED", "kubelet_pod_deferred_accepted_resizes_total"),
     ):
         monkeypatch.setattr(metrics, place, meter.create_counter(name))
 
@@ -63,7 +63,10 @@ async def test_a_start_is_counted_once_and_its_adoption_is_not_counted(bench: Be
     for _ in range(2):
         await pod.create_sandbox()
         await pod.start()
-    assert counted() == {("started_pods_total", "", ""): 1, ("started_containers_total", "container", ""): 1}
+    assert counted() == {
+        ("kubelet_started_pods_total", "", ""): 1,
+        ("kubelet_started_containers_total", "container", ""): 1,
+    }
 
 
 async def test_failed_starts_are_counted_by_waiting_reason(bench: Bench, counted: Counted) -> None:
@@ -74,18 +77,18 @@ async def test_failed_starts_are_counted_by_waiting_reason(bench: Bench, counted
     await fault_of(pod.start())
     await fault_of(pod.pull("absent"))
     assert counted() == {
-        ("started_pods_total", "", ""): 2,
-        ("started_pods_errors_total", "", ""): 1,
-        ("started_containers_total", "container", ""): 2,
-        ("started_containers_errors_total", "container", "RunContainerError"): 1,
-        ("started_containers_errors_total", "container", "ErrImagePull"): 1,
+        ("kubelet_started_pods_total", "", ""): 2,
+        ("kubelet_started_pods_errors_total", "", ""): 1,
+        ("kubelet_started_containers_total", "container", ""): 2,
+        ("kubelet_started_containers_errors_total", "container", "RunContainerError"): 1,
+        ("kubelet_started_containers_errors_total", "container", "ErrImagePull"): 1,
     }
 
 
 async def test_rejected_pods_are_counted_by_reason(bench: Bench, counted: Counted) -> None:
     bench.node.context = replace(bench.node.context, capacity={"pods": 0})
     await fault_of(bench.pod().create_sandbox())
-    assert counted() == {("admission_rejections_total", "", "OutOfpods"): 1}
+    assert counted() == {("kubelet_admission_rejections_total", "", "OutOfpods"): 1}
 
 
 async def test_an_accepted_deferred_resize_is_counted_by_its_trigger(bench: Bench, counted: Counted) -> None:
@@ -105,12 +108,12 @@ async def test_an_accepted_deferred_resize_is_counted_by_its_trigger(bench: Benc
     await gone.step(StepName.REMOVE_POD, RemovePod(ref=gone.ref, fence=gone.next_fence())).result()
     assert await allocate(one, cpu_of(one, "900m")) == Allocation()
     assert (await allocate(one, cpu_of(one, "3"))).pending == "Infeasible"
-    accepted = "pod_deferred_accepted_resizes_total"
+    accepted = "kubelet_pod_deferred_accepted_resizes_total"
     assert {key: value for key, value in counted().items() if key not in begun} == {
         (accepted, "", "pod_resized"): 1,
         (accepted, "", "pod_updated"): 1,
         (accepted, "", "pods_removed"): 1,
-        ("pod_infeasible_resizes_total", "", "insufficient_node_allocatable"): 1,
+        ("kubelet_pod_infeasible_resizes_total", "", "insufficient_node_allocatable"): 1,
     }
 
 

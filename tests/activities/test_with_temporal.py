@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 
+import pytest
 import pytest_asyncio
 from temporalio.api.enums.v1 import PendingActivityState
+from temporalio.api.failure.v1 import Failure
+from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import Client, WorkflowHandle
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
@@ -20,6 +23,7 @@ from syncpod.temporal.timeouts import HEARTBEAT_THROTTLE
 from tests.activities.bench import DEAF, Bench, container, until
 from tests.activities.one_step_workflow import OneStep
 from tests.activities.registry import registry
+from tests.activities.test_defects import failing
 from tests.activities.test_kill import is_stopping, killing, started
 from tests.runtimes.temporal import DevServer
 
@@ -59,6 +63,18 @@ async def workflows(bench: Bench, temporal_server: DevServer) -> AsyncIterator[W
         yield Workflows(client, task_queue)
 
 
+def traces_of(failure: Failure) -> list[str]:
+    """The stack traces of a failure and of its causes."""
+    return [failure.stack_trace, *(traces_of(failure.cause) if failure.HasField("cause") else [])]
+
+
+async def traces(handle: Handle) -> list[str]:
+    """The stack traces of all failures of steps in a history."""
+    events = (await handle.fetch_history()).events
+    failed = [each.activity_task_failed_event_attributes for each in events]
+    return [trace for each in failed if each.HasField("failure") for trace in traces_of(each.failure)]
+
+
 async def test_a_step_result_survives_temporal_unchanged(bench: Bench, workflows: Workflows) -> None:
     pod = bench.pod()
     outcome, result = await (await workflows.begin(StepName.CREATE_SANDBOX, pod.sandbox_request())).result()
@@ -70,11 +86,23 @@ async def test_a_step_result_survives_temporal_unchanged(bench: Bench, workflows
 async def test_a_pod_level_fault_is_not_retried_and_carries_the_status(bench: Bench, workflows: Workflows) -> None:
     pod = bench.pod(container(command=("/no/such/program",)))
     await pod.create_sandbox()
-    fault, detail = await (await workflows.begin(StepName.START_CONTAINER, pod.start_request())).result()
+    handle = await workflows.begin(StepName.START_CONTAINER, pod.start_request())
+    fault, detail = await handle.result()
     assert fault == Fault.RUN_CONTAINER_ERROR
     assert detail is not None
     assert (detail.attempt, [event.reason for event in detail.events]) == (1, ["Pulled", "Created", "Failed"])
     assert [sandbox.id for sandbox in detail.status.sandboxes] == [pod.sandbox_id]
+    assert set(await traces(handle)) == {""}, "its message says all"
+
+
+async def test_only_the_failure_of_a_defect_has_a_stack_trace(
+    bench: Bench, workflows: Workflows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench.cri, "run_pod_sandbox", failing(ValueError("out of range")))
+    handle = await workflows.begin(StepName.CREATE_SANDBOX, bench.pod().sandbox_request())
+    fault, _ = await handle.result()
+    assert fault == Fault.INTERNAL_ERROR
+    assert ["step.py" in trace for trace in await traces(handle)] == [True]
 
 
 async def test_a_step_is_retried_by_temporal_while_the_runtime_is_down(bench: Bench, workflows: Workflows) -> None:
@@ -84,10 +112,13 @@ async def test_a_step_is_retried_by_temporal_while_the_runtime_is_down(bench: Be
         handle = await workflows.begin(StepName.CREATE_SANDBOX, pod.sandbox_request())
 
         async def has_failed_once() -> bool:
-            description = await handle.describe()
-            return any(each.attempt > 1 for each in description.raw_description.pending_activities)
+            return any(each.attempt > 1 for each in await pending())
+
+        async def pending() -> Sequence[PendingActivityInfo]:
+            return (await handle.describe()).raw_description.pending_activities
 
         await until(has_failed_once)
+        assert {trace for each in await pending() for trace in traces_of(each.last_failure)} == {""}
     finally:
         await bench.restart_runtime()
     outcome, result = await handle.result()

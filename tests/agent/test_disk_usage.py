@@ -3,10 +3,12 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from syncpod.agent.eviction.disk_usage import DiskUsage, disk_usage
+from syncpod.kernel.tree_removal import remove_tree
 
 PATIENT = 60.0
 
@@ -37,6 +39,60 @@ def test_disk_usage_equals_that_of_du(tree: Path) -> None:
     usage = disk_usage(tree, seconds=PATIENT)
     assert usage == DiskUsage(du(tree), du(tree, "--inodes"))
     assert 3_500_000 <= usage.bytes < 4_100_000
+
+
+def test_what_lies_deeper_than_a_path_can_name_counts_too(tmp_path: Path) -> None:
+    """A container that changes its directory as it goes down makes such a tree; du, and the kubelet, count a part."""
+    levels, large = 3_000, 5_000_000
+    top = os.open(tmp_path, os.O_RDONLY)
+    here = os.dup(top)
+    for _ in range(levels):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    file = os.open("large", os.O_WRONLY | os.O_CREAT, dir_fd=here)
+    os.write(file, b"x" * large)
+    for descriptor in (file, here, top):
+        os.close(descriptor)
+    (tmp_path / "beside").mkdir()
+    (tmp_path / "beside/file").touch()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    try:
+        usage = disk_usage(tmp_path, seconds=PATIENT)
+    finally:
+        remove_tree(tmp_path / "d")  # whatever cleans up after tests gives up on such a tree
+    assert (usage.inodes, usage.whole) == (levels + 4, True)
+    assert usage.bytes >= large
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before
+
+
+@pytest.mark.parametrize("remove", [False, True])
+def test_a_directory_that_is_moved_while_it_is_counted_costs_what_is_below_it(tmp_path: Path, remove: bool) -> None:
+    """The way back up from deep inside it leads elsewhere, or nowhere; what lies beside it counts all the same."""
+    deep = tmp_path / "top" / "/".join("d" * 60)
+    deep.mkdir(parents=True)
+    (tmp_path / "top/beside").mkdir()
+    (tmp_path / "top/beside/large").write_bytes(b"x" * 1_000_000)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    listed = os.scandir
+
+    def moved(directory: int) -> Any:
+        entries = listed(directory)
+        if os.path.samestat(os.fstat(directory), found):
+            if remove:
+                deep.rmdir()
+            else:
+                deep.parent.rename(elsewhere / "d")
+        return entries
+
+    found = deep.stat()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "scandir", moved)
+        usage = disk_usage(tmp_path / "top", seconds=PATIENT)
+    assert remove or not usage.whole
+    assert usage.bytes >= 1_000_000
 
 
 def test_a_missing_directory_uses_no_disk(tmp_path: Path) -> None:

@@ -472,7 +472,7 @@ def test_gc_periods_and_retention_default_to_the_kubelets() -> None:
     """Row 107: one minute, no minimum age, one per container, no limit on the node."""
     usual = housekeeping_settings({})
     assert (usual.containers, usual.containers_period) == (ContainerGcPolicy(), 60.0)
-    assert (len(usual.eviction.thresholds), usual.eviction_period) == (5, 10.0)
+    assert (len(usual.eviction.thresholds), usual.eviction_period) == (6, 10.0)
     mine = housekeeping_settings(
         {
             "SYNCPOD_CONTAINER_GC_PER_CONTAINER": "3",

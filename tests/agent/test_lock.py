@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from syncpod.agent.takeover.lock import NodeLock, NotThisNode, machine_id, node_of
+from tests.hung_disk import hung_disk
 
 HOLD = """
 import sys, time
@@ -20,6 +22,23 @@ lock = NodeLock(Path(sys.argv[1]), "n1", machine="m1")
 print(lock.life.boot, flush=True)
 time.sleep(600)
 """
+HOLD_AND_HANG = """
+import os, sys, threading, time
+from pathlib import Path
+from syncpod.agent.takeover.lock import NodeLock
+lock = NodeLock(Path(sys.argv[1]), "n1", machine="m1")
+threading.Thread(target=os.stat, args=(sys.argv[2],), daemon=True).start()
+print(lock.life.boot, flush=True)
+time.sleep(600)
+"""
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait until something holds; fails after a minute."""
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -97,6 +116,32 @@ def test_a_second_worker_is_refused_with_the_holders_pid_until_the_first_dies(st
     finally:
         os.kill(holder.pid, signal.SIGKILL)
         holder.communicate()
+    assert boot(state_dir) > held
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a FUSE file system without fusermount")
+def test_a_killed_worker_that_waits_for_a_hung_disk_is_replaced(state_dir: Path, tmp_path: Path) -> None:
+    """It keeps its lock until the disk answers, which may be never; while it lives, it keeps its node."""
+    with hung_disk(tmp_path / "hung", taken=True) as disk:
+        holder = subprocess.Popen(
+            [sys.executable, "-c", HOLD_AND_HANG, str(state_dir), str(disk)], stdout=subprocess.PIPE, text=True
+        )
+        try:
+            assert holder.stdout is not None
+            held = int(holder.stdout.readline())
+            waiting = Path(f"/proc/{holder.pid}/task")
+            until(lambda: any("request_wait_answer" in (each / "wchan").read_text() for each in waiting.iterdir()))
+            with pytest.raises(NotThisNode, match=f"in use by the worker in process {holder.pid}"):
+                boot(state_dir)
+            holder.kill()
+            with NodeLock(state_dir, "n1", machine="m1") as lock:
+                assert lock.life.boot > held
+                assert waiting.exists(), "it is still there"
+                with pytest.raises(NotThisNode, match=f"in use by the worker in process {os.getpid()}"):
+                    boot(state_dir)
+        finally:
+            holder.kill()
+    holder.communicate()
     assert boot(state_dir) > held
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import json
 import os
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -388,6 +389,23 @@ async def test_a_list_that_is_too_large_is_refused_and_the_previous_one_stays_in
     assert await source.round()
     assert (len(told.names), len(told.heard[-1].problems)) == (7, 1)
     assert f"at most {LIST_LIMIT} bytes can be sent" in told.heard[-1].problems[0]
+
+
+async def test_nonsense_in_the_directory_leaves_room_for_its_pods(directory: Directory) -> None:
+    """Thousands of broken files with long names, and one with thousands of errors: their problems alone fill a list."""
+    long = "x" * 200
+    for index in range(6_000):
+        (directory.path / f"junk-{index:04}-{long}.yaml").touch()
+    containers = [{"name": "main", "image": "busybox:1", f"wrong{index}": 1} for index in range(2_000)]
+    (directory.path / "errors.json").write_text(json.dumps(pod("errors", spec={"containers": containers})))
+    directory.write("pod.yaml", pod("a"))
+    told = Told()
+    assert await ManifestSource(directory.files, told, told.tell, boot=1).round()
+    [message] = told.heard
+    assert [each["metadata"]["name"] for each in message.pods] == [f"a-{NODE}"]
+    assert len(message.problems) == 101
+    assert message.problems[-1].endswith("/manifests: has 5901 more such files, which are not named")
+    assert sum(map(len, message.problems)) < 150_000
 
 
 async def test_a_list_is_sent_only_if_it_fits_in_the_nodes_workflow(

@@ -2,18 +2,20 @@
 
 import asyncio
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from syncpod.agent.node_socket import NodeSocket
+from syncpod.agent.open_pods import OpenPods, OpenPodsUnknown
 from syncpod.agent.probing.untold import UntoldFailures
 from syncpod.agent.published_pods import PublishedPods
-from syncpod.node.read_socket import SOCKET_NAME, Told, ask_node, socket_address
+from syncpod.node.read_socket import SOCKET_NAME, Told, ask_node, ask_open, socket_address
 from syncpod.node.workflow_snapshots import SNAPSHOT_NAME
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import pod_directory
@@ -27,6 +29,9 @@ class Shown:
     uid: str = "uid-web"
     at: datetime = datetime(2026, 11, 22, tzinfo=UTC)
     history_length: int = 7
+    is_gone: bool = False
+
+    def told(self, since: datetime | None) -> None: ...
 
     def answer(self, query: str, *args: Any) -> Any:
         if query == "events":
@@ -39,14 +44,35 @@ class Shown:
         return {"snapshot": {"incarnation": "i"}, "decisions": 1}
 
 
+class Server(OpenPods):
+    """What the server says of open pods."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, str] | None = {}
+
+    async def in_namespace(self, namespace: str | None) -> dict[str, str]:
+        if self.runs is None:
+            raise OpenPodsUnknown
+        return {each: run for each, run in self.runs.items() if each.startswith(f"pod/{namespace or ''}")}
+
+    async def named(self, namespace: str, names: Sequence[str]) -> dict[str, str]:
+        runs = await self.in_namespace(namespace)
+        return {each: run for each, run in runs.items() if each.rpartition("/")[2] in names}
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
 @pytest_asyncio.fixture
-async def node(tmp_path: Path) -> AsyncIterator[tuple[NodeContext, PublishedPods]]:
+async def node(tmp_path: Path, server: Server) -> AsyncIterator[tuple[NodeContext, PublishedPods]]:
     state = tmp_path / ("deep" * 20) / ("deeper" * 20)  # longer than an address of a unix socket may be
     state.mkdir(parents=True, mode=0o700)
     context = NodeContext(name="n", state_dir=state, memory_dir=tmp_path, log_dir=tmp_path, cluster="c/n")
     published = PublishedPods(context)
     failures = UntoldFailures("web", "Liveness probe failed: no", 3, datetime(2026, 11, 22, tzinfo=UTC))
-    socket = NodeSocket(state, published, untold=lambda uid: [failures] if uid == "uid-web" else [])
+    socket = NodeSocket(state, published, open_pods=server, untold=lambda uid: [failures] if uid == "uid-web" else [])
     serving = asyncio.create_task(socket.run())
     await until((state / SOCKET_NAME).exists)
     yield context, published
@@ -67,8 +93,40 @@ async def test_known_state_is_returned_with_its_run(node: tuple[NodeContext, Pub
     assert await ask_node(context.state_dir, "no such query", [], many) == {}
     events = (await ask_node(context.state_dir, "events", [], many[:1]))[many[0]].answer
     assert [event["count"] for event in events] == [3], "the failures that the workflow does not know of"
-    published.take(many[0], "run", None)
+    published.take(many[0], "run", Shown(is_gone=True))
     assert list(await ask_node(context.state_dir, "pod", [], many[:2])) == many[1:2]
+
+
+async def test_all_open_pods_are_told_or_none(node: tuple[NodeContext, PublishedPods], server: Server) -> None:
+    context, published = node
+
+    async def uids(namespace: str | None, *names: str) -> list[str] | None:
+        told = await asyncio.to_thread(ask_open, context.state_dir, "pod", namespace, names)
+        return None if told is None else [one["metadata"]["uid"] for one in told]
+
+    assert await uids(None) == [] == await uids("default", "web")
+    for name in ("default/web", "default/db", "other/web"):
+        published.take(f"pod/{name}", f"run of {name}", Shown(uid=name))
+    server.runs = {f"pod/{name}": f"run of {name}" for name in ("default/web", "other/web")}
+    assert await uids(None) == ["default/web", "other/web"], "of a pod that is not open nothing is told"
+    assert await uids("default") == ["default/web"]
+    assert await uids("default", "web", "db", "nobody") == ["default/web"]
+
+    server.runs["pod/default/elsewhere"] = "a run of another node's pod"
+    assert await uids("default") is None
+    assert await uids("other") == ["other/web"]
+    server.runs = {"pod/default/web": "a later run, which has published nothing yet"}
+    assert await uids("default", "web") is None
+    server.runs = None
+    assert await uids(None) is None
+
+
+async def test_an_answer_that_breaks_off_is_none(node: tuple[NodeContext, PublishedPods], server: Server) -> None:
+    context, published = node
+    published.take("pod/default/web", "run", Shown())
+    server.runs = {"pod/default/web": "run"}
+    assert await asyncio.to_thread(ask_open, context.state_dir, "no such query", None, ()) is None
+    assert ask_open(context.state_dir / "missing", "pod", None, ()) is None
 
 
 async def test_only_the_workers_user_may_use_the_socket(node: tuple[NodeContext, PublishedPods]) -> None:
@@ -79,7 +137,14 @@ async def test_only_the_workers_user_may_use_the_socket(node: tuple[NodeContext,
 async def test_an_invalid_request_closes_only_its_own_connection(node: tuple[NodeContext, PublishedPods]) -> None:
     context, published = node
     published.take("pod/default/web", "run", Shown())
-    for line in (b"nonsense\n", b"[]\n", b'{"query": 1}\n', b'{"query": "pod", "args": 3, "workflows": 4}\n', b""):
+    for line in (
+        b"nonsense\n",
+        b"[]\n",
+        b'{"query": 1}\n',
+        b'{"query": "pod", "args": 3, "workflows": 4}\n',
+        b'{"query": "pod", "args": [], "open": 5}\n',
+        b"",
+    ):
         with socket_address(context.state_dir) as address:
             reader, writer = await asyncio.open_unix_connection(address)
         writer.write(line)

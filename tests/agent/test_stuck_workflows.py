@@ -20,6 +20,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
 from syncpod.agent import stuck_workflows
+from syncpod.agent.ended_runs import EndedRuns
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.agent.stuck_workflows import StuckWorkflows
 from syncpod.lifecycle.version import build_id
@@ -54,6 +55,7 @@ class Healer:
         self.client, self.node, self.context = client, node, context
         self.loop = asyncio.get_running_loop()
         self.heals = True
+        self.ended_runs = EndedRuns(client)
         self.forget()
         self.failures: list[str] = []
         self.resumed: list[PodRef] = []
@@ -71,12 +73,15 @@ class Healer:
             resume=self._resume,
         )
 
-    def published(self, workflow_id: str, run_id: str, published: Published | None) -> None:
+    def published(self, workflow_id: str, run_id: str, published: Published) -> None:
         def take() -> None:
             self.published_pods.take(workflow_id, run_id, published)
             self.stuck.went_on(workflow_id, run_id)
 
         self.loop.call_soon_threadsafe(take)
+
+    def has_ended(self, workflow_id: str, run_id: str) -> bool:
+        return self.ended_runs.has_ended(workflow_id, run_id)
 
     def task_failed(self, workflow_id: str, run_id: str, why: str) -> None:
         self.failures.append(why)
@@ -113,6 +118,7 @@ async def healer(client: Client, node: ScriptedNode, context: NodeContext) -> As
     healer = Healer(client, node, context)
     yield healer
     await healer.stuck.close()
+    await healer.ended_runs.close()
 
 
 @asynccontextmanager
@@ -264,8 +270,8 @@ async def test_an_accepted_update_missing_in_the_stored_state_is_carried_over(
 def one_timer_more(known: Callable[..., None]) -> Callable[..., None]:
     """A worker of other decisions: its workflows set a timer that ours do not."""
 
-    def publish(self: PodWorkflow) -> None:
-        known(self)
+    def publish(self: PodWorkflow, *, rests: bool = False) -> None:
+        known(self, rests=rests)
         self.extra = asyncio.ensure_future(workflow.sleep(3600))  # type: ignore[attr-defined]
 
     return publish
@@ -360,6 +366,23 @@ async def test_a_manual_reset_recovers_the_workflow_and_is_left_alone(
         events = await handle.query("events")
         assert not [event for event in events if event["reason"] == "WorkflowRestarted"]
         await handle.terminate()
+
+
+async def test_a_run_that_ended_with_untaken_signals_still_answers(
+    client: Client, node: ScriptedNode, healer: Healer
+) -> None:
+    """As a reset ends a run. Its replay meets signals that no task takes any more."""
+    async with worker(client, node, healer):
+        handle = await start_pod(client, node, manifest("ended"))
+        await until(handle, is_running)
+        run = client.get_workflow_handle(handle.id, run_id=(await handle.describe()).run_id)
+    await handle.signal("set_condition", {"type": "example.com/ready", "status": "True"})
+    await handle.terminate()
+    async with worker(client, node, healer):
+        pod = await run.query("pod")
+    assert is_running(pod)
+    assert "example.com/ready" not in [condition["type"] for condition in pod["status"]["conditions"]]
+    assert not healer.failures
 
 
 @pytest.mark.parametrize(("failures", "lines"), [(1, 0), (3, 1)])

@@ -16,19 +16,20 @@ Address = tuple[str, int]
 
 
 @contextmanager
-def connection() -> Iterator[tuple[socket.socket, Address]]:
+def connection(host: str = "127.0.0.1") -> Iterator[tuple[socket.socket, Address]]:
     """A client's socket, and the server's address."""
-    server = socket.create_server(("127.0.0.1", 0))
-    with server, socket.create_connection(server.getsockname()) as client, server.accept()[0]:
+    server = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    with server, socket.create_connection(server.getsockname()[:2]) as client, server.accept()[0]:
         yield client, server.getsockname()
 
 
-def test_a_peer_is_known_by_its_user_and_its_socket() -> None:
-    with connection() as (client, server):
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_a_peer_is_known_by_its_user_and_its_socket(host: str) -> None:
+    with connection(host) as (client, server):
         found = find_peer(client.getsockname(), server)
         assert found is not None
         assert (found.uid, found.inode) == (os.geteuid(), os.fstat(client.fileno()).st_ino)
-        assert find_peer(("127.0.0.1", 1), server) is None
+        assert find_peer((host, 1), server) is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")

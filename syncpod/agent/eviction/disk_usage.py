@@ -7,8 +7,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISDIR
+from typing import NamedTuple
 
 _BLOCK_BYTES = 512
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_KEPT_OPEN = 32
+"""How many levels of a tree are kept open, from the top; no more descriptors are needed, however deep it is."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +34,8 @@ def disk_usage(directory: Path, *, seconds: float, own_mount: bool = True) -> Di
     are not entered. With `own_mount` False, a directory that is a mount point counts as empty: the kernel enforces its
     size. Blocks, for ever on a file system that hangs. Raises OSError if the directory itself cannot be read.
 
-    Mirrors volume/util/fs/fs.go, v1.36, DiskUsage. Differences: it has a time limit, and an entry that cannot be read
-    does not make the whole result unknown.
+    Mirrors volume/util/fs/fs.go, v1.36, DiskUsage. Differences: it has a time limit; an entry that cannot be read does
+    not make the whole result unknown; what lies deeper than a path can name counts too.
     """
     try:
         top = directory.lstat()
@@ -39,31 +43,108 @@ def disk_usage(directory: Path, *, seconds: float, own_mount: bool = True) -> Di
             return DiskUsage(0)
     except (FileNotFoundError, NotADirectoryError):
         return DiskUsage(0)
-    blocks, inodes = top.st_blocks, 1
-    several_names: set[int] = set()
-    waiting = [os.fspath(directory)] if S_ISDIR(top.st_mode) else []
-    until = time.monotonic() + seconds
-    whole = True
-    while waiting:
+    count = _Count(top, time.monotonic() + seconds)
+    if S_ISDIR(top.st_mode):
         try:
-            with os.scandir(waiting.pop()) as entries:
-                for entry in entries:
-                    if time.monotonic() > until:
-                        return DiskUsage(blocks * _BLOCK_BYTES, inodes, whole=False)
-                    stat = _stat(entry)
-                    if stat is None or stat.st_dev != top.st_dev or stat.st_ino in several_names:
-                        continue
-                    blocks += stat.st_blocks
-                    inodes += 1
-                    if S_ISDIR(stat.st_mode):
-                        waiting.append(entry.path)
-                    elif stat.st_nlink > 1:
-                        several_names.add(stat.st_ino)
-        except FileNotFoundError:
-            continue
+            count.add_below(directory)
+        except (FileNotFoundError, NotADirectoryError):
+            pass
         except OSError:
-            whole = False
-    return DiskUsage(blocks * _BLOCK_BYTES, inodes, whole=whole)
+            count.whole = False
+    return DiskUsage(count.blocks * _BLOCK_BYTES, count.inodes, count.whole)
+
+
+class _Level(NamedTuple):
+    """A directory on the way to the one that is being counted."""
+
+    opened: int
+    """Its descriptor, or -1 if it is too deep for one: then the way back up leads through ``..``."""
+    is_file: tuple[int, int]
+    """Its device and inode."""
+    directories: list[str]
+    """The names of those in it that are not counted yet."""
+
+
+class _Count:
+    """What has been counted of a tree. Its directories may be moved, removed and replaced meanwhile."""
+
+    def __init__(self, top: os.stat_result, until: float) -> None:
+        self.blocks, self.inodes, self.whole = top.st_blocks, 1, True
+        self._device, self._until = top.st_dev, until
+        self._several_names: set[int] = set()
+        self._way: list[_Level] = []
+
+    def add_below(self, directory: Path) -> None:
+        """Count what a directory holds, one open directory after the other. Raises OSError if it cannot be opened."""
+        here = os.open(directory, _DIRECTORY)
+        try:
+            self._enter(here)
+            while self._way and time.monotonic() <= self._until:
+                if not self._way[-1].directories:
+                    here = self._leave(here)
+                elif (child := self._opened(here, self._way[-1].directories.pop())) is not None:
+                    if self._way[-1].opened < 0:
+                        os.close(here)
+                    here = child
+                    self._enter(here)
+            self.whole = self.whole and not self._way
+        finally:
+            for descriptor in {here, *(level.opened for level in self._way)} - {-1}:
+                os.close(descriptor)
+
+    def _opened(self, directory: int, name: str) -> int | None:
+        try:
+            return os.open(name, _DIRECTORY, dir_fd=directory)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError:
+            self.whole = False
+            return None
+
+    def _enter(self, opened: int) -> None:
+        """Count the entries of an open directory, and go on in it."""
+        found, directories = os.fstat(opened), []
+        try:
+            with os.scandir(opened) as entries:
+                for entry in entries:
+                    if time.monotonic() > self._until:
+                        self.whole = False
+                        break
+                    if self._add(entry):
+                        directories.append(entry.name)
+        except OSError:
+            self.whole = False
+        kept = opened if len(self._way) < _KEPT_OPEN else -1
+        self._way.append(_Level(kept, (found.st_dev, found.st_ino), directories))
+
+    def _add(self, entry: os.DirEntry[str]) -> bool:
+        """Count an entry once, and say whether it is a directory of this file system."""
+        stat = _stat(entry)
+        if stat is None or stat.st_dev != self._device or stat.st_ino in self._several_names:
+            return False
+        self.blocks += stat.st_blocks
+        self.inodes += 1
+        if not S_ISDIR(stat.st_mode) and stat.st_nlink > 1:
+            self._several_names.add(stat.st_ino)
+        return S_ISDIR(stat.st_mode)
+
+    def _leave(self, here: int) -> int:
+        """Close a directory and return the one above, open; further up if a directory on the way was moved."""
+        self._way.pop()
+        if not self._way or self._way[-1].opened >= 0:
+            os.close(here)
+            return self._way[-1].opened if self._way else -1
+        above = self._opened(here, "..")
+        os.close(here)
+        if above is not None:
+            found = os.fstat(above)
+            if (found.st_dev, found.st_ino) == self._way[-1].is_file:
+                return above
+            os.close(above)
+        self.whole = False
+        while self._way[-1].opened < 0:
+            self._way.pop()
+        return self._way[-1].opened
 
 
 def _stat(entry: os.DirEntry[str]) -> os.stat_result | None:

@@ -12,6 +12,7 @@ import json
 import os
 import stat
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -32,6 +33,9 @@ from syncpod.pod import (
 from syncpod.pod.admission import without_cluster
 
 _MADE: Final = "manifest-pods.json"
+_MOST_PROBLEMS: Final = 100
+_LONGEST_PROBLEM: Final = 1024
+"""Characters. Whoever writes nonsense into the directory must not make the list too large for the pods in it."""
 _SETTLED_SECONDS: Final = 2.0
 """A file that looks unchanged is not read again, unless it was written so shortly before the last read that its times
 may not tell the two versions apart."""
@@ -160,7 +164,7 @@ class ManifestFiles:
             now[str(path)] = PodKey(namespace=key[0], name=key[1])
         if (now != made or self._made is None) and (problem := self._remember(now)):
             problems.append(problem)
-        return Listing(tuple(pods.values()), tuple(kept), tuple(problems))
+        return Listing(tuple(pods.values()), tuple(kept), _bounded(problems, self.directory))
 
     def _recall(self) -> dict[str, PodKey]:
         """Return which file made which pod, as an earlier life of the worker stored it."""
@@ -184,6 +188,14 @@ class ManifestFiles:
             return f"{path}: which file made which pod cannot be stored for the next start: {error.strerror}"
         self._made = made
         return ""
+
+
+def _bounded(problems: Sequence[str], directory: Path) -> tuple[str, ...]:
+    """Return as many problems as a node reports, each as long as it reports one."""
+    first = [text if len(text) <= _LONGEST_PROBLEM else f"{text[:_LONGEST_PROBLEM]}..." for text in problems]
+    more = len(problems) - _MOST_PROBLEMS
+    rest = [f"{_shown(directory)}: has {more} more such files, which are not named"] if more > 0 else []
+    return (*first[:_MOST_PROBLEMS], *rest)
 
 
 def _without_target(path: Path, before: _Read | None) -> _Read | None:

@@ -63,7 +63,7 @@ def add_node_workflow_tasks(
         life,
         lambda: info(version()),
         signals.node_status,
-        obstacles=lambda: _obstacles(agent),
+        obstacles=agent.obstacles,
         sources=sources,
     )
     reporters.append(status)
@@ -76,12 +76,6 @@ def add_node_workflow_tasks(
     check = _WorkflowCheck(context.name, signals, RecalledPods(context, workflows, signals.recall_pods), reporters)
     agent.add_background_task("node status", report_status)
     agent.add_background_task("check of the node's workflow", check.run)
-
-
-def _obstacles(agent: Agent) -> tuple[str, ...]:
-    """Return what keeps the node from running pods, one sentence each."""
-    pleg = agent.pleg.unhealthy()
-    return (*agent.readiness.obstacles.values(), *((f"PLEG is not healthy: {pleg}",) if pleg else ()))
 
 
 async def _take_over(takeover: Takeover, workflow_id: str) -> None:

@@ -28,7 +28,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 
-from syncpod.agent import metrics
 from syncpod.agent.probing.outbox import Outbox, Send
 from syncpod.agent.probing.results import read_results, write_results
 from syncpod.agent.probing.run_probe import run_probe, with_static_variables
@@ -60,6 +59,9 @@ log = logging.getLogger(__name__)
 
 _TEXT_LIMIT = 1000
 """How many characters of a probe's output are sent to the workflow, which keeps 1,024 characters of an event."""
+
+CountProbe = Callable[[str, str, PodRef, str, float], None]
+"""Takes the type of a probe, `successful`, `failed` or `unknown`, the pod, the container, and the seconds it took."""
 
 _STEPS_ARE_BACK_SECONDS = 60.0
 """Within this time of a worker's start, the steps are tried again in which the last worker died."""
@@ -118,10 +120,15 @@ class Prober:
         self._born = clock()
         self._schedule = Schedule()
         self._pods: dict[str, _Pod] = {}
+        self._count: CountProbe | None = None
         self._without: dict[str, frozenset[str]] = {}
         """Container ids of pods without probes, by pod UID: nothing more is done for them."""
         self._complaints: dict[str, str] = {}
         """By pod UID: why its record cannot be read, which is logged once."""
+
+    def tell_probes(self, count: CountProbe) -> None:
+        """Tell each probe that ends to `count`."""
+        self._count = count
 
     def observe(self, listing: ObservedPod) -> None:
         """Take a listing: start probing containers that have started, and stop probing those that no longer run."""
@@ -277,7 +284,8 @@ class Prober:
             log.debug("%s probe of %s in %s: %s", type_, instance.container.name, pod.ref.name, error)
             raise
         finally:
-            metrics.probed(type_, result, pod.ref, instance.container.name, time.monotonic() - began)
+            if self._count is not None:
+                self._count(type_, result, pod.ref, instance.container.name, time.monotonic() - began)
         return answer
 
     def _target(self, pod: _Pod, instance: _Instance) -> Target:

@@ -1,8 +1,9 @@
 """One worker per node: the lock on the node's state directory, the machine it belongs to, and the boot counter.
 
-The lock is the kernel's, so it ends with its holder, however that ends. Beside it lies ``node.json``: the node's name,
-its machine, and the boot counter, which makes every listing of this life newer than all earlier ones
-(:class:`syncpod.lifecycle.observed.Seq`).
+The lock is the kernel's, so it ends with its holder, however that ends. A holder that was killed while it waits for a
+disk that hangs ends only once that disk answers: its lock is left to it, and a new file takes its place. Beside it lies
+``node.json``: the node's name, its machine, and the boot counter, which makes every listing of this life newer than all
+earlier ones (:class:`syncpod.lifecycle.observed.Seq`).
 """
 
 from __future__ import annotations
@@ -10,14 +11,24 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import logging
 import os
+import re
 import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from syncpod.kernel.atomic_file import replace_file
+from syncpod.kernel.killed import is_killed_with
+
+log = logging.getLogger("syncpod.worker")
+
+_ENDING_SECONDS: Final = 1.0
+"""How long the end of a killed worker takes at most, if no disk keeps it."""
+
+_PAUSE_SECONDS: Final = 0.01
 
 _MACHINE_ID_FILES = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 
@@ -68,11 +79,10 @@ class NodeLock:
         try:
             state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
             state_dir.chmod(0o700)
-            self._lock = os.open(state_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            self._lock = self._held()
         except OSError as error:
             raise NotThisNode(f"state directory {state_dir}: {error.strerror} (--state-dir names another)") from error
         try:
-            self._hold()
             self.life = self._begin(node, machine, may_rename=may_rename)
         except OSError as error:  # a full disk; a life that is not counted would be mistaken for the one before
             self.release()
@@ -81,17 +91,60 @@ class NodeLock:
             self.release()
             raise
 
-    def _hold(self) -> None:
+    def _held(self) -> int:
+        """Return the lock file, open and locked, with this process's id in it. Raises NotThisNode, OSError."""
+        directory = os.open(self.state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.pread(self._lock, 32, 0).decode(errors="replace").strip()
-            whose = f"process {holder}" if holder else "another process"
-            raise NotThisNode(
-                f"state directory {self.state_dir} is in use by the worker in {whose}: one worker serves a node"
-            ) from None
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+            fcntl.flock(directory, fcntl.LOCK_EX)  # for a moment: only one worker at a time replaces the file
+            lock = self._locked(self.state_dir / "lock") or self._replaced()
+            try:
+                os.ftruncate(lock, 0)
+                os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+            except BaseException:
+                os.close(lock)
+                raise
+            return lock
+        finally:
+            os.close(directory)
+
+    def _locked(self, path: Path) -> int | None:
+        """Open and lock a file; None if a worker that was killed does not let go of it. Raises NotThisNode, OSError."""
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            hangs_at = time.monotonic() + _ENDING_SECONDS
+            while not _is_locked(lock):
+                holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
+                was_killed = re.fullmatch("[0-9]{1,10}", holder) and is_killed_with(int(holder), lock)
+                if not was_killed and not _is_locked(lock):  # again, for one that ended while it was looked at
+                    whose = f"process {holder}" if holder else "another process"
+                    raise NotThisNode(
+                        f"state directory {self.state_dir} is in use by the worker in {whose}: one worker serves a node"
+                    )
+                if was_killed and time.monotonic() > hangs_at:
+                    os.close(lock)
+                    return None
+                time.sleep(_PAUSE_SECONDS)
+        except BaseException:
+            os.close(lock)
+            raise
+        return lock
+
+    def _replaced(self) -> int:
+        """Put another lock file in the place of one whose holder was killed, and return it open and locked.
+
+        What the killed worker may still do is the one call that hangs, on the files of a pod. Raises OSError.
+        """
+        log.warning("a killed worker of this node waits for a disk that does not answer; this one serves in its place")
+        fresh = self.state_dir / "lock.new"
+        fresh.unlink(missing_ok=True)
+        lock = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fresh.rename(self.state_dir / "lock")
+        except BaseException:
+            os.close(lock)
+            raise
+        return lock
 
     def _begin(self, node: str, machine: str | None, *, may_rename: bool) -> NodeLife:
         """Count this life; it is on disk before it is used."""
@@ -133,6 +186,15 @@ def node_of(state_dir: Path) -> str:
     """Return the node that a state directory belongs to; "" = none yet. Raises NotThisNode if that cannot be read."""
     said = _read(state_dir / "node.json")
     return said["node"] if said else ""
+
+
+def _is_locked(file: int) -> bool:
+    """Lock an open file, unless another process has; True as well where this descriptor has locked it before."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -20,6 +20,7 @@ _SEEN_SECONDS = 15.0
 """How long a server may take to accept new search attributes: its caches are refreshed every few seconds."""
 _TYPES = {
     "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+    "Int": IndexedValueType.INDEXED_VALUE_TYPE_INT,
     "Bool": IndexedValueType.INDEXED_VALUE_TYPE_BOOL,
     "KeywordList": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD_LIST,
 }
