@@ -20,7 +20,7 @@ from syncpod.settings.errors import SettingsInvalid
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider
-    from opentelemetry.sdk.metrics.export import MetricExporter
+    from opentelemetry.sdk.metrics.export import MetricExporter, MetricReader
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
@@ -121,13 +121,16 @@ class Telemetry:
             thread.join(max(0.0, deadline - time.monotonic()))
 
 
-def configure(environ: Mapping[str, str] = os.environ, *, service: str, instance: str = "") -> Telemetry:
+def configure(
+    environ: Mapping[str, str] = os.environ, *, service: str, instance: str = "", scraped: bool = False
+) -> Telemetry:
     """Turn on what the environment requests, once per process, as service `service`.
 
-    ``OTEL_SERVICE_NAME`` overrides `service`; `instance` becomes ``service.instance.id``. Raises SettingsInvalid.
+    ``OTEL_SERVICE_NAME`` overrides `service`; `instance` becomes ``service.instance.id``. With `scraped`, the metrics
+    are also in the registry of `prometheus_client`. Raises SettingsInvalid.
     """
     request = requested(environ)
-    if not request:
+    if not request and not scraped:
         return Telemetry(None, None)
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
@@ -135,7 +138,7 @@ def configure(environ: Mapping[str, str] = os.environ, *, service: str, instance
     resource = Resource.create(described).merge(OTELResourceDetector().detect())
     return Telemetry(
         _trace(request.traces, request.traces_protocol, resource) if request.traces else None,
-        _meter(request.metrics, request.metrics_protocol, resource) if request.metrics else None,
+        _meter(request, resource, scraped=scraped) if request.metrics or scraped else None,
     )
 
 
@@ -150,13 +153,19 @@ def _trace(exporter: Exporter, protocol: Protocol, resource: Resource) -> Tracer
     return provider
 
 
-def _meter(exporter: Exporter, protocol: Protocol, resource: Resource) -> MeterProvider:
+def _meter(request: Request, resource: Resource, *, scraped: bool) -> MeterProvider:
     from opentelemetry import metrics
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 
-    reader = PeriodicExportingMetricReader(_metric_exporter(exporter, protocol))
-    provider = MeterProvider(metric_readers=[reader], resource=resource, shutdown_on_exit=False)
+    readers: list[MetricReader] = []
+    if request.metrics is not None:
+        readers.append(PeriodicExportingMetricReader(_metric_exporter(request.metrics, request.metrics_protocol)))
+    if scraped:
+        from opentelemetry.exporter.prometheus import PrometheusMetricReader
+
+        readers.append(PrometheusMetricReader(disable_target_info=True, scope_info_enabled=False))
+    provider = MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
     metrics.set_meter_provider(provider)
     return provider
 

@@ -7,7 +7,8 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Final, Literal, TextIO
@@ -26,6 +27,8 @@ _CODES: Final[dict[str, str]] = {
 _LAYOUT: Final = re.compile(r"([\n\t])")
 _LAYOUT_AND_COLOURS: Final = re.compile(rf"([\n\t]|\033\[(?:{'|'.join(_CODES.values())}|0)m)")
 
+SILENCE_SECONDS: Final = 3.0
+"""After so long, a command says what it waits for."""
 GAP: Final = "   "
 """Between two columns: three blanks, as in kubectl."""
 
@@ -41,6 +44,18 @@ def remark(text: str) -> None:
     sys.stdout.flush()
     sys.stderr.write(f"{harmless(text, sys.stderr)}\n")
     sys.stderr.flush()
+
+
+@contextlib.contextmanager
+def waiting(text: str) -> Iterator[None]:
+    """Write the text to standard error if the block takes longer than SILENCE_SECONDS."""
+    timer = threading.Timer(SILENCE_SECONDS, remark, (text,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def printable(text: str) -> str:

@@ -24,6 +24,12 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ),
         ("Its manifest", "syncpod run web --image nginx:1 --dry-run=client -o yaml"),
     ),
+    "explain": (
+        ("Why does it restart?", "syncpod explain web"),
+        ("What was it at two, and what had happened in the hour before?", "syncpod explain web --at 14:02 --since 1h"),
+        ("All ends of its containers", "syncpod explain web -o json"),
+        ("Which pods of this node restart, and why", "syncpod explain node --since 6h"),
+    ),
     "env": (
         ("What `temporal` and `tctl` need", "syncpod env"),
         ("For a tool whose command line names no workflow", "syncpod env --workflow pod/default/web"),
@@ -80,11 +86,19 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "logs": (
         ("Follow the log until the container ends", "syncpod logs web -f"),
         ("The log from before it crashed", "syncpod logs web -c app --previous"),
+        ("What an earlier instance logged last, also of a pod that is gone", "syncpod logs web --restart 3"),
         ("The last hour of all pods with a label", "syncpod logs -l app=web --all-containers --prefix --since 1h"),
     ),
     "history": (
         ("What was decided and done, when and why", "syncpod history web"),
         ("The same as JSON", "syncpod history web -o json"),
+    ),
+    "replay": (
+        ("Would this version of the program decide as the running one did?", "syncpod replay web"),
+        ("The same of a recorded history", "syncpod replay -f history.json"),
+        ("All pods of the namespace", "syncpod replay $(syncpod get pods -o name)"),
+        ("Every run that led to the newest, as JSON", "syncpod replay web --all -o json"),
+        ("The workflow of a node", "syncpod replay node/worker-1"),
     ),
     "events": (
         ("The events of all pods of the namespace", "syncpod events"),
@@ -157,6 +171,7 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("Everything that pods need on this machine", "syncpod up"),
         ("And a pod", "syncpod up -f pod.yaml"),
         ("And the pods of a directory, as long as their files are there", "syncpod up --manifests manifests.d"),
+        ("A node on which no pod forks without end", "syncpod up --pod-max-pids 4096"),
         ("A node whose labels pods ask for", "syncpod up --node-labels disk=ssd,example.com/rack=7"),
         ("Use the embedded runtime although containerd is there", "syncpod up --embedded -f pod.yaml"),
         ("Simulate: containers are timers, so a laptop takes ten thousand pods", "syncpod up --simulate"),
@@ -185,6 +200,7 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "version": (("The versions, for a bug report", "syncpod version"),),
     "create": (
         ("What a manifest has, unless it exists already", "syncpod create -f pod.yaml"),
+        ("Whether that would be done", "syncpod create -f pod.yaml --dry-run=server"),
         ("A ConfigMap from a directory's files", "syncpod create configmap settings --from-file=conf.d"),
         (
             "A Secret whose value is in no argument",
@@ -224,5 +240,9 @@ NOTES: Final[Mapping[str, str]] = {
     "top": "Both ask only this machine: its runtime and its kernel. Neither needs the Temporal server.",
     "adopt": "Exit codes: 0 all are adopted, 1 at least one could not be adopted, 2 wrong input.",
     "prune": "Exit codes: 0 all are pruned, 1 at least one could not be pruned, 2 wrong input.",
+    "replay": (
+        "Exit codes: 0 the code at hand makes the same decisions, 1 it differs, 2 wrong input, or a run that cannot be "
+        "replayed."
+    ),
     "retry": "Exit codes: 0 something is retried, 1 nothing waits, or with --wait the pod is not ready.",
 }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from syncpod.cli.listed import ListedPod
 from syncpod.messages.node import NodeCondition, NodeView
 from syncpod.pod import Pod, pod_to_wire
 
@@ -39,6 +40,11 @@ class FetchedPod:
         annotations = {**self.pod.metadata.annotations, RECORDED_ANNOTATION: _RECORDED}
         metadata = self.pod.metadata.model_copy(update={"annotations": annotations})
         return {"apiVersion": "v1", "kind": "Pod"} | pod_to_wire(self.pod.model_copy(update={"metadata": metadata}))
+
+    @property
+    def listed(self) -> ListedPod:
+        """The pod as lists show it."""
+        return ListedPod(self.document, current=self.current)
 
     @property
     def key(self) -> tuple[str, str]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
-from itertools import groupby
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
+from syncpod.cli.command_table import COMMANDS
 from syncpod.cli.examples import EXAMPLES, NOTES
 from syncpod.cli.input.flags import without_values
 from syncpod.cli.input.kubectl_words import refuse_word
+from syncpod.cli.input.plain_values import taken_plainly
 
 _VERBATIM = "\b"
 """A line with it keeps the line breaks of the next paragraph."""
@@ -21,6 +22,10 @@ _HEAD = f"{_VERBATIM}\nExamples:"
 
 class Page(TyperCommand):
     """A command with help and flags like kubectl's: ``POD``, not ``{POD}``; ``--wait=false``."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, ``--help`` included."""
+        return taken_plainly(super().get_params(ctx))
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the arguments in the usage line; only a choice keeps its braces: ``{bash|zsh|fish}``."""
@@ -31,34 +36,47 @@ class Page(TyperCommand):
         return super().parse_args(ctx, without_values(self, args))
 
 
-class Program(TyperGroup):
+class Group(TyperGroup):
+    """A group of commands."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, ``--help`` included."""
+        return taken_plainly(super().get_params(ctx))
+
+
+class Program(Group):
     """The whole program; its commands are listed in groups."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command. Raises BadInput for a word that names none, with what it is called here."""
         if args and args[0] not in self.commands and not args[0].startswith("-"):
-            refuse_word(args[0], [name for name, command in self.commands.items() if not command.hidden])
+            refuse_word(args[0], list(COMMANDS))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """List the commands by group, in the order in which they were added."""
-        shown = [(name, command) for name, command in self.commands.items() if not command.hidden]
-        if not shown:
-            return
-        width = max(len(name) for name, _ in shown)
-        order = list(dict.fromkeys(_panel(command) for _, command in shown))
-        shown.sort(key=lambda pair: order.index(_panel(pair[1])))
-        for panel, commands in groupby(shown, key=lambda pair: _panel(pair[1])):
+        """List the commands by group, in the table's order, without loading one."""
+        width = max(map(len, COMMANDS))
+        for panel in dict.fromkeys(entry.panel for entry in COMMANDS.values()):
             with formatter.section(panel):
-                rows = [
-                    (name.ljust(width), command.get_short_help_str(formatter.width - 6 - width))
-                    for name, command in commands
-                ]
-                formatter.write_dl(rows)
+                formatter.write_dl(
+                    [
+                        (name.ljust(width), _shortened(entry.summary, formatter.width - 6 - width))
+                        for name, entry in COMMANDS.items()
+                        if entry.panel == panel
+                    ]
+                )
 
 
-def _panel(command: Any) -> str:
-    return str(getattr(command, "rich_help_panel", None) or "Commands")
+def _shortened(summary: str, limit: int) -> str:
+    """Return a summary as a command with this help is listed: without its full stop, and cut to `limit` characters."""
+    return TyperCommand(None, help=summary).get_short_help_str(limit)
+
+
+def names_shown(command: Any) -> list[str]:
+    """Return the names of a group's commands, without loading those of the whole program."""
+    if isinstance(command, Program):
+        return list(COMMANDS)
+    return [name for name, one in command.commands.items() if not one.hidden]
 
 
 def commands_of(program: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -70,16 +88,16 @@ def commands_of(program: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tupl
             yield from commands_of(command, (*path, name))
 
 
-def with_examples(program: Any) -> Any:
-    """Add examples and notes to the end of each command's help; return the program."""
-    for path, command in commands_of(program):
-        name = " ".join(path)
-        text, _, own = inspect.cleandoc(command.help or "").partition(f"\n\n{_HEAD}\n")
-        parts = [inspect.cleandoc(command.epilog or ""), NOTES.get(name, ""), _examples(name)]
+def with_examples(command: Any, path: tuple[str, ...]) -> Any:
+    """Add examples and notes to the end of the help of a command and of those below it; return the command."""
+    for words, each in commands_of(command, path):
+        name = " ".join(words)
+        text, _, own = inspect.cleandoc(each.help or "").partition(f"\n\n{_HEAD}\n")
+        parts = [inspect.cleandoc(each.epilog or ""), NOTES.get(name, ""), _examples(name)]
         if own:
             parts.append(f"{_HEAD}\n{own}")
-        command.help, command.epilog = text, "\n\n".join(filter(None, parts)) or None
-    return program
+        each.help, each.epilog = text, "\n\n".join(filter(None, parts)) or None
+    return command
 
 
 def _examples(name: str) -> str:

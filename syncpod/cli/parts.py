@@ -24,7 +24,7 @@ from syncpod.cli.machine.state_directory import (
     running_worker,
 )
 from syncpod.settings.node import NodeSettings
-from syncpod.settings.variables import NODE_LABELS
+from syncpod.settings.variables import JOURNAL_AGE, JOURNAL_SIZE, NODE_LABELS, POD_MAX_PIDS
 from syncpod.settings.worker_record import WorkerRecord
 
 if TYPE_CHECKING:
@@ -208,6 +208,8 @@ def start_node(here: NodeSettings, choice: Choice, server: Server) -> Node:
             f"not {here.manifest_dir or 'none'}: {_how_to_end(here, worker)}"
         )
     _require_labels(here, worker)
+    _require_pod_max_pids(here, worker)
+    _require_journal(here, worker)
     return Node(worker, own, runtime_started)
 
 
@@ -221,6 +223,32 @@ def _require_labels(here: NodeSettings, worker: WorkerRecord) -> None:
             f"{_whose(here, worker)} has given its node {_labels(there)}, not {_labels(here.node_labels)}: "
             f"{_how_to_end(here, worker)}"
         )
+
+
+def _require_pod_max_pids(here: NodeSettings, worker: WorkerRecord) -> None:
+    """Raise Failure if the worker that runs gives its pods another limit of processes than the one asked for."""
+    there, wanted = kept_settings(here.state_dir).variables.get(POD_MAX_PIDS, "-1"), str(here.pod_max_pids)
+    if there != wanted:
+        raise Failure(
+            f"{_whose(here, worker)} has {_most(there)}, not {_most(wanted)} (--pod-max-pids): "
+            f"{_how_to_end(here, worker)}"
+        )
+
+
+def _most(pids: str) -> str:
+    return "no limit of the processes of a pod" if pids == "-1" else f"a limit of {pids} processes for a pod"
+
+
+def _require_journal(here: NodeSettings, worker: WorkerRecord) -> None:
+    """Raise Failure if the worker that runs keeps a journal with other limits than those that are asked for."""
+    kept = kept_settings(here.state_dir).variables
+    for name, flag in ((JOURNAL_AGE, "--journal-age"), (JOURNAL_SIZE, "--journal-size")):
+        there, asked = kept.get(name, ""), here.given.get(name, "")
+        if asked != there:
+            raise Failure(
+                f"{_whose(here, worker)} keeps its journal with {flag} {there or '(the default)'}, not {asked}: "
+                f"{_how_to_end(here, worker)}"
+            )
 
 
 def _labels(text: str) -> str:

@@ -12,29 +12,31 @@ from contextlib import contextmanager
 from opentelemetry import metrics, trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
+from syncpod.live_spans import live_context
+
 _TRACER = trace.get_tracer("syncpod.cri")
 _METER = metrics.get_meter("syncpod.cri")
 
 _OPERATIONS = _METER.create_counter(
-    "runtime_operations_total", description="Runtime operations, by operation type; failed ones too."
+    "kubelet_runtime_operations_total", description="Runtime operations, by operation type; failed ones too."
 )
 _ERRORS = _METER.create_counter(
-    "runtime_operations_errors_total", description="Runtime operations that failed, by operation type."
+    "kubelet_runtime_operations_errors_total", description="Runtime operations that failed, by operation type."
 )
 _DURATION = _METER.create_histogram(
-    "runtime_operations_duration_seconds",
+    "kubelet_runtime_operations_duration_seconds",
     unit="s",
     description="Duration of runtime operations, by operation type.",
     explicit_bucket_boundaries_advisory=[0.005 * 2.5**step for step in range(14)],
 )
 _SANDBOX_DURATION = _METER.create_histogram(
-    "run_podsandbox_duration_seconds",
+    "kubelet_run_podsandbox_duration_seconds",
     unit="s",
     description="Duration of RunPodSandbox, by runtime handler.",
     explicit_bucket_boundaries_advisory=[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0],
 )
 _SANDBOX_ERRORS = _METER.create_counter(
-    "run_podsandbox_errors_total", description="RunPodSandbox that failed, by runtime handler."
+    "kubelet_run_podsandbox_errors_total", description="RunPodSandbox that failed, by runtime handler."
 )
 
 
@@ -50,7 +52,12 @@ def operation(name: str, *, rpc: str, attributes: Mapping[str, str | int]) -> It
     shown = {"rpc.system": "grpc", "rpc.service": service, "rpc.method": method, **attributes}
     started = time.monotonic()
     with _TRACER.start_as_current_span(
-        f"cri.{name}", kind=SpanKind.CLIENT, attributes=shown, record_exception=False, set_status_on_exception=False
+        f"cri.{name}",
+        context=live_context(),
+        kind=SpanKind.CLIENT,
+        attributes=shown,
+        record_exception=False,
+        set_status_on_exception=False,
     ) as span:
         try:
             yield

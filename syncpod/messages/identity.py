@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from ipaddress import ip_address
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
@@ -50,9 +50,13 @@ def _bounded_id(prefix: str, readable: str) -> str:
     return f"{head}-{digest}"
 
 
+POD_PREFIX: Final = "pod/"
+"""How the workflow ids of pods begin."""
+
+
 def pod_workflow_id(namespace: str, name: str) -> str:
     """Return the workflow id of a pod: ``pod/<namespace>/<name>``, at most 255 bytes (a longer one ends in a hash)."""
-    return _bounded_id("pod/", f"{namespace}/{name}")
+    return _bounded_id(POD_PREFIX, f"{namespace}/{name}")
 
 
 def node_task_queue(node: str) -> str:

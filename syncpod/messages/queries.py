@@ -16,12 +16,23 @@ SEARCH_ATTRIBUTES: dict[str, str] = {
     "PodPhase": "Keyword",
     "NodeName": "Keyword",
     "PodReady": "Bool",
+    "PodStatus": "Keyword",
+    "PodRestarts": "Int",
     "PodLabels": "KeywordList",
 }
-"""Search attributes of a pod's workflow and their types, registered by the worker before it polls."""
+"""Search attributes of a pod's workflow and their types, registered by the worker before it polls. `PodStatus` and
+`PodRestarts` are the columns STATUS and RESTARTS of ``get pods``."""
+
+POD_STATUS_LIMIT = 255
+"""Characters of PodStatus: PostgreSQL and MySQL schemas of Temporal hold a keyword in VARCHAR(255)."""
 
 POD_LABELS_LIMIT = 1536
 """How many bytes of ``k=v`` strings PodLabels has: the server terminates a workflow whose attribute exceeds 2,048."""
+
+
+def status_attribute(word: str) -> str:
+    """Return a pod's printed status as PodStatus: a reason of whoever evicts a pod may be of any length."""
+    return word[:POD_STATUS_LIMIT]
 
 
 def labels_attribute(labels: dict[str, str]) -> list[str]:

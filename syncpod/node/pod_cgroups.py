@@ -31,8 +31,8 @@ from syncpod.translation.context import NodeContext
 
 _CONTROLLERS = ("cpu", "memory", "hugetlb")
 """The controllers that limits are written for; in the others' hierarchies the runtime makes a pod's cgroup."""
-_OF_ALL_PODS = (*_CONTROLLERS, "pids")
-"""Those of the cgroup above all pods."""
+_AND_PIDS = (*_CONTROLLERS, "pids")
+"""Those of the cgroup above all pods, and of a pod's if the node limits the processes of each."""
 _CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _MADE_BY_US = "user.syncpod.tier"
 _TRIES = 5
@@ -47,11 +47,13 @@ def make_pod_cgroup(node: NodeContext, pod: Pod, *, mountinfo: Path = MOUNTINFO)
     """Make the pod's cgroup with its limits, or set them on the existing one. Safe to repeat; blocks.
 
     Mirrors cm/pod_container_manager_linux.go, v1.36, EnsureExists. Limits that cannot be set (no root, closed cgroups,
-    a controller that the kernel lacks, systemd) are left out, unless the pod itself asks for one: that raises
-    :class:`LimitsRefused`. Raises :class:`~syncpod.translation.paths.UnsafeName`, OSError.
+    a controller that the kernel lacks, systemd) are left out, unless the pod itself asks for one, or the node for that
+    of processes: that raises :class:`LimitsRefused`. Raises :class:`~syncpod.translation.paths.UnsafeName`, OSError.
     """
     enforced: set[str] = set()
     limits, cgroup = pod_limits(pod, node.host), pod_cgroup(node, pod)
+    if node.pod_max_pids > 0:
+        limits = replace(limits, pids=node.pod_max_pids)
     for hierarchy in _hierarchies(node, mountinfo):
         try:
             enforced |= _make_in(hierarchy, cgroup, limits)
@@ -59,6 +61,23 @@ def make_pod_cgroup(node: NodeContext, pod: Pod, *, mountinfo: Path = MOUNTINFO)
             if error.errno not in _CLOSED:
                 raise
     _require_enforced(node, asked_as_a_whole(pod), enforced)
+    if limits.pids is not None and "pids" not in enforced:
+        raise LimitsRefused(pids_unlimited(node, mountinfo=mountinfo) or _pids_refused(node, "the kernel refuses it"))
+
+
+def pids_unlimited(node: NodeContext, *, mountinfo: Path = MOUNTINFO) -> str:
+    """Return why the limit that the node sets for the processes of each pod cannot be enforced here; "" if it can.
+
+    A node without such a limit has none to enforce. Blocks. Raises OSError.
+    """
+    if node.pod_max_pids <= 0:
+        return ""
+    has = any("pids" in _controllers(each, ("pids",)) for each in _hierarchies(node, mountinfo))
+    return "" if has and os.geteuid() == 0 else _pids_refused(node, _why_not(node, "pids"))
+
+
+def _pids_refused(node: NodeContext, why: str) -> str:
+    return f"the limit of {node.pod_max_pids} processes for each pod (--pod-max-pids) cannot be enforced, since {why}"
 
 
 def limit_all_pods(node: NodeContext, *, mountinfo: Path = MOUNTINFO) -> str:
@@ -189,7 +208,7 @@ def _hierarchies(node: NodeContext, mountinfo: Path) -> tuple[Hierarchy, ...]:
 
 def _make_in(hierarchy: Hierarchy, cgroup: PurePosixPath, limits: CgroupLimits) -> set[str]:
     """Make a pod's cgroup with its limits in one hierarchy; return the controllers that enforce them."""
-    has = _controllers(hierarchy)
+    has = _controllers(hierarchy, _CONTROLLERS if limits.pids is None else _AND_PIDS)
     files = [entry for entry in as_files(limits, hierarchy.version) if entry.controller in has]
     if not files:
         return set()
@@ -200,7 +219,7 @@ def _make_in(hierarchy: Hierarchy, cgroup: PurePosixPath, limits: CgroupLimits) 
 
 def _limit(hierarchy: Hierarchy, directory: Path, limits: CgroupLimits) -> set[str]:
     """Make the cgroup above all pods with its limits in one hierarchy; return the controllers that enforce them."""
-    has = _controllers(hierarchy, _OF_ALL_PODS)
+    has = _controllers(hierarchy, _AND_PIDS)
     files = [entry for entry in as_files(limits, hierarchy.version) if entry.controller in has]
     if not files:
         return set()

@@ -4,20 +4,26 @@ A request is one line of JSON: ``{"query": "pod", "args": [], "workflows": ["pod
 line for each of these workflows that the worker knows: ``{"workflow": …, "run": …, "answer": …}``, or with an
 ``"error"``. Then the worker closes the connection. The queries are those of the pod's workflow.
 
+Instead of ``"workflows"``, a request may have ``"open": {"namespace": "default", "names": ["web"]}`` (no names = all,
+null = all namespaces): the worker asks its server which of these pods are open now, and answers for all of them, or for
+none. A last line ``{"all": true}`` says that it was all: a pod that is missing then does not exist.
+
 Nobody but the node's user may connect: the socket has mode 0600, in a directory of mode 0700.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
 import socket
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import asyncio
 
 SOCKET_NAME: Final = "reads.sock"
 """The socket's name in the node's state directory."""
@@ -25,6 +31,10 @@ LINE_LIMIT: Final = 8 * 1024 * 1024
 """Bytes of a line, in either direction: a pod has at most 512 KiB, its answer some more."""
 PATIENCE_SECONDS: Final = 2.0
 """How long the worker may take for each line."""
+_SHORT_PATIENCE_SECONDS: Final = 1.0
+"""The same, where the server is asked instead as soon as it is over."""
+ALL_TOLD: Final = b'{"all":true}\n'
+"""The last line of an answer about what is open."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +58,29 @@ def socket_address(state_dir: Path) -> Iterator[str]:
         yield f"/proc/self/fd/{directory}/{SOCKET_NAME}"
     finally:
         os.close(directory)
+
+
+def ask_open(state_dir: Path, query: str, namespace: str | None, names: Sequence[str]) -> list[Any] | None:
+    """Return the answers of the open pods of a namespace, None = of all; with `names`, of these pods alone.
+
+    Returns None if the worker cannot say. It blocks, so that a short command need not import asyncio.
+    """
+    answers: list[Any] = []
+    asked = {"query": query, "args": [], "open": {"namespace": namespace, "names": list(names)}}
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as connection:
+            connection.settimeout(_SHORT_PATIENCE_SECONDS)
+            with socket_address(state_dir) as address:
+                connection.connect(address)
+            connection.sendall(json.dumps(asked).encode() + b"\n")
+            with connection.makefile("rb") as lines:
+                for line in lines:
+                    if line == ALL_TOLD:
+                        return answers
+                    answers.append(json.loads(line)["answer"])
+    except (OSError, ValueError, KeyError):  # a worker of another version, or one that is too busy
+        pass
+    return None
 
 
 async def ask_node(state_dir: Path, query: str, args: list[Any], workflows: Collection[str]) -> dict[str, Told]:
@@ -76,12 +109,16 @@ async def ask_node(state_dir: Path, query: str, args: list[Any], workflows: Coll
 
 async def _next_line(reader: asyncio.StreamReader) -> bytes:
     """Return the worker's next line, b"" after the last. Raises OSError, TimeoutError."""
+    import asyncio
+
     async with asyncio.timeout(PATIENCE_SECONDS):
         return await reader.readline()
 
 
 async def _connect(state_dir: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect to the worker. Raises OSError, TimeoutError."""
+    import asyncio
+
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     try:
         with socket_address(state_dir) as address:

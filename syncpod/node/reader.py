@@ -313,7 +313,7 @@ class PodReader:
                 exit_ = exit_.model_copy(update={"reason": UNKNOWN_TO_RUNTIME})
         if not wants_message(status):
             return exit_
-        reading = partial(termination_message, status, exit_)
+        reading = partial(termination_message, status, exit_, self._runtime.redacted)
         try:
             async with asyncio.timeout(_MESSAGE_SECONDS):
                 said = await self.threads.run(status.labels.get(names.POD_UID_LABEL, ""), DiskWork.READ, reading)

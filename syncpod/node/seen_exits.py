@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from syncpod.cri.answers import is_id
 from syncpod.kernel.atomic_file import replace_file
 from syncpod.kernel.pidfd_info import tells_exits
 from syncpod.lifecycle.exit import DOUBTFUL_EXIT_CODE, Exit, reason_of
+from syncpod.node.daemon_thread import started_pool
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class SeenExits:
         """Containers whose files are not up to date."""
         self._kernel_tells = tells_exits()
         self._writing: asyncio.Task[None] | None = None
-        self._writer = ThreadPoolExecutor(1, "seen exits")
+        self._writer = started_pool(1, "seen exits")
         for path in sorted(directory.glob("*")):
             if path.name.startswith("."):
                 path.unlink(missing_ok=True)  # a draft that a crash left behind

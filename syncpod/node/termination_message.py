@@ -5,16 +5,14 @@ Mirrors kuberuntime_container.go, v1.36, getTerminationMessage and readLastStrin
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
-from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from syncpod.cri.port import RuntimeContainerStatus
 from syncpod.lifecycle.exit import Exit
-from syncpod.node.log_files import open_log_file
+from syncpod.node.log_end import LONGEST_HIDDEN, askable, end_of_log, last_bytes, last_part, require_regular
 from syncpod.translation import names
 from syncpod.translation.mounts import container_place
 
@@ -54,81 +52,48 @@ def wants_message(status: RuntimeContainerStatus) -> bool:
     )
 
 
-def termination_message(status: RuntimeContainerStatus, exit_: Exit) -> str:
-    """Return the exit's message with the container's own added. Blocks; a missing file counts as empty."""
-    said, in_file = _said(status)
+def termination_message(status: RuntimeContainerStatus, exit_: Exit, hide: Callable[[str], str]) -> str:
+    """Return the exit's message with the container's own added. Blocks; a missing file counts as empty.
+
+    `hide` hides secret values, before their beginnings are cut off.
+    """
+    said, in_file = _said(status, hide)
     falls_back = (
         status.annotations.get(names.CONTAINER_TERMINATION_MESSAGE_POLICY_ANNOTATION) == "FallbackToLogsOnError"
         and exit_.exit_code != 0
         and exit_.reason != "ContainerCannotRun"
     )
     if falls_back and not in_file:
-        said = _end_of_log(Path(status.log_path)) if status.log_path else ""
+        said = _end_of_log(Path(status.log_path), hide) if status.log_path else ""
     return ": ".join(part for part in (exit_.message, said) if part)
 
 
-def _said(status: RuntimeContainerStatus) -> tuple[str, bool]:
+def _said(status: RuntimeContainerStatus, hide: Callable[[str], str]) -> tuple[str, bool]:
     """Return the file's content, and whether that is the final message."""
     place = container_place(status.annotations.get(names.CONTAINER_TERMINATION_MESSAGE_PATH_ANNOTATION, ""))
     mounted = next((mount for mount in status.mounts if mount.container_path == place), None)
     if mounted is None:
         return "", False
     try:
-        data = _last_bytes(_opened(Path(mounted.host_path)), MESSAGE_LIMIT)
+        data = last_bytes(_opened(Path(mounted.host_path)), MESSAGE_LIMIT + LONGEST_HIDDEN)
     except FileNotFoundError:
         return "", False
     except OSError as error:
         return f"Error on reading termination log {mounted.host_path}: {error.strerror}", True
-    return data.decode(errors="replace"), bool(data)
+    if len(data) <= MESSAGE_LIMIT:
+        return hide(data.decode(errors="replace")), bool(data)
+    return last_part(hide(data.decode(errors="replace")), MESSAGE_LIMIT), True
 
 
-def _end_of_log(log: Path) -> str:
-    """Return the container's last lines on both streams, without the runtime's prefixes.
-
-    No link to the log is followed: a pod that mounts the log directory could otherwise read another pod's log.
-    """
+def _end_of_log(log: Path, hide: Callable[[str], str]) -> str:
+    """Return the container's last lines on both streams."""
     try:
-        data = _last_bytes(open_log_file(_askable(log)), _TAIL)
+        return end_of_log(log, limit=LOG_LIMIT, lines=LOG_LINES, searched=_TAIL, hide=hide)
     except OSError as error:
         return f"Error on reading termination message from logs: {error.strerror}"
-    lines: deque[bytes] = deque(maxlen=LOG_LINES)
-    whole = True
-    for line in data.splitlines():
-        parts = line.split(b" ", 3)
-        if len(parts) < 4 or parts[1] not in (b"stdout", b"stderr"):
-            continue
-        text = parts[3] + (b"" if parts[2] == b"P" else b"\n")
-        if whole or not lines:
-            lines.append(text)
-        else:
-            lines[-1] += text
-        whole = parts[2] != b"P"
-    return b"".join(lines)[-LOG_LIMIT:].decode(errors="replace")
 
 
 def _opened(path: Path) -> int:
     """Open a regular file for reading, not through a link. Raises OSError."""
-    _check_regular(_askable(path).lstat())  # before it is opened: opening a device may do something
+    require_regular(askable(path).lstat())  # before it is opened: opening a device may do something
     return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-
-
-def _askable(path: Path) -> Path:
-    """Return the path, if the kernel accepts it: it has no NUL byte. Raises OSError."""
-    if "\0" in str(path):  # a container's creator may have named any file; the runtime failed on it too
-        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(path))
-    return path
-
-
-def _last_bytes(descriptor: int, limit: int) -> bytes:
-    """Return the last bytes of an open file, and close it. Raises OSError, also if it is not a regular file."""
-    with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        _check_regular(found)
-        file.seek(max(0, found.st_size - limit))
-        return file.read(limit)
-
-
-def _check_regular(found: os.stat_result) -> None:
-    """Raise OSError for a link, a pipe, a device, a socket or a directory."""
-    if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, "not a regular file")

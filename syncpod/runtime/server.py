@@ -22,6 +22,7 @@ from urllib.parse import quote
 import grpc.aio
 
 from protos.cri.v1 import api_pb2
+from syncpod.kernel import accepts
 from syncpod.kernel.ownership import NotOurs, require_ours
 from syncpod.runtime import host
 from syncpod.runtime.calls.faults import Faults, NoFaults, ScriptedFaults
@@ -87,6 +88,7 @@ async def serve(settings: Settings, environ: Mapping[str, str]) -> None:
 
 
 async def _serve(settings: Settings, environ: Mapping[str, str], open_files: int) -> None:
+    accepts.say_in_one_sentence(asyncio.get_running_loop())
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)

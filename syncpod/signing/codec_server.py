@@ -29,11 +29,11 @@ from urllib.parse import unquote
 
 from temporalio.api.common.v1 import Payload
 
-from syncpod.kernel.peers import find_peer, peer_command
+from syncpod.kernel.callers import Callers, PeerOf
+from syncpod.kernel.peers import Address, find_peer, peer_command
 from syncpod.messages.signature import Keys, Place
 from syncpod.messages.signed import ANY
 from syncpod.settings.codec_record import CodecRecord, remove_codec_record, write_codec_record
-from syncpod.signing.callers import Callers, PeerOf
 from syncpod.signing.payloads import signed_payload
 from syncpod.signing.proxy import SigningProxy
 from syncpod.temporal.encryption import readable
@@ -67,7 +67,7 @@ class CodecServer:
         keys: Keys,
         address: str,
         *,
-        command_of: Callable[[tuple[str, int], tuple[str, int]], Sequence[str]] = peer_command,
+        command_of: Callable[[Address, Address], Sequence[str]] = peer_command,
         peer_of: PeerOf = find_peer,
     ) -> None:
         """Sign with `keys`, also before the Temporal server at `address`.

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from syncpod.signing.callers import Callers, PeerOf
+from syncpod.kernel.callers import Callers, PeerOf
 
 _BLOCK: Final = 64 * 1024
 

@@ -24,9 +24,9 @@ from temporalio.api.workflowservice.v1 import (
     UpdateWorkflowExecutionRequest,
 )
 
+from syncpod.kernel.callers import PeerOf
 from syncpod.messages.signature import Keys, Place
 from syncpod.messages.signed import START
-from syncpod.signing.callers import PeerOf
 from syncpod.signing.front import Front
 from syncpod.signing.payloads import signed_payload
 
@@ -60,10 +60,16 @@ class SigningProxy:
     def _socket(self) -> str:
         return f"/proc/self/fd/{self._directory}/{SOCKET_NAME}"
 
-    async def start(self) -> str:
-        """Serve on a free port; return its address. Raises OSError and RuntimeError."""
+    def _bind(self) -> None:
+        """Have gRPC listen at the socket, in place of a killed worker's. Raises OSError and RuntimeError."""
         (self._state_dir / SOCKET_NAME).unlink(missing_ok=True)
         self._server.add_insecure_port(f"unix:{self._socket()}")
+        # gRPC leaves the mode to the umask. Until this line the directory keeps others out.
+        (self._state_dir / SOCKET_NAME).chmod(0o600)
+
+    async def start(self) -> str:
+        """Serve on a free port; return its address. Raises OSError and RuntimeError."""
+        self._bind()
         await self._server.start()
         return f"{HOST}:{await self._front.start(HOST)}"
 

@@ -5,13 +5,16 @@ Mirrors cm/helpers_linux.go, v1.36, ResourceConfigForPod, and cm/cgroup_manager_
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from syncpod.lifecycle.qos import pod_qos
 from syncpod.pod import Pod, parse_quantity
 from syncpod.pod.amounts import HUGE_PAGES, pod_amounts, read_amounts
 from syncpod.translation.context import Host
 from syncpod.translation.resources import MIN_SHARES, PERIOD_US, bytes_of, cpu_quota, cpu_shares, hugepage_limits
+
+PIDS_OF_PODS: Final = 0.9
+"""The part of the machine's process ids that all pods together may have: with the rest the node ends a fork bomb."""
 
 
 @dataclass(frozen=True)
@@ -30,18 +33,19 @@ class CgroupLimits:
 
 
 def limits_of_all_pods(capacity: Mapping[str, int], host: Host) -> CgroupLimits:
-    """Return the settings of the cgroup above all pods: the node's capacity, and all process ids of the machine.
+    """Return the settings of the cgroup above all pods: the node's capacity, and most process ids of the machine.
 
     `capacity` is the kubelet's allocatable, before evictions. CPU is a weight: pods may use CPU time that nothing else
     uses. A resource that is not in `capacity` is not limited. Mirrors
     cm/node_container_manager_linux.go, v1.36, getCgroupConfigInternal, with enforceNodeAllocatable as it is by default.
+    Difference: the kubelet leaves the machine no process id unless systemReserved or kubeReserved name some.
     """
     pages = {name: parse_quantity(str(amount)) for name, amount in capacity.items() if name.startswith(HUGE_PAGES)}
     return CgroupLimits(
         cpu_shares=cpu_shares(capacity["cpu"]) if "cpu" in capacity else None,
         memory=capacity.get("memory"),
         hugepages={each.page_size: each.limit for each in hugepage_limits(pages, host)} if pages else None,
-        pids=host.max_pids or None,
+        pids=int(host.max_pids * PIDS_OF_PODS) or None,
     )
 
 

@@ -67,6 +67,8 @@ class NodeContext:
     """The node's labels, for nodeSelector and node affinity."""
     pod_cgroups: bool = True
     """The node makes each pod's cgroup, with limits, if it can; False: the runtime makes it, without limits."""
+    pod_max_pids: int = -1
+    """How many processes and threads a pod may have (podPidsLimit); -1 = no limit of its own."""
     recursive_read_only_handlers: tuple[str, ...] = ()
     """Runtime handlers that announce recursive read-only mounts; ``""`` is the runtime's default handler."""
     applies_seccomp: bool = True

@@ -15,6 +15,17 @@ _IMAGE_VOLUMES = {"containerd": (2, 1), "cri-o": (1, 33)}
 """The first versions of runtimes that mount images. Runtimes do not announce this, and older ones mount something
 else."""
 
+_ANNOUNCES_NOTHING = RuntimeStatus(
+    runtime_ready=True,
+    network_ready=True,
+    runtime_message="",
+    network_message="",
+    supplemental_groups_policy=False,
+    user_namespaces_host_network=False,
+    mount_options=False,
+    runtime_handlers=(),
+    info={},
+)
 _DEFAULT = "RuntimeDefault"
 _EMBEDDED = "syncpod-embedded"
 
@@ -22,6 +33,11 @@ _EMBEDDED = "syncpod-embedded"
 def needs_details(pod: Pod) -> bool:
     """Say whether :func:`refusals` needs the runtime's version and verbose status for this pod."""
     return any(volume.image is not None for volume in pod.spec.volumes) or any(_what_embedded_refuses(pod))
+
+
+def depends_on_runtime(pod: Pod) -> bool:
+    """Say whether :func:`refusals` refuses this pod for some runtimes."""
+    return bool(pod.spec.runtime_class_name or needs_details(pod) or refusals(pod, _ANNOUNCES_NOTHING))
 
 
 def mounts_images(version: RuntimeVersion | None) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Final
@@ -24,6 +23,7 @@ from syncpod.cli.input.options import (
 )
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Mapping
 
     from temporalio.client import Client
@@ -60,7 +60,7 @@ def apply(
 
     With `--dry-run=client`, manifests are checked here and compared with what exists. With `--dry-run=server`, the
     pods' workflows are also asked what they would refuse, and nodes whether they would run the new pods. `plan` shows
-    the steps.
+    the steps. A new pod with a field that its node's runtime does not support is made, with a warning: it waits.
     """
     from syncpod.cli.input.manifests import admitted
 
@@ -74,7 +74,7 @@ def apply(
         raise BadInput("either --dry-run or --wait: a dry run does nothing to wait for")
     manifests = admitted(filename, namespace, recursive=recursive, ignore_other_kinds=ignore_other_kinds)
     if mark:
-        _try(manifests, node, mark, asks=dry_run == "server")
+        try_manifests(manifests, node, mark, asks=dry_run == "server")
         return
     apply_manifests(manifests, node, patience, wait=wait)
 
@@ -110,8 +110,11 @@ def apply_manifests(manifests: Manifests, node: str, patience: timedelta | None 
     session.run(work)
 
 
-def _try(manifests: Manifests, node: str, mark: str, *, asks: bool) -> None:
-    """Print what would be done. Raises Failure for each object that would be refused."""
+def try_manifests(manifests: Manifests, node: str, mark: str, *, asks: bool) -> None:
+    """Print what would be done, with the mark after each line; with `asks`, workflows and nodes are asked too.
+
+    Raises Failure for each object that would be refused.
+    """
     from syncpod.cli.commands import apply_dry_run
     from syncpod.cli.machine.object_apply import require_possible
     from syncpod.cli.machine.settings import settings
@@ -136,6 +139,8 @@ async def apply_all(
 
     `patience` limits the wait for each answer, if it is shorter than the usual limit.
     """
+    import asyncio
+
     from syncpod.cli.several import together
     from syncpod.cli.temporal.pod_apply import apply_pod, has_search_attributes
 
@@ -158,7 +163,7 @@ async def apply_all(
             continue
         say(f"pod/{pod.metadata.name} {one.change.value}")
         applied.append(one)
-        for warning in warnings:
+        for warning in (*warnings, *await _missing_features(client, one)):
             warn(f"pod {pod.metadata.name}: {warning}")
         if one.node_is_away:
             warn(await _absence(client, one))
@@ -173,8 +178,25 @@ async def apply_all(
     return applied
 
 
+async def _missing_features(client: Client, applied: Applied) -> list[str]:
+    """Return which fields of a new pod the runtime of its node does not support, and why; [] if that is not known.
+
+    Such a pod waits for them to be removed. Only for fields that not every runtime supports is the node asked.
+    """
+    from syncpod.cli.temporal.foresight import Foresight
+    from syncpod.cli.temporal.pod_apply import Change
+    from syncpod.translation.features import depends_on_runtime
+
+    if applied.change is not Change.CREATED or applied.node_is_away or not depends_on_runtime(applied.pod):
+        return []
+    reasons = await Foresight(client).reasons(applied.pod, applied.node)
+    return [reason for reason in reasons or () if reason.startswith("spec.")]
+
+
 async def _tell_what_takes_long(applying: Mapping[asyncio.Task[Applied], Pod], node: str) -> None:
     """Print a note, once, about the pods whose nodes have not answered for a while."""
+    import asyncio
+
     await asyncio.sleep(_TELL_SECONDS)
     waiting = [pod for task, pod in applying.items() if not task.done()]
     if not waiting:

@@ -6,11 +6,9 @@ from typing import Annotated, Final
 
 import typer
 
+from syncpod.cli.command_table import COMPLETE
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput
-
-WORD: Final = "__complete"
-"""The hidden command that the scripts call, with all words up to the cursor."""
 
 _BASH: Final = """\
 _syncpod() {
@@ -65,7 +63,7 @@ complete -c syncpod -f -a '(__syncpod_complete)'
 """
 
 SCRIPTS: Final = {
-    shell: script.replace("@COMPLETE@", WORD) for shell, script in (("bash", _BASH), ("zsh", _ZSH), ("fish", _FISH))
+    shell: script.replace("@COMPLETE@", COMPLETE) for shell, script in (("bash", _BASH), ("zsh", _ZSH), ("fish", _FISH))
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -46,6 +45,8 @@ async def set_schedulable(client: Client, name: str, change: Literal["cordon", "
 
     Raises Failure if there is no such node, or it does not answer.
     """
+    import asyncio
+
     from temporalio.service import RPCError, RPCStatusCode
 
     from syncpod.cli.failure import Failure

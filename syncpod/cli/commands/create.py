@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,9 +9,11 @@ import typer
 
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.arguments import read_dry_run
+from syncpod.cli.input.options import DryRun as ManifestDryRun
 from syncpod.cli.input.options import Filenames, IgnoreOtherKinds, ManifestNamespace, Node, Recursive
 from syncpod.cli.input.selector import Selector
-from syncpod.cli.manual import Page
+from syncpod.cli.manual import Group, Page
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
     from syncpod.cli.input.manifests import Manifests
     from syncpod.pod import ConfigMap, Secret
 
-app = typer.Typer(no_args_is_help=True, invoke_without_command=True)
+app = typer.Typer(cls=Group, no_args_is_help=True, invoke_without_command=True)
 secret_app = typer.Typer(
+    cls=Group,
     help="Create a Secret.",
     no_args_is_help=True,
     epilog="Every user of this machine can read arguments with `ps`: give secret values as files, "
@@ -55,29 +57,38 @@ def create(
     node: Node = "",
     recursive: Recursive = False,
     ignore_other_kinds: IgnoreOtherKinds = False,
+    dry_run: ManifestDryRun = "none",
 ) -> None:
     """Create what a manifest has, or a ConfigMap or Secret.
 
     With -f, nothing is done if something of it exists already; `apply` changes what exists. ConfigMaps and Secrets are
-    for the pods of this machine.
+    for the pods of this machine. `--dry-run` is as with `apply`.
     """
+    mark = read_dry_run(dry_run)
     if context.invoked_subcommand is not None:
         if filename:
             raise BadInput("either -f FILE or a kind: configmap, secret")
+        if mark:
+            raise BadInput(f"--dry-run: write it after the kind: create {context.invoked_subcommand} --dry-run=client")
         return
     if not filename:
         raise BadInput("name a manifest with -f FILE, or a kind: configmap, secret")
-    from syncpod.cli.commands.apply import apply_manifests
+    from syncpod.cli.commands.apply import apply_manifests, try_manifests
     from syncpod.cli.input.manifests import admitted
 
     manifests = admitted(filename, namespace, recursive=recursive, ignore_other_kinds=ignore_other_kinds)
     if existing := [*_existing_objects(manifests), *existing_pods(manifests)]:
         raise Failure("\n".join(existing))
+    if mark:
+        try_manifests(manifests, node, mark, asks=dry_run == "server")
+        return
     apply_manifests(manifests, node)
 
 
 def existing_pods(manifests: Manifests) -> list[str]:
     """Return a sentence for each pod of the manifests that exists."""
+    import asyncio
+
     from syncpod.cli.temporal import session
 
     async def work(client: Client) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -214,6 +213,8 @@ async def _copy(client: Client, pod: Pod, wanted: Wanted, how: _How) -> tuple[Po
 
 async def _until_begun(client: Client, pod: Pod, container: str) -> Pod:
     """Return the pod once the container runs or has ended. Raises Failure with the reason if it does not start."""
+    import asyncio
+
     from syncpod.cli.machine.containers import status_of
     from syncpod.cli.temporal.pods import not_found, read_pod
 
@@ -305,6 +306,8 @@ async def _follow(runtime: CriClient, container_id: str) -> None:
 
 async def _outcome(runtime: CriClient, pod: Pod, container: str, container_id: str) -> int:
     """Return a container's exit code; 0 if it keeps running, since it detached us."""
+    import asyncio
+
     for _ in range(_LOOKS_FOR_THE_END):
         status = await runtime.container_status(container_id)
         if status.state != "running":

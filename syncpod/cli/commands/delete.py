@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -65,6 +64,8 @@ def delete(
 
     Containers are stopped with the pod's grace period, and nothing of the pod is left on the node. A running container
     keeps what it was given of a ConfigMap or Secret; one that starts later waits until the object exists again.
+
+    After five seconds it says on standard error what each pod waits for.
     """
     things = named(what or [])
     conditions = read_selector(selector)
@@ -177,6 +178,8 @@ async def _delete_pods(client: Client, pods: Sequence[tuple[str, str]], how: _Ho
     The request is a signal: Temporal keeps it even while the pod's node is away. By force, a pod
     whose node is away ends without it.
     """
+    import asyncio
+
     from syncpod.cli.temporal.pod_deletion import remark_on_source, request_deletion
     from syncpod.cli.temporal.pods import not_found, read_pod
 
@@ -258,8 +261,10 @@ async def _answering(client: Client, ending: Sequence[FetchedPod], how: _How) ->
 
 
 async def _until_gone(client: Client, ending: list[FetchedPod], patience: timedelta | None) -> None:
-    """Wait until the pods are gone. Raises Failure with what each one that is left waits for."""
-    from syncpod.cli.temporal.pod_deletion import why_not_gone
+    """Wait until the pods are gone, saying what lasts. Raises Failure with what each pod that is left waits for."""
+    import asyncio
+
+    from syncpod.cli.temporal.pod_deletion import tell_what_lasts, why_left
     from syncpod.cli.temporal.pod_waits import until_gone
 
     waits = {
@@ -267,14 +272,17 @@ async def _until_gone(client: Client, ending: list[FetchedPod], patience: timede
     }
     if not waits:
         return
-    done, pending = await asyncio.wait(waits, timeout=patience.total_seconds() if patience else None)
+    telling = asyncio.create_task(tell_what_lasts(client, waits))
+    try:
+        done, pending = await asyncio.wait(waits, timeout=patience.total_seconds() if patience else None)
+    finally:
+        telling.cancel()
     for task in pending:
         task.cancel()
     for task in done:
         task.result()
     if pending:
-        left = sorted((waits[task] for task in pending), key=lambda fetched: fetched.key)
-        names = ", ".join(f'"{fetched.pod.metadata.name}"' for fetched in left)
-        reasons = await asyncio.gather(*(why_not_gone(client, fetched) for fetched in left))
-        said = [f'pod "{fetched.pod.metadata.name}": {why}' for fetched, why in zip(left, reasons, strict=True)]
+        left = await why_left(client, (waits[task] for task in pending))
+        names = ", ".join(f'"{fetched.pod.metadata.name}"' for fetched, _ in left)
+        said = [f'pod "{fetched.pod.metadata.name}": {why}' for fetched, why in left]
         raise Failure("\n".join([f"timed out waiting for {names} to end; the deletion continues", *said]))

@@ -88,7 +88,8 @@ def down(
 def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: bool) -> None:
     """Delete the pods that the worker of `up` serves or served, and wait for their end.
 
-    What this needs is started if it does not run: otherwise the pods would come back with the next `up`.
+    What this needs is started if it does not run: otherwise the pods would come back with the next `up`. With
+    `everything`, which is removed next, simulated pods that do not end hold nothing up: they are files and workflows.
     """
     from syncpod.cli import parts
     from syncpod.cli.machine import runtime_process, worker_process
@@ -113,7 +114,15 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
                 elif worker_process.serving(directory) is None:
                     remark("No worker runs: one is started to delete the pods")
                 parts.start_node(here, choose(here), server)
-                delete_all(server.config, here, patience)
+                try:
+                    delete_all(server.config, here, patience)
+                except Failure as failure:
+                    if not (everything and before.own_server and _simulates(directory)):
+                        raise
+                    remark(
+                        f"{failure}\nNote: nothing of them runs, since they are simulated: they are removed as they are"
+                    )
+                    return
         elif (worker := worker_process.serving(directory)) is not None:
             remark(f"Note: the pods of node {worker.node}, whose worker `syncpod up` has not started, are not deleted")
             return
@@ -125,6 +134,14 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
     finally:
         if kept.node:  # the worker that only deletes pods was started otherwise than the node's next one should be
             write_kept_settings(directory, kept)
+
+
+def _simulates(directory: Path) -> bool:
+    """Say whether the state directory's runtime only simulates: nothing runs on when it ends."""
+    from syncpod.cli.machine.state_directory import recorded_runtime
+
+    own = recorded_runtime(directory)
+    return own is not None and own.detached and own.simulated
 
 
 def _end_follower(directory: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -162,6 +161,8 @@ def _refuse(name: str, pods: Sequence[FetchedPod], how: _How) -> None:
 
 async def _end(client: Client, pods: Sequence[FetchedPod], how: _How) -> None:
     """End all pods at once, and print each when it has gone. Raises Failure on a timeout."""
+    import asyncio
+
     from syncpod.cli.temporal.pod_deletion import remark_on_source, request_deletion
     from syncpod.cli.temporal.pod_waits import until_gone
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -47,6 +46,8 @@ def events(
     Each pod keeps its last hundred events; a repeated event is counted. With `-o wide`, each has the container that it
     is about. A named pod may have ended: its events are there for as long as Temporal keeps its workflow.
     """
+    import asyncio
+
     from syncpod.cli.streams import interrupts
     from syncpod.cli.temporal import session
 
@@ -120,6 +121,8 @@ class _Source:
 
     async def read(self, client: Client) -> list[PodEvent]:
         """Return all events, the newest last. Raises Failure for a named pod that never existed."""
+        import asyncio
+
         from syncpod.cli.temporal.liveness import absence
         from syncpod.cli.view.event_lines import by_time
 
@@ -140,6 +143,8 @@ class _Source:
         return by_time([event for each in found for event in each if event.record.type in self._types])
 
     async def _pods(self, client: Client) -> list[Pod]:
+        import asyncio
+
         from syncpod.cli.temporal.pods import list_recorded, read_recorded
 
         if self._names:

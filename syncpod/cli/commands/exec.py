@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from syncpod.cli.machine.containers import Instance
     from syncpod.cli.streams.remote_command import Output, Write
     from syncpod.cri.client import CriClient
+    from syncpod.pod import Pod
 
 Stdin = Annotated[bool, typer.Option("--stdin", "-i", help="Pass our input to the command.")]
 Tty = Annotated[bool, typer.Option("--tty", "-t", help="Give it our terminal; needs --stdin.")]
@@ -45,23 +46,32 @@ def exec_(
       syncpod exec -it web -c app -- sh
       syncpod exec -i web -- sh -c 'cat > /tmp/dump' < dump
     """  # noqa: D301
-    from syncpod.cli.temporal import session
+    import asyncio
+
+    from syncpod.cli.machine.own_pods import told_pod
 
     name = pod_name([pod])
     if not command:
         raise BadInput(f"say what to run: syncpod exec {name} -- COMMAND")
     tty = tty and has_terminal(stdin=stdin)
 
-    async def work(client: Client) -> int:
+    async def run(found: Pod) -> int:
         from syncpod.cli.machine.containers import chosen_container, running_instance
         from syncpod.cli.machine.runtime_client import runtime_of
-        from syncpod.cli.temporal.pods import require_pod
 
-        found = (await require_pod(client, namespace, name)).pod
         chosen = chosen_container(found, container)
         instance = running_instance(found, chosen)
         async with runtime_of(found) as runtime:
             return await _lend(runtime, instance, chosen, command, stdin=stdin, tty=tty)
+
+    async def work(client: Client) -> int:
+        from syncpod.cli.temporal.pods import require_pod
+
+        return await run((await require_pod(client, namespace, name)).pod)
+
+    if (told := told_pod(namespace, name)) is not None:
+        raise typer.Exit(asyncio.run(run(told)))
+    from syncpod.cli.temporal import session
 
     raise typer.Exit(session.run(work))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -13,6 +12,7 @@ from syncpod.cli.console import Columns, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import named, read_field_selector, read_selector
 from syncpod.cli.input.options import AllNamespaces, FieldConditions, Namespace, Selector, Things
+from syncpod.cli.listed import ListedPod
 from syncpod.cli.view.documents import is_of_documents, known_output, print_documents
 
 if TYPE_CHECKING:
@@ -72,9 +72,7 @@ def get(
     `{.items[*].metadata.name}`, or for each one `{range .items[*]}{.metadata.name}{"\n"}{end}`. A path has fields,
     indices, `[*]` and filters, `[?(@.type=="Ready")]`; `..`, slices and unions are not supported.
     """
-    from syncpod.cli.commands.node_listing import get_nodes
     from syncpod.cli.input.arguments import named_nodes
-    from syncpod.cli.streams import interrupts
     from syncpod.cli.view.label_columns import read_label_columns
 
     output = known_output(output, _OUTPUTS)
@@ -82,11 +80,15 @@ def get(
         raise BadInput(f"--watch prints tables and names, not {output.partition('=')[0]}")
     labels = read_label_columns(label_columns or [], output, whole=show_labels)
     if watch:
+        from syncpod.cli.streams import interrupts
+
         interrupts.heed()
     if (nodes := named_nodes(what or [])) is not None:
         for flag, given in (("--selector", selector), ("--field-selector", field_selector), ("--sort-by", sort_by)):
             if given:
                 raise BadInput(f"{flag}: nodes are listed by name, or all of them")
+        from syncpod.cli.commands.node_listing import get_nodes
+
         get_nodes(nodes, output, labels, headers=not no_headers, watch=watch)
         return
     things = named(what or [])
@@ -150,10 +152,12 @@ class _Request:
 
     def arranged(self, found: Sequence[_One], document_of: Callable[[_One], Mapping[str, Any]]) -> list[_One]:
         """Return the found objects that the field selector selects, in the requested order."""
+        chosen = [one for one in found if not self.fields.fields or self.fields.matches(document_of(one))]
+        if self.order is None:
+            return chosen
         from syncpod.cli.view.sorting import in_order
 
-        chosen = [one for one in found if not self.fields.fields or self.fields.matches(document_of(one))]
-        return chosen if self.order is None else in_order(chosen, self.order, document_of)
+        return in_order(chosen, self.order, document_of)
 
     @property
     def namespaces(self) -> bool:
@@ -181,6 +185,29 @@ class _Found:
 
 def _get_pods(names: Sequence[str], request: _Request, found: _Found) -> list[str]:
     """Print pods, or add them to the documents; return a message for each that does not exist."""
+    from syncpod.cli.machine.own_pods import told_pods
+
+    told = None if request.watch else told_pods(request.namespace, names)
+    if told is None:
+        return _ask_for_pods(names, request, found)
+    listed = [ListedPod({"apiVersion": "v1", "kind": "Pod"} | pod) for pod in told]
+    chosen = [one for one in listed if names or request.conditions.matches(one.labels)]
+    return _show(names, request.arranged(chosen, lambda one: one.document), found, _Printer(request))
+
+
+def _show(names: Sequence[str], pods: Sequence[ListedPod], found: _Found, printer: _Printer) -> list[str]:
+    """Print pods, or add them to the documents; return a message for each of the names that is not among them."""
+    request = printer.request
+    found.add("Pod", [one.document for one in pods], request.output)
+    printer.print(pods)
+    missing = sorted(set(names) - {one.name for one in pods})
+    return [f'pods "{name}" not found in namespace {request.namespace}' for name in missing]
+
+
+def _ask_for_pods(names: Sequence[str], request: _Request, found: _Found) -> list[str]:
+    """Do the same with what the server answers, and keep watching if that is asked for."""
+    import asyncio
+
     from syncpod.cli.temporal import session
 
     async def work(client: Client) -> list[str]:
@@ -188,19 +215,19 @@ def _get_pods(names: Sequence[str], request: _Request, found: _Found) -> list[st
 
         printer = _Printer(request)
         fetched_pods = await _find(client, names, request)
-        found.add("Pod", [fetched.document for fetched in fetched_pods], request.output)
-        printer.print(fetched_pods)
+        missing = _show(names, [fetched.listed for fetched in fetched_pods], found, printer)
         note_absent_nodes(fetched_pods)
-        missing = sorted(set(names) - {fetched.pod.metadata.name for fetched in fetched_pods})
         while request.watch and not missing:
             await asyncio.sleep(_WATCH_SECONDS)
-            printer.print_changes(await _find(client, names, request))
-        return [f'pods "{name}" not found in namespace {request.namespace}' for name in missing]
+            printer.print_changes([fetched.listed for fetched in await _find(client, names, request)])
+        return missing
 
     return session.run(work)
 
 
 async def _find(client: Client, names: Sequence[str], request: _Request) -> list[FetchedPod]:
+    import asyncio
+
     from syncpod.cli.temporal.pods import list_pods, read_pod
 
     if not names:
@@ -214,38 +241,38 @@ class _Printer:
     """Prints pods, and later only those that have changed."""
 
     def __init__(self, request: _Request) -> None:
-        self._request = request
+        self.request = request
         self._headers = request.headers
         self._printed: dict[tuple[str, str], tuple[str, ...]] = {}
         self._table = Columns()
 
-    def print(self, fetched_pods: Sequence[FetchedPod]) -> None:
+    def print(self, pods: Sequence[ListedPod]) -> None:
         """Print all pods, unless the output is documents, which are printed together at the end."""
-        if not is_of_documents(self._request.output):
-            self._print_lines(fetched_pods)
-            self._remember(fetched_pods)
+        if not is_of_documents(self.request.output):
+            self._print_lines(pods)
+            self._remember(pods)
 
-    def print_changes(self, fetched_pods: Sequence[FetchedPod]) -> None:
+    def print_changes(self, pods: Sequence[ListedPod]) -> None:
         """Print those whose line has changed, apart from the age."""
         before = dict(self._printed)
-        self._remember(fetched_pods)
+        self._remember(pods)
         self._headers = self._headers and not before
-        self._print_lines([one for one in fetched_pods if self._printed[one.key] != before.get(one.key)])
+        self._print_lines([one for one in pods if self._printed[one.key] != before.get(one.key)])
 
-    def _print_lines(self, fetched_pods: Sequence[FetchedPod]) -> None:
+    def _print_lines(self, pods: Sequence[ListedPod]) -> None:
         from syncpod.cli.view.pod_table import coloured_lines, header
 
-        if not fetched_pods:
+        if not pods:
             return
-        request = self._request
+        request = self.request
         if request.output == "name":
-            lines = [f"pod/{fetched.pod.metadata.name}" for fetched in fetched_pods]
+            lines = [f"pod/{one.name}" for one in pods]
         else:
             wide = request.output == "wide"
             head = header(wide=wide, namespaces=request.namespaces, labels=request.labels) if self._headers else ()
             lines = coloured_lines(
                 head,
-                fetched_pods,
+                pods,
                 wide=wide,
                 namespaces=request.namespaces,
                 with_kind=request.with_kind,
@@ -254,20 +281,19 @@ class _Printer:
             )
         say("\n".join(lines))
 
-    def _remember(self, fetched_pods: Sequence[FetchedPod]) -> None:
+    def _remember(self, pods: Sequence[ListedPod]) -> None:
         from syncpod.cli.view.pod_columns import summarize
 
         self._printed = {}
-        for one in fetched_pods:
-            summary = summarize(one.pod)
-            ready = f"{summary.ready}/{summary.total}"
+        for one in pods:
+            summary = summarize(one.document)
             self._printed[one.key] = (
-                one.pod.metadata.uid,
-                ready,
+                one.document["metadata"].get("uid", ""),
+                f"{summary.ready}/{summary.total}",
                 summary.status,
                 str(summary.restarts),
-                one.pod.status.pod_ip,
-                *self._request.labels.cells(one.pod.metadata.labels),
+                one.document.get("status", {}).get("podIP", ""),
+                *self.request.labels.cells(one.labels),
             )
 
 

@@ -9,7 +9,7 @@ import typer
 from syncpod.cli.console import columns, program, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import StateDir
-from syncpod.cli.manual import Page
+from syncpod.cli.manual import Group, Page
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from syncpod.settings.node import NodeSettings
     from syncpod.signing.keys import SigningKeys
 
-app = typer.Typer(help="Show and change the keys of this machine's node.", no_args_is_help=True)
+app = typer.Typer(cls=Group, help="Show and change the keys of this machine's node.", no_args_is_help=True)
 
 
 @app.command("list", cls=Page)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -36,6 +35,15 @@ _SELECTED_TAIL = 10
 AllContainers = Annotated[bool, typer.Option("--all-containers", help="Print the logs of all containers.")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until the container ends.")]
 Previous = Annotated[bool, typer.Option("--previous", "-p", help="Print the log from before the last restart.")]
+Restart = Annotated[
+    int,
+    typer.Option(
+        "--restart",
+        metavar="N",
+        help="Print the log of the instance with this number, or what the node's journal has of it.",
+        show_default=False,
+    ),
+]
 Tail = Annotated[int, typer.Option("--tail", metavar="N", help="Print only the last N lines.", show_default="all")]
 Since = Annotated[str, typer.Option("--since", metavar="DURATION", help="Only lines newer than this: 10s, 5m.")]
 SinceTime = Annotated[str, typer.Option("--since-time", metavar="TIME", help="Only lines from this time on: RFC 3339.")]
@@ -59,6 +67,7 @@ def logs(
     all_containers: AllContainers = False,
     follow: Follow = False,
     previous: Previous = False,
+    restart: Restart = -1,
     tail: Tail = -1,
     since: Since = "",
     since_time: SinceTime = "",
@@ -74,9 +83,13 @@ def logs(
     Reads the files that the runtime writes on this machine: for each container the current one, as kubectl does, and
     with --rotated also older ones that are still kept. --follow continues across rotations. While the pod's workflow
     does not answer, the files are found without it, and --follow continues until it is interrupted.
+
+    --restart N prints the log of an instance that ended, also of a pod that is gone: the file, or the last KiB of it
+    that the node's journal keeps. `syncpod explain` says which instances there were.
     """
+    import asyncio
+
     from syncpod.cli.streams import interrupts
-    from syncpod.cli.temporal import session
 
     name, conditions, container = _chosen(what or [], selector, container, all_containers=all_containers)
     _require_numbers(tail, limit_bytes, max_log_requests)
@@ -92,24 +105,41 @@ def logs(
         ignore_errors=ignore_errors,
     )
 
-    async def work(client: Client) -> None:
-        from syncpod.cli.machine.containers import chosen_container, container_names
+    if restart != -1:
+        _require_alone(restart, name, follow=follow, previous=previous, all_containers=all_containers)
+        _print_restart(namespace, name, container, restart, manner)
+        return
 
-        chosen = [
-            (pod, each, node)
-            for pod, node in await _pods(client, namespace, name, conditions)
-            for each in (container_names(pod) if all_containers else [chosen_container(pod, container)])
-        ]
-        if follow and len(chosen) > max_log_requests:
-            raise BadInput(
-                f"{len(chosen)} containers would be followed, but at most {max_log_requests} may be: "
-                "raise --max-log-requests, or choose fewer"
-            )
+    async def read(pods: Sequence[tuple[Pod, NodeContext | None]]) -> None:
+        chosen = _containers(pods, container, all_containers=all_containers)
+        if follow:
+            _require_few(len(chosen), max_log_requests)
         await _Reader(manner).read(chosen)
+
+    async def work(client: Client) -> None:
+        await read(await _pods(client, namespace, name, conditions))
 
     if follow:
         interrupts.heed()
+    if told := _told(namespace, name, conditions):
+        asyncio.run(read([(pod, None) for pod in told]))
+        return
+    from syncpod.cli.temporal import session
+
     session.run(work)
+
+
+def _told(namespace: str, name: str, conditions: Conditions) -> list[Pod]:
+    """Return the pod or the selected ones as this machine's worker tells them; none if the server has to be asked."""
+    from syncpod.cli.machine.own_pods import told_pods
+
+    told = told_pods(namespace, [name] if name else [])
+    if not told:
+        return []
+    from syncpod.pod import Pod
+
+    pods = [Pod.model_validate(each) for each in told]
+    return [pod for pod in pods if name or conditions.matches(pod.metadata.labels)]
 
 
 def _chosen(
@@ -138,6 +168,59 @@ def _is_of_pods_above(word: str) -> bool:
     return bool(slash) and kind not in ("po", "pod", "pods")
 
 
+def _containers(
+    pods: Sequence[tuple[Pod, NodeContext | None]], container: str, *, all_containers: bool
+) -> list[tuple[Pod, str, NodeContext | None]]:
+    """Return the chosen containers of pods. Raises Failure."""
+    from syncpod.cli.machine.containers import chosen_container, container_names
+
+    return [
+        (pod, each, node)
+        for pod, node in pods
+        for each in (container_names(pod) if all_containers else [chosen_container(pod, container)])
+    ]
+
+
+def _require_few(followed: int, most: int) -> None:
+    """Raise BadInput if more containers would be followed than may be."""
+    if followed > most:
+        raise BadInput(
+            f"{followed} containers would be followed, but at most {most} may be: "
+            "raise --max-log-requests, or choose fewer"
+        )
+
+
+def _require_alone(restart: int, name: str, *, follow: bool, previous: bool, all_containers: bool) -> None:
+    """Raise BadInput for flags that mean something else than one instance that ended."""
+    if restart < 0:
+        raise BadInput("--restart: must be 0 or more: the number that `syncpod explain` gives")
+    if not name or follow or previous or all_containers:
+        raise BadInput("--restart: name one pod, without --follow, --previous and --all-containers")
+
+
+def _print_restart(namespace: str, name: str, container: str, restart: int, manner: _Manner) -> None:
+    """Print the log of one instance, or the end of it that the journal has. Raises Failure and BadInput."""
+    import asyncio
+
+    from syncpod.cli.machine.journaled_logs import journaled_log
+    from syncpod.cli.machine.settings import settings
+    from syncpod.pod import ObjectMeta, Pod
+
+    async def runs() -> bool:
+        return False
+
+    here = settings()
+    found = journaled_log(here.state_dir, here.log_dir, namespace, name, container, restart)
+    if found.has_file:
+        pod = Pod(metadata=ObjectMeta(namespace=namespace, name=name, uid=found.life.uid))
+        asyncio.run(_Reader(manner).print_file(pod, found.instance.container, found.path, runs))
+        return
+    said = found.instance.log_end.splitlines(keepends=True)
+    has = "this is the end of it that the journal keeps" if said else "the journal has nothing of it"
+    remark(f"Note: the log file of restart {restart} is gone; {has}")
+    sys.stdout.write("".join(said if manner.tail is None else said[max(0, len(said) - manner.tail) :]))
+
+
 def _require_numbers(tail: int, limit_bytes: int, max_log_requests: int) -> None:
     """Raise BadInput for a number that is out of range."""
     if tail < -1:
@@ -152,6 +235,8 @@ async def _pods(
     client: Client, namespace: str, name: str, conditions: Conditions
 ) -> list[tuple[Pod, NodeContext | None]]:
     """Return the named pod, or the selected ones, as `_found` does. Raises Failure."""
+    import asyncio
+
     from syncpod.cli.temporal.pods import list_pods, not_found, read_pod
 
     if name:
@@ -241,6 +326,8 @@ class _Reader:
 
         Difference from kubectl: all readable logs are printed before the failure.
         """
+        import asyncio
+
         if self._manner.follow:
             outcomes = await asyncio.gather(*(self._attempt(*one) for one in chosen))
         else:
@@ -279,19 +366,22 @@ class _Reader:
                 return False
 
         async with runtime:
-            await self._print(pod, container, await _log_path(pod, container, instance, runtime), runs)
+            await self.print_file(pod, container, await _log_path(pod, container, instance, runtime), runs)
 
     async def _print_kept(self, pod: Pod, container: str, node: NodeContext) -> None:
         """Print the newest log on the node, or the one before; the newest is followed until it is interrupted."""
+        import asyncio
+
         from syncpod.cli.machine.kept_logs import newest_log
 
         async def runs() -> bool:
             return not self._manner.previous
 
         path = await asyncio.to_thread(newest_log, node, pod, container, previous=self._manner.previous)
-        await self._print(pod, container, path, runs)
+        await self.print_file(pod, container, path, runs)
 
-    async def _print(self, pod: Pod, container: str, path: Path, runs: Runs) -> None:
+    async def print_file(self, pod: Pod, container: str, path: Path, runs: Runs) -> None:
+        """Print the log at a path as long as `runs` says that it may grow. Raises Failure."""
         from syncpod.cli.streams.log_files import LogUnreadable, read_blocks
         from syncpod.cli.streams.log_lines import LogText
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -125,6 +124,8 @@ async def _show_plan(client: Client, pod: Pod, asked: PodResize) -> None:
 
 async def _until_done(client: Client, pod: Pod, patience: timedelta | None) -> None:
     """Wait until the resize is done. Raises Failure on a timeout, and at once if it is Infeasible."""
+    import asyncio
+
     from syncpod.cli.input.resize_request import hindrance, is_done, is_hopeless
     from syncpod.cli.temporal.pod_waits import until_seen
     from syncpod.cli.view.durations import short_duration

@@ -86,10 +86,11 @@ def _nothing_waits(pod: Pod, container: str, held: list[str]) -> Failure:
     """Return the failure that there is no back-off to end, with the pod's state."""
     from syncpod.cli.machine.containers import chosen_container
     from syncpod.cli.view.pod_columns import summarize
+    from syncpod.pod import pod_to_wire
 
     name = pod.metadata.name
     if not container:
-        return Failure(f'pod "{name}" is not in a back-off: it is {summarize(pod).status}')
+        return Failure(f'pod "{name}" is not in a back-off: it is {summarize(pod_to_wire(pod)).status}')
     chosen_container(pod, container)
     others = f"; {', '.join(held)} is" if held else ""
     return Failure(f'container "{container}" in pod "{name}" is not in a back-off{others}')

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,8 @@ def server(
     Its settings are chosen for pods; its data is kept in the state directory.
     The rule of `syncpod up --guard`, if there is one, is set anew for its ports.
     """
+    import asyncio
+
     from syncpod.cli.machine import dev_server
     from syncpod.cli.machine.listening_process import listening_ports
     from syncpod.cli.machine.port_guard import renew_guard
@@ -60,6 +61,8 @@ async def _ended(child: subprocess.Popen[bytes]) -> int:
     A signal wakes the loop whichever thread the kernel gives it to. A main thread within waitpid, or just before it,
     would not hear of it.
     """
+    import asyncio
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, child.terminate)

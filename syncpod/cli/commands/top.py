@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +12,7 @@ from syncpod.cli.console import columns, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names, read_selector
 from syncpod.cli.input.options import AllNamespaces, Namespace, PodNames, Selector
-from syncpod.cli.manual import Page
+from syncpod.cli.manual import Group, Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from syncpod.cli.input.selector import Selector as Conditions
     from syncpod.cli.machine.container_usage import ContainerUsage, Measured, Usage
 
-app = typer.Typer(help="Show the CPU and memory usage of pods and of the node.", no_args_is_help=True)
+app = typer.Typer(cls=Group, help="Show the CPU and memory usage of pods and of the node.", no_args_is_help=True)
 
 SortBy = Annotated[str, typer.Option("--sort-by", metavar="cpu|memory", help="Sort by this, the greatest first.")]
 NoHeaders = Annotated[bool, typer.Option("--no-headers", help="Do not print the column names.")]
@@ -178,6 +177,8 @@ def _node() -> str:
 
 def _measured() -> Measured:
     """Ask this machine's runtime. Raises Failure."""
+    import asyncio
+
     from syncpod.cli.machine.container_usage import measure
     from syncpod.cli.machine.runtime_choice import endpoint_of
     from syncpod.cli.machine.runtime_client import unanswered

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shlex
 import stat
@@ -86,6 +85,15 @@ NodeLabels = Annotated[
         show_default="those that it was started with",
     ),
 ]
+PodMaxPids = Annotated[
+    str,
+    typer.Option(
+        "--pod-max-pids",
+        metavar="N",
+        help="How many processes and threads one pod may have; -1 = no limit of its own.",
+        show_default="what it was started with, else -1",
+    ),
+]
 AdoptCluster = Annotated[
     bool,
     typer.Option(
@@ -100,6 +108,39 @@ Encrypt = Annotated[
         help="Encrypt what goes to Temporal with the key in the state directory.",
         envvar="SYNCPOD_ENCRYPT",
         show_envvar=False,
+    ),
+]
+
+MetricsAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics-address",
+        metavar="[HOST]:PORT",
+        help="Serve /metrics, /healthz and /readyz there over HTTP; empty = no more.",
+        show_default="as it was started with",
+    ),
+]
+
+JournalAge = Annotated[
+    str,
+    typer.Option(
+        "--journal-age",
+        metavar="DURATION",
+        help="How long the node's journal keeps what happened: 90d, 36h; 0 = for ever.",
+        envvar="SYNCPOD_JOURNAL_AGE",
+        show_envvar=False,
+        show_default="90d",
+    ),
+]
+JournalSize = Annotated[
+    str,
+    typer.Option(
+        "--journal-size",
+        metavar="SIZE",
+        help="How large the node's journal may become; then the oldest records go.",
+        envvar="SYNCPOD_JOURNAL_SIZE",
+        show_envvar=False,
+        show_default="256Mi",
     ),
 ]
 
@@ -121,12 +162,16 @@ def up(
     manifests_dir: ManifestsDir = "",
     no_manifests: NoManifests = False,
     node_labels: NodeLabels = None,
+    pod_max_pids: PodMaxPids = "",
     adopt_cluster: AdoptCluster = False,
     port: ServerPort = None,
     ui: ServerUi = False,
     ui_port: ServerUiPort = None,
     encrypt: Encrypt = False,
+    journal_age: JournalAge = "",
+    journal_size: JournalSize = "",
     guard: Guard = False,
+    metrics_address: MetricsAddress = None,
     timeout: Timeout = "0",
 ) -> None:
     """Start server, runtime and worker, and bring pods up.
@@ -134,8 +179,8 @@ def up(
     It starts what is not running: a Temporal dev server, unless the environment or temporal.toml names another; the
     embedded runtime, if neither containerd nor CRI-O answers; and a worker. They and the pods keep running when this
     command ends. What the node was started with before holds until `syncpod down` has ended its pods: its name, its
-    runtime, its Temporal server, its directories, its capacity and its labels. Name and runtime cannot change while it
-    has pods.
+    runtime, its Temporal server, its directories, its capacity, its labels, its limit of processes, its metrics address
+    and its journal's limits. Name and runtime cannot change while it has pods.
 
     It returns when the pods are ready or have finished. Without --timeout it does not wait for an image that cannot be
     had: it ends with exit code 1 and the reason, and the node goes on trying.
@@ -153,8 +198,12 @@ def up(
         runtime_endpoint=runtime_endpoint,
         manifests="" if no_manifests else str(Path(manifests_dir).absolute()) if manifests_dir else None,
         node_labels=node_labels,
+        pod_max_pids=pod_max_pids,
         adopt_cluster=adopt_cluster,
         encrypt=encrypt or None,
+        metrics_address=metrics_address,
+        journal_age=journal_age,
+        journal_size=journal_size,
     )
     manifests = admitted(filename, namespace) if filename else Manifests([], [])
     here = _checked(here, manifests, memory_is_named=bool(memory_dir), guard=guard)
@@ -201,6 +250,8 @@ def _start(
 
     On Ctrl-C, prints which processes are running, and exits.
     """
+    import asyncio
+
     from syncpod.cli import parts
     from syncpod.cli.machine.object_apply import keep
     from syncpod.cli.machine.settings import kept_settings
@@ -282,7 +333,7 @@ async def _bring_up(
     with Progress() as progress:
         outcomes = await until_settled(client, applied, timeout=patience, show=progress.show, gives_up=gives_up)
     say()
-    say("\n".join(coloured_lines(HEADER, [fetched for _, fetched, _ in outcomes if fetched is not None])))
+    say("\n".join(coloured_lines(HEADER, [fetched.listed for _, fetched, _ in outcomes if fetched is not None])))
     _, bad = verdicts(outcomes, patience)
     given_up = [fetched.pod.metadata.name for _, fetched, _ in outcomes if fetched and gives_up(fetched.pod)]
     if given_up:
@@ -300,6 +351,7 @@ async def _bring_up(
 
 def _tell(here: NodeSettings, server: parts.Server, running: parts.Node) -> None:
     from syncpod.cli.machine.state_directory import is_marked, log_directory, runtime_log, server_log, worker_log
+    from syncpod.cli.view.ui_pages import not_ready_page
     from syncpod.settings.directories import is_in_memory
 
     directory, worker, own = here.state_dir, running.worker, running.own
@@ -309,8 +361,10 @@ def _tell(here: NodeSettings, server: parts.Server, running: parts.Node) -> None
     kind = "" if own is None else " (embedded: simulated)" if own.simulated else " (embedded: no isolation)"
     rows = [("Temporal", f"{worker.address}, namespace {worker.namespace}")]
     rows += [("UI", server.own.ui or f"off, as root: `{program()} up --ui` begins with it")] if server.own else []
+    rows += [("not ready", not_ready_page(server.own.ui, worker.namespace))] if server.own and server.own.ui else []
     rows += [("runtime", f"{worker.runtime}{kind}"), ("socket", worker.endpoint), ("node", worker.node)]
     rows += [("manifests", worker.manifest_dir)] if worker.manifest_dir else []
+    rows += [("metrics", f"http://{worker.metrics_address}/metrics")] if worker.metrics_address else []
     rows += [("state", str(directory)), ("logs", f"{log_directory(directory)}: {', '.join(log.name for log in logs)}")]
     say("\n".join(columns(rows)))
     if not here.signed:

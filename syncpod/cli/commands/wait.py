@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -127,6 +126,8 @@ async def _wait(
     client: Client, keys: Sequence[tuple[str, str]], wanted: Goal, patience: timedelta | None, output: str
 ) -> None:
     """Wait for all pods at once, and print the results in order. Raises Failure for those that do not meet the goal."""
+    import asyncio
+
     loop = asyncio.get_running_loop()
     deadline = None if patience is None else loop.time() + patience.total_seconds()
     waits = [asyncio.create_task(_until(client, *key, wanted, deadline)) for key in keys]
@@ -145,6 +146,8 @@ async def _wait(
 
 async def _until(client: Client, namespace: str, name: str, wanted: Goal, deadline: float | None) -> FetchedPod | None:
     """Return the pod as it was when it met the goal; None if it was to be deleted and did not exist."""
+    import asyncio
+
     from syncpod.cli.input.goals import Created, Deleted
     from syncpod.cli.temporal.pod_waits import until_gone, until_seen
     from syncpod.cli.temporal.pods import not_found, read_pod

@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from syncpod.cli.console import waiting
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.listening_process import listens
 from syncpod.cli.machine.processes import (
@@ -63,6 +64,9 @@ _ATTEMPTS: Final = 5
 _TAKEN: Final = "address already in use"
 """The kernel's error for a port that is taken; it appears in the server's log."""
 _END_SECONDS: Final = 10.0
+_ENDING_SECONDS: Final = 3.0
+"""How long a server that was killed may take to let go of the database."""
+_LOOK_SECONDS: Final = 0.05
 
 
 class NoProgram(BadInput):
@@ -198,12 +202,25 @@ def _database(state_dir: Path) -> Iterator[tuple[Path, int]]:
     directory.mkdir(mode=0o700, exist_ok=True)
     lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not _is_locked(lock):
+            raise Failure(f"another Temporal server uses {directory}: end it, or name another state directory")
         yield directory / "temporal.db", lock
-    except BlockingIOError:
-        raise Failure(f"another Temporal server uses {directory}: end it, or name another state directory") from None
     finally:
         os.close(lock)
+
+
+def _is_locked(lock: int) -> bool:
+    """Take the lock, and say whether that succeeded: a server that was killed holds it until it has ended."""
+    deadline = time.monotonic() + _ENDING_SECONDS
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_LOOK_SECONDS)
+        else:
+            return True
 
 
 def _chosen(asked: int | None, usual: Iterable[int], flag: str, *, taken: int = 0) -> int:
@@ -252,22 +269,38 @@ def _serves(process: ProcessIdentity, address: str, ui: str) -> bool:
     Raises _Outrun as soon as another process listens at one of its ports, since its answers would not be our server's.
     Raises Failure on a timeout.
     """
-    from syncpod.temporal.plugin import NoServer, connect
+    with waiting(
+        f"waiting up to {_START_SECONDS:g} s for the Temporal server at {address} (pid {process.pid}) to answer"
+    ):
+        return _serves_in_time(process, address, ui)
+
+
+def _serves_in_time(process: ProcessIdentity, address: str, ui: str) -> bool:
+    from syncpod.temporal.plugin import NoServer
 
     settings: ClientConnectConfig = {"target_host": address, "namespace": NAMESPACE}
     deadline = time.monotonic() + _START_SECONDS
-    while time.monotonic() < deadline:
+    while (left := deadline - time.monotonic()) > 0:
         listening = [listens(process.pid, each) for each in (address, ui) if each]
         if not is_running(process):  # only after looking at the ports: once it has ended, another may listen there
             return False
         if False in listening:
             raise _Outrun
         if all(listening):
-            with contextlib.suppress(NoServer):
-                asyncio.run(connect(settings=settings))
+            with contextlib.suppress(NoServer, TimeoutError):
+                asyncio.run(_connected(settings, left))
                 return True
         time.sleep(0.05)
-    raise Failure(f"the Temporal server does not answer at {address}")
+    server = f"the Temporal server at {address} (pid {process.pid})"
+    raise Failure(f"{server} has not answered for {_START_SECONDS:g} s, though it runs")
+
+
+async def _connected(settings: ClientConnectConfig, seconds: float) -> None:
+    """Return once the server answers. Raises NoServer, TimeoutError."""
+    from syncpod.temporal.plugin import connect
+
+    async with asyncio.timeout(seconds):
+        await connect(settings=settings)
 
 
 def _did_not_start(log: Path) -> Failure:

@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,9 @@ from syncpod.cli.failure import BadInput
 LOG_LIMIT = 16 * 1024 * 1024
 """Bytes from which a log is renamed to ``.old`` when its process is started again."""
 
+_LOOK_SECONDS: Final = 0.5
+_LAST_SECONDS: Final = 3.0
+"""How long the threads of a process that is ending are waited for."""
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -63,12 +67,28 @@ def end(process: ProcessIdentity, *, patience_seconds: float) -> bool:
             return False
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(handle, signal.SIGTERM)
-            if not select.select([handle], [], [], patience_seconds)[0]:
+            if not _has_ended(handle, process, patience_seconds):
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
-                select.select([handle], [], [], patience_seconds)
+                _has_ended(handle, process, patience_seconds)
         return True
     finally:
         os.close(handle)
+
+
+def _has_ended(handle: int, process: ProcessIdentity, seconds: float) -> bool:
+    """Wait for a process's end, and return whether it came.
+
+    The kernel reports no end, and closes no file of it, while a thread waits for a disk that hangs; but nothing of the
+    process runs then, and it is left.
+    """
+    until = time.monotonic() + seconds
+    while not select.select([handle], [], [], min(_LOOK_SECONDS, seconds))[0]:
+        if not is_running(process):
+            select.select([handle], [], [], _LAST_SECONDS)
+            return True
+        if time.monotonic() >= until:
+            return False
+    return True
 
 
 def _is_this_users(pid: int) -> bool:

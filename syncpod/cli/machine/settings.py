@@ -20,13 +20,17 @@ def settings(
     runtime_endpoint: str = "",
     manifests: str | None = None,
     node_labels: str | None = None,
+    pod_max_pids: str = "",
     adopt_cluster: bool = False,
     encrypt: bool | None = None,
+    metrics_address: str | None = None,
+    journal_age: str = "",
+    journal_size: str = "",
 ) -> NodeSettings:
     """Return the settings of this machine's node; "" = the flag is not given.
 
-    `manifests` "" = the node follows no directory any more, `node_labels` "" = it has no labels of its owner any more;
-    None = the flag is not given. Raises BadInput.
+    `manifests` "" = the node follows no directory any more, `node_labels` "" = it has no labels of its owner any more,
+    `metrics_address` "" = its metrics are not served any more; None = the flag is not given. Raises BadInput.
     """
     try:
         return node_settings(
@@ -37,8 +41,12 @@ def settings(
             runtime_endpoint=runtime_endpoint or None,
             manifest_dir=manifests,
             node_labels=node_labels,
+            pod_max_pids=pod_max_pids or None,
             adopt_cluster=adopt_cluster,
             encrypt=encrypt,
+            metrics_address=metrics_address,
+            journal_age=journal_age or None,
+            journal_size=journal_size or None,
         )
     except SettingsInvalid as wrong:
         raise BadInput(str(wrong)) from None

@@ -20,10 +20,11 @@ from syncpod.settings.kept import FILE_NAME as KEPT_SETTINGS
 MARK: Final = "syncpod-state"
 """The file that marks a directory as created for syncpod alone."""
 _SERVER, _WORKER, _RUNTIME, _LOCK = "server.json", "up-worker.json", "runtime.json", "up.lock"
+_JOURNAL: Final = tuple(f"{name}{end}" for name in ("journal.db", "journal.db.broken") for end in ("", "-wal", "-shm"))
 _OF_WORKER: Final = frozenset(
     {
-        *("lock", "node.json", KEPT_SETTINGS, "node-report.json", "worker.json", "manifest-pods.json", "reads.sock"),
-        *("loop-stall.json", "codec.json", "proxy.sock"),
+        *("lock", "lock.new", "node.json", KEPT_SETTINGS, "node-report.json", "worker.json", "manifest-pods.json"),
+        *("reads.sock", "loop-stall.json", "codec.json", "proxy.sock", "node-workflow.json", *_JOURNAL),
         *("pods", "containers", "deleted", "objects", "memory", "image_manager", "exits", "keys", "begun"),
     }
 )

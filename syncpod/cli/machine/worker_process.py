@@ -25,6 +25,7 @@ from syncpod.cli.machine.state_directory import (
     write_worker,
 )
 from syncpod.settings.node import NodeSettings
+from syncpod.settings.variables import JOURNAL_AGE, JOURNAL_SIZE
 from syncpod.settings.worker_record import WorkerRecord, read_worker_record
 
 if TYPE_CHECKING:
@@ -68,7 +69,10 @@ def start(
         command += ["--adopt-cluster"] if node.adopt_cluster else []
         command += ["--capacity", node.capacity] if node.capacity else []
         command += ["--node-labels", node.node_labels]
+        command += ["--metrics-address", node.metrics_address]
+        command += _journal_flags(node)
         command += [] if node.pod_cgroups else ["--no-pod-cgroups"]
+        command += [f"--pod-max-pids={node.pod_max_pids}"]
         address, namespace = config["target_host"], config["namespace"]
         begin, before = size_of(log), recorded_worker(node.state_dir)
         with signals_held_back():
@@ -99,6 +103,12 @@ def start(
         if child.poll() is not None:
             _put_back(node.state_dir, before)
     raise _not_ready(child, log, begin)
+
+
+def _journal_flags(node: NodeSettings) -> list[str]:
+    """Return the flags for what was said of the journal, now or at the node's last start."""
+    said = {"--journal-age": node.given.get(JOURNAL_AGE, ""), "--journal-size": node.given.get(JOURNAL_SIZE, "")}
+    return [word for name, text in said.items() if text for word in (name, text)]
 
 
 def _put_back(state_dir: Path, before: StartedWorker | None) -> None:

@@ -15,7 +15,8 @@ from typing import Final
 
 _WHOLE: Final = re.compile(rb"^([^ \n]+ )std(?:out|err) F(?::[^ \n]*)? ", re.MULTILINE)
 """The beginning of a record that is a whole line."""
-
+_SECOND: Final = re.compile(rb"^([0-9T:-]{19})(?:\.[0-9]+)?(Z|[+-][0-9:]{5}) ", re.MULTILINE)
+"""The second and the time zone at the beginning of a record."""
 
 _LONGEST_PIECE: Final = 1024 * 1024
 """How many bytes of a line are joined; a longer one comes in pieces."""
@@ -115,7 +116,7 @@ class LogText:
         since: datetime | None = None,
         limit_bytes: int | None = None,
     ) -> None:
-        """Print `head`, if wanted the time, and each line that is not older than `since`.
+        """Print `head`, if wanted the time, and each line that is not older than `since` (logs.go, v1.36, write).
 
         At most `limit_bytes` are printed, counting times and line ends, but not heads (logs.go, v1.36, logWriter;
         kubectl adds its prefix to what it receives).
@@ -141,7 +142,7 @@ class LogText:
             self._rest = b""
             return self._print(self._joiner.feed(data))  # which drops it, and what follows up to a line's end
         data, self._rest = data[:end], data[end:]
-        if self._since is None and self._left is None and not self._joiner.begun:
+        if self._left is None and not self._joiner.begun and self._is_new_enough(data):
             text, lines = _WHOLE.subn(self._template, data)
             if lines == data.count(b"\n"):
                 return text
@@ -151,14 +152,23 @@ class LogText:
         """Return the text of unfinished lines at the end of the log."""
         return self._print((*self._joiner.feed(self._rest), *self._joiner.flush()))
 
+    def _is_new_enough(self, data: bytes) -> bool:
+        """Say whether no line of a block is too old, by its seconds alone; False if they do not tell."""
+        if self._since is None:
+            return True
+        seconds = _SECOND.findall(data)
+        since = self._since
+        return len(seconds) == data.count(b"\n") and all(
+            _is_new_enough((second + zone).decode(), since) for second, zone in set(seconds)
+        )
+
     def _print(self, lines: Iterable[LogLine]) -> bytes:
         return b"".join(self._shown(line) for line in lines)
 
     def _shown(self, line: LogLine) -> bytes:
-        if self._since is not None:
-            if not _is_new_enough(line, self._since):
-                return b""
-            self._since = None  # a log is written in the order of its times
+        # Not every line after a new one is new: a clock can be set back, and a runtime copies two streams.
+        if self._since is not None and not _is_new_enough(line.stamp, self._since):
+            return b""
         text = line.text + (b"\n" if line.ends else b"")
         if self._timestamps and line.begins:
             text = f"{line.stamp} ".encode() + text
@@ -168,10 +178,10 @@ class LogText:
         return (self._head if line.begins else b"") + text if text else b""
 
 
-def _is_new_enough(line: LogLine, since: datetime) -> bool:
-    """Return whether a line is not older than `since`; True if its time cannot be parsed."""
+def _is_new_enough(stamp: str, since: datetime) -> bool:
+    """Return whether a line of that time is not older than `since`; True if its time cannot be parsed."""
     try:
-        return _moment(line.stamp) >= since
+        return _moment(stamp) >= since
     except ValueError:
         return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
@@ -33,8 +34,15 @@ _MARGIN: Final = timedelta(seconds=30)
 """How long the end of a pod may take beyond its grace period."""
 _USUAL_GRACE_SECONDS: Final = 30
 _LOOK_SECONDS: Final = 0.25
+TELL_SECONDS: Final = 5.0
+"""After so long, a command that waits for the end of pods says what they wait for."""
+_LONGEST_PAUSE_SECONDS: Final = 60.0
+_TOLD: Final = 10
+"""Of how many pods it is said."""
 _ROUNDS: Final = 3
 """How often the node is listed again, for pods that were applied meanwhile."""
+_AT_ONCE: Final = 50
+"""How many pods are asked at the same time what they wait for: a node that ends them slowly is busy."""
 
 
 async def request_deletion(client: Client, namespace: str, name: str, grace: int | None) -> FetchedPod | None:
@@ -139,18 +147,51 @@ async def _delete(client: Client, fetched_pods: list[FetchedPod], patience: time
         if fetched not in [waits[task] for task in pending]:
             say(f'pod "{fetched.pod.metadata.name}" deleted')
     if pending:
-        stuck = sorted((waits[task] for task in pending), key=lambda fetched: fetched.key)
-        reasons = await asyncio.gather(*(why_not_gone(client, fetched) for fetched in stuck))
+        stuck = await why_left(client, (waits[task] for task in pending))
         after = short_duration(allowed)
         raise Failure(
             "\n".join(
                 f'pod "{fetched.pod.metadata.name}" did not end within {after}, and is being ended further: {reason}'
-                for fetched, reason in zip(stuck, reasons, strict=True)
+                for fetched, reason in stuck
             )
         )
 
 
-async def why_not_gone(client: Client, fetched: FetchedPod) -> str:
+async def why_left(client: Client, left: Iterable[FetchedPod]) -> list[tuple[FetchedPod, str]]:
+    """Return these pods, which are being deleted, by name, each with what it waits for. Raises RPCError."""
+    some = asyncio.Semaphore(_AT_ONCE)
+
+    async def why(fetched: FetchedPod) -> tuple[FetchedPod, str]:
+        async with some:
+            return fetched, await _why_not_gone(client, fetched)
+
+    return await asyncio.gather(*map(why, sorted(left, key=lambda fetched: fetched.key)))
+
+
+async def tell_what_lasts(client: Client, waits: Mapping[asyncio.Task[None], FetchedPod]) -> None:
+    """Say again and again, ever more seldom, what pods that are being deleted wait for; only what is new is said.
+
+    `waits` are the tasks that wait for the pods. Goes on until cancelled.
+    """
+    said: dict[tuple[str, str], str] = {}
+    pause = TELL_SECONDS
+    while True:
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        left = [fetched for task, fetched in waits.items() if not task.done()]
+        try:
+            reasons = await why_left(client, left[:_TOLD])
+        except RPCError:  # the tasks of `waits` also ask the server, and say what is wrong if that lasts
+            continue
+        news = [(fetched, why) for fetched, why in reasons if said.get(fetched.key) != why]
+        for fetched, why in news:
+            said[fetched.key] = why
+            remark(f'pod "{fetched.pod.metadata.name}" is being deleted: {why}')
+        if news and len(left) > _TOLD:
+            remark(f"{len(left) - _TOLD} more pods are being deleted")
+
+
+async def _why_not_gone(client: Client, fetched: FetchedPod) -> str:
     """Return what a pod that is being deleted waits for, as its workflow says now."""
     now = await read_pod(client, *fetched.key)
     if now is None:

@@ -23,9 +23,10 @@ from syncpod.cli.fetched import FetchedPod, silence
 from syncpod.cli.input.selector import Selector
 from syncpod.cli.temporal.liveness import judged
 from syncpod.cli.temporal.pod_reads import is_open, query_pod, told_by_this_node
-from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
+from syncpod.messages.identity import pod_workflow_id
 from syncpod.node.read_socket import Told
 from syncpod.pod import ObjectMeta, Pod, PodCondition, PodSpec, PodStatus
+from syncpod.temporal.pod_queries import open_pods
 from syncpod.temporal.pod_start import ENDED
 
 _AT_ONCE: Final = 500
@@ -138,10 +139,7 @@ async def read_recorded(client: Client, namespace: str, name: str) -> Pod:
 
 
 async def _open_executions(client: Client, namespace: str | None) -> dict[str, WorkflowExecution]:
-    query = f"WorkflowType = '{POD_WORKFLOW}' AND ExecutionStatus = 'Running'"
-    if namespace is not None:
-        query += f" AND WorkflowId STARTS_WITH 'pod/{namespace}/'"
-    return {execution.id: execution async for execution in client.list_workflows(query)}
+    return {execution.id: execution async for execution in client.list_workflows(open_pods(namespace))}
 
 
 def note_absent_nodes(fetched_pods: Iterable[FetchedPod]) -> None:

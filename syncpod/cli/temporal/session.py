@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from syncpod.cli.console import remark
+from syncpod.cli.console import remark, waiting
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.listening_process import listens, somebody_listens
 from syncpod.cli.machine.settings import kept_settings, settings
@@ -82,9 +82,11 @@ async def connect(config: ClientConnectConfig, state_dir: Path | None = None) ->
     """
     from syncpod.temporal import plugin
 
-    keys = _keys(settings(state_dir=str(state_dir or "")))
+    keys = keys_of(settings(state_dir=str(state_dir or "")))
+    address, patience = config["target_host"], plugin.ANSWER_TIMEOUT.total_seconds()
     try:
-        return await plugin.connect(settings=config, keys=keys)
+        with waiting(f"waiting up to {patience:g} s for the Temporal server at {address} to answer"):
+            return await plugin.connect(settings=config, keys=keys)
     except plugin.NoServer as error:
         stale = _NAMED if _is_unreachable(error) and os.environ.get(_ADDRESS) == config["target_host"] else ""
         raise BadInput(f"{error}{stale}") from None
@@ -97,8 +99,11 @@ def _is_unreachable(error: NoServer) -> bool:
     return not isinstance(error.__cause__, RPCError)
 
 
-def _keys(here: NodeSettings) -> Keys | None:
-    """Return the keys of a state directory, which encrypt if its node does; None if this user has none."""
+def keys_of(here: NodeSettings) -> Keys | None:
+    """Return the keys of a state directory, which encrypt if its node does; None if this user has none.
+
+    Raises BadInput for a key that is none.
+    """
     from syncpod.settings.errors import SettingsInvalid
     from syncpod.signing.encrypting_keys import EncryptingKeys
     from syncpod.signing.keys import read_signing_keys

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from syncpod.cli.console import columns, harmless, say
+from syncpod.cli.console import columns, harmless, printable, say
 from syncpod.cli.failure import BadInput
 from syncpod.cli.view.custom_columns import CustomColumns, parse_columns, parse_template
 from syncpod.cli.view.jsonpath_template import parse_template as parse_jsonpath
@@ -83,9 +83,14 @@ def print_documents(documents: Sequence[dict[str, Any]], output: str, *, single:
     import yaml
 
     yaml.add_representer(str, _block_text, yaml.SafeDumper)
-    yaml.safe_dump(whole, sys.stdout, sort_keys=False, allow_unicode=True, width=1000)
+    written = yaml.safe_dump(whole, sort_keys=False, allow_unicode=True, width=1000)
+    sys.stdout.write("\n".join(map(printable, written.split("\n"))))
 
 
 def _block_text(dumper: Any, text: str) -> Any:
-    """Write text of several lines as a block scalar."""
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+    """Write text of several lines as a block scalar, and what a terminal would obey or hide in quotes.
+
+    In quotes its escapes are those of YAML, also for what PyYAML leaves as it is: text that runs backwards.
+    """
+    style = '"' if not text.replace("\n", "").isprintable() else "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)

@@ -39,6 +39,11 @@ def _two(large: int, unit: str, small: int, lesser: str) -> str:
     return f"{large}{unit}{small}{lesser}" if small else f"{large}{unit}"
 
 
+def read_moment(text: str | None) -> datetime | None:
+    """Read a moment of a Pod's JSON, in RFC 3339; None = there is none."""
+    return datetime.fromisoformat(text) if text else None
+
+
 def age(since: datetime | None, now: datetime | None = None) -> str:
     """Write how long ago a moment was; ``<unknown>`` if it is None."""
     return "<unknown>" if since is None else short_duration((now or datetime.now(UTC)) - since)

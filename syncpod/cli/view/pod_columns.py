@@ -1,6 +1,7 @@
-"""The columns of ``get pods``, computed as the API server's printer does.
+"""The columns of ``get pods``, from a Pod's JSON; their status is `syncpod.lifecycle.printed_status`.
 
-Mirrors pkg/printers/internalversion/printers.go, v1.36, printPod.
+They do without the models, which take longer to import than all the rest of ``get pods``. A field that is missing has
+its default. Mirrors pkg/printers/internalversion/printers.go, v1.36, printPod.
 """
 
 from __future__ import annotations
@@ -8,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from syncpod.cli.console import Colour
-from syncpod.cli.view.durations import age, short_duration
-from syncpod.pod import Container, ContainerStateTerminated, ContainerStatus, Pod
+from syncpod.cli.view.durations import age, read_moment, short_duration
+from syncpod.lifecycle.printed_status import printed_status
 
 HEADER: Final = ("NAME", "READY", "STATUS", "RESTARTS", "AGE")
 WIDE: Final = ("IP", "NODE", "NOMINATED NODE", "READINESS GATES")
@@ -40,49 +41,37 @@ class Summary:
         return f"{self.restarts} ({short_duration(now - self.last_restart)} ago)"
 
 
-def summarize(pod: Pod) -> Summary:
+def summarize(pod: Mapping[str, Any]) -> Summary:
     """Return the pod in one line."""
-    status = pod.status
-    sidecars = {container.name for container in pod.spec.init_containers if _is_sidecar(container)}
-    init = _initialization(pod, sidecars)
-    ready = sum(entry.ready for entry in status.init_container_statuses[: init.seen] if _is_up(entry, sidecars))
-    word = init.word or _phase(pod)
-    counted: list[ContainerStatus] = list(status.init_container_statuses[: init.seen + 1])
-    if not init.word or _has(pod, "Initialized"):
-        counted = [entry for entry in status.init_container_statuses[: init.seen + 1] if entry.name in sidecars]
-        counted += status.container_statuses
-        word, running = _of_containers(status.container_statuses, word)
-        ready += running
-        if word == "Completed" and running:
-            word = "Running" if _has(pod, "Ready") else "NotReady"
-    if pod.metadata.deletion_timestamp is not None and status.phase not in ("Succeeded", "Failed"):
-        word = "Terminating"
+    printed = printed_status(pod)
     return Summary(
-        ready=ready,
-        total=len(pod.spec.containers) + len(sidecars),
-        status=word,
-        restarts=sum(entry.restart_count for entry in counted),
-        last_restart=_last_end(counted),
+        ready=printed.ready,
+        total=printed.total,
+        status=printed.word,
+        restarts=printed.restarts,
+        last_restart=_last_end(printed.counted),
     )
 
 
-def row(pod: Pod, now: datetime, *, wide: bool = False) -> tuple[str, ...]:
+def row(pod: Mapping[str, Any], now: datetime, *, wide: bool = False) -> tuple[str, ...]:
     """Return the cells of a pod's line."""
-    summary = summarize(pod)
+    summary, metadata = summarize(pod), _part(pod, "metadata")
     cells = (
-        pod.metadata.name,
+        metadata.get("name", ""),
         f"{summary.ready}/{summary.total}",
         summary.status,
         summary.restarts_cell(now),
-        age(pod.metadata.creation_timestamp, now),
+        age(read_moment(metadata.get("creationTimestamp")), now),
     )
     return (*cells, *_wide(pod)) if wide else cells
 
 
-def uncertain_row(pod: Pod, now: datetime, *, wide: bool = False) -> tuple[str, ...]:
+def uncertain_row(pod: Mapping[str, Any], now: datetime, *, wide: bool = False) -> tuple[str, ...]:
     """Return the cells of a pod that did not answer: what Temporal recorded last, marked with ``?``."""
-    phase = pod.status.phase or "Unknown"
-    cells = (pod.metadata.name, "?", f"{phase}?", "?", age(pod.metadata.creation_timestamp, now))
+    metadata = _part(pod, "metadata")
+    phase = _part(pod, "status").get("phase") or "Unknown"
+    created = read_moment(metadata.get("creationTimestamp"))
+    cells = (metadata.get("name", ""), "?", f"{phase}?", "?", age(created, now))
     return (*cells, *_wide(pod)) if wide else cells
 
 
@@ -96,81 +85,27 @@ def colour_of(status: str) -> Colour:
     return "yellow" if word in _UNDERWAY or word[:1].isdigit() else "red"
 
 
-# --- the status -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Initialization:
-    word: str
-    """The status while the pod initializes; "" = it is initialized."""
-    seen: int
-    """Index of the current init container: those before it are done, or are sidecars that have started."""
-
-
-def _initialization(pod: Pod, sidecars: frozenset[str] | set[str]) -> _Initialization:
-    statuses = pod.status.init_container_statuses
-    for index, entry in enumerate(statuses):
-        ended, waiting = entry.state.terminated, entry.state.waiting
-        if (ended is not None and ended.exit_code == 0) or _is_up(entry, sidecars):
-            continue
-        if ended is not None:
-            return _Initialization(f"Init:{_end_word(ended)}", index)
-        if waiting is not None and waiting.reason not in ("", "PodInitializing"):
-            return _Initialization(f"Init:{waiting.reason}", index)
-        return _Initialization(f"Init:{index}/{len(pod.spec.init_containers)}", index)
-    return _Initialization("", len(statuses))
-
-
-def _of_containers(statuses: Iterable[ContainerStatus], word: str) -> tuple[str, int]:
-    """Return the reason of the first container that waits or has ended, else `word`; and how many run and are ready."""
-    running = 0
-    for entry in reversed(tuple(statuses)):
-        waiting, ended = entry.state.waiting, entry.state.terminated
-        if waiting is not None and waiting.reason:
-            word = waiting.reason
-        elif ended is not None:
-            word = _end_word(ended)
-        elif entry.ready and entry.state.running is not None:
-            running += 1
-    return word, running
-
-
-def _phase(pod: Pod) -> str:
-    gated = any(entry.type == "PodScheduled" and entry.reason == "SchedulingGated" for entry in pod.status.conditions)
-    return "SchedulingGated" if gated else pod.status.reason or pod.status.phase or "Pending"
-
-
-def _end_word(ended: ContainerStateTerminated) -> str:
-    if ended.reason:
-        return ended.reason
-    return f"Signal:{ended.signal}" if ended.signal else f"ExitCode:{ended.exit_code}"
-
-
-def _is_sidecar(container: Container) -> bool:
-    return container.restart_policy == "Always"
-
-
-def _is_up(entry: ContainerStatus, sidecars: frozenset[str] | set[str]) -> bool:
-    """Say whether this is a sidecar that has started."""
-    return entry.name in sidecars and bool(entry.started)
-
-
-def _has(pod: Pod, condition: str) -> bool:
-    return any(entry.type == condition and entry.status == "True" for entry in pod.status.conditions)
-
-
-def _last_end(statuses: Iterable[ContainerStatus]) -> datetime | None:
-    ends = [entry.last_state.terminated.finished_at for entry in statuses if entry.last_state.terminated is not None]
+def _last_end(statuses: Iterable[Mapping[str, Any]]) -> datetime | None:
+    ends = [read_moment(_part(entry, "lastState", "terminated").get("finishedAt")) for entry in statuses]
     return max((end for end in ends if end is not None), default=None)
 
 
-def _wide(pod: Pod) -> tuple[str, ...]:
-    gates = [gate.condition_type for gate in pod.spec.readiness_gates]
-    conditions: Mapping[str, str | None] = {entry.type: entry.status for entry in pod.status.conditions}
+def _wide(pod: Mapping[str, Any]) -> tuple[str, ...]:
+    spec, status = _part(pod, "spec"), _part(pod, "status")
+    gates = [gate.get("conditionType", "") for gate in spec.get("readinessGates", ())]
+    conditions = {entry.get("type", ""): entry.get("status") for entry in status.get("conditions", ())}
     met = sum(conditions.get(gate) == "True" for gate in gates)
+    addresses = status.get("podIPs", ())
     return (
-        pod.status.pod_ips[0].ip if pod.status.pod_ips else _NONE,
-        pod.spec.node_name or _NONE,
-        pod.status.nominated_node_name or _NONE,
+        addresses[0].get("ip", "") if addresses else _NONE,
+        spec.get("nodeName") or _NONE,
+        status.get("nominatedNodeName") or _NONE,
         f"{met}/{len(gates)}" if gates else _NONE,
     )
+
+
+def _part(document: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    """Return an object inside a document; {} if it is missing."""
+    for name in names:
+        document = document.get(name) or {}
+    return document

@@ -1,4 +1,4 @@
-"""Pods as the lines of a table."""
+"""Pods as the lines of a table, from their JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 from syncpod.cli.console import GAP, Columns, paint, printable
-from syncpod.cli.fetched import FetchedPod
+from syncpod.cli.listed import ListedPod
 from syncpod.cli.view.label_columns import LabelColumns
 from syncpod.cli.view.pod_columns import HEADER, WIDE, colour_of, row, uncertain_row
 
@@ -20,14 +20,14 @@ def header(*, wide: bool, namespaces: bool, labels: LabelColumns = _NO_LABELS) -
     return (*(("NAMESPACE",) if namespaces else ()), *HEADER, *(WIDE if wide else ()), *labels.header)
 
 
-def row_of(fetched: FetchedPod, now: datetime, *, wide: bool = False) -> tuple[str, ...]:
+def row_of(shown: ListedPod, now: datetime, *, wide: bool = False) -> tuple[str, ...]:
     """Return the cells of a pod; those of one that did not answer are marked with ``?``."""
-    return row(fetched.pod, now, wide=wide) if fetched.current else uncertain_row(fetched.pod, now, wide=wide)
+    return row(shown.document, now, wide=wide) if shown.current else uncertain_row(shown.document, now, wide=wide)
 
 
 def coloured_lines(
     head: Sequence[str],
-    fetched_pods: Sequence[FetchedPod],
+    pods: Sequence[ListedPod],
     *,
     wide: bool = False,
     namespaces: bool = False,
@@ -43,10 +43,10 @@ def coloured_lines(
     """
     now = datetime.now(UTC)
     rows = []
-    for fetched in fetched_pods:
-        name, *rest = row_of(fetched, now, wide=wide)
-        space = (fetched.pod.metadata.namespace,) if namespaces else ()
-        rows.append((*space, f"pod/{name}" if with_kind else name, *rest, *labels.cells(fetched.pod.metadata.labels)))
+    for shown in pods:
+        name, *rest = row_of(shown, now, wide=wide)
+        space = (shown.key[0],) if namespaces else ()
+        rows.append((*space, f"pod/{name}" if with_kind else name, *rest, *labels.cells(shown.labels)))
     at = 3 if namespaces else 2
     lines = (table or Columns()).align([*([list(head)] if head else []), *rows])
     for line, cells in zip(lines[1 if head else 0 :], rows, strict=True):

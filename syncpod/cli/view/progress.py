@@ -44,13 +44,13 @@ class Progress:
             from rich.console import Group
             from rich.text import Text
 
-            lines = coloured_lines(HEADER, fetched_pods, stream=sys.stderr)
+            lines = coloured_lines(HEADER, [fetched.listed for fetched in fetched_pods], stream=sys.stderr)
             table = Text.from_ansi("\n".join(lines), no_wrap=True)
             self._live.update(Group(table, *(Text(line, "yellow") for line in hindrances(fetched_pods))), refresh=True)
             return
         now = datetime.now(UTC)
         for fetched in fetched_pods:
-            name, ready, status, *_ = row_of(fetched, now)
+            name, ready, status, *_ = row_of(fetched.listed, now)
             why = hindrance(fetched.pod)
             if self._shown.get(fetched.key) != (ready, status, why):
                 self._shown[fetched.key] = (ready, status, why)
@@ -60,5 +60,5 @@ class Progress:
 def hindrances(fetched_pods: Sequence[FetchedPod]) -> list[str]:
     """Return a line for each pod with a message about why it does not come up."""
     now = datetime.now(UTC)
-    told = [(row_of(fetched, now), hindrance(fetched.pod)) for fetched in fetched_pods if fetched.current]
+    told = [(row_of(fetched.listed, now), hindrance(fetched.pod)) for fetched in fetched_pods if fetched.current]
     return [printable(f"pod/{name}: {status}: {why}") for (name, _, status, *_), why in told if why]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from syncpod.cli.view.pod_columns import summarize
-from syncpod.pod import Container, ContainerStateTerminated, ContainerStatus, Pod
+from syncpod.pod import Container, ContainerStateTerminated, ContainerStatus, Pod, pod_to_wire
 
 
 def unready(pod: Pod) -> str:
@@ -14,7 +14,7 @@ def unready(pod: Pod) -> str:
     That is the message of the pod's status; else each container that is not ready, with the reason and message of its
     state, exit code or probe; else its readiness gates. Containers that only wait for an init container are left out.
     """
-    word = summarize(pod).status
+    word = summarize(pod_to_wire(pod)).status
     why = _one_line(pod.status.message) or "; ".join(_containers(pod, word.removeprefix("Init:"))) or _gates(pod)
     return f"{word}, {why}" if why else word
 

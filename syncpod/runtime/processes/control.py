@@ -119,13 +119,14 @@ class Executed:
         Processes that an ended command left behind run on until the container ends.
         """
         self._code.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._code
-        self._sock.close()
-        for descriptor in {*self._outputs, self._input} - {-1}:
-            os.close(descriptor)
-        self._outputs.clear()
-        self._input = -1
+        try:
+            await asyncio.wait((self._code,))  # raises only the caller's own cancellation
+        finally:
+            self._sock.close()
+            for descriptor in {*self._outputs, self._input} - {-1}:
+                os.close(descriptor)
+            self._outputs.clear()
+            self._input = -1
 
     async def _await_exit(self) -> int:
         loop = asyncio.get_running_loop()
@@ -243,11 +244,12 @@ class Attached:
 
     async def close(self) -> None:
         """Detach."""
-        if self._sending is not None:
-            self._sending.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._sending
-        self._sock.close()
+        try:
+            if self._sending is not None:
+                self._sending.cancel()
+                await asyncio.wait((self._sending,))  # raises only the caller's own cancellation
+        finally:
+            self._sock.close()
 
     def _send(self, packet: bytes) -> asyncio.Task[None]:
         """Send after everything that was queued before."""

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
+from syncpod.kernel.callers import Callers, PeerOf
+from syncpod.kernel.peers import find_peer
 from syncpod.runtime.port import Streams
 from syncpod.runtime.streaming.channels import DIALECTS, UNNAMED, serve_over_channels
 from syncpod.runtime.streaming.port_forwarding import (
@@ -53,7 +55,10 @@ class PortForward:
 class StreamingServer:
     """Gives out URLs, each valid for one connection within a minute, and serves them."""
 
-    def __init__(self) -> None:
+    def __init__(self, peer_of: PeerOf = find_peer) -> None:
+        """Ask `peer_of` whose each connection is."""
+        # Its owner may have a hundred terminals. A stranger who says nothing must not take the runtime's descriptors.
+        self._callers = Callers(peer_of, bounds_owner=False)
         self._tickets: Tickets[tuple[str, RemoteCommand | PortForward]] = Tickets()
         self._connections: set[asyncio.Task[None]] = set()
         self._listener: asyncio.Server | None = None
@@ -61,9 +66,9 @@ class StreamingServer:
         self._hosts = LOOPBACK_HOSTS
 
     @classmethod
-    async def start(cls, host: str = "127.0.0.1", port: int = 0) -> StreamingServer:
+    async def start(cls, host: str = "127.0.0.1", port: int = 0, *, peer_of: PeerOf = find_peer) -> StreamingServer:
         """Listen, by default on a port that the system chooses. Raises OSError."""
-        server = cls()
+        server = cls(peer_of)
         server._listener = await asyncio.start_server(server._accept, host, port, limit=CHUNK)
         server._hosts = LOOPBACK_HOSTS | {host.lower()}
         name = f"[{host}]" if ":" in host else host
@@ -114,6 +119,14 @@ class StreamingServer:
         connection.add_done_callback(self._connections.discard)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with self._callers.counted(writer) as has_room:
+            if has_room:
+                await self._converse(reader, writer)
+            else:
+                writer.transport.abort()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one request to its end, whatever it is."""
         socket = Socket(reader, writer)
         try:
             try:

@@ -1,0 +1,75 @@
+"""The names of all commands, and where each one is: what help and completion know without loading a command."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+COMPLETE: Final = "__complete"
+"""The hidden command that the shells' scripts call, with all words up to the cursor."""
+
+
+class Entry(NamedTuple):
+    """One command, or a group of commands."""
+
+    panel: str
+    """The heading under which ``--help`` lists it."""
+    summary: str
+    """The first sentence of its own help."""
+    module: str
+    """Its module in `syncpod.cli.commands`."""
+    function: str = ""
+    """Its function there; "" = the module's `app` is a group of commands."""
+
+
+_PODS: Final = "Pods"
+_HERE: Final = "This machine"
+_NODES: Final = "Nodes"
+_OTHER: Final = "Other"
+
+COMMANDS: Final[dict[str, Entry]] = {
+    "apply": Entry(_PODS, "Create or change pods, ConfigMaps and Secrets.", "apply", "apply"),
+    "run": Entry(_PODS, "Make a pod of one container, and run it.", "run", "run"),
+    "get": Entry(_PODS, "List pods, nodes, or this machine's ConfigMaps and Secrets.", "get", "get"),
+    "describe": Entry(_PODS, "Show a pod in full: state, conditions, events, steps.", "describe", "describe"),
+    "logs": Entry(_PODS, "Print the logs of a pod's containers.", "logs", "logs"),
+    "exec": Entry(_PODS, "Run a command in a container; its exit code is passed on.", "exec", "exec_"),
+    "attach": Entry(_PODS, "Show a running container's output, or type into it.", "attach", "attach_"),
+    "port-forward": Entry(_PODS, "Forward local ports to a pod, until Ctrl-C.", "port_forward", "port_forward"),
+    "cp": Entry(_PODS, "Copy files and directories to and from containers.", "cp", "cp"),
+    "debug": Entry(_PODS, "Debug a running pod from a container of its own.", "debug", "debug"),
+    "explain": Entry(_PODS, "Explain what a pod is, why, and what happens next.", "explain", "explain"),
+    "history": Entry(_PODS, "Show each decision, step, signal and exit of a pod.", "history", "history"),
+    "replay": Entry(_PODS, "Replay a pod's decisions with the code at hand.", "replay", "replay"),
+    "events": Entry(_PODS, "List the events of pods, the newest last.", "events", "events"),
+    "plan": Entry(_PODS, "Show what an apply would do, without doing it.", "plan", "plan"),
+    "wait": Entry(_PODS, "Wait until pods meet a condition.", "wait", "wait"),
+    "resize": Entry(_PODS, "Change the CPU and memory of a running pod in place.", "resize", "resize"),
+    "edit": Entry(_PODS, "Change a pod in an editor.", "edit", "edit"),
+    "patch": Entry(_PODS, "Change fields of a pod.", "patch", "patch"),
+    "label": Entry(_PODS, "Set and remove labels of pods.", "label", "label"),
+    "annotate": Entry(_PODS, "Set and remove annotations of pods.", "label", "annotate"),
+    "restart": Entry(_PODS, "Restart a pod's containers, or one of them.", "restart", "restart"),
+    "retry": Entry(_PODS, "Retry now what a pod is waiting to retry.", "retry", "retry"),
+    "condition": Entry(_PODS, "Set a condition of a pod: True, False or Unknown.", "condition", "condition"),
+    "delete": Entry(_PODS, "Delete pods, ConfigMaps and Secrets.", "delete", "delete"),
+    "up": Entry(_HERE, "Start server, runtime and worker, and bring pods up.", "up", "up"),
+    "down": Entry(_HERE, "Delete this node's pods, and end what `up` started.", "down", "down"),
+    "server": Entry(_HERE, "Run the Temporal dev server until Ctrl-C.", "server", "server"),
+    "runtime": Entry(_HERE, "Run the embedded runtime until Ctrl-C.", "runtime", "runtime"),
+    "load": Entry(_HERE, "Load images from files into the embedded runtime.", "load", "load"),
+    "worker": Entry(_HERE, "Serve this machine as a node until Ctrl-C.", "worker", "worker"),
+    "node": Entry(_HERE, "Show this machine's node: worker, conditions, housekeeping.", "node", "node"),
+    "env": Entry(_HERE, "Print the environment for `temporal` and `tctl`.", "env", "env"),
+    "adopt": Entry(_HERE, "Start a workflow for pods that run without one.", "adopt", "adopt"),
+    "prune": Entry(_HERE, "Kill and remove what runs without a workflow.", "prune", "prune"),
+    "cordon": Entry(_NODES, "Mark a node as unschedulable: it takes no new pods.", "cordon", "cordon"),
+    "uncordon": Entry(_NODES, "Mark a node as schedulable: it takes new pods again.", "cordon", "uncordon"),
+    "drain": Entry(_NODES, "Drain nodes: cordon them, and end their pods.", "drain", "drain"),
+    "completion": Entry(
+        _OTHER, "Print a script with which a shell completes command lines.", "completion", "completion"
+    ),
+    "version": Entry(_OTHER, "Print the version.", "version", "version"),
+    "create": Entry(_PODS, "Create what a manifest has, or a ConfigMap or Secret.", "create"),
+    "key": Entry(_HERE, "Show and change the keys of this machine's node.", "key"),
+    "top": Entry(_PODS, "Show the CPU and memory usage of pods and of the node.", "top"),
+}

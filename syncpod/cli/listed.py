@@ -1,0 +1,33 @@
+"""A pod as lists show it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ListedPod:
+    """A pod of which only the JSON is needed."""
+
+    document: dict[str, Any]
+    """The Pod as ``get -o json`` prints it."""
+    current: bool = True
+    """Whether it answered; if not, the document has only what Temporal recorded last."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return str(self.document["metadata"]["name"])
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return str(self.document["metadata"].get("namespace", "")), self.name
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Its labels."""
+        labels: Mapping[str, str] = self.document["metadata"].get("labels") or {}
+        return labels

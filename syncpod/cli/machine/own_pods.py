@@ -1,0 +1,82 @@
+"""Pods as this machine's worker tells them, for commands that need nothing else of Temporal.
+
+The worker says which pods are open, since it has a connection to the server. A command that asks the server itself
+imports the Temporal SDK and the models first, which takes ten times as long as everything else that it does. Whatever
+is unusual is left to that way: it knows what to say of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from syncpod.cli.failure import BadInput
+from syncpod.cli.machine.settings import settings
+from syncpod.cli.machine.state_directory import running_server
+from syncpod.cli.machine.worker_process import serving
+from syncpod.node.read_socket import ask_open
+
+if TYPE_CHECKING:
+    from syncpod.pod import Pod
+
+_ADDRESS: Final = "TEMPORAL_ADDRESS"
+_NAMESPACE: Final = "TEMPORAL_NAMESPACE"
+_OF_OTHERS: Final = ("TEMPORAL_CLI_", "TEMPORAL_CODEC_")
+"""Beginnings of variables for `tctl` and `temporal`, which `syncpod env` sets and our connection does not depend on."""
+_CONFIGURATION: Final = Path("temporalio", "temporal.toml")
+
+
+def told_pods(namespace: str | None, names: Sequence[str] = ()) -> list[dict[str, Any]] | None:
+    """Return the open pods of a namespace (None = all), those of these names if there are any, by namespace and name.
+
+    Each is the Pod's JSON as its workflow published it last. None: the worker is away or busy, does not know all of
+    them, or serves another server than the one that commands are sent to. Then the server must be asked.
+    """
+    try:
+        directory = settings().state_dir
+    except BadInput:
+        return None
+    target = server_of(directory, os.environ)
+    worker = serving(directory)
+    if target is None or worker is None or (worker.address, worker.namespace) != target:
+        return None
+    answers = ask_open(directory, "pod", namespace, names)
+    return None if answers is None else sorted(answers, key=_key)
+
+
+def told_pod(namespace: str, name: str) -> Pod | None:
+    """Return one open pod in the same way; None also if there is none."""
+    told = told_pods(namespace, [name])
+    if not told:
+        return None
+    from syncpod.pod import Pod
+
+    return Pod.model_validate(told[0])
+
+
+def server_of(directory: Path, environ: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return the server and its namespace that commands are sent to, None if that takes more to find out.
+
+    As in :func:`syncpod.cli.temporal.session.connection`, where nothing but the two usual variables says where.
+    """
+    said = {name for name in environ if name.startswith("TEMPORAL_") and not name.startswith(_OF_OTHERS)}
+    if said - {_ADDRESS, _NAMESPACE} or not all(environ[name] for name in said):
+        return None
+    homes = [Path(environ.get("XDG_CONFIG_HOME") or "~/.config"), Path("~/.config")]
+    try:
+        if any((home.expanduser() / _CONFIGURATION).exists() for home in homes):
+            return None
+    except (OSError, RuntimeError):  # RuntimeError: this user has no home
+        return None
+    address = environ.get(_ADDRESS)
+    if address is None:
+        own = running_server(directory)
+        address = own.address if own is not None else None
+    return None if address is None else (address, environ.get(_NAMESPACE, "default"))
+
+
+def _key(pod: Mapping[str, Any]) -> tuple[str, str]:
+    metadata = pod["metadata"]
+    return metadata.get("namespace", ""), metadata["name"]

@@ -1,0 +1,113 @@
+"""The tree of commands. A command's module is imported when the command is chosen, or its own help is asked for."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, MutableMapping
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+
+from syncpod.cli.command_table import COMMANDS, Entry
+from syncpod.cli.manual import Page, Program, with_examples
+
+
+class Interrupted(Exception):
+    """Ctrl-C ended the command."""
+
+
+class Commands(MutableMapping[str, Any]):
+    """The commands by name, in the table's order; each is made when it is first looked up."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = dict.fromkeys(COMMANDS)
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a command, with its examples. Raises KeyError."""
+        if self._made[name] is None:
+            self._made[name] = with_examples(_made(name, COMMANDS[name]), (name,))
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        """Say whether there is such a command, without making it."""
+        return name in self._made
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._made[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._made[name]
+
+
+@functools.cache
+def program() -> Any:
+    """Return the tree of commands."""
+    app = typer.Typer(
+        name="syncpod",
+        cls=Program,
+        help="Kubernetes pods on this machine's container runtime, each a durable Temporal workflow.",
+        epilog="Exit codes: 0 done, 1 failed or not found, 2 wrong input or environment, 130 interrupted.",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_program)
+    root = typer.main.get_command(app)
+    assert isinstance(root, Program)
+    root.commands = Commands()
+    return root
+
+
+def _program(
+    asked: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=lambda asked: _print(asked), is_eager=True),
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
+
+
+def _print(asked: bool) -> None:
+    if asked:
+        from syncpod.cli.commands.version import version
+
+        version()
+        raise typer.Exit
+
+
+def _made(name: str, entry: Entry) -> Any:
+    """Return a command of the table, from its module."""
+    module = import_module(f"syncpod.cli.commands.{entry.module}")
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    if not entry.function:
+        app.add_typer(module.app, name=name, rich_help_panel=entry.panel)
+        group: Any = typer.main.get_command(app)
+        return group.commands[name]
+    settings = getattr(module, "CONTEXT", None)
+    own_help = settings is None or "help_option_names" not in settings
+    app.command(name, cls=Page, rich_help_panel=entry.panel, context_settings=settings, add_help_option=own_help)(
+        _interruptible(getattr(module, entry.function))
+    )
+    return typer.main.get_command(app)
+
+
+def _interruptible(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the command with Ctrl-C raised as `Interrupted`: typer would turn it into an exit code of 130."""
+
+    @functools.wraps(command)
+    def called(*arguments: Any, **options: Any) -> Any:
+        try:
+            return command(*arguments, **options)
+        except KeyboardInterrupt:
+            raise Interrupted from None
+
+    return called
