@@ -66,21 +66,26 @@ from syncpod.agent.takeover.preconditions import (
 )
 from syncpod.agent.takeover.rival import HEARTBEAT, refuse_rivals
 from syncpod.agent.takeover.search_attributes import register_search_attributes
+from syncpod.agent.unknown_types import UnknownTypes
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import RuntimeVersion
 from syncpod.fault_points import cri_client
+from syncpod.journal.file import Limits
+from syncpod.kernel import accepts
+from syncpod.kernel.priority import prefer_this_process
 from syncpod.lifecycle import version
 from syncpod.messages.identity import NodeFacts, node_task_queue
 from syncpod.messages.signature import Keys
 from syncpod.node.begun_runs import BegunRuns
+from syncpod.node.daemon_thread import started_pool
 from syncpod.node.deleted_pods import tidy_deleted
 from syncpod.node.pod_cgroups import remove_empty_tiers
 from syncpod.node.pod_lives import pod_life
 from syncpod.node.reader import PodReader
 from syncpod.node.secret_values import known_secret_values
 from syncpod.node.seen_exits import SeenExits
-from syncpod.settings.command_line import parse_arguments
+from syncpod.settings.command_line import LogSettings, parse_arguments
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.kept import (
     KeptSettings,
@@ -93,9 +98,11 @@ from syncpod.settings.worker_record import WorkerRecord, remove_worker_record, w
 from syncpod.signing.codec_server import CodecServer
 from syncpod.signing.encrypting_keys import EncryptingKeys
 from syncpod.signing.keys import make_signing_keys
+from syncpod.temporal.json_logs import JsonFormatter
 from syncpod.temporal.plugin import NoServer, connect, connection_settings, syncpod_plugin, verifying
 from syncpod.temporal.step_cancellation import StepCancellation
 from syncpod.temporal.timeouts import HEARTBEAT_THROTTLE, STICKY_QUEUE
+from syncpod.temporal.tracing import TracedSignals
 from syncpod.translation.context import NodeContext
 from workflows.node.workflow import NodeWorkflow
 from workflows.pod.workflow import PodWorkflow
@@ -104,6 +111,7 @@ from workflows.source_digest import source_digest
 
 log = logging.getLogger("syncpod.worker")
 outage = ServerOutage()
+unknown_types = UnknownTypes()
 """What this process's log says while the Temporal server is away."""
 
 RELIST_POD_SECONDS = 1.0
@@ -115,6 +123,8 @@ UNLIMITED_PODS = 10_000
 """The number of pods assumed for a node without a limit."""
 SPARE_WORKFLOWS = 100
 """Cached workflows in addition to those of admitted pods: the node's own, and those of rejected pods."""
+_THREADS = min(32, (os.cpu_count() or 1) + 4)
+"""Threads of the event loop's pool: as many as asyncio would begin when they are needed."""
 PATIENCE_SECONDS = 20.0
 """How long the process waits for calls that were sent to the runtime; RunPodSandbox alone may take four minutes."""
 
@@ -135,7 +145,9 @@ async def serve(settings: NodeSettings, connection: ClientConnectConfig, stop: a
         await require_same_node(settings, kept, endpoint)
         async with cri_client(endpoint, os.environ) as cri:
             with take_lock(settings) as lock, _refusals(endpoint, connection["target_host"]):
-                recording = telemetry.configure(service="syncpod-worker", instance=lock.life.identity)
+                recording = telemetry.configure(
+                    service="syncpod-worker", instance=lock.life.identity, scraped=bool(settings.metrics_address)
+                )
                 last.callback(recording.flush)  # it may take a while: the node is free again before that
                 preparing = _prepared(settings, connection, endpoint, cri, lock, kept, awaited)
                 worker, agent, record = await _unless(stop, preparing)
@@ -183,7 +195,9 @@ async def _prepared(
     prepare_memory(settings)
     runtime = await meet_runtime(settings, kept, endpoint, cri, awaited)
     keys = _keys(settings)
-    client = await connect(settings=connection, runtime=_runtime(), identity=life.identity, keys=keys)
+    client = await connect(
+        settings=connection, runtime=_runtime(), identity=life.identity, keys=keys, interceptors=[TracedSignals()]
+    )
     cluster = await require_cluster(settings, kept, client, address)
     await refuse_rivals(client, task_queue, life)
     named = f"{cluster.partition('/')[0]}/{client.namespace}"
@@ -205,6 +219,7 @@ async def _prepared(
         context=context,
         facts=lambda: facts,
         keys=keys,
+        journal=Limits(settings.journal.age, settings.journal.max_bytes),
         guard=ClusterGuard(client, cluster, node=settings.node, address=address, answered=outage.over),
     )
     node = _node(settings, cri, reader, context, facts, agent)
@@ -217,6 +232,10 @@ async def _prepared(
     record = _worker_record(settings, client, address, endpoint, runtime, life)
     followed = FollowedVersion(runtime, cri.version, partial(_note_version, settings, record))
     agent.add_background_task("runtime version", followed.run)
+    if settings.metrics_address:
+        from syncpod.agent.scraping.task import add_metrics_endpoint  # prometheus_client takes 40 ms of each start
+
+        add_metrics_endpoint(agent, settings.metrics_address)
     if keys is not None:
         agent.add_background_task("codec server", CodecServer(settings.state_dir, keys, address).run)
     add_node_workflow_tasks(agent, client, context, life, lambda: followed.current, settings.manifest_dir)
@@ -273,6 +292,7 @@ def _node(
         unprobed=agent.unprobed,
         adopted=agent.pod_adopted,
         was_deleted=agent.pod_was_deleted,
+        journal=agent.journal.keep,
         sysctls=sysctls(settings, os.uname().release),
         pull_settings=PullSettings(pulls.at_once, verification(pulls), pulls.registry_auth_file),
     )
@@ -317,6 +337,7 @@ def _worker_record(
         boot=life.boot,
         memory_dir=str(settings.memory_dir),
         manifest_dir=str(settings.manifest_dir or ""),
+        metrics_address=settings.metrics_address,
         labels=dict(labels(settings)),
     )
 
@@ -457,14 +478,11 @@ def _runtime() -> Runtime:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the worker as a process; return its exit code."""
-    log_level, read_settings = parse_arguments(arguments)
-    logging.basicConfig(stream=sys.stderr, level=log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for handler in logging.getLogger().handlers:
-        handler.addFilter(outage)
-    for chatty in ("grpc", "asyncio", "watchfiles"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
-    _spare_the_collector()
+    log_settings, read_settings = parse_arguments(arguments)
     try:
+        _log(log_settings)
+        prefer_this_process()
+        _spare_the_collector()
         asyncio.run(_until_signalled(read_settings(os.environ), connection_settings()))
     except (SettingsInvalid, NoServer, CannotServe) as refusal:
         sys.stderr.write(f"syncpod worker: {refusal}\n")
@@ -473,6 +491,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log.exception("the worker failed")
         return 1
     return 0
+
+
+def _log(settings: LogSettings) -> None:
+    """Log to stderr. Raises SettingsInvalid."""
+    handler = logging.StreamHandler()
+    if settings.is_json(os.environ):
+        handler.setFormatter(JsonFormatter())
+    else:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.addFilter(outage)
+    handler.addFilter(unknown_types)
+    logging.basicConfig(level=settings.level, handlers=[handler])
+    for chatty in ("grpc", "asyncio", "watchfiles"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
 def _spare_the_collector() -> None:
@@ -489,6 +521,8 @@ def _spare_the_collector() -> None:
 async def _until_signalled(settings: NodeSettings, connection: ClientConnectConfig) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    accepts.say_in_one_sentence(loop)
+    loop.set_default_executor(started_pool(_THREADS, "asyncio"))
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _asked_to_stop, stop)
     serving = asyncio.create_task(serve(settings, connection, stop), name="serve")

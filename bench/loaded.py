@@ -123,15 +123,16 @@ async def loaded(pods: int, minutes: float, load: int, reads: float) -> Watched:
 async def _for(seconds: float, *works: tuple[float, Callable[[], Coroutine[None, None, None]]]) -> None:
     """Begin a piece of work at each interval, whether or not the one before has ended; await all in the end.
 
-    Work that could not begin in time, because this process itself had to wait, begins as soon as possible.
+    Work that could not begin in time, because this process itself had to wait, begins as soon as possible; what has not
+    begun when the time is over is left out.
     """
     starts, begun = time.monotonic(), list[asyncio.Task[None]]()
 
     async def keep_beginning(pause: float, work: Callable[[], Coroutine[None, None, None]]) -> None:
         for number in itertools.count():
-            if number * pause >= seconds:
-                return
             await asyncio.sleep(max(0.0, starts + number * pause - time.monotonic()))
+            if time.monotonic() - starts >= seconds:
+                return
             begun.append(asyncio.create_task(work()))
 
     await asyncio.gather(*(keep_beginning(*work) for work in works))

@@ -1,25 +1,17 @@
-"""Timings without runtime or server: one decision, and the start of the command."""
+"""Timings without runtime or server: one decision."""
 
 from __future__ import annotations
 
-import itertools
-import os
-import subprocess
-import sys
-import tempfile
 import time
-from pathlib import Path
 
 from bench.figures import Figure, Row
 from bench.pods import pod
-from bench.stage import compiled
 from syncpod.lifecycle.compute import compute_pod_actions
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.lifecycle.pod_resources import PodResources
 from syncpod.pod import Pod, container_hash
 
 _CALLS = 1000
-_NOTHING = subprocess.DEVNULL
 _INIT_CONTAINERS = 5
 
 
@@ -58,27 +50,3 @@ def _observed(wanted: Pod, main: str) -> ObservedPod:
     containers.append(state.model_copy(update={"hash": container_hash(each.name, each.image)}))
     sandbox = ObservedSandbox(id="sandbox", state="SANDBOX_READY", network_mode="NODE")
     return ObservedPod(uid="uid", sandboxes=(sandbox,), containers=tuple(reversed(containers)))
-
-
-def command_line(samples: int) -> tuple[Row, ...]:
-    """Time `syncpod --help` and `syncpod version`, in turn with an interpreter that does nothing."""
-    program = str(Path(sys.executable).with_name("syncpod"))
-    commands = {
-        "python": [sys.executable, "-c", "pass"],
-        "syncpod --help": [program, "--help"],
-        "syncpod version": [program, "version"],
-    }
-    times: dict[str, list[float]] = {name: [] for name in commands}
-    with tempfile.TemporaryDirectory(prefix="syncpod-bench-") as directory:
-        environment = os.environ | compiled(Path(directory))
-        for number, (name, command) in itertools.product(range(1 + samples), commands.items()):
-            began = time.perf_counter()
-            subprocess.run(command, stdin=_NOTHING, stdout=_NOTHING, env=environment, timeout=60, check=True)
-            if number:
-                times[name].append(1000 * (time.perf_counter() - began))
-    bare = Figure(tuple(times["python"]))
-    return tuple(
-        Row(f"`{name}`, against `python -c pass`", Figure(tuple(times[name])), bare)
-        for name in commands
-        if name != "python"
-    )

@@ -40,6 +40,8 @@ class SimulatedNode:
     engine: Engine
     pids: dict[str, int]
     """Process ids by part: runtime, worker, Temporal."""
+    environment: dict[str, str]
+    """With which commands find the node."""
 
     def cpu(self) -> dict[str, float]:
         """Return the CPU seconds so far of each part."""
@@ -87,7 +89,8 @@ async def simulated_node(*, signed: bool = False) -> AsyncIterator[SimulatedNode
         client = await connect(settings={"target_host": server.address, "namespace": "default"}, keys=keys)
         cri = await stack.enter_async_context(CriClient(runtime.endpoint))
         pids = {"runtime": runtime.pid, "worker": worker.pid, "Temporal": server.pid}
-        yield SimulatedNode(client, cri, Engine(client, NODE), pids)
+        environment = {"SYNCPOD_STATE_DIR": str(worker.state_dir), "TEMPORAL_ADDRESS": server.address}
+        yield SimulatedNode(client, cri, Engine(client, NODE), pids, environment)
 
 
 async def each(items: Iterable[_Item], work: Callable[[_Item], Awaitable[object]], *, at_once: int = AT_ONCE) -> None:

@@ -3,6 +3,8 @@
 What is forked has done nothing yet: no thread, no connection, no event loop. It is a process of its own with its own
 arguments, environment and files, and runs to its end what `python worker.py` or `syncpod` would.
 
+Its command line is that of the program too, as `ps` shows it: a worker is known by that.
+
 All forks of one server share its hash seed, and so the order of sets, which real processes do not. That no decision
 depends on that order is for `tests/replay`, where each run replays recorded histories under another seed.
 
@@ -15,26 +17,32 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import importlib
 import json
-import logging
 import os
+import pkgutil
 import selectors
 import signal
 import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 from typing import IO, Any, Literal, TypedDict
 
 from syncpod.kernel import libc
+from tests.forked_worker import Main, exit_code_of, take_environment, with_a_worker
 
 ROOT = Path(__file__).resolve().parents[1]
+ROOM = 4_000
+"""Bytes of the server's command line, which its forks have for their own."""
 
 Program = Literal["worker", "syncpod"]
+_SHOWN = {"worker": [str(ROOT / "worker.py")], "syncpod": ["-m", "syncpod.cli.main"]}
+"""What follows the interpreter in a program's command line."""
 
 
 class Files(TypedDict):
@@ -86,7 +94,7 @@ class ForkServer:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.fork_server"],
+            [sys.executable, "-m", "tests.fork_server", " " * ROOM],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -172,9 +180,12 @@ def run_syncpod(
 def _serve() -> None:
     import worker  # what takes the time; the tests' own process has no use for it
     from syncpod.cli import main as syncpod
+    from syncpod.cli.manual import commands_of
+    from syncpod.cli.program import program
 
-    mains: dict[str, Callable[[list[str]], int]] = {"worker": worker.main, "syncpod": syncpod.run}
-    syncpod.program()  # kept, for each command that is forked
+    _import_late_modules()
+    mains: dict[str, Main] = {"worker": worker.main, "syncpod": with_a_worker(syncpod.run, worker.main)}
+    list(commands_of(program()))  # kept, for each command that is forked
     ended, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -197,13 +208,26 @@ def _serve() -> None:
                     _fork(mains[request["program"]], request)
 
 
-def _fork(main: Callable[[list[str]], int], request: dict[str, Any]) -> None:
+def _import_late_modules() -> None:
+    """Import what the programs import only when they run, which else each of them would compile and import."""
+    for name in ("syncpod.cli", "syncpod.temporal", "activities"):
+        for each in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
+            importlib.import_module(each.name)
+    for name in ("temporalio.plugin", "yaml", "encodings.idna"):
+        importlib.import_module(name)
+
+
+def _fork(main: Main, request: dict[str, Any]) -> None:
+    server = os.getpid()
     pid = os.fork()
     if not pid:
         libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != server:  # it has died before this: nobody will tell us
+            os.kill(os.getpid(), signal.SIGKILL)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        libc.title_process("\0".join([sys.executable, *_SHOWN[request["program"]], *request["arguments"], ""]))
         os._exit(_run(main, request))
     _say(pid=pid)
 
@@ -219,23 +243,15 @@ def _say(**told: int) -> None:
     sys.stdout.flush()
 
 
-def _run(main: Callable[[list[str]], int], request: dict[str, Any]) -> int:
+def _run(main: Main, request: dict[str, Any]) -> int:
     try:
         _open(request["files"])
-        os.environ.clear()
-        os.environ.update(request["env"])
-        sys.argv[1:] = request["arguments"]
-        code = int(main(request["arguments"]))
-    except SystemExit as end:
-        code = _exit_code(end)
-    except BaseException:  # noqa: BLE001  # as the interpreter has it
+    except OSError:
         traceback.print_exc()
-        code = 1
-    logging.shutdown()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError):
-            stream.flush()
-    return code
+        return 1
+    take_environment(request["env"])
+    sys.argv[1:] = request["arguments"]
+    return exit_code_of(main, request["arguments"])
 
 
 def _open(files: Files) -> None:
@@ -246,13 +262,6 @@ def _open(files: Files) -> None:
     for opened, standard in ((given, 0), (output, 1), (errors, 2)):
         os.dup2(opened, standard)
         os.close(opened)
-
-
-def _exit_code(end: SystemExit) -> int:
-    if end.code is None or isinstance(end.code, int):
-        return end.code or 0
-    sys.stderr.write(f"{end.code}\n")
-    return 1
 
 
 if __name__ == "__main__":

@@ -27,10 +27,18 @@ def left_behind(mount_points: Iterable[str], root: Path, alive: Callable[[int], 
 
 def unmount_left_behind() -> None:
     """Unmount what runs of this user have left. Does nothing where that is not allowed."""
-    root = Path(tempfile.gettempdir()).resolve() / f"pytest-of-{getpass.getuser()}"
+    root = Path(tempfile.gettempdir()).resolve() / f"pytest-of-{_user()}"
     mounts = (each.mount_point for each in reversed(read_mounts()))
     for place in left_behind(mounts, root, lambda pid: Path(f"/proc/{pid}").exists()):
         subprocess.run(["umount", "--lazy", place], capture_output=True, check=False)
+
+
+def _user() -> str:
+    """Return the name in pytest's directories; a user whom the machine does not know has one, too."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
 
 
 def _is_used(directory: Path, alive: Callable[[int], bool]) -> bool:

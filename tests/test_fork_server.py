@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,6 +47,17 @@ def test_a_program_that_cannot_begin_ends_and_the_next_one_runs(server: ForkServ
     assert Path(given["stdout"]).read_text().startswith("syncpod ")
 
 
+def test_a_forks_command_line_is_that_of_its_program(server: ForkServer, tmp_path: Path) -> None:
+    given = files(tmp_path)
+    Path(given["stdin"]).unlink()
+    os.mkfifo(given["stdin"])
+    forked = server.start("syncpod", ["apply", "-f", "-"], given, os.environ)
+    with open(given["stdin"], "w"):  # noqa: PTH123  # opened when the fork has begun to read
+        shown = Path(f"/proc/{forked.pid}/cmdline").read_text().rstrip("\0").split("\0")
+    assert shown == [sys.executable, "-m", "syncpod.cli.main", "apply", "-f", "-"]
+    assert forked.wait(60) == 2
+
+
 def test_a_process_that_has_just_ended_can_be_killed() -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
@@ -75,3 +87,37 @@ def test_what_a_dead_server_forked_is_ended_and_waited_for_by_nobody(tmp_path: P
         os.close(held)
     with pytest.raises(OSError):
         server.start("syncpod", ["--version"], files(tmp_path), os.environ)
+
+
+UPS = """
+import os, sys, time
+from pathlib import Path
+from syncpod.cli.machine.processes import start_detached
+from tests.forked_worker import with_a_worker
+
+def worker(arguments):
+    line = Path("/proc/self/cmdline").read_text().rstrip("\\0").split("\\0")
+    print(arguments, dict(os.environ), os.getsid(0) == os.getpid(), os.getcwd(), line[1:], flush=True)
+    sys.exit("refused")
+
+def up(arguments):
+    command = [sys.executable, "/a/worker.py", *arguments[1:]]
+    first, second = (start_detached(command, log=Path(log), environment={"A": "b"}) for log in ("first", "second"))
+    while first.poll() is None or second.poll() is None:
+        time.sleep(0.01)
+    print(first.pid == second.pid, first.poll(), second.poll())
+    return 7
+
+sys.exit(with_a_worker(up, worker)(["up", "--node", "n1"]))
+"""
+
+
+def test_the_worker_of_up_is_a_fork_once_and_what_a_process_of_its_own_would_be(tmp_path: Path) -> None:
+    """The second one is a process that is started, of a program that is not there."""
+    command = [sys.executable, "-c", UPS, " " * 200]
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (7, "False 1 2\n"), done.stderr
+    shown = ["/a/worker.py", "--node", "n1"]
+    assert (tmp_path / "first").read_text() == f"{shown[1:]} {{'A': 'b'}} True / {shown}\nrefused\n"
+    assert "/a/worker.py': [Errno 2]" in (tmp_path / "second").read_text()

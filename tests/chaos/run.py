@@ -109,6 +109,8 @@ class Chaos:
             verdict.figures = final.figures
             verdict.violations += [Violation("nothing left", "node", each) for each in await self._left()]
             verdict.figures["empty shims that a killed containerd has forgotten"] = len(self.stack.forgotten_shims())
+            namespaces = len(self.stack.forgotten_namespaces())
+            verdict.figures["network namespaces that a killed containerd has forgotten"] = namespaces
         finally:
             for task in (changes, keeping, *(pod.watch for pod in self.pods if pod.watch is not None)):
                 task.cancel()

@@ -128,7 +128,9 @@ class Stack:
             below = [each.argv[0] for each in processes() if each.parent == shim.pid]
             found.append(f"shim of {shim.argv[shim.argv.index('-id') + 1]} with {below or 'no process'}")
         ours = (self.directory, self.runtime.directory)
-        found += [f"mount {mount}" for place in ours for mount in mounts_below(place)]
+        forgotten_mounts = self.forgotten_namespaces()
+        mounts = (mount for place in ours for mount in mounts_below(place))
+        found += [f"mount {mount}" for mount in mounts if mount not in forgotten_mounts]
         for place in ("state/pods", "memory/pods", "logs"):
             found += [f"directory {path}" for path in sorted((self.directory / place).glob("*"))]
         parent = self.runtime.cgroup_parent.strip("/")
@@ -146,6 +148,15 @@ class Stack:
         everything = processes()
         busy, since = {each.parent for each in everything}, _started(self.runtime.pid)
         return frozenset(each.pid for each in self.runtime.shims if each.pid not in busy and _started(each.pid) < since)
+
+    def forgotten_namespaces(self) -> frozenset[str]:
+        """The mounts of network namespaces of pods, to be asked for when the runtime lists no sandbox.
+
+        A containerd that is killed while it makes a sandbox, or removes one, leaves the namespace behind for ever: the
+        next one finds no sandbox for it. While there are sandboxes, theirs are among these.
+        """
+        mounts = mounts_below(self.runtime.directory)
+        return frozenset(mount for mount in mounts if Path(mount).parent.name == "netns")
 
     def keep_evidence(self, place: Path, records: Iterable[PodRecord]) -> None:
         """Copy notes, logs, and what is said of each pod to a directory, for whoever looks for the cause."""

@@ -95,10 +95,10 @@ def memory_of(environ: dict[str, str]) -> Path:
     return memory_directory(Path(environ["SYNCPOD_STATE_DIR"]), os.environ)
 
 
-def bring_up(environ: dict[str, str]) -> Result:
+def bring_up(environ: dict[str, str], run: Run = program) -> Result:
     """Bring both pods up."""
     flags = () if environ["CONTAINER_RUNTIME_ENDPOINT"] else ("--embedded",)
-    return program("up", *flags, "-f", "-", "--timeout", "60s", environ=environ, stdin=json.dumps(PODS))
+    return run("up", *flags, "-f", "-", "--timeout", "60s", environ=environ, stdin=json.dumps(PODS))
 
 
 def remains(environ: dict[str, str]) -> list[str]:

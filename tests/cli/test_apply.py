@@ -24,7 +24,7 @@ from syncpod.cli.failure import Failure
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.input.manifests import admitted
 from syncpod.cli.machine.settings import settings
-from syncpod.cli.temporal import pod_reads, pods, updates
+from syncpod.cli.temporal import pod_deletion, pod_reads, pods, updates
 from syncpod.cli.temporal.pod_apply import Change, apply_pod
 from syncpod.cli.temporal.unserved import end_if_never_run
 from syncpod.lifecycle.step_name import StepName
@@ -76,11 +76,15 @@ async def test_pods_of_a_file_with_other_kinds_are_created_once_if_asked(
     assert (refused.code, refused.out) == (2, "")
     assert "not Service: nothing routes here" in refused.err
     assert refused.err.endswith("; --ignore-other-kinds leaves it out\n")
+    for way, mark in (("client", " (dry run)"), ("server", " (server dry run)")):
+        tried = await syncpod("create", *files, "--ignore-other-kinds", f"--dry-run={way}")
+        assert (tried.code, tried.out) == (0, f"pod/{name} created{mark}\n"), tried.err
     made = await syncpod("create", *files, "--ignore-other-kinds")
     assert (made.code, made.out) == (0, f"pod/{name} created\n")
     assert made.err == f"Note: {below / 'app.yaml'}: left out: Service front\n"
-    again = await syncpod("create", *files, "--ignore-other-kinds")
-    assert (again.code, again.out) == (1, "") and f'pods "{name}" already exists in namespace default' in again.err
+    for more in ((), ("--dry-run=client",)):
+        again = await syncpod("create", *files, "--ignore-other-kinds", *more)
+        assert (again.code, again.out) == (1, "") and f'pods "{name}" already exists in namespace default' in again.err
 
 
 async def test_a_dry_run_asks_the_node_whether_it_would_admit_a_new_pod(
@@ -105,6 +109,20 @@ async def test_a_dry_run_asks_the_node_whether_it_would_admit_a_new_pod(
         assert node.asked_beside == [[], [{"amounts": {"cpu": 1500}, "ports": [["0.0.0.0", "TCP", 8080]]}]]
     unknown = await syncpod("plan", "-f", "-", "--node", name, stdin=as_json(manifest(name)))
     assert unknown.code == 0 and unknown.err == f"Note: node {name} does not say whether it would run pod {name}\n"
+
+
+async def test_a_new_pod_with_a_field_that_its_runtime_does_not_support_is_warned_of(
+    syncpod: Command, node: ScriptedNode, on: tuple[str, str]
+) -> None:
+    """A node is asked only about pods with fields that not every runtime supports."""
+    name, why = fresh_name(), "spec.containers[0].ports[0].hostPort: host ports need spec.hostNetwork: true"
+    node.foreseen = ["OutOfcpu: no room", why]
+    ports = [{"containerPort": 80, "hostPort": 8080}]
+    pod = manifest(name, containers=[{"name": "main", "image": "busybox:1", "ports": ports}])
+    made = await syncpod("apply", "-f", "-", *on, stdin=as_json(pod))
+    assert (made.code, made.out, made.err) == (0, f"pod/{name} created\n", f"Warning: pod {name}: {why}\n")
+    for again in (pod, manifest(fresh_name())):
+        assert (await syncpod("apply", "-f", "-", *on, stdin=as_json(again))).err == ""
 
 
 async def test_a_change_of_an_immutable_field_is_refused_by_path(syncpod: Command, on: tuple[str, str]) -> None:
@@ -330,6 +348,29 @@ async def test_a_pod_that_is_applied_for_another_node_stays_and_that_is_said(
     assert (await syncpod("delete", name, "--now")).code == 0
 
 
+async def test_a_deletion_that_takes_long_says_what_it_waits_for(
+    syncpod: Command, node: ScriptedNode, on: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pod_deletion, "TELL_SECONDS", 0.01)
+    name = fresh_name()
+    await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
+    node.gate["kill_pod"] = gate = asyncio.Event()
+    deleting = asyncio.create_task(syncpod("delete", name))
+    loop = asyncio.get_running_loop()
+    was_said = asyncio.Event()
+
+    def remark(text: str) -> None:
+        if text.startswith(f'pod "{name}" is being deleted: still running: app (grace period '):
+            loop.call_soon_threadsafe(was_said.set)
+
+    monkeypatch.setattr(pod_deletion, "remark", remark)
+    async with asyncio.timeout(60):
+        await was_said.wait()
+    gate.set()
+    deleted = await deleting
+    assert (deleted.code, deleted.out) == (0, f'pod "{name}" deleted\n')
+
+
 async def test_a_pod_applied_while_one_of_its_name_ends_starts_afterwards(
     syncpod: Command, node: ScriptedNode, client: Client, on: tuple[str, str]
 ) -> None:
@@ -539,6 +580,8 @@ def test_a_new_pod_is_listed_as_not_ready() -> None:
     pod = parse_pod(manifest("web") | {"metadata": {"name": "web", "namespace": "default"}})
     attributes = start_arguments(pod, "n1", has_attributes=True)["search_attributes"]
     assert attributes.get(SearchAttributeKey.for_bool("PodReady")) is False
+    assert attributes.get(SearchAttributeKey.for_keyword("PodStatus")) == "Pending"
+    assert attributes.get(SearchAttributeKey.for_int("PodRestarts")) == 0
 
 
 async def test_a_long_wait_is_announced_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,15 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from syncpod.cli.command_table import COMPLETE
 from syncpod.cli.commands import completion
 from syncpod.cli.commands.completion_candidates import FILES, candidates
-from syncpod.cli.main import program, run
+from syncpod.cli.main import run
+from syncpod.cli.program import program
 from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.node.report import NodeReport, Orphan, write_node_report
 from syncpod.objects import ObjectStore
 from syncpod.pod import ConfigMap, Pod, Secret
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import pod_directory
+from tests.cli.starts import started
 from tests.runtimes.require import do_without
 
 PODS = {
@@ -148,20 +151,22 @@ def test_completion_is_silent_if_nothing_can_be_read(
     node: NodeContext, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SYNCPOD_STATE_DIR", str(node.state_dir / "none"))
-    assert run([completion.WORD, "logs", ""]) == 0
+    assert run([COMPLETE, "logs", ""]) == 0
     monkeypatch.setenv("SYNCPOD_STATE_DIR", "not/absolute")
-    assert run([completion.WORD, "logs", ""]) == 0
+    assert run([COMPLETE, "logs", ""]) == 0
     assert capsys.readouterr() == ("", "")
 
 
-def test_completion_avoids_slow_imports() -> None:
-    script = (
-        "import sys, syncpod.cli.main as main; code = main.run(['__complete', 'logs', 'web', '-c', '']);"
-        "heavy = {'temporalio', 'grpc', 'pydantic', 'rich', 'yaml', 'websockets'} & sys.modules.keys();"
-        "sys.exit(f'loaded {heavy}' if heavy else code)"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "setup\napp\nproxy\n", "")
+def test_completion_imports_no_other_command(node: NodeContext) -> None:
+    start = started("__complete", "logs", "web", "-c", "", SYNCPOD_STATE_DIR=str(node.state_dir))
+    assert start.out == "setup\napp\nproxy\n"
+    assert start.heavy == set() and start.commands == {"completion_candidates", "logs"}
+
+
+def test_completion_of_a_command_imports_none() -> None:
+    start = started("__complete", "get")
+    assert start.out == "get\n"
+    assert start.heavy == set() and start.commands == {"completion_candidates"}
 
 
 @pytest.fixture

@@ -121,15 +121,16 @@ async def test_describe_of_a_kind_without_a_name_shows_all(syncpod: Command, on:
     assert (both.code, both.err) == (2, "syncpod: name what to describe, or choose it with --selector, not both\n")
 
 
+@pytest.mark.parametrize("details", [(), ("x" * 10_000,)], ids=["short", "longer than the server keeps"])
 async def test_describe_shows_the_last_failure_of_a_retried_step(
-    syncpod: Command, node: ScriptedNode, on: tuple[str, str]
+    syncpod: Command, node: ScriptedNode, on: tuple[str, str], details: tuple[str, ...]
 ) -> None:
     name = fresh_name()
     tries = asyncio.Semaphore(0)
 
     def away(_: StepInput) -> None:
         tries.release()
-        raise ApplicationError("the runtime is away")
+        raise ApplicationError("the runtime is away", *details)
 
     node.script[StepName.CREATE_SANDBOX] += [away] * 6
     await syncpod("apply", "-f", "-", *on, stdin=as_json(manifest(name)))

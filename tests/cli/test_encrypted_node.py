@@ -113,6 +113,16 @@ def test_nothing_of_a_pod_can_be_read(environ: dict[str, str], tctl: Path) -> No
         waiting = ("wait", "pod", name, "--for", "jsonpath={.status.containerStatuses[0].restartCount}=1")
         assert program(*waiting, "--timeout", "60s", environ=environ).code == 0
     assert "restart" in program("history", "late", environ=environ).out
+    for what in ("late", program("get", "nodes", "-o", "name", environ=environ).out.strip()):
+        replayed = program("replay", what, environ=environ)  # late's run has commands that two keys have signed
+        assert replayed.out.endswith(": the code at hand makes the same decisions\n"), replayed
+    show = ("workflow", "show", "--workflow-id", "pod/default/late", "--output", "json")
+    decoded = run(str(temporal_program()), *show, environ=exports(environ)).out
+    replayed = program("replay", "-f", "-", environ=environ, stdin=decoded)
+    assert replayed.out.endswith(": the code at hand makes the same decisions\n"), replayed
+    keyless = environ | {"SYNCPOD_STATE_DIR": f"{environ['SYNCPOD_STATE_DIR']}-none"}
+    unread = program("replay", "late", environ=keyless | {"TEMPORAL_ADDRESS": exports(environ)["TEMPORAL_ADDRESS"]})
+    assert (unread.code, unread.out, "only who can read the keys" in unread.err) == (2, "", True), unread
     deleted = program("delete", "pod", "late", environ=environ)
     assert deleted.code == 0, deleted.err
     assert in_database(environ, "late") == set()

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from syncpod.cli.main import program, run
+from syncpod.cli.main import run
+from syncpod.cli.program import program
 
 
 def parsed(line: str) -> dict[str, Any]:

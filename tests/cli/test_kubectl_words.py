@@ -6,7 +6,7 @@ import pytest
 
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.kubectl_words import arranged, refuse_word
-from syncpod.cli.main import program
+from syncpod.cli.program import program
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,16 @@ from syncpod.cli.streams.log_lines import LogText
 from tests.cli.test_log_lines import record
 
 
+class Container:
+    """The container that writes a log, as long as it is `alive`."""
+
+    def __init__(self) -> None:
+        self.alive = True
+
+    async def runs(self) -> bool:
+        return self.alive
+
+
 async def texts(
     path: Path, *, tail: int | None = None, since: datetime | None = None, rotated: bool = False
 ) -> list[str]:
@@ -53,16 +63,11 @@ async def test_a_log_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 async def test_following_continues_across_a_rotation_and_ends_with_the_container(tmp_path: Path) -> None:
     log = tmp_path / "0.log"
     log.write_bytes(record("old"))
-    alive = asyncio.Event()
-    alive.set()
-
-    async def runs() -> bool:
-        return alive.is_set()
-
+    container = Container()
     seen: asyncio.Queue[str] = asyncio.Queue()
 
     async def follow() -> None:
-        async for line in read_log(log, runs):
+        async for line in read_log(log, container.runs):
             seen.put_nowait(line.text.decode())
 
     following = asyncio.create_task(follow())
@@ -79,7 +84,7 @@ async def test_following_continues_across_a_rotation_and_ends_with_the_container
         assert await seen.get() == "after rotation"
         with log.open("ab") as file:
             file.write(record("last words", tag="P"))
-        alive.clear()
+        container.alive = False
         assert await seen.get() == "last words"
         await following
 
@@ -134,13 +139,8 @@ async def test_following_reads_files_rotated_between_two_polls(tmp_path: Path) -
     """Row 113: several rotations, the file that was open compressed and gone, and not a line is passed over."""
     log = tmp_path / "0.log"
     log.write_bytes(record("0"))
-    alive = asyncio.Event()
-    alive.set()
-
-    async def runs() -> bool:
-        return alive.is_set()
-
-    lines = read_log(log, runs)
+    container = Container()
+    lines = read_log(log, container.runs)
     async with asyncio.timeout(60):
         assert (await anext(lines)).text == b"0"
         for number in range(1, 4):
@@ -150,19 +150,15 @@ async def test_following_reads_files_rotated_between_two_polls(tmp_path: Path) -
                 rotated.with_name(f"{rotated.name}.gz").write_bytes(gzip.compress(rotated.read_bytes()))
                 rotated.unlink()
         assert [(await anext(lines)).text for _ in range(3)] == [b"1", b"2", b"3"]
-        alive.clear()
+        container.alive = False
         assert [line async for line in lines] == []
 
 
 async def test_a_rotated_file_is_read_until_nobody_writes_to_it(tmp_path: Path) -> None:
     log = tmp_path / "0.log"
     log.write_bytes(record("before"))
-    alive = True
-
-    async def runs() -> bool:
-        return alive
-
-    lines = read_log(log, runs)
+    container = Container()
+    lines = read_log(log, container.runs)
     async with asyncio.timeout(60):
         assert (await anext(lines)).text == b"before"
         with log.open("ab", buffering=0) as slow:
@@ -173,7 +169,7 @@ async def test_a_rotated_file_is_read_until_nobody_writes_to_it(tmp_path: Path) 
             slow.write(record("late"))
             assert (await waiting).text == b"late"
         assert (await anext(lines)).text == b"after"
-        alive = False
+        container.alive = False
         assert [line async for line in lines] == []
 
 
@@ -181,18 +177,14 @@ async def test_a_log_that_gets_its_name_back_is_not_read_twice(tmp_path: Path) -
     """A rotation is taken back where the runtime does not open a new log: the open file keeps its rotated name."""
     log = tmp_path / "0.log"
     log.write_bytes(record("before"))
-    alive = True
-
-    async def runs() -> bool:
-        return alive
-
-    lines = read_log(log, runs)
+    container = Container()
+    lines = read_log(log, container.runs)
     async with asyncio.timeout(60):
         assert (await anext(lines)).text == b"before"
         log.rename(rotated := tmp_path / "0.log.20260131-120000")
         log.hardlink_to(rotated)
         rotated.unlink()
-        alive = False
+        container.alive = False
         assert [line.text async for line in lines] == []
 
 

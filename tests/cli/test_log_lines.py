@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import tracemalloc
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -145,3 +147,44 @@ def test_data_without_newlines_is_dropped() -> None:
     finally:
         tracemalloc.stop()
     assert text.feed(b"rest of it\n" + record("whole")) == b"whole\n"
+
+
+def at(second: int, text: str, *, fraction: str = "", zone: str = "Z") -> bytes:
+    return record(text, stamp=f"2026-01-31T12:00:{second:02}{fraction}{zone}")
+
+
+SINCE = datetime(2026, 1, 31, 12, 0, 30, 500_000, tzinfo=UTC)
+
+
+def since(*lines: bytes, blocks: int = 1) -> list[str]:
+    """Print lines since half past, from so many blocks."""
+    text, data = LogText(since=SINCE), b"".join(lines)
+    size = -(-len(data) // blocks) or 1
+    printed = b"".join(text.feed(data[begin : begin + size]) for begin in range(0, len(data), size)) + text.flush()
+    return printed.decode().split()
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 50])
+def test_each_line_is_compared_with_the_time_asked_for(blocks: int) -> None:
+    """Row 114: a clock can be set back, and a runtime copies two streams."""
+    lines = (at(10, "old"), at(40, "new"), at(20, "set-back"), at(59, "newer"), at(30, "just-old", fraction=".4"))
+    assert since(*lines, at(30, "just-new", fraction=".5"), blocks=blocks) == ["new", "newer", "just-new"]
+
+
+def test_a_time_zone_counts() -> None:
+    assert since(at(31, "earlier", zone="+01:00"), at(29, "later", zone="-01:00")) == ["later"]
+
+
+SECONDS = st.lists(st.tuples(st.integers(28, 33), st.sampled_from(["", ".4", ".50", ".499999999"])), max_size=12)
+
+
+@given(SECONDS, st.integers(min_value=1, max_value=9))
+def test_block_and_line_reading_print_the_same_lines_since_a_time(times: list[tuple[int, str]], blocks: int) -> None:
+    lines = [at(second, f"{second}{fraction}", fraction=fraction) for second, fraction in times]
+    is_new = [second > 30 or (second == 30 and fraction == ".50") for second, fraction in times]
+    expected = [f"{second}{fraction}" for (second, fraction), new in zip(times, is_new, strict=True) if new]
+    assert since(*lines, blocks=blocks) == expected
+
+
+def test_a_line_whose_time_is_none_is_printed() -> None:
+    assert since(at(10, "old"), record("odd", stamp="soon"), at(40, "new")) == ["odd", "new"]

@@ -10,25 +10,40 @@ from pathlib import Path
 
 import pytest
 
+from syncpod.cli.command_table import COMMANDS
 from syncpod.cli.console import Columns
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import named, pod_name, pod_names
-from syncpod.cli.main import app, run
+from syncpod.cli.main import run
 from tests.cli.conftest import program
+from tests.cli.starts import heavy, started
 from tests.runtimes.require import do_without
 
-COMMANDS = [command.name or "" for command in app.registered_commands]
+
+def test_help_imports_no_command() -> None:
+    start = started("--help")
+    assert start.heavy == set() and start.commands == set()
+    assert all(f"  {command} " in start.out for command in COMMANDS)
 
 
-def test_help_avoids_slow_imports() -> None:
+def test_help_of_a_command_imports_that_one_alone() -> None:
+    start = started("get", "--help")
+    assert start.heavy == set() and start.commands == {"get"}
+
+
+def test_no_command_is_slow_to_load() -> None:
     script = (
-        "import sys, syncpod.cli.main as main; code = main.run(['--help']);"
-        "heavy = {'temporalio', 'grpc', 'pydantic', 'rich', 'yaml', 'websockets'} & sys.modules.keys();"
-        "sys.exit(f'loaded {heavy}' if heavy else code)"
+        "import sys; from syncpod.cli.manual import commands_of; from syncpod.cli.program import program;"
+        "list(commands_of(program())); sys.stdout.write('\\n'.join(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert all(f"  {command} " in done.stdout for command in COMMANDS)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert heavy(done.stdout.split("\n")) == set()
+
+
+def test_texts_are_parsed_without_pydantic() -> None:
+    start = started("get", "pods", "-n", "prod", "-l", "app=web", "--no-headers", "-o", "html")
+    assert start.err.startswith("syncpod: --output: must be wide,")
+    assert start.heavy == set()
 
 
 def test_every_command_has_help_that_fits_a_line() -> None:
@@ -103,6 +118,8 @@ def test_help_is_found(arguments: tuple[str, ...]) -> None:
         (("prun",), "No such command 'prun'. Did you mean 'prune', 'run'?; see `syncpod --help`"),
         (("create", "-f", "/none.yaml"), "/none.yaml: No such file or directory"),
         (("create", "-f", "pod.yaml", "cm", "a"), "either -f FILE or a kind: configmap, secret"),
+        (("create", "--dry-run=client", "cm", "a"), "--dry-run: write it after the kind: create cm --dry-run=client"),
+        (("create", "-f", "pod.yaml", "--dry-run=yes"), "--dry-run: must be none, client or server, not yes"),
         (("apply", "-k", "prod"), "-k: kustomizations are not built here: kubectl kustomize prod | syncpod apply -f -"),
         (("delete", "deploy", "web"), "'deploy': only pods, configmaps, secrets and nodes are here"),
         (("logs", "web", "--tail=abc"), "Invalid value for '--tail': must be a whole number; see `syncpod logs"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from syncpod.cli.view.pod_columns import colour_of, row, uncertain_row
-from syncpod.pod import Pod
+from syncpod.pod import Pod, pod_to_wire
 from tests.cli.pods import NOW, ago, ended, pod, restarted, running, waiting
 
 SITUATIONS: dict[str, tuple[Pod, tuple[str, str, str]]] = {
@@ -132,20 +132,20 @@ SITUATIONS: dict[str, tuple[Pod, tuple[str, str, str]]] = {
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_a_pod_row_is_that_of_kubectl(situation: str) -> None:
     shown, expected = SITUATIONS[situation]
-    assert row(shown, NOW) == ("web", *expected, "5m")
+    assert row(pod_to_wire(shown), NOW) == ("web", *expected, "5m")
 
 
 def test_wide_adds_addresses_and_gates() -> None:
     shown = pod(running(), podIPs=[{"ip": "10.0.0.2"}, {"ip": "fd00::2"}])
-    assert row(shown, NOW, wide=True)[5:] == ("10.0.0.2", "vm", "<none>", "<none>")
+    assert row(pod_to_wire(shown), NOW, wide=True)[5:] == ("10.0.0.2", "vm", "<none>", "<none>")
     spec = shown.spec.model_dump(by_alias=True) | {"readinessGates": [{"conditionType": "a"}, {"conditionType": "b"}]}
     gated = pod(running(), conditions=("a",)).model_copy(update={"spec": type(shown.spec).model_validate(spec)})
-    assert row(gated, NOW, wide=True)[5:] == ("<none>", "vm", "<none>", "1/2")
+    assert row(pod_to_wire(gated), NOW, wide=True)[5:] == ("<none>", "vm", "<none>", "1/2")
 
 
 def test_recorded_states_are_marked() -> None:
-    assert uncertain_row(pod(running()), NOW) == ("web", "?", "Running?", "?", "5m")
-    assert uncertain_row(pod(phase=""), NOW)[2] == "Unknown?"
+    assert uncertain_row(pod_to_wire(pod(running())), NOW) == ("web", "?", "Running?", "?", "5m")
+    assert uncertain_row(pod_to_wire(pod(phase="")), NOW)[2] == "Unknown?"
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ from syncpod.cli.machine.state_directory import (
     write_server,
     write_worker,
 )
+from tests.hung_disk import hung_disk
 
 SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
 
@@ -82,6 +83,23 @@ def test_a_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     process = identify(child.pid)
     assert process is not None and end(process, patience_seconds=0.2)
     assert child.wait() == -signal.SIGKILL
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a FUSE file system without fusermount")
+def test_a_process_that_waits_for_a_hung_disk_is_not_waited_for(tmp_path: Path) -> None:
+    """It is there until the disk answers, perhaps for ever; nothing of it runs."""
+    hangs = "import os, sys, threading; threading.Thread(target=os.stat, args=sys.argv[1:], daemon=True).start(); "
+    hangs += "threading.Event().wait()"
+    with hung_disk(tmp_path / "hung", taken=True) as disk:
+        child = start(tmp_path / "log", [sys.executable, "-c", hangs, str(disk)])
+        process = identify(child.pid)
+        assert process is not None
+        threads = Path(f"/proc/{child.pid}/task")
+        while not any("request_wait_answer" in (each / "wchan").read_text() for each in threads.iterdir()):
+            assert child.poll() is None
+        assert end(process, patience_seconds=100_000)
+        assert threads.exists()
+    child.wait()
 
 
 def test_another_process_with_the_same_id_is_never_touched(tmp_path: Path) -> None:

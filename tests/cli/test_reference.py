@@ -16,9 +16,10 @@ from unittest import mock
 import pytest
 import typer
 
+from syncpod.cli.command_table import COMMANDS
 from syncpod.cli.examples import EXAMPLES, NOTES
-from syncpod.cli.main import program
 from syncpod.cli.manual import commands_of
+from syncpod.cli.program import program
 from syncpod.settings.command_line import parse_arguments
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
@@ -95,6 +96,11 @@ def summary_of(command: Any) -> str:
     return cell(command.get_short_help_str(200).rstrip("."))
 
 
+def sentence(command: Any) -> str:
+    """The same as it is written there."""
+    return " ".join(command.help.split("\n\n")[0].split()).partition(". ")[0].removesuffix(".") + "."
+
+
 def prose(text: str) -> str:
     """Text of a page as Markdown, with a line for each paragraph."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n"))
@@ -134,6 +140,15 @@ def test_pages_have_no_python_types_and_braces_only_around_choices() -> None:
 
 def test_every_command_has_examples() -> None:
     assert {name for name, examples in WRITTEN.items() if not examples} == set()
+
+
+def test_the_table_says_of_each_command_what_its_page_says() -> None:
+    """Help lists what the table says, without loading the commands."""
+    ours = program().commands
+    assert {name: (entry.panel, entry.summary) for name, entry in COMMANDS.items()} == {
+        name: (command.rich_help_panel, sentence(command)) for name, command in ours.items()
+    }
+    assert not [name for name, command in ours.items() if command.hidden or command.name != name]
 
 
 def test_every_example_is_of_a_command() -> None:

@@ -10,12 +10,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
 
-from syncpod.cli import parts
+from syncpod.cli import console, parts
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.machine import dev_server
@@ -283,6 +284,53 @@ def test_a_killed_servers_port_is_not_used_if_another_listens_there(
         another.listen()
         with pytest.raises(BadInput, match="no Temporal server of yours runs"):
             session.connection(str(tmp_path))
+
+
+def test_a_command_says_which_silent_server_it_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console, "SILENCE_SECONDS", 0.0)
+    monkeypatch.setattr(plugin, "ANSWER_TIMEOUT", timedelta(seconds=1))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        monkeypatch.setenv("TEMPORAL_ADDRESS", address)
+        for arguments in (["get", "pods"], ["up", "--simulate", "--state-dir", str(tmp_path)]):
+            assert run(arguments) == 2
+            said, refusal, *_ = capsys.readouterr().err.splitlines()
+            assert said == f"waiting up to 1 s for the Temporal server at {address} to answer"
+            assert "no answer in 1 s" in refusal
+
+
+def test_up_says_that_its_own_server_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is stopped, say, or the machine is too busy."""
+    monkeypatch.setattr(console, "SILENCE_SECONDS", 0.0)
+    monkeypatch.setattr(dev_server, "_START_SECONDS", 1.0)
+    silent = subprocess.Popen([sys.executable, "-c", _SILENT], stdout=subprocess.PIPE, text=True)
+    try:
+        assert silent.stdout is not None
+        address = f"127.0.0.1:{silent.stdout.readline().strip()}"
+        process = identify(silent.pid)
+        assert process is not None
+        prepare(tmp_path)
+        write_server(tmp_path, ServerRecord(process, address, "", True))
+        with pytest.raises(Failure) as failed:
+            dev_server.start(tmp_path)
+    finally:
+        silent.kill()
+        silent.communicate()
+    server = f"the Temporal server at {address} (pid {silent.pid})"
+    assert capsys.readouterr().err == f"waiting up to 1 s for {server} to answer\n"
+    assert str(failed.value) == f"{server} has not answered for 1 s, though it runs"
+
+
+_SILENT = """
+import socket, time
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+time.sleep(600)
+"""
 
 
 def test_the_configuration_file_names_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

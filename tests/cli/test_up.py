@@ -17,7 +17,7 @@ import pytest
 from syncpod.cli.machine.processes import identify
 from syncpod.settings.directories import is_in_memory
 from syncpod.settings.worker_record import read_worker_record
-from tests.cli.conftest import Result, program
+from tests.cli.conftest import Result, program, typed
 from tests.cli.machine import EMBEDDED, PODS, Run, bring_up, machine, memory_of, remains
 
 pytestmark = pytest.mark.every_runtime("`up` starts the embedded runtime itself, and takes another as it finds it")
@@ -33,7 +33,7 @@ def environ(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 @pytest.fixture(scope="module")
 def upped(environ: dict[str, str]) -> Result:
     """What `up` said when it brought the pods up."""
-    return bring_up(environ)
+    return bring_up(environ, typed)  # whose worker is a process that was started, and not forked
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +60,7 @@ def test_up_prints_all_locations_and_the_next_commands(upped: Result, environ: d
     if not environ["CONTAINER_RUNTIME_ENDPOINT"]:
         assert "runs pods as plain processes of this machine, without isolation" in upped.err
         assert "runtime.log" in upped.out and "(embedded: no isolation)" in upped.out
+    assert ("/workflows?query=PodReady" in upped.out) == bool(os.geteuid())
     assert "pod/writer created\npod/once created\n" in upped.out
     assert "writer   2/2     Running" in upped.out and "Completed" in upped.out
     assert len(commands_of(upped)) == 3 and all(Path(command[0]).name == "syncpod" for command in commands_of(upped))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from syncpod.cli.strays.notice import sentence
 from tests.cli.conftest import Result, program
 from tests.cli.machine import EMBEDDED, Run, machine
 from tests.cli.manifests import manifest
+from tests.cli.starts import started
 
 SLEEPS = ["sh", "-c", "trap exit TERM; sleep 3600 & wait"]
 
@@ -58,9 +60,10 @@ def syncpod(environ: dict[str, str], manifests: Path) -> Run:
 
 
 def notes(result: Result) -> list[str]:
-    """The notes of a command, but for what is said to whoever is not root."""
+    """The notes of a command, but for what is said to whoever is not root, and on a busy machine."""
     found = [line for line in result.err.splitlines() if line.startswith("Note: ")]
-    return [note for note in found if "cgroups are closed to this user" not in note]
+    beside = ("cgroups are closed to this user", "has not answered yet about")
+    return [note for note in found if not any(words in note for words in beside)]
 
 
 def state_of(environ: dict[str, str]) -> Path:
@@ -84,6 +87,42 @@ def test_describe_nodes_without_a_name_describes_all(syncpod: Run, environ: dict
     assert described.out.splitlines()[0].split() == ["Name:", environ["SYNCPOD_NODE"]]
     assert syncpod("__complete", "describe", "node", "").out == f"{environ['SYNCPOD_NODE']}\n"
     assert syncpod("get", "nodes", "-o", "jsonpath={.items[*].metadata.name}").out == environ["SYNCPOD_NODE"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("pods",), ("pod", "cat", "-o", "json"), ("pods", "-A", "-o", "wide", "--show-labels"), ("pods", "-n", "x")],
+)
+def test_get_reads_the_nodes_own_pods_without_the_temporal_sdk(
+    syncpod: Run, environ: dict[str, str], words: tuple[str, ...]
+) -> None:
+    """The node's worker says which pods there are: importing what asks the server takes longer than all the rest."""
+    start = started("get", *words, **environ)
+    assert start.code == 0 and start.heavy == set() and start.commands == {"get"}
+    asked = started("get", *words, **environ, TEMPORAL_UNHEARD_OF="has the server asked, as any unusual setting does")
+    assert "temporalio" in asked.heavy
+    assert (without_age(start.out), start.err) == (without_age(asked.out), asked.err)
+    assert "cat" in start.out or words[-1] == "x"
+
+
+def without_age(text: str) -> str:
+    """A table without its ages, whose column is as wide as the longest of them."""
+    return re.sub(r"AGE +", "AGE ", re.sub(r" +\d+[smh]+(\d+s)? *", " ", text))
+
+
+def test_logs_and_exec_reach_the_nodes_own_pods_without_the_temporal_sdk(syncpod: Run, environ: dict[str, str]) -> None:
+    start = started("logs", "cat", **environ)
+    assert (start.code, start.out, start.err) == (0, "", "") and "temporalio" not in start.heavy
+    ran = started("exec", "cat", "--", "sh", "-c", "echo done; exit 3", **environ)
+    assert (ran.code, ran.out, ran.err) == (3, "done\n", "") and "temporalio" not in ran.heavy
+    nobodys = syncpod("logs", "dog")
+    assert (nobodys.code, nobodys.err) == (1, 'syncpod: pods "dog" not found in namespace default\n')
+
+
+def test_get_says_at_once_that_a_pod_does_not_exist(syncpod: Run, environ: dict[str, str]) -> None:
+    start = started("get", "pod", "cat", "dog", **environ)
+    assert (start.code, start.heavy) == (1, set())
+    assert start.out.count("\n") == 2 and start.err == 'syncpod: pods "dog" not found in namespace default\n'
 
 
 def test_manifests_no_longer_followed_are_named_once(syncpod: Run, environ: dict[str, str], manifests: Path) -> None:
@@ -158,6 +197,16 @@ def test_labels_of_the_node_hold_until_they_are_taken_back(syncpod: Run, environ
     assert syncpod("down", "--keep-pods").code == 0
     assert syncpod("up", "--node-labels", "").code == 0 and "disk=ssd" not in syncpod("describe", "node").out
     assert syncpod("delete", "pods", "fits", "elsewhere", "--now").code == 0
+
+
+def test_another_limit_of_processes_is_refused_beside_a_worker(syncpod: Run) -> None:
+    refused = syncpod("up", "--pod-max-pids", "0")
+    assert refused.code == 2 and "must be a whole number from 1, or -1 for no limit (--pod-max-pids)" in refused.err
+    beside = syncpod("up", "--pod-max-pids", "500")
+    assert beside.code == 1, beside.err
+    said = "has no limit of the processes of a pod, not a limit of 500 processes for a pod (--pod-max-pids): end it"
+    assert said in beside.err
+    assert syncpod("up", "--pod-max-pids", "-1").code == 0
 
 
 def test_a_pod_ended_by_force_while_its_node_was_away_is_killed_when_that_is_back(

@@ -120,7 +120,7 @@ async def is_stopped(client: CriClient, sandbox_id: str) -> bool:
 
 async def test_container_is_run_exits_and_is_removed(client: CriClient, pod: OwnedPod) -> None:
     await pod.run()
-    config = pod.container("main", ("sh", "-c", "trap 'exit 7' TERM; while :; do sleep 0.05; done"), restart=2)
+    config = pod.container("main", ("sh", "-c", "trap 'exit 7' TERM; while :; do sleep 600 & wait $!; done"), restart=2)
     container_id = await pod.create(config)
 
     created = await client.container_status(container_id)

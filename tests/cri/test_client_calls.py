@@ -429,14 +429,14 @@ async def test_each_call_is_counted_and_timed_with_the_kubelets_metric_names(
     with pytest.raises(CriError):
         await client.start_container("c")
     assert recorded.counts() == {
-        ("runtime_operations_total", "run_podsandbox"): 1,
-        ("runtime_operations_total", "container_status"): 2,
-        ("runtime_operations_total", "start_container"): 1,
-        ("runtime_operations_errors_total", "start_container"): 1,
-        ("runtime_operations_duration_seconds", "run_podsandbox"): 1,
-        ("runtime_operations_duration_seconds", "container_status"): 2,
-        ("runtime_operations_duration_seconds", "start_container"): 1,
-        ("run_podsandbox_duration_seconds", "runc"): 1,
+        ("kubelet_runtime_operations_total", "run_podsandbox"): 1,
+        ("kubelet_runtime_operations_total", "container_status"): 2,
+        ("kubelet_runtime_operations_total", "start_container"): 1,
+        ("kubelet_runtime_operations_errors_total", "start_container"): 1,
+        ("kubelet_runtime_operations_duration_seconds", "run_podsandbox"): 1,
+        ("kubelet_runtime_operations_duration_seconds", "container_status"): 2,
+        ("kubelet_runtime_operations_duration_seconds", "start_container"): 1,
+        ("kubelet_run_podsandbox_duration_seconds", "runc"): 1,
     }
 
 
@@ -484,4 +484,4 @@ async def test_cancelled_call_is_counted_as_failed(recorded: Recorded) -> None:
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-    assert recorded.counts()["runtime_operations_errors_total", "version"] == 1
+    assert recorded.counts()["kubelet_runtime_operations_errors_total", "version"] == 1

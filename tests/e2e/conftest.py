@@ -9,6 +9,7 @@ import pytest_asyncio
 
 from tests.e2e.engine import EngineNode, Pods, engine_node
 from tests.e2e.faults_support import FaultyNode, faulty_node
+from tests.runtimes.embedded import Embedded
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
 
@@ -41,7 +42,7 @@ async def faulty(
 @pytest_asyncio.fixture(loop_scope="session")
 async def node(faulty: FaultyNode) -> AsyncIterator[FaultyNode]:
     """That node for one test: whole again after it, and without its pods."""
-    if faulty.runtime.name == "embedded":  # a new server has no spawner, and another test may have killed the last one
-        await faulty.warm_up()
+    if isinstance(faulty.runtime, Embedded) and not faulty.runtime.gates.spawners:
+        await faulty.warm_up()  # a new server has no spawner, and another test may have killed the last one
     yield faulty
     await faulty.recover()

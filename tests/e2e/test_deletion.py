@@ -97,7 +97,7 @@ async def sidecars_stop_last(pods: Pods, *, place: Path) -> None:
 
 async def a_later_deletion_shortens_the_grace(pods: Pods) -> None:
     """Row 17, row 77: from all that the API takes to a second; that it is being killed is told when that begins."""
-    stubborn = shell("stubborn", "trap '' TERM; while :; do sleep 0.1; done")
+    stubborn = shell("stubborn", "trap '' TERM; exec sleep 600")
     pod = await pods.apply("shorter", stubborn, terminationGracePeriodSeconds=FOR_EVER)
     await pod.running()
     await pod.armed("stubborn")

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.every_runtime(
 )
 
 OUT = {"name": "out", "mountPath": "/out"}
-STUBBORN = "trap : TERM; while :; do sleep 0.1; done"
+STUBBORN = "trap : TERM; while :; do sleep 600 & wait $!; done"
 
 
 def saying(directory: Path) -> dict[str, Any]:
@@ -39,7 +39,7 @@ async def test_hooks_run_after_the_start_and_before_the_stop(pods: Pods, tmp_pat
     web = shell(
         "web",
         "mkdir -p /tmp/www; echo here >/tmp/www/stop; busybox httpd -p 8769 -h /tmp/www;"
-        " trap 'echo ended >>/out/said; exit 0' TERM; while :; do sleep 0.1; done",
+        " trap 'echo ended >>/out/said; exit 0' TERM; while :; do sleep 600 & wait $!; done",
         volumeMounts=[OUT],
         lifecycle={
             "postStart": hook("echo started >>/out/said"),
@@ -138,7 +138,7 @@ async def test_a_shorter_grace_does_not_run_a_hook_again(pods: Pods, tmp_path: P
 
 async def test_a_container_is_stopped_by_its_stop_signal(pods: Pods) -> None:
     """Row 56: the signal goes to the runtime, the status says which it is; a runtime without them is named."""
-    script = "trap 'exit 7' USR1; trap 'exit 15' TERM; while :; do sleep 0.1; done"
+    script = "trap 'exit 7' USR1; trap 'exit 15' TERM; while :; do sleep 600 & wait $!; done"
     live = await pods.apply(
         "signalled", shell("web", script, lifecycle={"stopSignal": "SIGUSR1"}), os={"name": "linux"}
     )

@@ -124,8 +124,22 @@ async def test_pods_of_manifest_files_survive_changes_worker_kills_and_drains(
 ) -> None:
     """Row 1: a directory of manifests, one Pod each. Row 2: their names, UIDs and annotations."""
     node = manifest_node
+    web, job = await made_by_files(node)
+    late = await a_worker_comes_back(node, web, job)
+    await a_file_changes(node, web)
+    static = await cordoned_and_drained(node, web, late)
 
-    # A file makes a pod; a hidden one, and one that is not a pod, make none and harm nobody.
+    described = await answered(node, "describe", "node", node.name)
+    assert described.code == 0, described.err
+    for said in ("Unschedulable:", "MemoryPressure", "KubeletReady", "broken.yaml", static.name, "Kernel Version"):
+        assert said in described.out
+    document = json.loads((await answered(node, "get", "node", node.name, "-o", "json")).out)
+    assert (document["kind"], document["spec"]["unschedulable"]) == ("Node", True)
+    assert int(document["status"]["capacity"]["memory"].removesuffix("Ki")) > 0
+
+
+async def made_by_files(node: ManifestNode) -> tuple[LivePod, LivePod]:
+    """A file makes a pod; a hidden one, and one that is not a pod, make none and harm nobody."""
     (node.manifests / ".hidden.yaml").write_text("nonsense: [")
     (node.manifests / "broken.yaml").write_text("kind: Pod\napiVersion: v1\nspec: {containers: 7}\n")
     web, job = node.write("web.json", "web"), node.write("job.json", "job")
@@ -137,8 +151,11 @@ async def test_pods_of_manifest_files_survive_changes_worker_kills_and_drains(
     assert meta["annotations"]["kubernetes.io/config.hash"] == meta["uid"]
     assert meta["annotations"]["kubernetes.io/config.source"] == "file"
     assert {"operator": "Exists", "effect": "NoExecute"} in pod["spec"]["tolerations"]
+    return web, job
 
-    # The worker dies and comes back: nothing is started again, and what changed meanwhile is seen.
+
+async def a_worker_comes_back(node: ManifestNode, web: LivePod, job: LivePod) -> LivePod:
+    """The worker dies and comes back: nothing is started again, and what changed meanwhile is seen."""
     instance, life = (await web.instance("main")).id, (await node.until(lambda view: view.sources_ready)).boot
     node.worker.kill()
     (node.manifests / "job.json").unlink()
@@ -150,8 +167,11 @@ async def test_pods_of_manifest_files_survive_changes_worker_kills_and_drains(
     assert (await web.instance("main")).id == instance
     view = await node.until(lambda view: view.sources_ready and view.boot > life)
     assert {each.type: each.status for each in view.conditions}["Ready"] == "True"
+    return late
 
-    # A changed file is another pod in the place of the one of before; one that breaks keeps its pod.
+
+async def a_file_changes(node: ManifestNode, web: LivePod) -> None:
+    """A changed file is another pod in the place of the one of before; one that breaks keeps its pod."""
     before = await _uid(web)
     node.write("web.json", "web", script="echo changed; sleep 1000")
     await web.until(lambda pod: pod["metadata"]["uid"] != before)
@@ -160,7 +180,9 @@ async def test_pods_of_manifest_files_survive_changes_worker_kills_and_drains(
     await node.until(lambda view: any("web.json" in each.message for each in view.events))
     assert await _uid(web) == changed["metadata"]["uid"]
 
-    # A cordoned node refuses new pods in a sentence, and takes what its directory has.
+
+async def cordoned_and_drained(node: ManifestNode, web: LivePod, late: LivePod) -> LivePod:
+    """A cordoned node refuses new pods in a sentence, and takes what its directory has, such as the pod returned."""
     listed = await syncpod(node, "get", "nodes")
     assert listed.code == 0, listed.err
     row = next(line.split() for line in listed.out.splitlines() if line.startswith(node.name))
@@ -174,28 +196,24 @@ async def test_pods_of_manifest_files_survive_changes_worker_kills_and_drains(
         await node.applied(web, late, static)
         await static.running()
         assert (await syncpod(node, "uncordon", node.name)).out == f"node/{node.name} uncordoned\n"
-
-        # A drain ends what was applied, and says what it leaves.
-        bare = await pods.apply("bare", shell("main"), hostNetwork=True)
-        await bare.running()
-        kept = await syncpod(node, "drain", node.name)
-        assert kept.code == 1
-        assert "declare no controller (use --force to override)" in kept.err
-        await bare.running()
-        drained = await syncpod(node, "drain", node.name, "--force")
-        assert (drained.code, drained.out.splitlines()[-1]) == (0, f"node/{node.name} drained"), drained.err
-        assert f"pod/{bare.name} evicted" in drained.out
-        assert f"default/{static.name}" in drained.err
-        await bare.gone()
+        await drained(node, pods, static)
     await static.running()
+    return static
 
-    described = await answered(node, "describe", "node", node.name)
-    assert described.code == 0, described.err
-    for said in ("Unschedulable:", "MemoryPressure", "KubeletReady", "broken.yaml", static.name, "Kernel Version"):
-        assert said in described.out
-    document = json.loads((await answered(node, "get", "node", node.name, "-o", "json")).out)
-    assert (document["kind"], document["spec"]["unschedulable"]) == ("Node", True)
-    assert int(document["status"]["capacity"]["memory"].removesuffix("Ki")) > 0
+
+async def drained(node: ManifestNode, pods: Pods, static: LivePod) -> None:
+    """A drain ends what was applied, and says what it leaves."""
+    bare = await pods.apply("bare", shell("main"), hostNetwork=True)
+    await bare.running()
+    kept = await syncpod(node, "drain", node.name)
+    assert kept.code == 1
+    assert "declare no controller (use --force to override)" in kept.err
+    await bare.running()
+    forced = await syncpod(node, "drain", node.name, "--force")
+    assert (forced.code, forced.out.splitlines()[-1]) == (0, f"node/{node.name} drained"), forced.err
+    assert f"pod/{bare.name} evicted" in forced.out
+    assert f"default/{static.name}" in forced.err
+    await bare.gone()
 
 
 @pytest.mark.parametrize("runtime", ["embedded"], indirect=True)

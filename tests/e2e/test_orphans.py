@@ -8,6 +8,7 @@ import json
 import shutil
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from syncpod.translation.names import NODE_LABEL, POD_UID_LABEL
 from tests.agent.waiting import until_asked
 from tests.e2e.clients import syncpod, temporal
 from tests.e2e.engine import PATIENCE, RUNS, EngineNode, LivePod, Pods, conditions_of, shell, status_of
+from tests.fork_server import start_worker
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.sweep import sweep
 from tests.runtimes.temporal import DevServer
@@ -53,6 +55,7 @@ class OrphanNode(EngineNode):
             runtime=self.runtime.endpoint,
             temporal=self.server.address,
             node=self.name,
+            start=start_worker,
             SYNCPOD_ORPHANS_PERIOD="300ms",
         )
 
@@ -174,10 +177,44 @@ async def alive(pod: LivePod) -> list[str]:
     return sorted(each.id for each in await pod.containers() if each.state == "running")
 
 
-async def test_a_lost_database_kills_no_pod_and_running_pods_can_be_adopted_or_pruned(orphaned: OrphanNode) -> None:
-    """Row 11: an empty server is no evidence; a pod whose own workflow was ended is killed as an orphan, with 1 s."""
-    node, pods = orphaned, Pods(orphaned)
-    on_node = {"hostNetwork": True}
+@dataclass
+class Population:
+    """Pods of every kind on a node, and what was known of them while their database was there."""
+
+    web: LivePod
+    """With a container that has crashed once, and one whose probe has succeeded once."""
+    job: LivePod
+    """It has ended."""
+    stale: LivePod
+    doomed: LivePod
+    static: LivePod
+    """It has a manifest."""
+    stray: str = ""
+    """A sandbox of no pod."""
+    as_it_was: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The pods, by name."""
+    instances: dict[str, list[str]] = field(default_factory=dict)
+    """The containers that ran, by the name of their pod."""
+
+    def uid(self, pod: LivePod) -> str:
+        return str(self.as_it_was[pod.name]["metadata"]["uid"])
+
+    @property
+    def applied(self) -> tuple[LivePod, ...]:
+        return self.web, self.job, self.stale, self.doomed
+
+    @property
+    def running(self) -> tuple[LivePod, ...]:
+        return self.web, self.stale, self.doomed, self.static
+
+    async def alive(self) -> dict[str, list[str]]:
+        """The containers that run now, by the name of their pod."""
+        return {pod.name: await alive(pod) for pod in self.running}
+
+
+async def populated(node: OrphanNode) -> Population:
+    """Apply the pods, and wait until each is what it is to be."""
+    pods, on_node = Pods(node), {"hostNetwork": True}
     crashing = shell("crashing", CRASHES_ONCE, volumeMounts=MOUNT)
     web = await pods.apply("web", shell("web", readinessProbe=READY), crashing, volumes=[SCRATCH], **on_node)
     job = await pods.apply("job", shell("main", "exit 0"), restartPolicy="Never", **on_node)
@@ -188,29 +225,49 @@ async def test_a_lost_database_kills_no_pod_and_running_pods_can_be_adopted_or_p
     )
     static = pods.know({"metadata": {"name": f"static-{node.name}"}})
     await until_asked(lambda: has_come(static), patience=PATIENCE)
-    for pod in (web, stale, doomed, static):
+    here = Population(web, job, stale, doomed, static)
+    for pod in here.running:
         await pod.running(**({"crashing": 1} if pod is web else {}))
-    done = await job.phase("Succeeded")
+    await job.phase("Succeeded")
     await web.until(lambda pod: conditions_of(pod)["Ready"][0] == "True")
-    before = await web.get()
-    uids = {pod.name: (await pod.get())["metadata"]["uid"] for pod in (web, job, stale, doomed)}
-    running = {pod.name: await alive(pod) for pod in (web, stale, doomed, static)}
-    stray = await node.run_sandbox({NODE_LABEL: node.name})
+    here.as_it_was = {pod.name: await pod.get() for pod in here.applied}
+    here.instances = await here.alive()
+    here.stray = await node.run_sandbox({NODE_LABEL: node.name})
+    return here
 
+
+async def test_a_lost_database_kills_no_pod_and_running_pods_can_be_adopted_or_pruned(orphaned: OrphanNode) -> None:
+    """Row 11: an empty server is no evidence; a pod whose own workflow was ended is killed as an orphan, with 1 s."""
+    node = orphaned
+    here = await populated(node)
     await node.lose_the_database()
-    for pod in (web, job, stale, doomed, static):
+    for pod in (*here.applied, here.static):
         pod.handle = node.client.get_workflow_handle(pod.handle.id)
     await node.sources_are_ready()
-    found = await node.orphans(*uids.values(), stray)
+    found = await node.orphans(*map(here.uid, here.applied), here.stray)
     assert {each.why.rpartition(" ")[0] for each in found.values()} == {"it belongs to the Temporal cluster"}
     assert all(each.left for each in found.values())
-    await until_asked(lambda: has_come(static), patience=PATIENCE)
-    await static.running()  # its manifest is there as it was, so it is the same pod, and is adopted unasked
-    assert {pod.name: await alive(pod) for pod in (web, stale, doomed, static)} == running
+    await until_asked(lambda: has_come(here.static), patience=PATIENCE)
+    await here.static.running()  # its manifest is there as it was, so it is the same pod, and is adopted unasked
+    assert await here.alive() == here.instances
     shown = (await syncpod(node, "node")).out
-    assert all(f"default/{pod.name}" in shown for pod in (web, job, stale, doomed))
+    assert all(f"default/{pod.name}" in shown for pod in here.applied)
     assert "<unidentified sandbox>" in shown
 
+    await adopted_by_their_owner(node, here)
+    await adopted_anew_by_force(node, here)
+    await pruned_by_their_owner(node, here)
+    assert await alive(here.web) == here.instances[here.web.name]
+    await node.orphans()
+    await a_pod_like_any_other(node, here.web, here.uid(here.web))
+    await here.job.delete()
+    (node.manifests / "static.json").unlink()
+    await here.static.gone()
+
+
+async def adopted_by_their_owner(node: OrphanNode, here: Population) -> None:
+    """Adopt the pod that runs and the one that has ended: both go on as they were, and nothing of them is started."""
+    web, job = here.web, here.job
     plan = await syncpod(node, "adopt", "--all", "--dry-run")
     assert (plan.code, len(plan.out.splitlines())) == (0, 4), plan
     assert f"pod/{web.name} adopted (dry run); running: crashing, web" in plan.out.splitlines()
@@ -218,55 +275,64 @@ async def test_a_lost_database_kills_no_pod_and_running_pods_can_be_adopted_or_p
     adopted = await syncpod(node, "adopt", web.name, f"pod/{job.name}", "-o", "name")
     assert (adopted.code, sorted(adopted.out.split())) == (0, sorted([f"pod/{web.name}", f"pod/{job.name}"])), adopted
     seen = await web.until(lambda pod: conditions_of(pod)["Ready"][0] == "True")
-    assert await alive(web) == running[web.name]
+    assert await alive(web) == here.instances[web.name]
     assert [status_of(seen, name)["restartCount"] for name in ("web", "crashing")] == [0, 1]
-    assert seen["metadata"]["uid"] == uids[web.name]
-    assert seen["status"]["startTime"] == before["metadata"]["creationTimestamp"]
-    assert (await job.phase("Succeeded"))["metadata"]["uid"] == uids[job.name]
+    assert seen["metadata"]["uid"] == here.uid(web)
+    assert seen["status"]["startTime"] == here.as_it_was[web.name]["metadata"]["creationTimestamp"]
+    assert (await job.phase("Succeeded"))["metadata"]["uid"] == here.uid(job)
     steps = await job.scheduled()
     assert steps[0] == "create_sandbox • adopt pod: what runs of the pod is taken over"
     assert not [step for step in steps if step.startswith("start_")]
-    assert status_of(done, "main")["containerID"] == status_of(await job.get(), "main")["containerID"]
+    as_it_was = status_of(here.as_it_was[job.name], "main")
+    assert as_it_was["containerID"] == status_of(await job.get(), "main")["containerID"]
+
+
+async def adopted_anew_by_force(node: OrphanNode, here: Population) -> None:
+    """A pod with a workflow is adopted only by force, which replaces the workflow and nothing else."""
+    web = here.web
     again = await syncpod(node, "adopt", web.name)
     assert (again.code, again.out) == (1, "")
     assert "has an open workflow" in again.err
     replaced = await syncpod(node, "adopt", web.name, "--force")
     assert (replaced.code, replaced.out) == (0, f"pod/{web.name} adopted; running: crashing, web\n"), replaced
     seen = await web.until(lambda pod: conditions_of(pod)["Ready"][0] == "True")
-    assert (await alive(web), status_of(seen, "crashing")["restartCount"]) == (running[web.name], 1)
-    await node.orphans(uids[stale.name], uids[doomed.name], stray)
+    assert (await alive(web), status_of(seen, "crashing")["restartCount"]) == (here.instances[web.name], 1)
+    await node.orphans(here.uid(here.stale), here.uid(here.doomed), here.stray)
 
-    refused = await syncpod(node, "prune", web.name)
+
+async def pruned_by_their_owner(node: OrphanNode, here: Population) -> None:
+    """Prune the others: one by its name, and then all that is left. A pod with a workflow is refused."""
+    stale, doomed = here.stale, here.doomed
+    refused = await syncpod(node, "prune", here.web.name)
     assert refused.code == 1 and "`syncpod delete` ends it" in refused.err
     would = await syncpod(node, "prune", "--all", "--dry-run")
     assert f"pod/{stale.name} pruned (dry run): kills main" in would.out.splitlines()
     pruned = await syncpod(node, "prune", stale.name, "--now")
     assert (pruned.code, pruned.out) == (0, f"pod/{stale.name} pruned\n"), pruned
     assert (await stale.sandboxes(), await stale.containers()) == ([], [])
-    node.assert_nothing_left(uids[stale.name])
+    node.assert_nothing_left(here.uid(stale))
     everything = await syncpod(node, "prune", "--all")
-    assert sorted(everything.out.split("\n")) == ["", f"pod/{doomed.name} pruned", f"sandbox/{stray} pruned"], (
-        everything
-    )
-    node.assert_nothing_left(uids[doomed.name])
-    assert await alive(web) == running[web.name]
-    await node.orphans()
+    lines = ["", f"pod/{doomed.name} pruned", f"sandbox/{here.stray} pruned"]
+    assert sorted(everything.out.split("\n")) == lines, everything
+    node.assert_nothing_left(here.uid(doomed))
 
-    # What is adopted is a pod like any other: twins of its sandbox are resolved, and ended from outside it is killed.
-    first = await web.sandbox()
+
+async def a_pod_like_any_other(node: OrphanNode, pod: LivePod, uid: str) -> None:
+    """Twins of an adopted pod's sandbox are resolved; ended from outside, it is killed."""
+    first = await pod.sandbox()
     await node.run_sandbox(dict(first.labels), first, attempt=first.attempt + 1)
-    await web.until(lambda pod: status_of(pod, "web").get("restartCount") == 1)
-    await web.until(lambda pod: pod["status"]["phase"] == "Running")
-    assert [each.attempt for each in await web.sandboxes() if each.state == "SANDBOX_READY"] == [first.attempt + 2]
-    await temporal(node, "workflow", "terminate", "--workflow-id", web.handle.id)
+    await pod.until(lambda pod: status_of(pod, "web").get("restartCount") == 1)
+    await pod.until(lambda pod: pod["status"]["phase"] == "Running")
+    assert [each.attempt for each in await pod.sandboxes() if each.state == "SANDBOX_READY"] == [first.attempt + 2]
+    await temporal(node, "workflow", "terminate", "--workflow-id", pod.handle.id)
 
     async def killed() -> bool:
-        return not await node.cri.list_pod_sandboxes(labels={POD_UID_LABEL: uids[web.name]})
+        return not await node.cri.list_pod_sandboxes(labels={POD_UID_LABEL: uid})
 
     await until_asked(killed, patience=PATIENCE)
     await node.orphans()
-    await node.nothing_is_left(uids[web.name])
-    why = f"killed and removed pod default/{web.name} (uid {uids[web.name]}): its workflow has ended"
+    await node.nothing_is_left(uid)
+    why = f"killed and removed pod default/{pod.name} (uid {uid}): its workflow has ended"
 
     async def said() -> bool:
         return why in node.worker.log.read_text()
@@ -275,9 +341,6 @@ async def test_a_lost_database_kills_no_pod_and_running_pods_can_be_adopted_or_p
         await until_asked(said, patience=PATIENCE)
     except TimeoutError:
         raise AssertionError(node.said) from None
-    await job.delete()
-    (node.manifests / "static.json").unlink()
-    await static.gone()
 
 
 async def test_a_static_pod_keeps_running_after_the_loss_of_node_state_and_database(orphaned: OrphanNode) -> None:

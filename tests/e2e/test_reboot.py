@@ -22,7 +22,7 @@ from tests.workflows.scripted import container
 
 log = logging.getLogger("faults")
 
-RUNS = "trap 'exit 0' TERM; while :; do sleep 0.1; done"
+RUNS = "trap 'exit 0' TERM; while :; do sleep 600 & wait $!; done"
 
 
 class Starts:

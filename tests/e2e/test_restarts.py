@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.e2e.engine import EngineNode, LivePod, Pods, at, conditions_of, shell, status_of
+from tests.e2e.engine import RUNS, EngineNode, LivePod, Pods, at, conditions_of, shell, status_of
 from tests.e2e.meanwhile import Told, meanwhile
 
 SCRATCH = {"name": "scratch", "emptyDir": {}}
@@ -221,13 +221,12 @@ async def test_a_container_has_a_policy_and_rules_of_its_own(
         assert status["state"]["terminated"]["exitCode"] == 0
 
 
-@pytest.mark.every_runtime("it takes every kind of call in one life")
-async def test_a_rule_restarts_all_containers_in_place(pods: Pods) -> None:
-    """Row 75: in place, with reasons and counts; and what the kubelet lacks: one back-off for the whole pod."""
+async def starting_over(pods: Pods) -> LivePod:
+    """A pod that a container restarts as a whole when `/scratch/go` is there, and once more for `/scratch/again`."""
     again = "until [ -e /scratch/again ]; do sleep 0.05; done; rm /scratch/again; exit 88"
-    runs = "echo run >> /scratch/runs; trap 'exit 0' TERM; while :; do sleep 0.1; done"
+    runs = f"echo run >> /scratch/runs; {RUNS}"
     mounts = [{"name": "scratch", "mountPath": "/scratch"}]
-    pod = await pods.apply(
+    return await pods.apply(
         "all",
         shell("victim", runs, volumeMounts=mounts),
         once(
@@ -243,6 +242,27 @@ async def test_a_rule_restarts_all_containers_in_place(pods: Pods) -> None:
         ],
         volumes=[SCRATCH],
     )
+
+
+async def is_held_as_a_whole(pod: LivePod) -> None:
+    """Wait until the pod is in its back-off: none of its containers runs, and each says what it waits for."""
+    held = await pod.until(lambda pod: "CrashLoopBackOff" in str(status_of(pod, "victim")["state"]))
+    assert conditions_of(held)["AllContainersRestarting"][0] == "True"
+    assert [each for each in await pod.containers() if each.state == "running"] == []
+    waiting = [status_of(held, name)["state"]["waiting"] for name in ("victim", "source", "side")]
+    assert {each["reason"] for each in waiting} == {"CrashLoopBackOff"}
+    assert waiting[0]["message"].startswith("back-off 10s restarting all containers of pod=")
+    assert waiting[0]["message"].endswith("source exited with code 88")
+    plan = await pod.handle.query("plan")
+    assert [(each["subject"], each["reason"]) for each in plan["holds"]] == [
+        ("restart_all_containers", "CrashLoopBackOff")
+    ]
+
+
+@pytest.mark.every_runtime("it takes every kind of call in one life")
+async def test_a_rule_restarts_all_containers_in_place(pods: Pods) -> None:
+    """Row 75: in place, with reasons and counts; and what the kubelet lacks: one back-off for the whole pod."""
+    pod = await starting_over(pods)
     before = await pod.running()
     sandbox = await pod.sandbox()
     assert conditions_of(before)["AllContainersRestarting"] == ("False",)
@@ -272,17 +292,7 @@ async def test_a_rule_restarts_all_containers_in_place(pods: Pods) -> None:
     assert killed >= {"victim", "side"}
 
     await pod.exec("victim", "touch /scratch/again")
-    held = await pod.until(lambda pod: "CrashLoopBackOff" in str(status_of(pod, "victim")["state"]))
-    assert conditions_of(held)["AllContainersRestarting"][0] == "True"
-    assert [each for each in await pod.containers() if each.state == "running"] == []
-    waiting = [status_of(held, name)["state"]["waiting"] for name in ("victim", "source", "side")]
-    assert {each["reason"] for each in waiting} == {"CrashLoopBackOff"}
-    assert waiting[0]["message"].startswith("back-off 10s restarting all containers of pod=")
-    assert waiting[0]["message"].endswith("source exited with code 88")
-    plan = await pod.handle.query("plan")
-    assert [(each["subject"], each["reason"]) for each in plan["holds"]] == [
-        ("restart_all_containers", "CrashLoopBackOff")
-    ]
+    await is_held_as_a_whole(pod)
     await pod.handle.signal("backoff_expired", {"container": "restart_all_containers"})
     anew = await pod.running(victim=2, source=2)
     assert conditions_of(anew)["AllContainersRestarting"] == ("False",)

@@ -19,7 +19,7 @@ from temporalio.client import Client
 
 from syncpod.messages.identity import pod_workflow_id
 from tests.agent.waiting import until_asked
-from tests.cli.conftest import Result, typed
+from tests.cli.conftest import Result, program
 from tests.e2e.clients import machine_of
 from tests.e2e.engine import PATIENCE, RUNS, engine_node, shell, status_of
 from tests.e2e.searching import CommandLines, files_with, forms, found_in
@@ -98,7 +98,7 @@ class Here:
     said: list[str] = field(default_factory=list)
 
     async def run(self, *command: str, stdin: str = "") -> Result:
-        result = await asyncio.to_thread(typed, *command, environ=self.environ, stdin=stdin)
+        result = await asyncio.to_thread(program, *command, environ=self.environ, stdin=stdin)
         self.said.append(result.out + result.err)
         return result
 

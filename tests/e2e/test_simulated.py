@@ -1,4 +1,4 @@
-"""Thirty simulated pods at once through the whole engine, with a runtime at its worst: each comes to what it must."""
+"""Twenty simulated pods at once through the whole engine, with a runtime at its worst: each comes to what it must."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.runtimes.selection import ALL, asked_for
 from tests.runtimes.temporal import DevServer
 
 AT_ONCE = 8
-OF_EACH_KIND = 6 if asked_for() == ALL else 3
+OF_EACH_KIND = 6 if asked_for() == ALL else 2
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -107,7 +107,7 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any], Expected]] = {
 
 
 async def test_every_simulated_pod_reaches_its_expected_end_and_leaves_nothing(pods: Pods) -> None:
-    # As if a kubelet had thirty pods to start, three of each kind; one of them also restarts the runtime in time.
+    # As if a kubelet had twenty pods to start, two of each kind; one of them also restarts the runtime in time.
     free = asyncio.Semaphore(AT_ONCE)
 
     async def live(kind: str, number: int) -> None:

@@ -18,6 +18,7 @@ from syncpod.node.pod_cgroups import (
     change_pod_cgroup,
     limit_all_pods,
     make_pod_cgroup,
+    pids_unlimited,
     read_memory_limit,
     read_pod_cgroup,
     remove_empty_tiers,
@@ -87,14 +88,49 @@ def test_cgroup_v2_gets_weights_and_limits_and_delegates_controllers(unified: Pa
 
 
 def test_the_cgroup_v2_of_all_pods_has_the_nodes_capacity(unified: Path) -> None:
-    """Row 52: a weight by cores, the memory, and the machine's process ids."""
+    """Row 52: a weight by cores, the memory, and nine in ten of the machine's process ids."""
     node = replace(PLAIN, capacity=SIZE, host=replace(PLAIN.host, max_pids=32768, hugepage_sizes=("2MB",)))
     everything = ("cpu.weight", "memory.max", "pids.max", "hugetlb.2MB.max")
     parent = cgroup(unified / "syncpod", "cpu memory hugetlb pids", *everything)
     assert limit_all_pods(node, mountinfo=mountinfo(unified)) == ""
     # 2000m are 2048 shares.
-    assert [(parent / name).read_text() for name in everything] == ["79", str(2 << 30), "32768", str(4 * MIB)]
+    assert [(parent / name).read_text() for name in everything] == ["79", str(2 << 30), "29491", str(4 * MIB)]
     assert "pids" in (unified / "cgroup.subtree_control").read_text()
+
+
+def test_a_pod_has_as_many_processes_as_the_node_allows_each(unified: Path) -> None:
+    """The kubelet's podPidsLimit; without one the controller is left as it is."""
+    parent = cgroup(unified / "syncpod", "cpu pids")
+    own = cgroup(cgroup(parent / "burstable", "cpu pids") / "poda", "cpu pids", "cpu.weight", "cpu.max", "pids.max")
+    make_pod_cgroup(PLAIN, pod_of(LIMITED), mountinfo=mountinfo(unified))
+    assert (own / "pids.max").read_text() == ""
+    assert "pids" not in (parent / "cgroup.subtree_control").read_text()
+    make_pod_cgroup(replace(PLAIN, pod_max_pids=500), pod_of(LIMITED), mountinfo=mountinfo(unified))
+    assert (own / "pids.max").read_text() == "500"
+    assert "pids" in (parent / "cgroup.subtree_control").read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"pod_cgroups": False}, "this node makes no cgroups for pods"),
+        ({"cgroup_driver": "systemd"}, "the runtime's cgroup driver is systemd"),
+        ({}, "the pids controller is not available here"),
+    ],
+)
+def test_a_limit_of_processes_that_nothing_enforces_is_refused(unified: Path, change: dict[str, Any], why: str) -> None:
+    if os.geteuid() != 0 and not change:
+        why = "cgroups are closed to this user"
+    (unified / "cgroup.controllers").write_text("cpu\n")
+    cgroup(cgroup(unified / "syncpod", "cpu") / "burstable", "cpu")
+    cgroup(unified / "syncpod" / "burstable" / "poda", "cpu", "cpu.weight", "cpu.max")
+    said = f"the limit of 500 processes for each pod (--pod-max-pids) cannot be enforced, since {why}"
+    node, info = replace(PLAIN, pod_max_pids=500, **change), mountinfo(unified)
+    assert pids_unlimited(node, mountinfo=info) == said
+    with pytest.raises(LimitsRefused) as refused:
+        make_pod_cgroup(node, pod_of(LIMITED), mountinfo=info)
+    assert str(refused.value) == said
+    assert pids_unlimited(replace(node, pod_max_pids=-1), mountinfo=info) == ""
 
 
 def test_a_memory_limit_below_current_usage_is_skipped_and_the_others_are_set(unified: Path) -> None:
@@ -281,7 +317,7 @@ def test_all_pods_are_limited_to_the_nodes_capacity_and_to_less_if_it_shrinks(no
         assert shares in weight
         assert memory == str(size * MIB)
         assert quota in (None, "-1", "max 100000"), "CPU is a weight: what nobody else wants is for the pods"
-        assert value(node, "", "pids.max", "pids.max") == "30000"
+        assert value(node, "", "pids.max", "pids.max") == "27000"
     remove_pod_cgroup(node, "a")
     remove_empty_tiers(node)
     assert not any((each.path / node.cgroup_parent).exists() for each in HERE)

@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from syncpod.node import pod_threads
+from syncpod.node import daemon_thread, pod_threads
+from syncpod.node.daemon_thread import started_pool
 from syncpod.node.pod_threads import DiskWork, PodThreads, TooManySilent
 
 
@@ -111,3 +112,25 @@ async def main():
 asyncio.run(main())
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+
+
+async def test_work_for_which_no_thread_can_be_started_begins_when_one_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fork bomb may take every process id of the machine, or of this user; the worker outlives that."""
+    start, refusals = threading.Thread.start, ["no process id", "none yet"]
+
+    def refuse(thread: threading.Thread) -> None:
+        if refusals:
+            raise RuntimeError(f"can't start new thread: {refusals.pop()}")
+        start(thread)
+
+    monkeypatch.setattr(daemon_thread, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert await PodThreads().run("a", DiskWork.READ, lambda: "done") == "done"
+    assert not refusals
+
+
+def test_a_pool_needs_no_new_thread_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = started_pool(3, "begun")
+    monkeypatch.setattr(threading.Thread, "start", lambda _: pytest.fail("a thread is started"))
+    together = threading.Barrier(3)
+    assert sorted(each.result() for each in [pool.submit(together.wait) for _ in range(3)]) == [0, 1, 2]

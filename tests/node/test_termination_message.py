@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,9 +35,9 @@ def ended(place: Path | None, *, policy: str = "File", path: str = "/dev/termina
     return RuntimeContainerStatus(**{**values, **more})
 
 
-def message_of(status: RuntimeContainerStatus) -> str:
+def message_of(status: RuntimeContainerStatus, hide: Callable[[str], str] = str) -> str:
     exit_ = Exit(exit_code=status.exit_code, reason=status.reason, message=status.message)
-    return termination_message(status, exit_)
+    return termination_message(status, exit_, hide)
 
 
 def log(path: Path, *lines: str) -> Path:
@@ -149,3 +150,23 @@ def test_a_symlink_to_the_log_of_another_pod_is_not_followed(tmp_path: Path) -> 
     (own / "main").symlink_to(theirs)
     status = ended(None, policy="FallbackToLogsOnError", exit_code=1, reason="Error", log_path=str(own / "main/0.log"))
     assert message_of(status) == "Error on reading termination message from logs: Not a directory"
+
+
+def test_a_secret_whose_beginning_is_cut_off_is_hidden(tmp_path: Path) -> None:
+    def hide(text: str) -> str:
+        return text.replace("hunter2", "***")
+
+    place, said = tmp_path / "m", log(tmp_path / "0.log", "stdout F hunter2" + "x" * 2045)
+    place.write_text("hunter2" + "x" * 4093)
+    assert message_of(ended(place), hide) == "***" + "x" * 4093
+    place.write_text("")
+    failed = ended(place, policy="FallbackToLogsOnError", exit_code=1, log_path=str(said))
+    assert message_of(failed, hide) == "**" + "x" * 2045 + "\n"
+
+
+def test_what_follows_a_carriage_return_in_the_log_is_kept(tmp_path: Path) -> None:
+    place, said = tmp_path / "m", tmp_path / "0.log"
+    place.write_text("")
+    said.write_bytes(b"2026-11-21T00:00:00Z stdout F 10%\r20%\rfailed\x0b\xff\n")
+    failed = ended(place, policy="FallbackToLogsOnError", exit_code=1, log_path=str(said))
+    assert message_of(failed) == "10%\r20%\rfailed\x0b\ufffd\n"

@@ -21,7 +21,7 @@ from tests.runtimes.bare import BareCri
 from tests.runtimes.embedded import Embedded
 from tests.runtimes.images import BUSYBOX
 
-RUNS = ("sh", "-c", "while :; do sleep 0.05; done")
+RUNS = ("sh", "-c", "exec sleep 600")
 
 
 async def test_a_container_survives_servers_that_are_killed_between_any_two_calls(

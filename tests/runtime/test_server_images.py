@@ -73,7 +73,7 @@ async def test_a_container_has_its_images_files_and_configuration(
         tmp_path,
         busybox,
         Env=["PATH=/bin", "NAME=image"],
-        Entrypoint=["sh", "-c", f"{SAYS}; trap 'exit 9' QUIT; while :; do sleep 0.05; done"],
+        Entrypoint=["sh", "-c", f"{SAYS}; trap 'exit 9' QUIT; while :; do sleep 600 & wait $!; done"],
         Cmd=["one", "two"],
         User="app",
         WorkingDir="/work/dir",
@@ -127,7 +127,7 @@ async def test_an_images_files_are_kept_while_a_container_uses_them(
 ) -> None:
     load(server, tmp_path, busybox)
     roots = server.state_dir / "images" / "roots"
-    made = await pod.create(container(pod, "sh", "-c", "echo private > /hello; while :; do sleep 0.05; done"))
+    made = await pod.create(container(pod, "sh", "-c", "echo private > /hello; exec sleep 600"))
     await pod.start(made)
     await calls.images.RemoveImage(cri.RemoveImageRequest(image=cri.ImageSpec(image=NAME)))
     server.restart()

@@ -65,7 +65,7 @@ def test_missing_features_are_named_in_the_log_and_by_up(server: Embedded) -> No
 
 async def test_a_volume_is_a_link_removed_with_the_last_container(server: Embedded, pod: Pod, tmp_path: Path) -> None:
     wanted, volume = tmp_path / "data", tmp_path / "volume"
-    config = pod.container("sh", "-c", f"echo first > {wanted}/file; while :; do sleep 0.05; done")
+    config = pod.container("sh", "-c", f"echo first > {wanted}/file; exec sleep 600")
     config.mounts.add(container_path=str(wanted), host_path=str(volume))
     first = await pod.create(config)
     assert not volume.exists(), "it is made at the start"

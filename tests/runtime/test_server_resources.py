@@ -15,7 +15,7 @@ from tests.runtimes.embedded import Embedded
 
 MIB = 1 << 20
 FOUND = Cgroups.find()
-RUNS = ("sh", "-c", "while :; do sleep 0.05; done")
+RUNS = ("sh", "-c", "exec sleep 600")
 
 needs_cgroups = pytest.mark.skipif(
     os.geteuid() != 0 or not {"cpu", "memory"} <= set(FOUND.controllers), reason="needs cgroups for cpu and memory"

@@ -172,7 +172,7 @@ async def forwarded(pod: Pod, port: int) -> tuple[bytes, bytes]:
 
 
 async def test_a_container_is_stopped_by_its_configured_signal(server: Embedded, pod: Pod) -> None:
-    config = pod.container("sh", "-c", "trap '' TERM; trap 'exit 10' USR1; while :; do sleep 0.05; done")
+    config = pod.container("sh", "-c", "trap '' TERM; trap 'exit 10' USR1; while :; do sleep 600 & wait $!; done")
     config.stop_signal = cri.SIGNAL_SIGUSR1
     container = await pod.create(config)
     await pod.start(container)

@@ -365,7 +365,7 @@ async def test_the_server_raises_its_file_limit_and_containers_get_the_original_
         async with BareCri(server.endpoint, cgroup_parent=server.cgroup_parent) as calls:
             pod = Pod(calls, logs=tmp_path)
             await pod.run()
-            container = await pod.started("sh", "-c", "while :; do sleep 0.05; done")
+            container = await pod.started("sh", "-c", "exec sleep 600")
             command = cri.ExecSyncRequest(container_id=container, cmd=["sh", "-c", "ulimit -Sn; ulimit -Hn"])
             said = (await calls.runtime.ExecSync(command)).stdout.decode().split()
             assert said == ["500", str(hard)]
@@ -374,7 +374,7 @@ async def test_the_server_raises_its_file_limit_and_containers_get_the_original_
 
 
 async def test_real_containers_in_trouble_do_not_affect_others(tmp_path: Path) -> None:
-    runs = ("sh", "-c", "while :; do sleep 0.05; done")
+    runs = ("sh", "-c", "exec sleep 600")
     with Embedded.launch() as server:
         async with BareCri(server.endpoint, cgroup_parent=server.cgroup_parent) as calls:
             pod = Pod(calls, logs=tmp_path)

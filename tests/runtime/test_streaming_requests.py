@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import socket
 from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 
@@ -10,6 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from syncpod.kernel.callers import AT_ONCE, OF_A_STRANGER
+from syncpod.kernel.peers import Address, Peer, find_peer
 from syncpod.runtime.port import Streams
 from syncpod.runtime.streaming import StreamingServer, server, tickets
 from syncpod.runtime.streaming.request import Refused, parse_request
@@ -17,6 +22,7 @@ from syncpod.runtime.streaming.terminal_sizes import TerminalSizes
 from syncpod.runtime.streaming.tickets import Tickets, TooManyTickets
 from tests.runtime.local_streams import LocalStreams
 
+STRANGER = os.geteuid() + 20001
 HANDSHAKE = {
     "Connection": "keep-alive, Upgrade",
     "Upgrade": "websocket",
@@ -66,6 +72,40 @@ async def test_a_streaming_url_can_be_used_only_once(streaming: StreamingServer)
     again = await answer(here, HANDSHAKE)
     assert again.startswith("HTTP/1.1 404 Not Found\r\n")
     assert again.endswith("\r\n\r\nno such URL, or it has been used, or a minute has passed since it was made\n")
+
+
+async def test_a_strangers_connections_beyond_a_few_are_closed_and_the_owners_are_not() -> None:
+    """Each that says nothing would take one of the runtime's descriptors for ten seconds."""
+    strangers: set[int] = set()
+
+    def peer_of(client: Address, here: Address) -> Peer | None:
+        found = find_peer(client, here)
+        return Peer(STRANGER, 0) if found is not None and client[1] in strangers else found
+
+    streaming = await StreamingServer.start(peer_of=peer_of)
+    place = urlsplit(url(streaming))
+    assert place.port is not None
+    try:
+        async with asyncio.timeout(60):
+            silent = []
+            for index in range(AT_ONCE + OF_A_STRANGER + 4):
+                with socket.socket() as client:
+                    client.bind(("127.0.0.1", 0))
+                    strangers |= {client.getsockname()[1]} if index >= AT_ONCE else set()
+                    client.connect(("127.0.0.1", place.port))
+                    silent.append(await asyncio.open_connection(sock=client.dup()))
+            for reader, _ in silent[AT_ONCE + OF_A_STRANGER :]:
+                with contextlib.suppress(ConnectionError):
+                    assert await reader.read() == b""
+            for _, writer in silent[: AT_ONCE + OF_A_STRANGER]:
+                writer.write(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            for reader, _ in silent[: AT_ONCE + OF_A_STRANGER]:
+                assert (await reader.read()).startswith(b"HTTP/1.1 404 ")
+        for _, writer in silent:
+            writer.close()
+        assert " 101 " in await answer(url(streaming), HANDSHAKE)
+    finally:
+        await streaming.close()
 
 
 async def test_a_token_is_valid_only_for_its_kind_of_request(streaming: StreamingServer) -> None:

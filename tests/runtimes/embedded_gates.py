@@ -62,16 +62,21 @@ class SpawnerGates:
         self._state_dir = state_dir
         self._server = server
 
+    @property
+    def spawners(self) -> list[int]:
+        """The server's spawner, if it has one: it begins with the first start, and again with the next if it dies."""
+        return [
+            process.pid
+            for process in processes()
+            if process.parent == self._server and any(argument.endswith("/spawner.py") for argument in process.argv)
+        ]
+
     @contextlib.contextmanager
     def hold(self, point: str) -> Iterator[SpawnerGate]:
         """Make starts wait until the block ends or the gate is opened. Raises ValueError for any other point."""
         if point != POINT:
             raise ValueError(f"the embedded runtime has no gate {point!r}: there is {POINT}")
-        (spawner,) = [
-            process.pid
-            for process in processes()
-            if process.parent == self._server and any(argument.endswith("/spawner.py") for argument in process.argv)
-        ]
+        (spawner,) = self.spawners
         gate = SpawnerGate(self._state_dir, spawner)
         gate.shut()
         try:

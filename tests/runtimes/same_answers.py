@@ -23,8 +23,8 @@ from tests.runtimes.bare import BareCri, BarePod
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.runtime import Runtime
 
-RUNS = ("sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.05; done")
-DEAF = ("sh", "-c", "trap 'touch /tmp/told' TERM; while :; do sleep 0.05; done")
+RUNS = ("sh", "-c", "trap 'exit 0' TERM; while :; do sleep 600 & wait $!; done")
+DEAF = ("sh", "-c", "trap 'touch /tmp/told' TERM; while :; do sleep 600 & wait $!; done")
 """It notes that it was told to end, and goes on."""
 ABSENT = "0" * 64
 PATIENCE = 60.0

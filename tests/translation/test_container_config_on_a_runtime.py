@@ -128,48 +128,51 @@ async def pods(client: CriClient, tmp_path: Path) -> AsyncIterator[Pods]:
     await pods.remove()
 
 
+def demanding_spec(given: Path) -> dict[str, Any]:
+    """A pod's spec that asks for something of every kind; `given` is a directory of the node."""
+    return {
+        "hostname": "front",
+        "volumes": [
+            {"name": "scratch", "emptyDir": {}},
+            {"name": "given", "hostPath": {"path": str(given), "type": "Directory"}},
+        ],
+        "securityContext": {
+            "fsGroup": 2000,
+            "supplementalGroups": [4000],
+            "sysctls": [{"name": "net/ipv4/ip_unprivileged_port_start", "value": "81"}],
+        },
+        "containers": [
+            {
+                "name": "main",
+                "image": BUSYBOX,
+                "command": SLEEP,
+                "workingDir": "/scratch",
+                "env": [
+                    {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+                    {"name": "GREETING", "value": "$(POD_IP) $$(POD_IP) $(NOBODY)"},
+                ],
+                "volumeMounts": [
+                    {"name": "scratch", "mountPath": "/scratch"},
+                    {"name": "given", "mountPath": "/given", "readOnly": True},
+                ],
+                "resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": "500m", "memory": "64Mi"}},
+                "securityContext": {
+                    "runAsUser": 1234,
+                    "runAsGroup": 5678,
+                    "readOnlyRootFilesystem": True,
+                    "allowPrivilegeEscalation": False,
+                    "capabilities": {"drop": ["ALL"]},
+                },
+            }
+        ],
+    }
+
+
 async def test_a_container_matches_its_pod_spec(pods: Pods, tmp_path: Path) -> None:
     given = tmp_path / "given"
     given.mkdir()
     (given / "file").write_text("from the node")
-    running = await pods.run(
-        {
-            "hostname": "front",
-            "volumes": [
-                {"name": "scratch", "emptyDir": {}},
-                {"name": "given", "hostPath": {"path": str(given), "type": "Directory"}},
-            ],
-            "securityContext": {
-                "fsGroup": 2000,
-                "supplementalGroups": [4000],
-                "sysctls": [{"name": "net/ipv4/ip_unprivileged_port_start", "value": "81"}],
-            },
-            "containers": [
-                {
-                    "name": "main",
-                    "image": BUSYBOX,
-                    "command": SLEEP,
-                    "workingDir": "/scratch",
-                    "env": [
-                        {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
-                        {"name": "GREETING", "value": "$(POD_IP) $$(POD_IP) $(NOBODY)"},
-                    ],
-                    "volumeMounts": [
-                        {"name": "scratch", "mountPath": "/scratch"},
-                        {"name": "given", "mountPath": "/given", "readOnly": True},
-                    ],
-                    "resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": "500m", "memory": "64Mi"}},
-                    "securityContext": {
-                        "runAsUser": 1234,
-                        "runAsGroup": 5678,
-                        "readOnlyRootFilesystem": True,
-                        "allowPrivilegeEscalation": False,
-                        "capabilities": {"drop": ["ALL"]},
-                    },
-                }
-            ],
-        }
-    )
+    running = await pods.run(demanding_spec(given))
     (address,) = running.pod_ips
     main = await running.start(running.pod.spec.containers[0])
     shown = {

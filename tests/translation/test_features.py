@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from syncpod.cri.port import RuntimeHandler, RuntimeStatus, RuntimeVersion
-from syncpod.translation.features import needs_details, recursive_read_only_handlers, refusals
+from syncpod.translation.features import depends_on_runtime, needs_details, recursive_read_only_handlers, refusals
 from tests.translation.translation import make_pod
 
 
@@ -136,6 +136,17 @@ def test_the_runtime_is_asked_for_details_only_if_they_matter() -> None:
     port = {"name": "main", "image": "a", "ports": [{"containerPort": 80, "hostPort": 80}]}
     assert not needs_details(make_pod())
     assert not needs_details(make_pod({"hostNetwork": True, "containers": [port]}))
+
+
+@pytest.mark.parametrize(("spec", "runtime", "paths"), CASES.values(), ids=CASES)
+def test_a_pod_that_some_runtime_refuses_depends_on_its_runtime(
+    spec: dict[str, Any], runtime: RuntimeStatus, paths: list[str]
+) -> None:
+    assert depends_on_runtime(make_pod(spec)) or not paths
+
+
+def test_a_pod_that_every_runtime_can_run_does_not_depend_on_its_runtime() -> None:
+    assert not depends_on_runtime(make_pod({}))
 
 
 def test_an_unknown_runtime_handler_is_refused_with_the_known_ones() -> None:

@@ -123,6 +123,12 @@ def test_unchanged_files_are_not_written_again(tmp_path: Path) -> None:
     assert not write(tmp_path, files)
 
 
+def test_one_file_that_changes_beside_one_that_does_not_is_written(tmp_path: Path) -> None:
+    write(tmp_path, {"user": PayloadFile(b"me", 0o400), "password": PayloadFile(b"one", 0o400)})
+    assert write(tmp_path, {"user": PayloadFile(b"me", 0o400), "password": PayloadFile(b"two", 0o400)})
+    assert files_in(tmp_path) == {"user": b"me", "password": b"two"}
+
+
 def test_an_open_file_keeps_its_old_content_after_an_update(tmp_path: Path) -> None:
     write(tmp_path, {"key": PayloadFile(b"old", 0o644)})
     with (tmp_path / "key").open("rb") as opened:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from tests.agent.waiting import until
+from tests.fork_server import start_worker
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
 
@@ -105,3 +106,8 @@ class NodeProcess:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def forked(directory: Path, *arguments: str, **more: Any) -> NodeProcess:
+    """A worker that has imported everything before it starts: for tests that are not about how a process starts."""
+    return NodeProcess(directory, *arguments, start=start_worker, **more)

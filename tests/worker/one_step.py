@@ -21,7 +21,9 @@ with workflow.unsafe.imports_passed_through():
 class OneStep:
     @workflow.run
     async def run(self, attempt: int) -> str:
-        outcome = "failed"
+        outcome, extern = "failed", workflow.extern_functions()
+        extern["syncpod_deciding"]()
+        extern["syncpod_decided"]({"syncpod.step": "create_sandbox"})
         try:
             result: StepResult = await workflow.execute_activity(
                 StepName.CREATE_SANDBOX.value,
@@ -32,9 +34,8 @@ class OneStep:
             outcome = result.id
         except ActivityError:
             pass
-        extern = workflow.extern_functions()
         extern["syncpod_arm_backoff"](workflow.info().workflow_id, "main", 1, 10.0)
-        extern["syncpod_sync_span"]({"step": "create_sandbox"}, workflow.time_ns(), workflow.time_ns())
+        extern["syncpod_rested"]({"syncpod.phase": "Pending"})
         return outcome
 
 

@@ -39,6 +39,7 @@ def copied(to: Path) -> Path:
     """Copy what decides there."""
     for named in SOURCES:
         if (ROOT / named).is_file():
+            (to / named).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / named, to / named)
         else:
             shutil.copytree(ROOT / named, to / named, dirs_exist_ok=True)

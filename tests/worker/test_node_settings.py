@@ -5,6 +5,7 @@ import json
 import os
 import socket
 from dataclasses import asdict, replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -104,15 +105,53 @@ def test_node_capacity_is_set_by_flags_or_the_environment() -> None:
         node_settings(environ, node_labels="").node_labels == "" != node_settings(environ, node_labels=None).node_labels
     )
     assert settings.allowed_unsafe_sysctls == ("kernel.msgmax", "net.core.*")
+    assert (nothing.pod_max_pids, node_settings({"SYNCPOD_POD_MAX_PIDS": "500"}).pod_max_pids) == (-1, 500)
+    assert node_settings({"SYNCPOD_POD_MAX_PIDS": "500"}, pod_max_pids="-1").pod_max_pids == -1
     given = node_settings(environ, capacity="pods=1", pod_cgroups=True, allowed_unsafe_sysctls="net.*")
     assert (given.capacity, given.pod_cgroups, given.allowed_unsafe_sysctls) == ("pods=1", True, ("net.*",))
 
 
 @pytest.mark.parametrize(
+    ("said", "address"),
+    [
+        (":9105", "127.0.0.1:9105"),
+        ("localhost:9105", "127.0.0.1:9105"),
+        ("[::1]:0", "[::1]:0"),
+        ("192.0.2.7:9105", "192.0.2.7:9105"),
+        ("", ""),
+        (" ", ""),
+    ],
+)
+def test_metrics_are_served_on_the_loopback_unless_told_otherwise(said: str, address: str) -> None:
+    assert node_settings({"SYNCPOD_METRICS_ADDRESS": said}).metrics_address == address
+
+
+def test_the_journal_keeps_ninety_days_unless_it_is_told_otherwise() -> None:
+    nothing = node_settings({}).journal
+    assert (nothing.age, nothing.max_bytes) == (timedelta(days=90), 256 * 2**20)
+    environ = {"SYNCPOD_JOURNAL_AGE": "36h", "SYNCPOD_JOURNAL_SIZE": "2Mi"}
+    found = node_settings(environ)
+    assert (found.journal.age, found.journal.max_bytes) == (timedelta(hours=36), 2 * 2**20)
+    assert {name: found.given[name] for name in environ} == environ, "they hold for the next start"
+    flags = node_settings(environ, journal_age="7d", journal_size="1Gi").journal
+    assert (flags.age, flags.max_bytes) == (timedelta(days=7), 2**30)
+    assert node_settings({}, journal_age="0").journal.age == timedelta(0)
+
+
+@pytest.mark.parametrize(
     ("environ", "sentence"),
     [
+        ({"SYNCPOD_JOURNAL_AGE": "90 days"}, "SYNCPOD_JOURNAL_AGE='90 days': must be a duration such as 90d, 36h or 0"),
+        ({"SYNCPOD_JOURNAL_SIZE": "1k"}, "SYNCPOD_JOURNAL_SIZE='1k': must be at least 1Mi"),
         ({"SYNCPOD_NODE": "Node"}, "node name 'Node': must be at most 253 lower-case letters"),
         ({"SYNCPOD_NODE": "n/1"}, "node name 'n/1': must be"),
+        (
+            {"SYNCPOD_METRICS_ADDRESS": "edge:9105"},
+            "SYNCPOD_METRICS_ADDRESS='edge:9105': must be an address and a port",
+        ),
+        ({"SYNCPOD_METRICS_ADDRESS": "9105"}, "must be an address and a port"),
+        ({"SYNCPOD_METRICS_ADDRESS": "127.0.0.1"}, "must be an address and a port, such as 127.0.0.1:9105"),
+        ({"SYNCPOD_METRICS_ADDRESS": ":70000"}, "must be an address and a port"),
         ({"SYNCPOD_STATE_DIR": "state"}, "state directory 'state': must be an absolute path"),
         ({"SYNCPOD_CGROUP_PARENT": "a/../b"}, r"cgroup parent 'a/\.\./b': must be names of letters"),
         (
@@ -282,6 +321,14 @@ def test_images_are_pulled_serially_by_default() -> None:
     assert (flags.at_once, flags.registry_auth_file) == (2, Path("/auth.json"))
 
 
+@pytest.mark.parametrize("number", ["0", "-2", "0500", "ten", "1.5", "10000000", "٣"])
+def test_a_limit_of_processes_is_a_whole_number(number: str) -> None:
+    with pytest.raises(SettingsInvalid) as refused:
+        node_settings({"SYNCPOD_POD_MAX_PIDS": number})
+    said = f"SYNCPOD_POD_MAX_PIDS={number!r}: must be a whole number from 1, or -1 for no limit (--pod-max-pids)"
+    assert str(refused.value) == said
+
+
 @pytest.mark.parametrize(
     ("environ", "why"),
     [
@@ -324,9 +371,9 @@ def test_fewer_than_two_log_files_are_refused(number: str) -> None:
 
 def test_each_flag_overrides_the_environment_and_an_unknown_flag_ends_the_worker() -> None:
     environ = {"SYNCPOD_NODE": "n1", "SYNCPOD_STATE_DIR": "/env", "SYNCPOD_POD_CGROUPS": "true"}
-    level, read = parse_arguments(["--state-dir", "/flag", "--no-pod-cgroups", "--log-level", "debug"])
+    log, read = parse_arguments(["--state-dir", "/flag", "--no-pod-cgroups", "--log-level", "debug"])
     settings = read(environ)
-    assert (level, settings.node, settings.state_dir, settings.pod_cgroups) == ("DEBUG", "n1", Path("/flag"), False)
+    assert (log.level, settings.node, settings.state_dir, settings.pod_cgroups) == ("DEBUG", "n1", Path("/flag"), False)
     _, read = parse_arguments([])
     assert read(environ) == node_settings(environ)
     with pytest.raises(SystemExit) as ended:
@@ -382,6 +429,7 @@ def test_settings_of_the_last_start_are_kept_unless_overridden(tmp_path: Path) -
         "unix:///run/a.sock",
     ]
     flags += ["--memory-dir", "/memory", "--allowed-unsafe-sysctls", "net.*", "--max-parallel-image-pulls", "3"]
+    flags += ["--pod-max-pids", "500"]
     given = parse_arguments(flags)[1](environ)
     write_kept_settings(tmp_path, KeptSettings(given.given, "containerd", "c/n", "127.0.0.1:1", "default"))
     assert (tmp_path / "node-settings.json").stat().st_mode & 0o777 == 0o600

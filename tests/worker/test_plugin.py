@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
 import uuid
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.identity import POD_WORKFLOW, PodRef
 from syncpod.messages.node import NODE_WORKFLOW
 from syncpod.messages.steps import CreateSandbox, Fault, StepResult
-from syncpod.temporal import plugin, tracing
+from syncpod.temporal import plugin, sync_spans, tracing
 from syncpod.temporal.plugin import NoServer, connect, connection_settings, syncpod_plugin
 from tests.replay.record import HISTORIES, TODAY
 from tests.runtimes.temporal import DevServer, temporal_program
@@ -74,6 +76,18 @@ async def test_a_missing_server_is_reported_in_one_sentence_with_the_remedy(addr
     )
 
 
+async def test_a_server_that_accepts_connections_and_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugin, "ANSWER_TIMEOUT", timedelta(seconds=1))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(NoServer) as refused:
+            await connect(settings=connection_settings({**NO_FILE, "TEMPORAL_ADDRESS": address}))
+    assert str(refused.value) == (
+        f"no Temporal server at {address} (no answer in 1 s): "
+        "start one with `syncpod up`, or name one in TEMPORAL_ADDRESS"
+    )
+
+
 def test_a_client_does_not_import_what_only_workers_need() -> None:
     program = (
         "import sys, syncpod.temporal.plugin; print('temporalio.worker' in sys.modules, 'opentelemetry' in sys.modules)"
@@ -114,7 +128,8 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(tracing, "_tracer", provider.get_tracer("test"))
+    for module in (tracing, sync_spans):
+        monkeypatch.setattr(module, "_tracer", provider.get_tracer("test"))
     return exporter
 
 
@@ -148,13 +163,27 @@ async def test_a_sync_and_its_step_share_a_trace_that_shows_a_fault(
     async with Worker(client, task_queue=task_queue, plugins=[given]):
         await client.execute_workflow(POD_WORKFLOW, 1, id=f"one-step/{task_queue}", task_queue=task_queue)
 
-    step, sync = spans.get_finished_spans()
-    assert (sync.name, sync.parent, dict(sync.attributes or {})) == ("sync_pod", None, {"step": "create_sandbox"})
-    assert step.name == "create_sandbox"
-    assert step.parent is not None
-    assert step.context is not None
+    made = spans.get_finished_spans()
+    assert [span.name for span in made] == [
+        "await_workflow_task",
+        "decide",
+        "await_step",
+        "create_sandbox",
+        "sync_pod",
+    ]
+    *parts, sync = made
+    assert (sync.parent, dict(sync.attributes or {})) == (
+        None,
+        {"syncpod.triggers": ("start",), "syncpod.phase": "Pending"},
+    )
     assert sync.context is not None
-    assert (step.parent.span_id, step.context.trace_id) == (sync.context.span_id, sync.context.trace_id)
+    for part in parts:
+        assert part.parent is not None
+        assert part.context is not None
+        assert (part.parent.span_id, part.context.trace_id) == (sync.context.span_id, sync.context.trace_id)
+    waited, decision, _, step = parts
+    assert (waited.start_time, waited.end_time) == (sync.start_time, decision.start_time)
+    assert dict(decision.attributes or {}) == {"syncpod.step": "create_sandbox"}
     assert step.attributes is not None
     assert step.attributes["error.type"] == "NetworkNotReady"
     assert step.attributes["syncpod.sandbox.attempt"] == 1

@@ -20,6 +20,7 @@ from temporalio.client import Client, WorkflowHandle
 from syncpod.agent.takeover import preconditions
 from syncpod.agent.takeover.awaited_runtime import RuntimeAway
 from syncpod.cri.client import CriClient
+from syncpod.kernel.priority import NICE
 from syncpod.messages.identity import node_task_queue, pod_workflow_id
 from syncpod.settings.kept import KeptSettings
 from syncpod.settings.node import node_settings
@@ -33,7 +34,7 @@ from tests.node.owned_pods import owned_pod
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.temporal import DevServer
-from tests.worker.node_process import NodeProcess
+from tests.worker.node_process import NodeProcess, forked
 
 NOWHERE = "unix:///run/nowhere.sock"
 WAITS = "waiting up to 30 s for the runtime: "
@@ -80,13 +81,14 @@ async def test_a_worker_announces_that_it_serves_and_keeps_a_record_meanwhile(
         assert (record.pid, record.node, record.endpoint) == (worker.pid, node, runtime.endpoint)
         assert record.identity == f"{node}/{record.identity.split('/')[1]}/{record.boot}"
         assert (worker.state_dir / "worker.json").stat().st_mode & 0o777 == 0o600
+        assert os.getpriority(os.PRIO_PROCESS, worker.pid) == min(NICE, os.getpriority(os.PRIO_PROCESS, 0))
 
         assert await worker.stop() == 0
         assert read_worker_record(worker.state_dir) is None
 
 
 async def test_a_worker_without_a_runtime_names_the_sockets_tried(tmp_path: Path, temporal_server: DevServer) -> None:
-    with NodeProcess(tmp_path, runtime=NOWHERE, temporal=temporal_server.address) as worker:
+    with forked(tmp_path, runtime=NOWHERE, temporal=temporal_server.address) as worker:
         assert await refusal(worker) == (
             "no container runtime at /run/nowhere.sock (missing), which --runtime-endpoint or "
             "CONTAINER_RUNTIME_ENDPOINT names: "
@@ -102,7 +104,7 @@ async def test_a_worker_waits_for_an_unready_runtime_and_says_so_once(
     dead, later = tmp_path / "cri.sock", tmp_path / "later.sock"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(dead))
-    with NodeProcess(tmp_path, runtime=f"unix://{dead}", temporal=temporal_server.address, node=node) as worker:
+    with forked(tmp_path, runtime=f"unix://{dead}", temporal=temporal_server.address, node=node) as worker:
         await until(lambda: WAITS in worker.log.read_text())
         async with CriProxy(dead, f"unix://{later}") as proxy:
             await until(lambda: proxy.calls["Version"] > 0)
@@ -131,7 +133,7 @@ async def test_a_worker_that_still_waits_stops_at_once(
         address = temporal_server.address
         with (
             proxy.stop(call, "before") as held,
-            NodeProcess(tmp_path, runtime=proxy.endpoint, temporal=address, node=node) as worker,
+            forked(tmp_path, runtime=proxy.endpoint, temporal=address, node=node) as worker,
         ):
             await held.reached()
             assert await worker.stop() == 0
@@ -143,7 +145,7 @@ async def test_a_manifest_path_that_is_not_a_directory_is_named(tmp_path: Path, 
     file = tmp_path / "pod.yaml"
     file.touch()
     manifests = ("--manifests", str(file))
-    with NodeProcess(tmp_path, *manifests, runtime=NOWHERE, temporal=temporal_server.address) as worker:
+    with forked(tmp_path, *manifests, runtime=NOWHERE, temporal=temporal_server.address) as worker:
         assert await refusal(worker) == f"manifest directory {file}: is not a directory"
 
 
@@ -176,7 +178,7 @@ async def test_a_missing_temporal_namespace_is_named(
     tmp_path: Path, runtime: Containerd, temporal_server: DevServer
 ) -> None:
     address = temporal_server.address
-    with NodeProcess(tmp_path, runtime=runtime.endpoint, temporal=address, TEMPORAL_NAMESPACE="missing") as worker:
+    with forked(tmp_path, runtime=runtime.endpoint, temporal=address, TEMPORAL_NAMESPACE="missing") as worker:
         assert await refusal(worker) == (
             f"the Temporal server at {address} has no namespace missing: create it "
             "(`temporal operator namespace create missing`), or name another in TEMPORAL_NAMESPACE"
@@ -188,7 +190,7 @@ async def test_a_worker_warns_of_secrets_on_disk_but_not_in_memory(
 ) -> None:
     for memory, warned in ((tmp_path / "memory", True), (Path(f"/dev/shm/syncpod-tests-{node}"), False)):
         flags = {"node": node, "SYNCPOD_MEMORY_DIR": str(memory)}
-        with NodeProcess(tmp_path, runtime=runtime.endpoint, temporal=temporal_server.address, **flags) as worker:
+        with forked(tmp_path, runtime=runtime.endpoint, temporal=temporal_server.address, **flags) as worker:
             await worker.ready()
             record = read_worker_record(worker.state_dir)
             assert record is not None and record.memory_dir == str(memory)
@@ -204,12 +206,12 @@ async def test_a_memory_directory_that_is_a_symlink_is_refused(
     runtime: Containerd, temporal_server: DevServer, tmp_path: Path, node: str
 ) -> None:
     (tmp_path / "memory").symlink_to(tmp_path)
-    with NodeProcess(tmp_path, runtime=runtime.endpoint, temporal=temporal_server.address, node=node) as worker:
+    with forked(tmp_path, runtime=runtime.endpoint, temporal=temporal_server.address, node=node) as worker:
         assert "exists, but is not a directory that this user owns" in await refusal(worker)
 
 
 async def test_an_invalid_node_name_is_refused(tmp_path: Path) -> None:
-    with NodeProcess(tmp_path, runtime=NOWHERE, temporal="127.0.0.1:1", node="My_Node") as worker:
+    with forked(tmp_path, runtime=NOWHERE, temporal="127.0.0.1:1", node="My_Node") as worker:
         assert (await refusal(worker)).startswith("node name 'My_Node': must be at most 253 lower-case letters, digits")
 
 
@@ -217,10 +219,10 @@ async def test_a_second_worker_of_a_node_is_refused_and_the_first_keeps_serving(
     runtime: Containerd, temporal_server: DevServer, tmp_path: Path, node: str
 ) -> None:
     (tmp_path / "second").mkdir()
-    with NodeProcess(tmp_path, runtime=runtime.endpoint, temporal=temporal_server.address, node=node) as first:
+    with forked(tmp_path, runtime=runtime.endpoint, temporal=temporal_server.address, node=node) as first:
         await first.ready()
         arguments = ("--state-dir", str(first.state_dir))
-        with NodeProcess(
+        with forked(
             tmp_path / "second", *arguments, runtime=runtime.endpoint, temporal=temporal_server.address, node=node
         ) as second:
             assert await refusal(second) == (
@@ -244,10 +246,10 @@ async def test_beside_a_kubelet_a_worker_serves_only_if_told_to(
         for directory in ("refused", "told"):
             (tmp_path / directory).mkdir()
         address = temporal_server.address
-        with NodeProcess(tmp_path / "refused", runtime=runtime.endpoint, temporal=address, node=node) as worker:
+        with forked(tmp_path / "refused", runtime=runtime.endpoint, temporal=address, node=node) as worker:
             sentence = await refusal(worker)
             assert "has pods of a kubelet (default/kubelets), which kills pods that it does not know" in sentence
-        with NodeProcess(
+        with forked(
             tmp_path / "told", "--allow-foreign-kubelet", runtime=runtime.endpoint, temporal=address, node=node
         ) as worker:
             await worker.ready()
@@ -265,7 +267,7 @@ async def test_containers_without_a_workflow_are_left_alone(
     ):
         await pod.run()
         container = await pod.start()
-        with NodeProcess(tmp_path, runtime=runtime.endpoint, temporal=temporal_server.address, node=node) as worker:
+        with forked(tmp_path, runtime=runtime.endpoint, temporal=temporal_server.address, node=node) as worker:
             await worker.ready()
 
             async def logged() -> bool:
@@ -322,7 +324,7 @@ async def test_a_pod_has_one_sandbox_and_one_container_after_a_worker_kill_durin
     runtime: Containerd, temporal_server: DevServer, client: Client, tmp_path: Path, node: str
 ) -> None:
     def serve() -> NodeProcess:
-        return NodeProcess(tmp_path, runtime=runtime.endpoint, temporal=temporal_server.address, node=node)
+        return forked(tmp_path, runtime=runtime.endpoint, temporal=temporal_server.address, node=node)
 
     name = f"p-{uuid.uuid4()}"
     with serve() as first:
@@ -356,7 +358,7 @@ async def test_a_pod_has_one_sandbox_and_one_container_after_a_worker_kill_durin
 async def test_pods_continue_after_a_server_outage(runtime: Containerd, tmp_path: Path, node: str) -> None:
     with (
         DevServer.launch() as server,
-        NodeProcess(tmp_path, runtime=runtime.endpoint, temporal=server.address, node=node) as worker,
+        forked(tmp_path, runtime=runtime.endpoint, temporal=server.address, node=node) as worker,
     ):
         await worker.ready()
         client = await Client.connect(server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
@@ -375,7 +377,7 @@ async def test_pods_keep_running_when_the_worker_stops(
     runtime: Containerd, temporal_server: DevServer, client: Client, tmp_path: Path, node: str
 ) -> None:
     def serve() -> NodeProcess:
-        return NodeProcess(tmp_path, runtime=runtime.endpoint, temporal=temporal_server.address, node=node)
+        return forked(tmp_path, runtime=runtime.endpoint, temporal=temporal_server.address, node=node)
 
     name = f"p-{uuid.uuid4()}"
     with serve() as first:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import urllib.request
 import uuid
 from datetime import timedelta
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any
 
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
-from temporalio.client import Client
+from prometheus_client.parser import text_string_to_metric_families
+from temporalio.client import Client, WorkflowHandle
 
 from syncpod.messages.identity import node_task_queue, pod_workflow_id
 from syncpod.settings.errors import SettingsInvalid
@@ -18,6 +20,7 @@ from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.temporal.queries import AskAgain
 from tests.agent.waiting import until_asked
 from tests.runtimes.containerd import Containerd
+from tests.runtimes.docker_registry import free_port
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.temporal import DevServer
 from tests.worker.collector import Collector, attributes
@@ -96,10 +99,12 @@ async def test_a_pod_start_has_one_trace_per_sync_with_the_runtime_calls_and_no_
 ) -> None:
     node, name = f"n-{uuid.uuid4()}", f"p-{uuid.uuid4()}"
     client = await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
+    address = f"127.0.0.1:{free_port()}"
     with (
         Collector() as collector,
         NodeProcess(
             tmp_path,
+            *("--metrics-address", address),
             runtime=containerd16.endpoint,
             temporal=temporal_server.address,
             node=node,
@@ -108,21 +113,24 @@ async def test_a_pod_start_has_one_trace_per_sync_with_the_runtime_calls_and_no_
         ) as worker,
     ):
         await worker.ready()
-        await _start_and_delete(client, node, name)
+        handle = await _start(client, node, name)
+        _assert_scraped(address, name)
+        await handle.signal("delete_pod", {"gracePeriodSeconds": 0})
+        await handle.result()
         assert await worker.stop() == 0  # which exports what is left
 
     _assert_one_trace_per_sync(collector, name)
     assert not [span for span in collector.spans if SECRET in str(span)]
     assert collector.metrics >= {
-        "started_pods_total",
-        "started_containers_total",
-        "pleg_relist_duration_seconds",
-        "pleg_relist_interval_seconds",
-        "pleg_last_seen_seconds",
-        "pod_in_progress_resizes",
-        "runtime_operations_total",
-        "runtime_operations_duration_seconds",
-        "run_podsandbox_duration_seconds",
+        "kubelet_started_pods_total",
+        "kubelet_started_containers_total",
+        "kubelet_pleg_relist_duration_seconds",
+        "kubelet_pleg_relist_interval_seconds",
+        "kubelet_pleg_last_seen_seconds",
+        "kubelet_pod_in_progress_resizes",
+        "kubelet_runtime_operations_total",
+        "kubelet_runtime_operations_duration_seconds",
+        "kubelet_run_podsandbox_duration_seconds",
     }
     for resource in collector.resources:
         assert resource["service.name"] == "syncpod-worker"
@@ -130,8 +138,20 @@ async def test_a_pod_start_has_one_trace_per_sync_with_the_runtime_calls_and_no_
         assert resource["deployment.environment"] == "test"
 
 
-async def _start_and_delete(client: Client, node: str, name: str) -> None:
-    """Start a pod's workflow, wait until the pod is Running, and delete it."""
+def _assert_scraped(address: str, pod: str) -> None:
+    """Assert that the node's own counts and the pod's series are served, and no secret."""
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
+        text = answer.read().decode()
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    counted = {sample.name: sample.value for sample in samples if sample.name.startswith("kubelet_started_")}
+    assert counted == {"kubelet_started_pods_total": 1, "kubelet_started_containers_total": 1}
+    running = [sample for sample in samples if sample.name == "kube_pod_status_phase" and sample.value]
+    assert [(sample.labels["pod"], sample.labels["phase"]) for sample in running] == [(pod, "Running")]
+    assert SECRET not in text
+
+
+async def _start(client: Client, node: str, name: str) -> WorkflowHandle[Any, Any]:
+    """Start a pod's workflow, and wait until the pod is Running."""
     handle = await client.start_workflow(
         "PodWorkflow",
         {"pod": _pod(name)},
@@ -145,8 +165,7 @@ async def _start_and_delete(client: Client, node: str, name: str) -> None:
         return bool(pod["status"].get("phase") == "Running")
 
     await until_asked(running)
-    await handle.signal("delete_pod", {"gracePeriodSeconds": 0})
-    await handle.result()
+    return handle
 
 
 def _assert_one_trace_per_sync(collector: Collector, name: str) -> None:
@@ -159,10 +178,20 @@ def _assert_one_trace_per_sync(collector: Collector, name: str) -> None:
         assert (sync.name, sync.parent_span_id, sync.trace_id) == ("sync_pod", b"", step.trace_id)
         assert sync.start_time_unix_nano <= step.start_time_unix_nano
         assert step.end_time_unix_nano <= sync.end_time_unix_nano
+    assert create.trace_id == start.trace_id
     (run,) = collector.named("cri.run_podsandbox")
     assert _parent(collector, run) == [create]
-    assert create.trace_id != start.trace_id
-    traced = [span for span in collector.spans if span.trace_id in (create.trace_id, start.trace_id)]
+    traced = [span for span in collector.spans if span.trace_id == create.trace_id]
+    (sync,) = [span for span in traced if span.name == "sync_pod"]
+    assert [attributes(span).get("syncpod.step") for span in traced if span.name == "decide"] == [
+        "create_sandbox",
+        "start_container main",
+        None,
+    ]
+    assert attributes(sync)["syncpod.phase"] == "Running"
+    assert [span for span in traced if span.end_time_unix_nano > sync.end_time_unix_nano] == [], "nothing hangs on"
+    (deletion,) = [span for span in collector.named("sync_pod") if "delete_pod" in attributes(span)["syncpod.triggers"]]
+    assert deletion.trace_id != sync.trace_id
     assert not [span for span in traced if span.status.code == Status.STATUS_CODE_ERROR]
     relists = {span.span_id for span in collector.named("relist")}
     assert {span.parent_span_id for span in collector.named("cri.list_podsandbox")} & relists

@@ -1,10 +1,11 @@
-"""Bugs in what a node keeps as files: objects, volumes, and the kernel's calls below them."""
+"""Bugs in what a node keeps as files: objects, volumes, its journal, and the kernel's calls below them."""
 
 from tests.planted.plant import Plant
 
 OBJECTS = "syncpod/objects"
 VOLUMES = "syncpod/volumes"
 KERNEL = "syncpod/kernel"
+JOURNAL = "syncpod/journal"
 
 BUGS = (
     Plant(
@@ -69,5 +70,14 @@ BUGS = (
         after="if _mount_of(top) != mount:",
         harm="A deleted pod takes with it all files of what is still mounted in its directory.",
         tests=("tests/node/test_directories.py",),
+    ),
+    Plant(
+        name="one-regular-span-is-a-pattern",
+        room=JOURNAL,
+        file="syncpod/journal/patterns.py",
+        before="    return all(abs(each - usual)",
+        after="    return any(abs(each - usual)",
+        harm="A container that ends at random is said to end every so many minutes.",
+        tests=("tests/journal/test_patterns.py",),
     ),
 )
