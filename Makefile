@@ -23,7 +23,7 @@ PIP_FAILED = { echo "make: the packages could not be downloaded or installed; wh
 EXPORT = uv export --quiet --frozen --format requirements-txt --no-header --no-annotate --no-emit-project
 
 # Most tests wait for most of their time: on two cores, four processes left a quarter of the processors idle.
-PYTEST = $(BIN)/python -m pytest -p tests.durations -p tests.broken_runs --numprocesses=6 --dist=loadgroup --no-loadscope-reorder $(TESTS)
+PYTEST = $(BIN)/python -m pytest -p tests.durations -p tests.broken_runs -p tests.second_try --numprocesses=6 --dist=loadgroup --no-loadscope-reorder $(TESTS)
 
 .PHONY: help up down test test-all nightly planted chaos differential lint bench protos requirements check-requirements sbom venv
 
