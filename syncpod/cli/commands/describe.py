@@ -118,7 +118,7 @@ async def _facts(client: Client, fetched: FetchedPod) -> Facts:
         run_id=description.run_id,
         ui=_page(client, handle.id, description.run_id),
         events=None if events is None else tuple(EventRecord.model_validate(event) for event in events),
-        pending=pending_steps(description),
+        pending=await pending_steps(description),
         holds=tuple(
             Hold(
                 hold["subject"],

@@ -7,36 +7,54 @@ from typing import Final
 
 from temporalio.api.common.v1 import Payloads
 from temporalio.api.failure.v1 import Failure
+from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import WorkflowExecutionDescription
-from temporalio.converter import default
+from temporalio.converter import DataConverter
+from temporalio.exceptions import FailureError
 
 from syncpod.cli.view.pod_description import PendingStep
+from syncpod.temporal.signing import UNREADABLE
 
 _TOO_LARGE: Final = "Failure exceeds size limit."
 """What a server says instead of a failure of more than a few KiB."""
+_ENCODED: Final = "Encoded failure"
+"""What the SDK leaves of the message of a failure that is encrypted."""
 
 
-def pending_steps(description: WorkflowExecutionDescription) -> tuple[PendingStep, ...]:
-    """Return the steps that have been scheduled and have not ended, as Temporal describes them."""
-    return tuple(
-        PendingStep(
-            name=activity.activity_type.name,
-            attempt=activity.attempt,
-            since=activity.scheduled_time.ToDatetime(UTC) if activity.HasField("scheduled_time") else None,
-            failure=_why(activity.last_failure),
-            doing=_said(activity.heartbeat_details),
-        )
-        for activity in description.raw_description.pending_activities
+async def pending_steps(description: WorkflowExecutionDescription) -> tuple[PendingStep, ...]:
+    """Return the steps that have been scheduled and have not ended, as Temporal describes them.
+
+    What is encrypted with a key that this user does not have is said to be unreadable.
+    """
+    converter = description.data_converter
+    return tuple([await _pending(step, converter) for step in description.raw_description.pending_activities])
+
+
+async def _pending(step: PendingActivityInfo, converter: DataConverter) -> PendingStep:
+    return PendingStep(
+        name=step.activity_type.name,
+        attempt=step.attempt,
+        since=step.scheduled_time.ToDatetime(UTC) if step.HasField("scheduled_time") else None,
+        failure=await _why(step.last_failure, converter) if step.HasField("last_failure") else "",
+        doing=await _said(step.heartbeat_details, converter),
     )
 
 
-def _why(failure: Failure) -> str:
+async def _why(failure: Failure, converter: DataConverter) -> str:
     """Return why a step last failed. Of a failure with long traces, the server keeps a shorter copy as the cause."""
-    return failure.cause.message if failure.message == _TOO_LARGE else failure.message
+    told = Failure()
+    told.CopyFrom(failure.cause if failure.message == _TOO_LARGE else failure)
+    error = await converter.decode_failure(told)
+    if isinstance(error, FailureError) and error.message == _ENCODED:
+        return UNREADABLE
+    return error.message if isinstance(error, FailureError) else str(error)
 
 
-def _said(heartbeat: Payloads) -> str:
+async def _said(heartbeat: Payloads, converter: DataConverter) -> str:
     """Return the text of a step's last heartbeat; "" if it has sent none."""
-    for payload in heartbeat.payloads:
-        return str(default().payload_converter.from_payload(payload))
-    return ""
+    if not heartbeat.payloads:
+        return ""
+    try:
+        return str((await converter.decode(heartbeat.payloads))[0])
+    except Exception:  # noqa: BLE001  # a converter may raise anything, and anybody may send a heartbeat by hand
+        return UNREADABLE

@@ -218,7 +218,7 @@ def _what_is_left(now: FetchedPod, plan: dict[str, Any]) -> str:
 async def _steps_of(client: Client, fetched: FetchedPod) -> list[str]:
     """Return for each step of the pod that is under way what it says it does, and how it last failed."""
     try:
-        steps = pending_steps(await handle_of(client, *fetched.key).describe())
+        steps = await pending_steps(await handle_of(client, *fetched.key).describe())
     except RPCError:
         return []
     return [
