@@ -1,37 +1,25 @@
 """``python -m bench.trace``: start pods with traces on, and print the trace of the median one as a tree.
 
 Each line has when a span began and how long it took, in milliseconds, and how much of that no span below it accounts
-for. At the end stands how much of a start no span at all accounts for, and what traces add to it: starts with and
-without them, in turn.
+for. At the end stands how much of a start no span at all accounts for. What traces cost, `bench.telemetry` measures.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import sys
-import tempfile
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from statistics import median
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
-from temporalio.client import Client
 
 from bench import machine
-from bench.pods import pod
-from syncpod.messages.identity import node_task_queue, pod_workflow_id
-from syncpod.pod import pod_to_wire
-from syncpod.temporal.plugin import DATA_CONVERTER
-from syncpod.temporal.queries import AskAgain
-from tests.agent.waiting import until_asked
-from tests.runtimes.containerd import VERSIONS, Containerd
+from bench.nodes import Settings, nodes
+from tests.runtimes.containerd import VERSIONS
 from tests.runtimes.require import Missing
-from tests.runtimes.temporal import DevServer
 from tests.worker.collector import Collector, attributes
-from tests.worker.node_process import NodeProcess
 
 _SHOWN = ("syncpod.step", "syncpod.why", "k8s.container.name")
 
@@ -87,79 +75,26 @@ def start_of(collector: Collector, name: str) -> Tree:
 
 
 async def _measure(runtime_version: str, runs: int) -> None:
-    async with _nodes(runtime_version) as (client, collector, nodes):
-        seconds: dict[str, list[float]] = {node: [] for node in nodes}
-        for run in range(runs + 1):
-            for node in nodes:
-                took = await _start(client, node, f"{node}-{run}")
-                if run:  # the first start of a node loads what later ones have
-                    seconds[node].append(took)
-        for worker in nodes.values():
-            await worker.stop()  # which exports what is left
+    with Collector() as collector:
+        traced = Settings(environment={"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": f"{collector.endpoint}/v1/traces"})
+        async with nodes(runtime_version, {"traced": traced}) as here:
+            for run in range(runs + 1):  # the first start of a node loads what later ones have
+                await here.start("traced", f"traced-{run}")
+                await here.delete(f"traced-{run}")
+            await here.workers["traced"].stop()  # which exports what is left
         trees = sorted(
             (start_of(collector, f"traced-{run}") for run in range(1, runs + 1)), key=lambda tree: _took(tree.root)
         )
     chosen = trees[len(trees) // 2]
     sys.stdout.write("\n".join(chosen.lines()) + "\n\n")
     sys.stdout.write(f"no span accounts for {chosen.gaps:.1%} of it; of {runs}: {median(t.gaps for t in trees):.1%}\n")
-    traced, plain = median(seconds["traced"]), median(seconds["plain"])
-    sys.stdout.write(
-        f"start with traces {traced * 1000:.0f} ms, without {plain * 1000:.0f} ms: {traced / plain:.3f} ×\n"
-    )
-
-
-@contextlib.asynccontextmanager
-async def _nodes(runtime_version: str) -> AsyncIterator[tuple[Client, Collector, dict[str, NodeProcess]]]:
-    """Start a containerd, a server, and a node with traces and one without."""
-    async with contextlib.AsyncExitStack() as stack:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="syncpod-bench-")))
-        runtime = await asyncio.to_thread(Containerd.launch, runtime_version, gates=False)
-        stack.push_async_callback(asyncio.to_thread, runtime.close)
-        server = await asyncio.to_thread(DevServer.launch)
-        stack.push_async_callback(asyncio.to_thread, server.close)
-        collector = stack.enter_context(Collector())
-        nodes: dict[str, NodeProcess] = {}
-        for name, settings in (
-            ("traced", {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": f"{collector.endpoint}/v1/traces"}),
-            ("plain", {}),
-        ):
-            (directory / name).mkdir()
-            node = NodeProcess.of(runtime, server, directory / name, "--log-level", "warning", node=name, **settings)
-            stack.callback(node.close)
-            nodes[name] = await node.ready()
-        client = await Client.connect(server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
-        yield client, collector, nodes
-
-
-async def _start(client: Client, node: str, name: str) -> float:
-    """Start a pod, wait until it is Running, delete it; return the seconds of the start, by the server's events."""
-    handle = await client.start_workflow(
-        "PodWorkflow",
-        {"pod": pod_to_wire(pod(name))},
-        id=pod_workflow_id("default", name),
-        task_queue=node_task_queue(node),
-    )
-
-    async def running() -> bool:
-        return bool((await handle.query("pod"))["status"].get("phase") == "Running")
-
-    await until_asked(running)
-    events = (await handle.fetch_history()).events
-    ends = [
-        event.event_time.ToNanoseconds()
-        for event in events
-        if event.HasField("activity_task_completed_event_attributes")
-    ]
-    await handle.signal("delete_pod", {"gracePeriodSeconds": 0})
-    await handle.result()
-    return (max(ends) - events[0].event_time.ToNanoseconds()) / 1e9
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return 0, or 2 if the machine lacks a part."""
     parser = argparse.ArgumentParser(prog="python -m bench.trace", description=__doc__)
     parser.add_argument("--runtime", choices=VERSIONS, default=VERSIONS[-1], help="default: %(default)s")
-    parser.add_argument("--runs", type=int, default=9, help="starts on each node (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=9, help="starts (default: %(default)s)")
     chosen = parser.parse_args(arguments)
     before = machine.load()
     try:
