@@ -300,12 +300,15 @@ def _worth_telling(pod: _Pod) -> bool:
     A created container is not: it is about to be started. Nor is the removal of something that no decision depends on:
     an ended container or sandbox that has a successor. The workflow's view keeps it until the next listing.
     """
+    events = _difference(pod)
+    if not events:
+        return False
     created = {container.id for container in pod.newest.containers if container.state == "created"}
     superseded = _superseded(pod.known) if pod.known is not None else frozenset()
     return any(
         not (event.type == "ContainerChanged" and event.id in created)
         and not (event.type == "ContainerRemoved" and event.id in superseded)
-        for event in _difference(pod)
+        for event in events
     )
 
 

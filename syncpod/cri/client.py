@@ -19,6 +19,7 @@ from syncpod.cri.answers import ReadableAnswers, is_id, word
 from syncpod.cri.endpoint import socket_path
 from syncpod.cri.errors import NotFound, Unimplemented, Unreadable, classify
 from syncpod.cri.keyring import Credential
+from syncpod.cri.known_items import KnownItems
 from syncpod.cri.port import (
     CgroupDriver,
     ContainerConfig,
@@ -93,6 +94,8 @@ class CriClient(CriRuntime):
     def __init__(self, endpoint: str, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> None:
         self._timeout = timeout_seconds
         self._redactor = Redactor()
+        self._sandboxes = KnownItems(records.sandbox_summary)
+        self._containers = KnownItems(records.container_summary)
         self._channel = grpc.aio.insecure_channel(f"unix://{socket_path(endpoint)}", options=_CHANNEL_OPTIONS)
         answers = cast(grpc.aio.Channel, ReadableAnswers(self._channel))
         self._runtime = api_pb2_grpc.RuntimeServiceStub(answers)
@@ -182,7 +185,7 @@ class CriClient(CriRuntime):
         selection = api_pb2.PodSandboxFilter(id=id, label_selector=labels)
         request = api_pb2.ListPodSandboxRequest(filter=selection)
         answer = await self._call("list_podsandbox", self._runtime.ListPodSandbox, request)
-        return tuple(records.sandbox_summary(sandbox) for sandbox in answer.items)
+        return self._sandboxes.records(answer.items)
 
     # --- containers ---------------------------------------------------------------------------------------------------
 
@@ -241,7 +244,7 @@ class CriClient(CriRuntime):
         selection = api_pb2.ContainerFilter(id=id, pod_sandbox_id=sandbox_id, label_selector=labels)
         request = api_pb2.ListContainersRequest(filter=selection)
         answer = await self._call("list_containers", self._runtime.ListContainers, request)
-        return tuple(records.container_summary(container) for container in answer.containers)
+        return self._containers.records(answer.containers)
 
     @override
     async def container_status(self, container_id: str, *, verbose: bool = False) -> RuntimeContainerStatus:

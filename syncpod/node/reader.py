@@ -29,7 +29,14 @@ from syncpod.cri.answers import is_id, word
 from syncpod.cri.errors import CriError, DeadlineExceeded, NotFound, RuntimeFailure, Unreadable
 from syncpod.cri.port import ContainerSummary, CriRuntime, RuntimeContainerStatus, SandboxStatus, SandboxSummary
 from syncpod.lifecycle.exit import UNKNOWN_TO_RUNTIME, Exit
-from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
+from syncpod.lifecycle.observed import (
+    ObservedContainer,
+    ObservedPod,
+    ObservedSandbox,
+    Seq,
+    order_containers,
+    order_sandboxes,
+)
 from syncpod.lifecycle.start_errors import without_guess
 from syncpod.node.pod_threads import DiskWork, PodThreads, TooManySilent
 from syncpod.node.seen_exits import SeenExits
@@ -415,9 +422,9 @@ def _observed_pod(
         name=name,
         namespace=namespace,
         observed_at=observed_at,
-        sandboxes=sandboxes,
-        containers=containers,
-    ).ordered()
+        sandboxes=order_sandboxes(sandboxes),
+        containers=order_containers(containers),
+    )
 
 
 def _identity(listed: _Listed) -> tuple[str, str]:

@@ -1,6 +1,7 @@
 """The paths of a pod's files. Every name that becomes part of a path is checked here: the runtime checks none."""
 
 import re
+from functools import lru_cache
 from pathlib import Path
 
 from syncpod.pod import Container, Pod, Volume
@@ -22,7 +23,12 @@ class UnsafeName(ValueError):
 
 def is_uid(uid: str) -> bool:
     """Say whether a pod's UID is safe as a directory's name."""
-    return bool(_UID.fullmatch(uid)) and len(uid.encode()) <= _NAME_LIMIT
+    return len(uid) <= _NAME_LIMIT and _is_plain(uid)
+
+
+@lru_cache(maxsize=20_000)  # a relist asks of each pod, every second
+def _is_plain(uid: str) -> bool:
+    return _UID.fullmatch(uid) is not None
 
 
 def pods_directory(node: NodeContext) -> Path:

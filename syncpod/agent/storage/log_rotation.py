@@ -28,7 +28,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -49,6 +49,8 @@ _AGAIN_SECONDS: Final = 10.0
 """How soon a log that could not be rotated or reopened is tried again."""
 _COMPRESS_SECONDS: Final = 120.0
 """How long compressing one log may hold up the others: its disk may hang."""
+_PATH_LIMIT: Final = 4096
+"""PATH_MAX: what is longer is no path."""
 _STAMP: Final = "%Y%m%d-%H%M%S"
 
 
@@ -95,7 +97,7 @@ class LogRotation:
             container.id: (container, listing)
             for listing in self._listings()
             for container in listing.containers
-            if container.state == "running" and _is_ours(Path(container.log_path), self._log_dir)
+            if container.state == "running" and _is_ours(container.log_path[:_PATH_LIMIT], self._log_dir)
         }
         now = time.monotonic()
         self._not_before = {id_: until for id_, until in self._not_before.items() if id_ in running and until > now}
@@ -201,8 +203,10 @@ def _compress(directory: LogDirectory, name: str) -> None:
     directory.remove(name)
 
 
-def _is_ours(path: Path, log_dir: Path) -> bool:
+@lru_cache(maxsize=20_000)  # asked of each running container, every second
+def _is_ours(log_path: str, log_dir: Path) -> bool:
     """Say whether this is a log of one of our pods; the runtime reports the path, so it is not trusted."""
+    path = Path(log_path)
     parts = path.relative_to(log_dir).parts if path.is_relative_to(log_dir) else ()
     return len(parts) == 3 and ".." not in parts
 
