@@ -64,6 +64,7 @@ from syncpod.agent.takeover.rival import HEARTBEAT, refuse_rivals
 from syncpod.agent.takeover.search_attributes import register_search_attributes
 from syncpod.agent.unknown_types import UnknownTypes
 from syncpod.checked_settings import labels, sysctls, verification
+from syncpod.counters import begin_at_zero
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import RuntimeVersion
@@ -146,6 +147,7 @@ async def serve(settings: NodeSettings, connection: ClientConnectConfig, stop: a
                 recording = telemetry.configure(
                     service="syncpod-worker", instance=lock.life.identity, scraped=bool(settings.metrics_address)
                 )
+                begin_at_zero()
                 last.callback(recording.flush)  # it may take a while: the node is free again before that
                 preparing = _prepared(settings, connection, endpoint, cri, lock, kept, awaited)
                 worker, agent, record = await _unless(stop, preparing)
@@ -231,9 +233,9 @@ async def _prepared(
     followed = FollowedVersion(runtime, cri.version, partial(_note_version, settings, record))
     agent.add_background_task("runtime version", followed.run)
     if settings.metrics_address:
-        from syncpod.agent.scraping.task import add_metrics_endpoint  # prometheus_client takes 40 ms of each start
+        from syncpod.agent.scraping.task import add_node_endpoint  # prometheus_client takes 40 ms of each start
 
-        add_metrics_endpoint(agent, settings.metrics_address)
+        add_node_endpoint(agent, settings.metrics_address, context, cri)
     if keys is not None:
         agent.add_background_task("codec server", CodecServer(settings.state_dir, keys, address).run)
     add_node_workflow_tasks(agent, client, context, life, lambda: followed.current, settings.manifest_dir)

@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--metrics-address",
         metavar="HOST:PORT",
-        help="serve /metrics, /healthz and /readyz there over HTTP (SYNCPOD_METRICS_ADDRESS)",
+        help="serve metrics, health and, to its owner, pods there over HTTP (SYNCPOD_METRICS_ADDRESS)",
     )
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     parser.add_argument(

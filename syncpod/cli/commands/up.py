@@ -116,7 +116,7 @@ MetricsAddress = Annotated[
     typer.Option(
         "--metrics-address",
         metavar="[HOST]:PORT",
-        help="Serve /metrics, /healthz and /readyz there over HTTP; empty = no more.",
+        help="Serve metrics, health and, to its owner, pods there over HTTP; empty = no more.",
         show_default="as it was started with",
     ),
 ]
