@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.agent.scraping.endpoint import NodeEndpoint
@@ -21,7 +21,7 @@ from syncpod.lifecycle.observed import ObservedPod
 from syncpod.translation.context import NodeContext
 
 
-class Measuring(CriRuntime):
+class Measuring:
     """A runtime that says what pods use; with `stats` None it does not answer."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ def node_endpoint(
     peer_of: Any = find_peer,
 ) -> NodeEndpoint:
     """An endpoint that keeps its state in a directory."""
-    node, probes, cri = node_of(directory), probes or ProbeCounts(), runtime or Measuring()
+    node, probes, cri = node_of(directory), probes or ProbeCounts(), cast("CriRuntime", runtime or Measuring())
     startups = Startups(running=lambda _: None, total=lambda _: None, sli=lambda _: None)
     return NodeEndpoint(
         host,

@@ -74,14 +74,9 @@ class Reader:
     async def samples(self) -> dict[tuple[str, ...], tuple[float, float | None]]:
         """Values and times of the resources' series, by name and labels."""
         _, text = await self.get("/metrics/resource", "")
-        return {
-            (each.name, *each.labels.values()): (
-                each.value,
-                float(str(each.timestamp)) if each.timestamp is not None else None,
-            )
-            for family in text_string_to_metric_families(text)
-            for each in family.samples
-        }
+        samples = [each for family in text_string_to_metric_families(text) for each in family.samples]
+        times = [float(str(each.timestamp)) if each.timestamp is not None else None for each in samples]
+        return {(each.name, *each.labels.values()): (each.value, at) for each, at in zip(samples, times, strict=True)}
 
 
 @asynccontextmanager
