@@ -36,16 +36,12 @@ from activities.pods.cgroup import limit_pods
 from activities.registry import node_steps, questions, steps
 from syncpod import telemetry
 from syncpod.agent.agent import Agent
-from syncpod.agent.housekeeping.settings import housekeeping_settings
 from syncpod.agent.housekeeping.tasks import add_housekeeping_tasks
 from syncpod.agent.loop_watchdog import LoopWatchdog
 from syncpod.agent.node_setup import (
     image_gc_policy,
-    labels,
     node_context,
     prepare_memory,
-    sysctls,
-    verification,
 )
 from syncpod.agent.node_workflow.tasks import add_node_workflow_tasks
 from syncpod.agent.runtime_version import FollowedVersion
@@ -67,10 +63,13 @@ from syncpod.agent.takeover.preconditions import (
 from syncpod.agent.takeover.rival import HEARTBEAT, refuse_rivals
 from syncpod.agent.takeover.search_attributes import register_search_attributes
 from syncpod.agent.unknown_types import UnknownTypes
+from syncpod.checked_settings import labels, sysctls, verification
+from syncpod.counters import begin_at_zero
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import RuntimeVersion
 from syncpod.fault_points import cri_client
+from syncpod.housekeeping_settings import housekeeping_settings
 from syncpod.journal.file import Limits
 from syncpod.kernel import accepts
 from syncpod.kernel.priority import prefer_this_process
@@ -85,7 +84,7 @@ from syncpod.node.pod_lives import pod_life
 from syncpod.node.reader import PodReader
 from syncpod.node.secret_values import known_secret_values
 from syncpod.node.seen_exits import SeenExits
-from syncpod.settings.command_line import LogSettings, parse_arguments
+from syncpod.settings.command_line import parse_arguments
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.kept import (
     KeptSettings,
@@ -148,6 +147,7 @@ async def serve(settings: NodeSettings, connection: ClientConnectConfig, stop: a
                 recording = telemetry.configure(
                     service="syncpod-worker", instance=lock.life.identity, scraped=bool(settings.metrics_address)
                 )
+                begin_at_zero()
                 last.callback(recording.flush)  # it may take a while: the node is free again before that
                 preparing = _prepared(settings, connection, endpoint, cri, lock, kept, awaited)
                 worker, agent, record = await _unless(stop, preparing)
@@ -233,9 +233,9 @@ async def _prepared(
     followed = FollowedVersion(runtime, cri.version, partial(_note_version, settings, record))
     agent.add_background_task("runtime version", followed.run)
     if settings.metrics_address:
-        from syncpod.agent.scraping.task import add_metrics_endpoint  # prometheus_client takes 40 ms of each start
+        from syncpod.agent.scraping.task import add_node_endpoint  # prometheus_client takes 40 ms of each start
 
-        add_metrics_endpoint(agent, settings.metrics_address)
+        add_node_endpoint(agent, settings.metrics_address, context, cri)
     if keys is not None:
         agent.add_background_task("codec server", CodecServer(settings.state_dir, keys, address).run)
     add_node_workflow_tasks(agent, client, context, life, lambda: followed.current, settings.manifest_dir)
@@ -478,12 +478,13 @@ def _runtime() -> Runtime:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the worker as a process; return its exit code."""
-    log_settings, read_settings = parse_arguments(arguments)
+    level, read_settings = parse_arguments(arguments)
     try:
-        _log(log_settings)
+        settings = read_settings(os.environ)
+        _log(level, is_json=settings.json_log)
         prefer_this_process()
         _spare_the_collector()
-        asyncio.run(_until_signalled(read_settings(os.environ), connection_settings()))
+        asyncio.run(_until_signalled(settings, connection_settings()))
     except (SettingsInvalid, NoServer, CannotServe) as refusal:
         sys.stderr.write(f"syncpod worker: {refusal}\n")
         return 2
@@ -493,16 +494,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _log(settings: LogSettings) -> None:
-    """Log to stderr. Raises SettingsInvalid."""
+def _log(level: str, *, is_json: bool) -> None:
+    """Log to stderr."""
     handler = logging.StreamHandler()
-    if settings.is_json(os.environ):
+    if is_json:
         handler.setFormatter(JsonFormatter())
     else:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     handler.addFilter(outage)
     handler.addFilter(unknown_types)
-    logging.basicConfig(level=settings.level, handlers=[handler])
+    logging.basicConfig(level=level, handlers=[handler])
     for chatty in ("grpc", "asyncio", "watchfiles"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
 

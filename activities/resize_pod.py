@@ -223,7 +223,8 @@ def _as_resources(limits: CgroupLimits) -> LinuxResources:
 
 
 def _memory_used(stats: ContainerStats) -> int | None:
-    return stats.memory_usage_bytes if stats.memory_usage_bytes is not None else stats.working_set_bytes
+    used = stats.memory.usage_bytes if stats.memory is not None else None
+    return used if used is not None else stats.working_set_bytes
 
 
 def _written(amounts: Amounts) -> ResourceRequirements:

@@ -12,11 +12,12 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.node.context import Node
 from activities.node.fences import Claim, StaleFence
+from activities.node.metrics import AttemptOutcome, count_attempt
 from activities.node.uid_owners import UID_IN_USE
 from activities.step_attempt import Interrupted, NotYet, PodFault, StepAttempt, delay_between
 from syncpod.cri.errors import CriError
 from syncpod.messages.step_table import Interruption, Stage
-from syncpod.messages.steps import STUCK_FAULTS, Fault, Rejection, StepInput, StepResult
+from syncpod.messages.steps import STUCK_FAULTS, Fault, Outcome, Rejection, StepInput, StepResult
 
 Request = TypeVar("Request", bound=StepInput)
 Body = Callable[[StepAttempt, Request], Awaitable[StepResult]]
@@ -81,7 +82,20 @@ async def run_step(
             if not task.done():
                 activity.heartbeat(attempt.telling)
                 pause = min(2 * pause, HEARTBEAT_SECONDS)
+    count_attempt(info.activity_type, _outcome(task))
     return task.result()
+
+
+def _outcome(task: asyncio.Task[StepResult]) -> AttemptOutcome:
+    """Return how an attempt ended whose task is done."""
+    if task.cancelled():
+        return "cancelled"
+    error = task.exception()
+    if error is None:
+        return "done" if task.result().outcome not in (Outcome.CANCELLED, Outcome.STOPPING) else "cancelled"
+    if not isinstance(error, ApplicationError) or not error.non_retryable:
+        return "retry"
+    return "stale" if error.type == Fault.STALE_FENCE.value else "fault"
 
 
 async def _try(

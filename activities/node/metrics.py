@@ -2,35 +2,70 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 from opentelemetry import metrics
 
+from activities.node.ledger import Trigger
+from syncpod.counters import counter_from_zero, each_of
+from syncpod.messages.step_table import StepName
 from syncpod.messages.steps import ContainerKind, Fault
 
+AttemptOutcome = Literal["done", "fault", "retry", "stale", "cancelled"]
+"""How an attempt ended: it succeeded; the pod is at fault; something else is, and Temporal may try it again; a newer
+step of the pod has come; it was cancelled."""
+InfeasibleDetail = Literal["insufficient_node_allocatable", "limits_unenforced"]
+"""Why a resize can never be allocated: the kubelet's name (v1.35) of a node that is too small; and ours of a runtime
+that cannot enforce the limit."""
+
 _METER = metrics.get_meter("syncpod.activities")
-_PODS = _METER.create_counter("kubelet_started_pods_total", description="Sandboxes that were begun.")
-_PODS_ERRORS = _METER.create_counter(
-    "kubelet_started_pods_errors_total", description="Sandboxes that could not be made."
+_KINDS: tuple[str, ...] = get_args(ContainerKind)
+_START_FAULTS = (
+    *(Fault.ERR_IMAGE_PULL, Fault.ERR_IMAGE_NEVER_PULL, Fault.INVALID_IMAGE_NAME, Fault.IMAGE_INSPECT_ERROR),
+    *(Fault.REGISTRY_UNAVAILABLE, Fault.SIGNATURE_VALIDATION_FAILED, Fault.CREATE_CONTAINER_CONFIG_ERROR),
+    *(Fault.CREATE_CONTAINER_ERROR, Fault.RUN_CONTAINER_ERROR, Fault.POST_START_HOOK_ERROR),
 )
-_REJECTIONS = _METER.create_counter(
+_USUAL_REJECTIONS = ("Evicted", "NodeAffinity", "NodePorts", "OutOfcpu", "OutOfmemory", "OutOfpods", "SysctlForbidden")
+_PODS = counter_from_zero(_METER, "kubelet_started_pods_total", description="Sandboxes that were begun.")
+_PODS_ERRORS = counter_from_zero(
+    _METER, "kubelet_started_pods_errors_total", description="Sandboxes that could not be made."
+)
+_REJECTIONS = counter_from_zero(
+    _METER,
     "kubelet_admission_rejections_total",
     description="Pods that were not let in, by the reason that their status shows.",
+    known=each_of(reason=_USUAL_REJECTIONS),
 )
-_CONTAINERS = _METER.create_counter(
-    "kubelet_started_containers_total", description="Containers whose start was begun, by container type."
+_CONTAINERS = counter_from_zero(
+    _METER,
+    "kubelet_started_containers_total",
+    description="Containers whose start was begun, by container type.",
+    known=each_of(container_type=_KINDS),
 )
-_CONTAINERS_ERRORS = _METER.create_counter(
+_CONTAINERS_ERRORS = counter_from_zero(
+    _METER,
     "kubelet_started_containers_errors_total",
     description="Containers that could not be started, by container type and the reason they then wait with.",
+    known=each_of(container_type=_KINDS, code=_START_FAULTS),
+)
+_ATTEMPTS = counter_from_zero(
+    _METER,
+    "syncpod_step_attempts_total",
+    description="Attempts of steps that have ended, by step and outcome.",
+    known=each_of(step=StepName, outcome=get_args(AttemptOutcome)),
 )
 
-_DEFERRED_ACCEPTED = _METER.create_counter(
+_DEFERRED_ACCEPTED = counter_from_zero(
+    _METER,
     "kubelet_pod_deferred_accepted_resizes_total",
     description="Resizes that were put off and then given room, by why they were asked for again.",
+    known=each_of(retry_trigger=get_args(Trigger)),
 )
-_INFEASIBLE_RESIZES = _METER.create_counter(
-    "kubelet_pod_infeasible_resizes_total", description="Resizes that the node can never allocate, by why."
+_INFEASIBLE_RESIZES = counter_from_zero(
+    _METER,
+    "kubelet_pod_infeasible_resizes_total",
+    description="Resizes that the node can never allocate, by why.",
+    known=each_of(reason_detail=get_args(InfeasibleDetail)),
 )
 _RESIZE_DURATION = _METER.create_histogram(
     "kubelet_pod_resize_duration_milliseconds",
@@ -81,15 +116,17 @@ def count_rejection(reason: str) -> None:
     _REJECTIONS.add(1, {"reason": reason})
 
 
-def count_infeasible_resize(detail: Literal["insufficient_node_allocatable", "limits_unenforced"]) -> None:
-    """Count a resize that can never be allocated: the node is too small, or its runtime cannot enforce the limit.
+def count_attempt(step: str, outcome: AttemptOutcome) -> None:
+    """Count an attempt of a step that has ended."""
+    _ATTEMPTS.add(1, {"step": step, "outcome": outcome})
 
-    `insufficient_node_allocatable` is the kubelet's name (v1.35); `limits_unenforced` is ours.
-    """
+
+def count_infeasible_resize(detail: InfeasibleDetail) -> None:
+    """Count a resize that can never be allocated."""
     _INFEASIBLE_RESIZES.add(1, {"reason_detail": detail})
 
 
-def count_accepted_resize(trigger: str) -> None:
+def count_accepted_resize(trigger: Trigger) -> None:
     """Count a deferred resize that now has room; `trigger` is why the pod asked again."""
     _DEFERRED_ACCEPTED.add(1, {"retry_trigger": trigger})
 

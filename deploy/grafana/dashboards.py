@@ -77,6 +77,19 @@ NODE_PANELS: Final = (
         {"pods": f"sum(increase(kubelet_started_pods_errors_total{{{_NODE}}}{_RANGE}))"},
     ),
     Panel("Rejected pods", "short", _increase("kubelet_admission_rejections_total", "reason")),
+    Panel(
+        "Attempts of steps that failed",
+        "short",
+        _increase("syncpod_step_attempts_total", "step, outcome", f'{_NODE}, outcome=~"fault|retry"'),
+        says="fault: the pod is at fault, and backs off; retry: something else is, and Temporal tries again.",
+    ),
+    Panel("Time until a pod runs", "s", _quantiles("kubelet_pod_start_total_duration_seconds")),
+    Panel(
+        "Time until a pod runs, without pulls and init containers",
+        "s",
+        _quantiles("kubelet_pod_start_sli_duration_seconds"),
+        says="Of stateless pods: the service level of Kubernetes.",
+    ),
     Panel("Duration of making a sandbox", "s", _quantiles("kubelet_run_podsandbox_duration_seconds")),
     Panel("Duration of pulls", "s", _quantiles("kubelet_image_pull_duration_seconds")),
     Panel(
@@ -107,6 +120,15 @@ NODE_PANELS: Final = (
         {"workflows": f"sum(increase(syncpod_workflow_restarts_total{{{_NODE}}}{_RANGE}))"},
         says="Their tasks failed again and again; no container was touched.",
     ),
+    Panel(
+        "Journal",
+        "short",
+        {
+            "records": f"sum(increase(syncpod_journal_records_total{{{_NODE}}}{_RANGE}))",
+            "failed writes": f"sum(increase(syncpod_journal_write_failures_total{{{_NODE}}}{_RANGE}))",
+        },
+    ),
+    Panel("Size of the journal", "bytes", {"{{instance}}": f"syncpod_journal_bytes{{{_NODE}}}"}),
     Panel(
         "CPU of the worker",
         "percentunit",
@@ -178,6 +200,24 @@ POD_PANELS: Final = (
             "{{namespace}}/{{pod}} {{container}}": "time() - max by (namespace, pod, container) "
             f"(kube_pod_container_state_started{{{_POD}}})"
         },
+    ),
+    Panel(
+        "CPU",
+        "short",
+        {
+            "{{namespace}}/{{pod}} {{container}}": "sum by (namespace, pod, container) "
+            f"(rate(container_cpu_usage_seconds_total{{{_POD}}}{_RANGE}))"
+        },
+        says="In cores.",
+    ),
+    Panel(
+        "Memory",
+        "bytes",
+        {
+            "{{namespace}}/{{pod}} {{container}}": "sum by (namespace, pod, container) "
+            f"(container_memory_working_set_bytes{{{_POD}}})"
+        },
+        says="The working set, which cannot be reclaimed without harm.",
     ),
     Panel("Probes by result", "short", _increase("prober_probe_total", "probe_type, result", _POD)),
     Panel(

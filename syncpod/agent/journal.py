@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
+from syncpod.agent import metrics
 from syncpod.journal.file import FILE_NAME, JournalFile, Limits
 from syncpod.journal.records import Instance, Life, Told
 from syncpod.messages.identity import PodRef
@@ -214,6 +215,7 @@ class _Writer:
                 self.began = None
 
     def _failed(self, error: Exception) -> bool:
+        metrics.journal_failures.add(1)
         if not self._is_failing:
             log.warning("the journal cannot be written, and is tried again: %s", error)
         self._is_failing = True
@@ -251,7 +253,7 @@ class _Writer:
         # What a workflow tells of an instance counts, so it is written last.
         rows = [Told(life, each.ended_at or datetime.now(UTC), instances=(each,)) for life, each in kept]
         rows += [self._without_repeats(each) for _, _, each in told]
-        self._file.write(map(self._without_secrets, rows))
+        metrics.journaled(self._file.write(map(self._without_secrets, rows)), self._file.used_bytes())
         for workflow_id, run_id, each in told:
             self._note(workflow_id, run_id, each)
         for life, one in kept:

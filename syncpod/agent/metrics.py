@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from typing import Final
 
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
+
+from syncpod.counters import counter_from_zero, each_of
+from syncpod.lifecycle.eviction import RESOURCES
+from syncpod.lifecycle.storage_limits import EXCESS_SIGNALS
 
 _meter = metrics.get_meter("syncpod.agent")
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -27,7 +32,8 @@ relist_interval = _meter.create_histogram(
     description="Time between the starts of two relists.",
     explicit_bucket_boundaries_advisory=SECONDS,
 )
-discarded_events = _meter.create_counter(
+discarded_events = counter_from_zero(
+    _meter,
     "kubelet_pleg_discard_events",
     description="Pod lifecycle events of pods that have no workflow.",
 )
@@ -52,24 +58,31 @@ _meter.create_observable_gauge(
     unit="s",
     description="When the last relist succeeded, in seconds since 1970.",
 )
-evictions = _meter.create_counter(
+evictions = counter_from_zero(
+    _meter,
     "kubelet_evictions",
     description="Pods evicted for their use of the node's resources, by eviction signal.",
+    known=each_of(eviction_signal=(*RESOURCES, *EXCESS_SIGNALS)),
 )
 
-collected_images = _meter.create_counter(
+collected_images = counter_from_zero(
+    _meter,
     "kubelet_image_garbage_collected_total",
     description="Images removed, by reason: lack of space, or age.",
+    known=each_of(reason=("space", "age")),
 )
 
-orphaned_pods = _meter.create_counter(
+orphaned_pods = counter_from_zero(
+    _meter,
     "kubelet_orphaned_runtime_pods_total",
     description="Pods found in the runtime that no workflow asks for.",
 )
 
-_collected = _meter.create_counter(
+_collected = counter_from_zero(
+    _meter,
     "syncpod_garbage_collected_total",
     description="Dead containers and sandboxes, remains of gone pods, orphans and duplicates removed, by kind.",
+    known=each_of(kind=("container", "sandbox", "pod", "orphan", "duplicate")),
 )
 
 
@@ -79,14 +92,73 @@ def collected(kind: str, number: int) -> None:
         _collected.add(number, {"kind": kind})
 
 
-workflow_restarts = _meter.create_counter(
+_journal_records = counter_from_zero(
+    _meter, "syncpod_journal_records_total", description="Records written to the node's journal."
+)
+journal_failures = counter_from_zero(
+    _meter, "syncpod_journal_write_failures_total", description="Writes of the node's journal that failed."
+)
+_journal_bytes = 0
+
+
+def journaled(records: int, used_bytes: int) -> None:
+    """Count records that were written to the journal, whose file now uses so many bytes. For any thread."""
+    global _journal_bytes
+    _journal_records.add(records)
+    _journal_bytes = used_bytes
+
+
+def _observe_journal(_: CallbackOptions) -> Iterable[Observation]:
+    if _journal_bytes:
+        yield Observation(_journal_bytes)
+
+
+_meter.create_observable_gauge(
+    "syncpod_journal_bytes",
+    callbacks=[_observe_journal],
+    unit="By",
+    description="Size of the node's journal, as its limit counts it.",
+)
+
+_START_SECONDS: Final = (
+    *(0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600),
+)
+"""The buckets of the kubelet's histograms of starts."""
+pod_start_duration = _meter.create_histogram(
+    "kubelet_pod_start_duration_seconds",
+    unit="s",
+    description="From when the node first saw a pod until it ran.",
+    explicit_bucket_boundaries_advisory=_START_SECONDS,
+)
+pod_start_total_duration = _meter.create_histogram(
+    "kubelet_pod_start_total_duration_seconds",
+    unit="s",
+    description="From a pod's creation until all its containers ran.",
+    explicit_bucket_boundaries_advisory=_START_SECONDS,
+)
+pod_start_sli_duration = _meter.create_histogram(
+    "kubelet_pod_start_sli_duration_seconds",
+    unit="s",
+    description="From a stateless pod's creation until all its containers ran, without pulls and init containers.",
+    explicit_bucket_boundaries_advisory=_START_SECONDS,
+)
+
+workflow_restarts = counter_from_zero(
+    _meter,
     "syncpod_workflow_restarts_total",
     description="Pod workflows begun anew because their tasks failed again and again.",
 )
 
-_terminated = _meter.create_counter(
+_USUAL_ENDS: Final = (("0", "Completed"), ("1", "Error"), ("137", "Error"), ("137", "OOMKilled"), ("143", "Error"))
+_terminated = counter_from_zero(
+    _meter,
     "kubelet_terminated_containers_total",
     description="Containers that have ended, by container type, exit code and reason.",
+    known=[
+        {"container_type": kind, "exit_code": code, "reason": reason}
+        for kind in ("container", "init_container", "ephemeral_container")
+        for code, reason in _USUAL_ENDS
+    ],
 )
 
 

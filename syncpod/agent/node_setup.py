@@ -4,35 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from datetime import timedelta
 
+from syncpod.checked_settings import labels, parsed_capacity
 from syncpod.cri.endpoint import listener_pid
 from syncpod.cri.port import CriRuntime
 from syncpod.cri.records import unapplied_fields
 from syncpod.kernel.mounting import may_mount
 from syncpod.lifecycle.image_gc import ImageGcPolicy
-from syncpod.node.capacity import CapacityInvalid, parse_capacity, read_capacity
-from syncpod.node.fit import Capacity
+from syncpod.node.capacity import read_capacity
 from syncpod.node.host import read_host
-from syncpod.node.labels import NodeLabelsInvalid, node_labels, parse_node_labels
 from syncpod.node.pod_cgroups import pids_unlimited
-from syncpod.node.verification import Verification, VerificationInvalid
 from syncpod.settings.directories import is_in_memory, make_memory_directory
 from syncpod.settings.errors import SettingsInvalid
-from syncpod.settings.node import ImageGcSettings, ImagePullSettings, NodeSettings
-from syncpod.settings.variables import (
-    ALLOWED_UNSAFE_SYSCTLS,
-    CAPACITY,
-    IMAGE_VERIFICATION_ALLOWLIST,
-    IMAGE_VERIFICATION_POLICY,
-    MEMORY_DIR,
-    NODE_LABELS,
-    POD_MAX_PIDS,
-)
-from syncpod.translation.context import Host, NodeContext
+from syncpod.settings.node import ImageGcSettings, NodeSettings
+from syncpod.settings.variables import MEMORY_DIR, POD_MAX_PIDS
+from syncpod.translation.context import NodeContext
 from syncpod.translation.features import recursive_read_only_handlers
-from syncpod.translation.sysctls import AllowedSysctls, SysctlPatternInvalid, allowed_sysctls
 from syncpod.volumes.visibility import has_no_more_rights, mounts_reach, shares_mounts
 
 log = logging.getLogger("syncpod.worker")
@@ -72,7 +60,7 @@ async def node_context(settings: NodeSettings, cri: CriRuntime, endpoint: str, *
         log_dir=settings.log_dir,
         cluster=cluster,
         cgroup_parent=settings.cgroup_parent,
-        capacity=capacity(settings, host),
+        capacity=read_capacity(host, settings.state_dir, parsed_capacity(settings)),
         labels=labels(settings),
         pod_cgroups=settings.pod_cgroups,
         pod_max_pids=settings.pod_max_pids,
@@ -95,39 +83,6 @@ def _listener(endpoint: str) -> int:
         return listener_pid(endpoint)
     except OSError:
         return 0
-
-
-def capacity(settings: NodeSettings, host: Host) -> Capacity:
-    """Return the node's capacity for pods. Raises SettingsInvalid."""
-    try:
-        return read_capacity(host, settings.state_dir, parse_capacity(settings.capacity))
-    except CapacityInvalid as wrong:
-        raise SettingsInvalid(f"{wrong} (--capacity or {CAPACITY})") from wrong
-
-
-def labels(settings: NodeSettings) -> Mapping[str, str]:
-    """Return the node's labels. Raises SettingsInvalid."""
-    try:
-        return node_labels(settings.node, parse_node_labels(settings.node_labels))
-    except NodeLabelsInvalid as wrong:
-        raise SettingsInvalid(f"{wrong} (--node-labels or {NODE_LABELS})") from wrong
-
-
-def sysctls(settings: NodeSettings, release: str) -> AllowedSysctls:
-    """Return the sysctls that pods may set on a kernel of this release. Raises SettingsInvalid."""
-    try:
-        return allowed_sysctls(release, settings.allowed_unsafe_sysctls)
-    except SysctlPatternInvalid as wrong:
-        raise SettingsInvalid(f"{wrong} (--allowed-unsafe-sysctls or {ALLOWED_UNSAFE_SYSCTLS})") from wrong
-
-
-def verification(pulls: ImagePullSettings) -> Verification:
-    """Return which images that are already present a pod still needs credentials for. Raises SettingsInvalid."""
-    policy = {"policy": pulls.verification_policy} if pulls.verification_policy else {}
-    try:
-        return Verification(**policy, allowed=pulls.verification_allowlist)
-    except VerificationInvalid as wrong:
-        raise SettingsInvalid(f"{wrong} ({IMAGE_VERIFICATION_POLICY}, {IMAGE_VERIFICATION_ALLOWLIST})") from wrong
 
 
 def image_gc_policy(settings: ImageGcSettings) -> ImageGcPolicy:

@@ -35,6 +35,7 @@ from syncpod.cri.port import (
     RuntimeStatus,
     RuntimeVersion,
     SandboxConfig,
+    SandboxStats,
     SandboxStatus,
     SandboxSummary,
 )
@@ -276,6 +277,19 @@ class CriClient(CriRuntime):
         await self._call(
             "update_container", self._runtime.UpdateContainerResources, request, about=_container(container_id)
         )
+
+    @override
+    async def list_sandbox_stats(
+        self, *, labels: Mapping[str, str], timeout_seconds: float
+    ) -> tuple[SandboxStats, ...]:
+        selection = api_pb2.PodSandboxStatsFilter(label_selector=labels)
+        answer = await self._call_within(
+            timeout_seconds,
+            "list_podsandbox_stats",
+            self._runtime.ListPodSandboxStats,
+            api_pb2.ListPodSandboxStatsRequest(filter=selection),
+        )
+        return tuple(records.sandbox_stats(stats) for stats in answer.stats)
 
     @override
     async def list_container_stats(self, *, sandbox_id: str, timeout_seconds: float) -> tuple[ContainerStats, ...]:

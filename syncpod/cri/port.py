@@ -234,6 +234,35 @@ class CpuUsage:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryUsage:
+    """Use of memory, in bytes; None = the runtime does not say."""
+
+    measured_at_ns: int
+    """By the runtime's clock, in nanoseconds since 1970."""
+    usage_bytes: int | None = None
+    """All that is used, page cache included."""
+    working_set_bytes: int | None = None
+    """The working set, which cannot be reclaimed without harm."""
+    available_bytes: int | None = None
+    """The limit without the working set; None without a limit."""
+    rss_bytes: int | None = None
+    page_faults: int | None = None
+    """Cumulative, as those below."""
+    major_page_faults: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceUsage:
+    """Cumulative traffic of one network interface; None = the runtime does not say."""
+
+    name: str
+    rx_bytes: int | None
+    rx_errors: int | None
+    tx_bytes: int | None
+    tx_errors: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class ContainerStats:
     """One container's use of resources."""
 
@@ -243,10 +272,31 @@ class ContainerStats:
     """The size of its writable layer some seconds ago; None if the runtime does not say."""
     cpu: CpuUsage | None = None
     """None if the runtime does not say, as for a container that does not run."""
-    working_set_bytes: int | None = None
-    """The working set, which cannot be reclaimed without harm; None as for `cpu`."""
-    memory_usage_bytes: int | None = None
-    """All memory that it uses, page cache included; None if the runtime does not say."""
+    memory: MemoryUsage | None = None
+    """None as for `cpu`."""
+
+    @property
+    def working_set_bytes(self) -> int | None:
+        """The working set of its memory; None if the runtime does not say."""
+        return self.memory.working_set_bytes if self.memory is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxStats:
+    """One pod's use of resources, as its sandbox: of its cgroup as a whole, and of its containers."""
+
+    id: str
+    uid: str
+    name: str
+    namespace: str
+    containers: tuple[ContainerStats, ...] = ()
+    cpu: CpuUsage | None = None
+    memory: MemoryUsage | None = None
+    interfaces: tuple[InterfaceUsage, ...] = ()
+    """Of its network namespace, the one with its address first; none if the runtime does not say."""
+    network_measured_at_ns: int = 0
+    processes: int | None = None
+    """None if the runtime does not say."""
 
 
 class CriRuntime(Protocol):
@@ -360,6 +410,12 @@ class CriRuntime(Protocol):
 
         The ports are named on that connection.
         """
+        ...
+
+    async def list_sandbox_stats(
+        self, *, labels: Mapping[str, str], timeout_seconds: float
+    ) -> tuple[SandboxStats, ...]:
+        """Measure all ready sandboxes with these labels in one call, with their running containers."""
         ...
 
     async def list_container_stats(self, *, sandbox_id: str, timeout_seconds: float) -> tuple[ContainerStats, ...]:

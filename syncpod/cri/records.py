@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from google.protobuf.message import Message
+
 from protos.cri.v1 import api_pb2
 from syncpod.cri import answers
 from syncpod.cri.port import (
@@ -21,9 +23,12 @@ from syncpod.cri.port import (
     CpuUsage,
     FilesystemUsage,
     ImageStatus,
+    InterfaceUsage,
+    MemoryUsage,
     RuntimeContainerStatus,
     RuntimeHandler,
     RuntimeStatus,
+    SandboxStats,
     SandboxStatus,
     SandboxSummary,
 )
@@ -286,11 +291,54 @@ def container_stats(stats: api_pb2.ContainerStats) -> ContainerStats:
         name=stats.attributes.metadata.name,
         writable_layer=filesystem_usage(stats.writable_layer) if stats.HasField("writable_layer") else None,
         cpu=_cpu_usage(stats.cpu) if stats.cpu.HasField("usage_core_nano_seconds") else None,
-        working_set_bytes=(
-            stats.memory.working_set_bytes.value if stats.memory.HasField("working_set_bytes") else None
-        ),
-        memory_usage_bytes=stats.memory.usage_bytes.value if stats.memory.HasField("usage_bytes") else None,
+        memory=_memory_usage(stats.memory) if stats.HasField("memory") else None,
     )
+
+
+def sandbox_stats(stats: api_pb2.PodSandboxStats) -> SandboxStats:
+    """Read a pod's usage of resources."""
+    pod, linux = stats.attributes.metadata, stats.linux
+    network = linux.network
+    listed = ([network.default_interface] if network.HasField("default_interface") else []) + list(network.interfaces)
+    return SandboxStats(
+        id=stats.attributes.id,
+        uid=pod.uid,
+        name=pod.name,
+        namespace=pod.namespace,
+        containers=tuple(map(container_stats, linux.containers)),
+        cpu=_cpu_usage(linux.cpu) if linux.cpu.HasField("usage_core_nano_seconds") else None,
+        memory=_memory_usage(linux.memory) if linux.HasField("memory") else None,
+        interfaces=tuple(map(_interface_usage, listed)),
+        network_measured_at_ns=network.timestamp,
+        processes=_given(linux.process, "process_count"),
+    )
+
+
+def _memory_usage(usage: api_pb2.MemoryUsage) -> MemoryUsage:
+    return MemoryUsage(
+        measured_at_ns=usage.timestamp,
+        usage_bytes=_given(usage, "usage_bytes"),
+        working_set_bytes=_given(usage, "working_set_bytes"),
+        available_bytes=_given(usage, "available_bytes"),
+        rss_bytes=_given(usage, "rss_bytes"),
+        page_faults=_given(usage, "page_faults"),
+        major_page_faults=_given(usage, "major_page_faults"),
+    )
+
+
+def _interface_usage(usage: api_pb2.NetworkInterfaceUsage) -> InterfaceUsage:
+    return InterfaceUsage(
+        name=usage.name,
+        rx_bytes=_given(usage, "rx_bytes"),
+        rx_errors=_given(usage, "rx_errors"),
+        tx_bytes=_given(usage, "tx_bytes"),
+        tx_errors=_given(usage, "tx_errors"),
+    )
+
+
+def _given(message: Message, field: str) -> int | None:
+    """Return a number that may be absent; None if it is."""
+    return int(getattr(message, field).value) if message.HasField(field) else None
 
 
 def _cpu_usage(usage: api_pb2.CpuUsage) -> CpuUsage:

@@ -8,20 +8,38 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Final
 
 from opentelemetry import metrics, trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
+from syncpod.counters import counter_from_zero, each_of
 from syncpod.live_spans import live_context
 
 _TRACER = trace.get_tracer("syncpod.cri")
 _METER = metrics.get_meter("syncpod.cri")
 
-_OPERATIONS = _METER.create_counter(
-    "kubelet_runtime_operations_total", description="Runtime operations, by operation type; failed ones too."
+OPERATIONS: Final = (
+    *("attach", "create_container", "container_status", "delete_task", "exec", "exec_sync", "image_fs_info"),
+    *("image_status", "kill_task", "list_container_stats", "list_containers", "list_images", "list_ingests"),
+    *("list_podsandbox", "list_podsandbox_stats", "podsandbox_status", "port_forward", "pull_image"),
+    *("remove_container", "remove_image", "remove_podsandbox", "reopen_container_log", "run_podsandbox"),
+    *("runtime_config", "start_container", "status", "stop_container", "stop_podsandbox", "update_container"),
+    *("update_podsandbox_resources", "version", "wait_task"),
 )
-_ERRORS = _METER.create_counter(
-    "kubelet_runtime_operations_errors_total", description="Runtime operations that failed, by operation type."
+"""The kubelet's `operation_type` of each call that the client makes; those of containerd's tasks are ours."""
+
+_OPERATIONS = counter_from_zero(
+    _METER,
+    "kubelet_runtime_operations_total",
+    description="Runtime operations, by operation type; failed ones too.",
+    known=each_of(operation_type=OPERATIONS),
+)
+_ERRORS = counter_from_zero(
+    _METER,
+    "kubelet_runtime_operations_errors_total",
+    description="Runtime operations that failed, by operation type.",
+    known=each_of(operation_type=OPERATIONS),
 )
 _DURATION = _METER.create_histogram(
     "kubelet_runtime_operations_duration_seconds",
@@ -35,8 +53,11 @@ _SANDBOX_DURATION = _METER.create_histogram(
     description="Duration of RunPodSandbox, by runtime handler.",
     explicit_bucket_boundaries_advisory=[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0],
 )
-_SANDBOX_ERRORS = _METER.create_counter(
-    "kubelet_run_podsandbox_errors_total", description="RunPodSandbox that failed, by runtime handler."
+_SANDBOX_ERRORS = counter_from_zero(
+    _METER,
+    "kubelet_run_podsandbox_errors_total",
+    description="RunPodSandbox that failed, by runtime handler.",
+    known=each_of(runtime_handler=("",)),
 )
 
 

@@ -117,12 +117,16 @@ class JournalFile:
         self._connection: sqlite3.Connection | None = None
         self._inode = 0
 
-    def write(self, told: Iterable[Told]) -> None:
-        """Write all of it, or nothing. A file that cannot be read is set aside, and a new one is begun."""
+    def write(self, told: Iterable[Told]) -> int:
+        """Write all of it, or nothing. Return how many records are new or changed."""
         with self._transaction() as connection:
-            for each in told:
-                _write(connection, each)
+            written = sum(_write(connection, each) for each in told)
         self._keep_small(self._opened())
+        return written
+
+    def used_bytes(self) -> int:
+        """Return the bytes of the file that are in use: what its greatest size is compared with."""
+        return _used_bytes(self._opened())
 
     def lives_not_gone(self) -> list[Life]:
         """Return the lives whose end the journal does not have."""
@@ -280,17 +284,19 @@ def _forget(connection: sqlite3.Connection, before: int) -> None:
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def _write(connection: sqlite3.Connection, told: Told) -> None:
+def _write(connection: sqlite3.Connection, told: Told) -> int:
+    """Write what a life tells; return how many of its records were new or changed."""
     life, at = told.life, microseconds(told.at)
     _end_earlier_lives(connection, life, at)
     first = min((microseconds(each.at) for each in told.lines), default=at)
     row = connection.execute(
         _WRITE_LIFE, _storable((*life, min(first, at), at, at if told.is_gone else None, told.present))
     ).fetchone()
-    number = row[0]
+    number, before = row[0], connection.total_changes
     connection.executemany(_WRITE_LINE, (_line(number, each) for each in told.lines))
     connection.executemany(_WRITE_HAPPENING, (_happening(number, each) for each in told.happenings))
     connection.executemany(_WRITE_INSTANCE, (_instance(number, each) for each in told.instances))
+    return connection.total_changes - before
 
 
 def _end_earlier_lives(connection: sqlite3.Connection, life: Life, at: int) -> None:

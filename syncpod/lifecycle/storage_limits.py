@@ -20,6 +20,11 @@ EPHEMERAL_STORAGE: Final = "ephemeral-storage"
 SYSTEM_CRITICAL_PRIORITY: Final = 2_000_000_000
 """A pod of this priority or a higher one is critical (scheduling/types.go)."""
 
+_VOLUME: Final = "emptydirfs.limit"
+_POD: Final = "ephemeralpodfs.limit"
+_CONTAINER: Final = "ephemeralcontainerfs.limit"
+EXCESS_SIGNALS: Final = (_VOLUME, _POD, _CONTAINER)
+"""The kinds of limits: the labels `eviction_signal` of the kubelet's count of evictions."""
 _NOTHING: Final = parse_quantity("0")
 
 
@@ -71,7 +76,7 @@ class Excess:
     message: str
     """In the kubelet's words, trailing space included."""
     signal: str
-    """Which kind of limit: the label `eviction_signal` of the kubelet's count of evictions."""
+    """Which kind of limit: one of EXCESS_SIGNALS."""
 
 
 def storage_limits(pod: Pod) -> StorageLimits:
@@ -92,16 +97,16 @@ def storage_excess(limits: StorageLimits, usage: StorageUsage) -> Excess | None:
     """Return the first limit that is exceeded, None if none is."""
     for name, limit in limits.volumes.items():
         if usage.volumes.get(name, 0) > limit.bytes:
-            return Excess(f'Usage of EmptyDir volume "{name}" exceeds the limit "{limit.text}". ', "emptydirfs.limit")
+            return Excess(f'Usage of EmptyDir volume "{name}" exceeds the limit "{limit.text}". ', _VOLUME)
     total = sum(usage.layers.values()) + sum(usage.logs.values()) + usage.others
     total += sum(usage.volumes.get(name, 0) for name in limits.on_disk)
     if limits.pod is not None and total > limits.pod.bytes:
         message = f"Pod ephemeral local storage usage exceeds the total limit of containers {limits.pod.text}. "
-        return Excess(message, "ephemeralpodfs.limit")
+        return Excess(message, _POD)
     for name, limit in limits.containers.items():
         if usage.layers.get(name, 0) + usage.logs.get(name, 0) > limit.bytes:
             message = f'Container {name} exceeded its local ephemeral storage limit "{limit.text}". '
-            return Excess(message, "ephemeralcontainerfs.limit")
+            return Excess(message, _CONTAINER)
     return None
 
 

@@ -4,43 +4,22 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
 
-from syncpod.settings.errors import SettingsInvalid
-from syncpod.settings.node import NodeSettings, node_settings
-from syncpod.settings.variables import LOG_FORMAT, RUNTIME_ENDPOINT
+from syncpod.settings.node import LOG_FORMATS, NodeSettings, node_settings
+from syncpod.settings.variables import RUNTIME_ENDPOINT
 
 ReadSettings = Callable[[Mapping[str, str]], NodeSettings]
 """Returns the settings, given the environment. Raises SettingsInvalid."""
 
-_LOG_FORMATS: Final = ("text", "json")
 
+def parse_arguments(arguments: Sequence[str] | None) -> tuple[str, ReadSettings]:
+    """Return the level of the log, as `logging` names it, and a function that reads the settings.
 
-@dataclass(frozen=True)
-class LogSettings:
-    """What the worker writes to its log, and how."""
-
-    level: str
-    """A name of `logging`: ``INFO``."""
-    given_format: str | None
-
-    def is_json(self, environ: Mapping[str, str]) -> bool:
-        """Say whether lines are JSON, by the flag or else by the environment. Raises SettingsInvalid."""
-        chosen = self.given_format or environ.get(LOG_FORMAT, "").strip() or "text"
-        if chosen not in _LOG_FORMATS:
-            raise SettingsInvalid(f"{LOG_FORMAT}={chosen!r}: must be text or json")
-        return chosen == "json"
-
-
-def parse_arguments(arguments: Sequence[str] | None) -> tuple[LogSettings, ReadSettings]:
-    """Return how to log, and a function that reads the other settings. None = the arguments of this process.
-
-    Exits with 0 after ``--help``, and with 2 if the arguments cannot be parsed.
+    None = the arguments of this process. Exits with 0 after ``--help``, and with 2 if the arguments cannot be parsed.
     """
     options = vars(_parser().parse_args(arguments))
-    log_settings = LogSettings(options.pop("log_level").upper(), options.pop("log_format"))
-    return log_settings, lambda environ: node_settings(environ, **options)
+    level = options.pop("log_level").upper()
+    return level, lambda environ: node_settings(environ, **options)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -99,12 +78,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--metrics-address",
         metavar="HOST:PORT",
-        help="serve /metrics, /healthz and /readyz there over HTTP (SYNCPOD_METRICS_ADDRESS)",
+        help="serve metrics, health and, to its owner, pods there over HTTP (SYNCPOD_METRICS_ADDRESS)",
     )
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     parser.add_argument(
         "--log-format",
-        choices=_LOG_FORMATS,
+        choices=LOG_FORMATS,
         help="json: one object a line, with pod, step and trace (SYNCPOD_LOG_FORMAT; default: text)",
     )
     return parser

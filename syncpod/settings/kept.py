@@ -21,7 +21,7 @@ FILE_NAME: Final = "node-settings.json"
 KEPT_VARIABLES: Final = (
     *(v.NODE, v.RUNTIME_ENDPOINT, v.LOG_DIR, v.MEMORY_DIR, v.MANIFEST_DIR, v.CGROUP_PARENT, v.CAPACITY, v.POD_CGROUPS),
     *(v.NODE_LABELS, v.ALLOWED_UNSAFE_SYSCTLS, v.MAX_PARALLEL_IMAGE_PULLS, v.REGISTRY_AUTH_FILE, v.SIGNED),
-    *(v.ENCRYPT, v.METRICS_ADDRESS, v.POD_MAX_PIDS, v.JOURNAL_AGE, v.JOURNAL_SIZE),
+    *(v.ENCRYPT, v.METRICS_ADDRESS, v.POD_MAX_PIDS, v.JOURNAL_AGE, v.JOURNAL_SIZE, v.LOG_FORMAT),
 )
 """The variables whose values a node keeps, whether a flag or the environment gave them."""
 

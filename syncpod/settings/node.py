@@ -29,6 +29,7 @@ from syncpod.settings.values import (
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _CGROUP_PART = re.compile(r"[A-Za-z0-9._-]+")
 _SMALLEST_JOURNAL: Final = 2**20
+LOG_FORMATS: Final = ("text", "json")
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,8 @@ class NodeSettings:
     """Take only commands that are signed with a key of the state directory."""
     metrics_address: str = ""
     """``host:port`` at which metrics are served over HTTP; "" = they are not."""
+    json_log: bool = False
+    """Write the worker's log as one JSON object a line."""
     encrypt: bool = False
     """Encrypt what goes to Temporal with a key of the state directory; then commands are signed too."""
     adopt_cluster: bool = False
@@ -149,6 +152,7 @@ class NodeFlags(TypedDict, total=False):
     runtime_endpoint: str | None
     journal_age: str | None
     journal_size: str | None
+    log_format: str | None
     signed: bool | None
     encrypt: bool | None
 
@@ -170,6 +174,7 @@ _VARIABLES: Final = {
     "runtime_endpoint": v.RUNTIME_ENDPOINT,
     "journal_age": v.JOURNAL_AGE,
     "journal_size": v.JOURNAL_SIZE,
+    "log_format": v.LOG_FORMAT,
     "signed": v.SIGNED,
     "encrypt": v.ENCRYPT,
 }
@@ -210,6 +215,7 @@ def node_settings(
         runtime_endpoint=told.get(v.RUNTIME_ENDPOINT) or None,
         allow_foreign_kubelet=_flag(v.ALLOW_FOREIGN_KUBELET, allow_foreign_kubelet, environ),
         metrics_address=host_and_port(v.METRICS_ADDRESS, told.get(v.METRICS_ADDRESS, "")),
+        json_log=_is_json(told.get(v.LOG_FORMAT, "")),
         signed=flag(v.SIGNED, told.get(v.SIGNED, "")),
         encrypt=flag(v.ENCRYPT, told.get(v.ENCRYPT, "")),
         adopt_cluster=adopt_cluster,
@@ -312,6 +318,14 @@ def _pod_max_pids(number: str) -> int:
             f"{v.POD_MAX_PIDS}={number!r}: must be a whole number from 1, or -1 for no limit (--pod-max-pids)"
         )
     return int(number)
+
+
+def _is_json(log_format: str) -> bool:
+    """Say whether the worker's log is JSON."""
+    chosen = log_format.strip() or "text"
+    if chosen not in LOG_FORMATS:
+        raise SettingsInvalid(f"{v.LOG_FORMAT}={chosen!r}: must be text or json (--log-format)")
+    return chosen == "json"
 
 
 def _image_pulls(environ: Mapping[str, str]) -> ImagePullSettings:

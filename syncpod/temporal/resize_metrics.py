@@ -12,15 +12,23 @@ from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 from temporalio.worker import Interceptor, WorkflowInboundInterceptor, WorkflowInterceptorClassInput
 
+from syncpod.counters import counter_from_zero, each_of
+
 RESIZES = "syncpod_resizes"
 """Extern function ``(workflow_id, pending, in_progress, requested)``. A workflow, while not replaying, calls it with
 the state of its pod's resize. `pending` is the reason why it has not begun, or ""; `requested` lists what was requested
 since the last call: resource, requirement and operation of each change."""
 
 _meter = metrics.get_meter("syncpod")
-_requested = _meter.create_counter(
+_requested = counter_from_zero(
+    _meter,
     "kubelet_container_requested_resizes_total",
     description="Requested resizes, by resource, requests or limits, and operation.",
+    known=each_of(
+        resource=("cpu", "memory"),
+        requirement=("requests", "limits"),
+        operation=("add", "remove", "increase", "decrease"),
+    ),
 )
 _pending: dict[str, str] = {}
 _in_progress: set[str] = set()

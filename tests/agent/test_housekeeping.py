@@ -20,9 +20,9 @@ from syncpod.agent.housekeeping.dead_containers import ContainerGc
 from syncpod.agent.housekeeping.gone_pods import GonePods
 from syncpod.agent.housekeeping.orphans import Killer, Orphans
 from syncpod.agent.housekeeping.report import NodeReporter
-from syncpod.agent.housekeeping.settings import housekeeping_settings
 from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.cri.port import CriRuntime
+from syncpod.housekeeping_settings import housekeeping_settings
 from syncpod.lifecycle.container_gc import ContainerGcPolicy
 from syncpod.lifecycle.observed import ContainerRuntimeState, ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.lifecycle.orphans import Standing

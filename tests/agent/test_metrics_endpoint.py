@@ -16,13 +16,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.agent.scraping import endpoint as module
-from syncpod.agent.scraping.endpoint import MetricsEndpoint
+from syncpod.agent.scraping import http_server
+from syncpod.agent.scraping.endpoint import NodeEndpoint
 from syncpod.agent.scraping.probe_counts import ProbeCounts
 from syncpod.agent.scraping.terminations import Terminations
 from syncpod.kernel.callers import AT_ONCE, OF_A_STRANGER
 from syncpod.kernel.peers import Peer, find_peer
+from syncpod.lifecycle.observed import ObservedPod
 from syncpod.messages.identity import PodRef
-from syncpod.translation.context import NodeContext
+from tests.agent.node_endpoint import Measuring, node_endpoint, node_of
 from tests.agent.waiting import until
 
 CRASHES = {
@@ -76,10 +78,13 @@ class Node:
     """A node's endpoint, and what it serves."""
 
     published: PublishedPods
-    endpoint: MetricsEndpoint
+    endpoint: NodeEndpoint
     obstacles: list[str]
     counted: Counter[tuple[str, str, str]]
     probes: ProbeCounts
+    runtime: Measuring
+    directory: Path
+    listings: list[ObservedPod]
     host: str = ""
     port: int = 0
 
@@ -105,22 +110,24 @@ class Node:
 
 @asynccontextmanager
 async def serving(tmp_path: Path, peer_of: Any = find_peer, *, host: str = "127.0.0.1") -> AsyncIterator[Node]:
-    context = NodeContext(name="n", state_dir=tmp_path, memory_dir=tmp_path, log_dir=tmp_path, cluster="c/n")
-    published, obstacles, counted = PublishedPods(context), list[str](), Counter[tuple[str, str, str]]()
-    probes = ProbeCounts()
-    endpoint = MetricsEndpoint(
+    published, obstacles, counted = PublishedPods(node_of(tmp_path)), list[str](), Counter[tuple[str, str, str]]()
+    probes, runtime, listings = ProbeCounts(), Measuring(), list[ObservedPod]()
+    endpoint = node_endpoint(
         host,
         0,
+        tmp_path,
         published,
         obstacles=lambda: obstacles,
         terminations=Terminations(lambda *labels: counted.update([labels])),
         probes=probes,
+        runtime=runtime,
+        listings=lambda: listings,
         peer_of=peer_of,
     )
-    node = Node(published, endpoint, obstacles, counted, probes)
+    node = Node(published, endpoint, obstacles, counted, probes, runtime, tmp_path, listings)
     running = asyncio.create_task(endpoint.run())
-    await until(lambda: endpoint.addresses != ())
-    node.host, node.port = endpoint.addresses[0]
+    await until(lambda: endpoint.server.addresses != ())
+    node.host, node.port = endpoint.server.addresses[0]
     yield node
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -192,7 +199,7 @@ async def test_health_readiness_and_what_is_not_there(tmp_path: Path) -> None:
         assert "\nsyncpod_node_ready 1.0\n" in ready[1]
         assert await node.get("/readyz") == (503, "the runtime does not answer")
         assert "\nsyncpod_node_ready 0.0\n" in (await node.get("/metrics"))[1]
-        assert (await node.get("/pods"))[0] == 404
+        assert (await node.get("/podz"))[0] == 404
         assert (await node.get("/metrics", method="POST"))[0] == 405
         assert (await node.get("/metrics", method="HEAD")) == (200, "")
 
@@ -207,7 +214,7 @@ async def test_a_web_page_cannot_read_it(tmp_path: Path) -> None:
 
 
 async def test_strangers_that_say_nothing_leave_room(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(module, "_PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(http_server, "_PATIENCE_SECONDS", 60.0)
     silent: Sequence[asyncio.StreamWriter] = ()
     strange: set[int] = set()
 
@@ -241,23 +248,16 @@ async def test_an_ipv6_address_is_served(tmp_path: Path) -> None:
 
 
 async def test_a_port_that_another_has_is_tried_again(tmp_path: Path, monkeypatch: Any, caplog: Any) -> None:
-    monkeypatch.setattr(module, "_LISTEN_SECONDS", 0.01)
+    monkeypatch.setattr(http_server, "_LISTEN_SECONDS", 0.01)
     taken = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
     port = taken.sockets[0].getsockname()[1]
-    context = NodeContext(name="n", state_dir=tmp_path, memory_dir=tmp_path, log_dir=tmp_path, cluster="c/n")
-    endpoint = MetricsEndpoint(
-        "127.0.0.1",
-        port,
-        PublishedPods(context),
-        obstacles=tuple,
-        terminations=Terminations(lambda *_: None),
-        probes=ProbeCounts(),
-    )
+    published = PublishedPods(node_of(tmp_path))
+    endpoint = node_endpoint("127.0.0.1", port, tmp_path, published, terminations=Terminations(lambda *_: None))
     running = asyncio.create_task(endpoint.run())
     await until(lambda: "cannot be served" in caplog.text)
     taken.close()
     await taken.wait_closed()
-    await until(lambda: endpoint.addresses != ())
+    await until(lambda: endpoint.server.addresses != ())
     assert caplog.text.count("cannot be served") == 1
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -266,13 +266,13 @@ async def test_a_port_that_another_has_is_tried_again(tmp_path: Path, monkeypatc
 async def test_a_caller_who_does_not_read_the_answer_has_no_room_after_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(http_server, "_PATIENCE_SECONDS", 0.2)
     async with serving(tmp_path) as node:
-        node.endpoint._text, node.endpoint._stale_at = b"x" * 2**24, float("inf")
+        node.endpoint._kept["/metrics"] = float("inf"), b"x" * 2**24
         _, writer = await asyncio.open_connection(node.host, node.port, limit=1024)
         writer.write(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        await until(lambda: node.endpoint._callers._open.total() == 1)
-        await until(lambda: node.endpoint._callers._open.total() == 0)
+        await until(lambda: node.endpoint.server._callers._open.total() == 1)
+        await until(lambda: node.endpoint.server._callers._open.total() == 0)
         writer.close()
 
 

@@ -12,7 +12,7 @@ from syncpod.cli.machine import container_usage, node_usage
 from syncpod.cli.machine.container_usage import ContainerUsage, Usage, between, measure
 from syncpod.cli.main import run
 from syncpod.cri.errors import DeadlineExceeded
-from syncpod.cri.port import ContainerStats, ContainerSummary, CpuUsage, CriRuntime, SandboxSummary
+from syncpod.cri.port import ContainerStats, ContainerSummary, CpuUsage, CriRuntime, MemoryUsage, SandboxSummary
 from syncpod.translation.names import CONTAINER_NAME_LABEL, NODE_LABEL, POD_NAME_LABEL, POD_NAMESPACE_LABEL
 
 SECOND = 1_000_000_000
@@ -21,7 +21,8 @@ MI = 2**20
 
 def stats(at: int, used: int, memory: int | None = MI, id: str = "c") -> ContainerStats:
     """A measurement, in seconds."""
-    return ContainerStats(id, "app", None, CpuUsage(at * SECOND, used * SECOND, None), memory)
+    memory_usage = MemoryUsage(0, working_set_bytes=memory)
+    return ContainerStats(id, "app", None, CpuUsage(at * SECOND, used * SECOND, None), memory_usage)
 
 
 def test_cpu_usage_is_measured_between_two_samples() -> None:

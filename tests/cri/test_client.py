@@ -324,3 +324,19 @@ async def test_client_reconnects_after_the_runtime_was_down(client: CriClient, r
             return False
 
     await until_asked(is_back)
+
+
+async def test_all_pods_are_measured_with_one_call(client: CriClient, pod: OwnedPod) -> None:
+    """containerd 2 measures every few seconds: the figures of a new container come a little later."""
+    await pod.run()
+    running = await pod.create(pod.container("main", ("sleep", "600")))
+    await client.start_container(running)
+
+    async def is_measured() -> bool:
+        measured = await client.list_sandbox_stats(labels={names.NODE_LABEL: OWNER}, timeout_seconds=60)
+        mine = {each.id: each for each in measured}[pod.sandbox_id]
+        assert (mine.uid, mine.name) == (pod.sandbox.metadata.uid, pod.sandbox.metadata.name)
+        used = {each.id: each for each in mine.containers}.get(running)
+        return used is not None and used.cpu is not None and bool(used.working_set_bytes)
+
+    await until_asked(is_measured)

@@ -25,7 +25,7 @@ from syncpod.cri import telemetry
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError, DeadlineExceeded, NotFound, TransportFault, Unavailable, Unimplemented
 from syncpod.cri.keyring import Credential
-from syncpod.cri.port import CpuUsage, Ingest
+from syncpod.cri.port import CpuUsage, Ingest, InterfaceUsage, MemoryUsage
 from tests.node.owned_pods import OwnedPod
 
 HANDLERS = {
@@ -131,6 +131,7 @@ CALLS: list[tuple[str, float | None, Callable[[CriClient], Awaitable[object]]]] 
         lambda client: client.update_container_resources("c", cri.LinuxContainerResources()),
     ),
     ("ListContainerStats", 2, lambda client: client.list_container_stats(sandbox_id="s", timeout_seconds=2)),
+    ("ListPodSandboxStats", 5, lambda client: client.list_sandbox_stats(labels={}, timeout_seconds=5)),
     ("ReopenContainerLog", 120, lambda client: client.reopen_container_log("c")),
     ("ExecSync", 180, lambda client: client.exec_sync("c", ("true",), timeout_seconds=60)),
     ("ExecSync", None, lambda client: client.exec_sync("c", ("true",), timeout_seconds=0)),
@@ -158,6 +159,17 @@ async def test_each_call_has_the_kubelets_deadline(
         assert remaining is None or remaining > 10**6
     else:
         assert remaining == pytest.approx(seconds, abs=min(seconds, 10))
+
+
+async def test_each_call_is_counted_by_a_type_that_begins_at_zero(
+    server: tuple[AnyCri, CriClient], recorded: Recorded
+) -> None:
+    _, client = server
+    for _, _, call in CALLS:
+        await call(client)
+    counted = {label for name, label in recorded.counts() if name == "kubelet_runtime_operations_total"}
+    assert len(counted) >= 25
+    assert counted <= set(telemetry.OPERATIONS)
 
 
 async def test_start_container_has_the_default_deadline(server: tuple[AnyCri, CriClient]) -> None:
@@ -212,6 +224,29 @@ async def test_measured_usage_is_distinguished_from_unmeasured_usage(server: tup
     measured, ended = await client.list_container_stats(sandbox_id="s", timeout_seconds=2)
     assert (measured.cpu, measured.working_set_bytes) == (CpuUsage(5, 7, nano_cores=None), 0)
     assert (ended.cpu, ended.working_set_bytes) == (None, None)
+
+
+async def test_a_pod_is_measured_with_its_containers_and_its_network(server: tuple[AnyCri, CriClient]) -> None:
+    handler, client = server
+    stats = cri.PodSandboxStats(attributes=cri.PodSandboxAttributes(id="s"))
+    stats.attributes.metadata.uid, stats.attributes.metadata.name = "u", "web"
+    stats.linux.memory.timestamp = 9
+    stats.linux.memory.rss_bytes.value = 0
+    stats.linux.network.default_interface.name = "eth0"
+    stats.linux.network.default_interface.rx_bytes.value = 7
+    stats.linux.network.interfaces.add(name="eth1")
+    stats.linux.process.process_count.value = 3
+    stats.linux.containers.add(attributes=cri.ContainerAttributes(id="c"))
+    silent = cri.PodSandboxStats(attributes=cri.PodSandboxAttributes(id="silent"))
+    handler.answers["ListPodSandboxStats"] = cri.ListPodSandboxStatsResponse(stats=[stats, silent]).SerializeToString()
+    pod, unmeasured = await client.list_sandbox_stats(labels={"a": "b"}, timeout_seconds=5)
+    asked = cri.ListPodSandboxStatsRequest.FromString(handler.requests["ListPodSandboxStats"])
+    assert asked.filter.label_selector == {"a": "b"}
+    assert (pod.id, pod.uid, pod.name, pod.cpu, pod.memory) == ("s", "u", "web", None, MemoryUsage(9, rss_bytes=0))
+    assert [each.id for each in pod.containers] == ["c"] and pod.processes == 3
+    nothing = (None, None, None)
+    assert pod.interfaces == (InterfaceUsage("eth0", 7, *nothing), InterfaceUsage("eth1", None, *nothing))
+    assert (unmeasured.memory, unmeasured.interfaces, unmeasured.processes) == (None, (), None)
 
 
 async def test_a_pull_sends_the_password_and_never_shows_it(

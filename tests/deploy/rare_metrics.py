@@ -17,10 +17,8 @@ from activities.node import metrics as steps
 from syncpod import telemetry
 from syncpod.agent import metrics
 from syncpod.agent.published_pods import PublishedPods
-from syncpod.agent.scraping.endpoint import MetricsEndpoint
-from syncpod.agent.scraping.probe_counts import ProbeCounts
 from syncpod.agent.scraping.terminations import Terminations
-from syncpod.translation.context import NodeContext
+from tests.agent.node_endpoint import node_endpoint, node_of
 
 _DUE = datetime(2026, 11, 23, tzinfo=UTC)
 
@@ -47,17 +45,9 @@ async def serve(port: int, directory: Path) -> None:
         metrics.collected("container", 1)
         metrics.workflow_restarts.add(1)
         steps.count_failed_sandbox()
-    node = NodeContext(name="n", state_dir=directory, memory_dir=directory, log_dir=directory, cluster="c/n")
-    published = PublishedPods(node)
+    published = PublishedPods(node_of(directory))
     published.take("pod/default/stuck", "run", BeingDeleted())
-    await MetricsEndpoint(
-        "127.0.0.1",
-        port,
-        published,
-        obstacles=tuple,
-        terminations=Terminations(metrics.terminated),
-        probes=ProbeCounts(),
-    ).run()
+    await node_endpoint("127.0.0.1", port, directory, published, terminations=Terminations(metrics.terminated)).run()
 
 
 if __name__ == "__main__":

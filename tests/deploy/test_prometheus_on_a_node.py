@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 import subprocess
 import sys
 import uuid
@@ -51,6 +52,12 @@ EMPTY_ON_A_HEALTHY_NODE = {
     "Seconds past the deletion's deadline": "no pod is being deleted",
 }
 """Panels that the node does not fill, and why; tests/deploy/rare_metrics.py does."""
+
+BEGIN_AT_ZERO = (
+    'syncpod_step_attempts_total{step="create_sandbox", outcome="fault"}',
+    'kubelet_admission_rejections_total{reason="NodeAffinity"}',
+)
+"""What happens to the pod `rejected`, once; the series were there before."""
 
 # What the alerts of kubernetes-mixin read and join, in words of our own: whoever has those can use them on a node.
 MIXIN = {
@@ -100,7 +107,7 @@ async def test_every_panel_shows_something_and_the_right_alerts_fire(
         await asyncio.gather(prometheus.ready(), worker.ready())
         try:
             await _apply(client, node, "ready")
-            seen = f'kubelet_run_podsandbox_duration_seconds_count{{instance="{address}"}}'
+            seen = f'kubelet_pod_start_sli_duration_seconds_count{{instance="{address}"}}'
             await _until_shown(prometheus, seen)  # a rate needs a value before it grows
             await asyncio.gather(*(_apply(client, node, name) for name in PODS if name != "ready"))
             panels = list(_panels())
@@ -109,6 +116,9 @@ async def test_every_panel_shows_something_and_the_right_alerts_fire(
                 instance = worst if title in EMPTY_ON_A_HEALTHY_NODE else address
                 await _until_shown(prometheus, _substituted(expression, instance))
             await _until_firing(prometheus)
+            for series in BEGIN_AT_ZERO:
+                await _until_shown(prometheus, _increased_from_zero(series, address))
+            await _restart_once(client, prometheus, "ready")
         finally:
             await asyncio.gather(*(_delete(client, name) for name in PODS))
         assert await worker.stop() == 0
@@ -118,7 +128,8 @@ def _configuration(directory: Path, *targets: str) -> dict[str, Any]:
     """deploy/prometheus, hurried: scraped and evaluated each second, without `for`; of these nodes; and the mixin's."""
     configuration: dict[str, Any] = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
     configuration["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
-    configuration["scrape_configs"][0]["static_configs"] = [{"targets": list(targets)}]
+    for job in configuration["scrape_configs"]:
+        job["static_configs"] = [{"targets": list(targets)}]
     rules = yaml.safe_load((DEPLOY / "prometheus" / "rules.yml").read_text())
     rules["groups"].append({"name": "mixin", "rules": [{"alert": name, "expr": it} for name, it in MIXIN.items()]})
     for group in rules["groups"]:
@@ -155,6 +166,20 @@ async def _apply(client: Client, node: str, name: str) -> None:
     )
 
 
+def _increased_from_zero(series: str, instance: str = "") -> str:
+    """Return a query for a counter that has grown, all of which `increase` has seen: without a 0, it misses 1."""
+    series = series.replace("{", f'{{instance="{instance}", ') if instance else series
+    return f"increase({series}[10m]) >= 0.9 * {series} and {series} > 0"
+
+
+async def _restart_once(client: Client, prometheus: Prometheus, name: str) -> None:
+    """Restart a pod's container once, and wait until `increase` has seen it."""
+    series = f'kube_pod_container_status_restarts_total{{pod="{name}"}}'
+    await _until_shown(prometheus, f"{series} == 0")
+    await client.get_workflow_handle(pod_workflow_id("default", name)).signal("restart", {"container": "main"})
+    await _until_shown(prometheus, _increased_from_zero(series))
+
+
 async def _delete(client: Client, name: str) -> None:
     handle = client.get_workflow_handle(pod_workflow_id("default", name))
     await handle.signal("delete_pod", {"gracePeriodSeconds": 0})
@@ -185,7 +210,13 @@ async def _until_shown(prometheus: Prometheus, expression: str) -> None:
     try:
         await until_asked(shows, patience=PATIENCE)
     except TimeoutError:
-        raise AssertionError(f"{expression} shows nothing: {prometheus.query(expression)}") from None
+        raise AssertionError(f"{expression} shows nothing; there is {_parts(prometheus, expression)}") from None
+
+
+def _parts(prometheus: Prometheus, expression: str) -> dict[str, list[dict[str, Any]]]:
+    """What each series shows that an expression names."""
+    selectors = set(re.findall(r"[a-z_]+(?:\{[^}]*\})", expression))
+    return {each: prometheus.query(each) for each in selectors}
 
 
 async def _until_firing(prometheus: Prometheus) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.agent.node_setup import capacity, labels, sysctls, verification
+from syncpod.checked_settings import labels, require_valid
+from syncpod.cli.failure import BadInput
+from syncpod.cli.machine import settings as command
 from syncpod.settings import directories
 from syncpod.settings.command_line import parse_arguments
 from syncpod.settings.directories import (
@@ -23,7 +25,6 @@ from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.kept import KeptSettings, forget_kept_settings, read_kept_settings, write_kept_settings
 from syncpod.settings.node import ImageGcSettings, ImagePullSettings, LogSettings, node_settings
 from syncpod.settings.worker_record import WorkerRecord, read_worker_record, remove_worker_record, write_worker_record
-from syncpod.translation.context import Host
 
 RECORD = WorkerRecord(
     pid=7,
@@ -371,9 +372,9 @@ def test_fewer_than_two_log_files_are_refused(number: str) -> None:
 
 def test_each_flag_overrides_the_environment_and_an_unknown_flag_ends_the_worker() -> None:
     environ = {"SYNCPOD_NODE": "n1", "SYNCPOD_STATE_DIR": "/env", "SYNCPOD_POD_CGROUPS": "true"}
-    log, read = parse_arguments(["--state-dir", "/flag", "--no-pod-cgroups", "--log-level", "debug"])
+    level, read = parse_arguments(["--state-dir", "/flag", "--no-pod-cgroups", "--log-level", "debug"])
     settings = read(environ)
-    assert (log.level, settings.node, settings.state_dir, settings.pod_cgroups) == ("DEBUG", "n1", Path("/flag"), False)
+    assert (level, settings.node, settings.state_dir, settings.pod_cgroups) == ("DEBUG", "n1", Path("/flag"), False)
     _, read = parse_arguments([])
     assert read(environ) == node_settings(environ)
     with pytest.raises(SystemExit) as ended:
@@ -392,14 +393,29 @@ def test_each_flag_overrides_the_environment_and_an_unknown_flag_ends_the_worker
 def test_the_error_of_a_wrong_setting_names_the_setting(flags: list[str], told: str) -> None:
     settings = parse_arguments(flags)[1]({})
     with pytest.raises(SettingsInvalid, match=told):
-        labels(settings)
-        sysctls(settings, "6.1.0")
-        capacity(settings, Host())
+        require_valid(settings, {})
 
 
-def test_an_unknown_image_verification_policy_names_its_variable() -> None:
-    with pytest.raises(SettingsInvalid, match="SYNCPOD_IMAGE_PULL_CREDENTIALS_VERIFICATION_POLICY"):
-        verification(ImagePullSettings(verification_policy="Sometimes"))
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("SYNCPOD_IMAGE_PULL_CREDENTIALS_VERIFICATION_POLICY", "Sometimes"),
+        ("SYNCPOD_CONTAINER_GC_PERIOD", "0"),
+        ("SYNCPOD_EVICTION_HARD", "memory<1Gi"),
+        ("SYNCPOD_CAPACITY", "cpu"),
+        ("SYNCPOD_LOG_FORMAT", "xml"),
+        ("OTEL_METRICS_EXPORTER", "prometheus"),
+    ],
+)
+def test_a_command_refuses_whatever_the_worker_would_refuse(
+    name: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So `up` starts no server and no runtime for a worker that cannot serve."""
+    monkeypatch.setenv("SYNCPOD_STATE_DIR", str(tmp_path))
+    command.require_valid(command.settings())
+    monkeypatch.setenv(name, text)
+    with pytest.raises(BadInput, match=name):
+        command.require_valid(command.settings())
 
 
 # --- what is kept of the last start -----------------------------------------------------------------------------------
@@ -429,7 +445,7 @@ def test_settings_of_the_last_start_are_kept_unless_overridden(tmp_path: Path) -
         "unix:///run/a.sock",
     ]
     flags += ["--memory-dir", "/memory", "--allowed-unsafe-sysctls", "net.*", "--max-parallel-image-pulls", "3"]
-    flags += ["--pod-max-pids", "500"]
+    flags += ["--pod-max-pids", "500", "--log-format", "json"]
     given = parse_arguments(flags)[1](environ)
     write_kept_settings(tmp_path, KeptSettings(given.given, "containerd", "c/n", "127.0.0.1:1", "default"))
     assert (tmp_path / "node-settings.json").stat().st_mode & 0o777 == 0o600

@@ -18,11 +18,11 @@ from syncpod.agent.housekeeping.log_links import LogLinks
 from syncpod.agent.housekeeping.node_history import NodeHistory
 from syncpod.agent.housekeeping.orphans import Killer, Orphans
 from syncpod.agent.housekeeping.report import NodeReporter
-from syncpod.agent.housekeeping.settings import HousekeepingSettings
 from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.agent.storage.image_gc import ImageGc
 from syncpod.agent.takeover.lock import NodeLife
 from syncpod.cri.port import CriRuntime
+from syncpod.housekeeping_settings import HousekeepingSettings
 from syncpod.messages.identity import node_task_queue
 from syncpod.translation.context import NodeContext
 

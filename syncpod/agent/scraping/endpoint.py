@@ -1,162 +1,182 @@
-"""Serves ``/metrics``, ``/healthz`` and ``/readyz`` of a node over HTTP (the kubelet's paths).
+"""Serves a node's metrics, its health, its pods and what they use over HTTP, at the kubelet's paths.
 
-Nothing of a request counts but its path: there is nothing to configure, and nothing that changes the node. Who may
-connect may read the names of the pods, so the address should be on the loopback. A web page cannot read it, although
-the browser of this machine's user could connect: the Host that it names must be an address, or localhost.
+Nothing of a request counts but its path, and for the pods themselves a token: there is nothing to configure, and
+nothing that changes the node. Metrics name the pods and what they use, to whoever may connect, so the address should be
+on the loopback. ``/pods`` and ``/stats/summary`` tell more: they need the token of the state directory, and are served
+on a loopback address alone, since the token is sent as it is.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
-import logging
+import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from prometheus_client import REGISTRY, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from syncpod.agent.published_pods import PublishedPods
+from syncpod.agent.scraping.http_server import Answer, HttpServer, Request
+from syncpod.agent.scraping.node_usage import Disks, read_node_usage
 from syncpod.agent.scraping.pod_series import pod_series
+from syncpod.agent.scraping.pod_usage import UsageOfPods
 from syncpod.agent.scraping.probe_counts import ProbeCounts
-from syncpod.agent.scraping.terminations import Terminations
-from syncpod.kernel.callers import Callers, PeerOf
+from syncpod.agent.scraping.reader_token import FILE_NAME, ReaderToken
+from syncpod.agent.scraping.resource_series import resource_series
+from syncpod.agent.scraping.seen_pods import SeenPods
+from syncpod.agent.scraping.summary import Measured, Running, summary
+from syncpod.kernel.callers import PeerOf
 from syncpod.kernel.peers import find_peer
-from syncpod.temporal.workflow_watch import Published
-
-log = logging.getLogger(__name__)
+from syncpod.lifecycle.observed import ObservedPod
+from syncpod.translation.context import NodeContext
+from syncpod.translation.paths import UnsafeName, pod_log_directory
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-_HEAD_LIMIT: Final = 8 * 2**10
-_PATIENCE_SECONDS: Final = 10.0
+_JSON: Final = "application/json"
 _COUNT_SECONDS: Final = 5.0
 """How often ends are counted while nobody scrapes."""
 _FRESH_SECONDS: Final = 1.0
-_LISTEN_SECONDS: Final = 5.0
-"""Between two tries to get the address."""
 _WITHOUT_TOTAL: Final = frozenset({"kubelet_evictions", "kubelet_pleg_discard_events"})
 """Counters to whose names the kubelet does not add ``_total``."""
+_NO_TOKEN: Final = (
+    f"show the token in the file {FILE_NAME} of the node's state directory, which its owner can read: "
+    "Authorization: Bearer TOKEN\n"
+).encode()
 
 
-class MetricsEndpoint:
-    """The HTTP server of one node's metrics."""
+class NodeEndpoint:
+    """What one node tells its readers. Belongs to the agent's event loop."""
 
     def __init__(
         self,
         host: str,
         port: int,
-        published: PublishedPods,
         *,
-        obstacles: Callable[[], Sequence[str]],
-        terminations: Terminations,
+        node: NodeContext,
+        pods: SeenPods,
         probes: ProbeCounts,
+        usage: UsageOfPods,
+        disks: Disks,
+        listings: Callable[[], Iterable[ObservedPod]],
+        obstacles: Callable[[], Sequence[str]],
         peer_of: PeerOf = find_peer,
     ) -> None:
-        """Serve what `published` has, at any free port if `port` is 0. `obstacles` says why the node is not ready."""
-        self._host, self._port, self._published, self._obstacles = host, port, published, obstacles
-        self._terminations, self._probes = terminations, probes
-        self._callers = Callers(peer_of)
-        self._untold: list[Published] = []
-        """What was published since ends were counted."""
-        self._pods: dict[str, tuple[Published, Mapping[str, Any]]] = {}
-        """By workflow: the Pod of its newest state, which is read once."""
-        self._reading, self._rendering = asyncio.Lock(), asyncio.Lock()
-        self._text, self._stale_at = b"", 0.0
-        self.addresses: tuple[tuple[str, int], ...] = ()
-        """Where it listens; nothing = not yet."""
-        published.watch(self._untold.append)
+        """Serve at any free port if `port` is 0. `obstacles` says why the node is not ready.
+
+        Makes the token if there is none. Blocks. Raises OSError.
+        """
+        self.server = HttpServer(host, port, self._answer, peer_of=peer_of)
+        self._node, self._pods, self._probes, self._usage, self._disks = node, pods, probes, usage, disks
+        self._listings, self._obstacles = listings, obstacles
+        self._token = ReaderToken(node.state_dir)
+        self._is_local = ipaddress.ip_address(host).is_loopback
+        self._kept: dict[str, tuple[float, bytes]] = {}
+        """By path: what was made last, and until when it holds."""
+        self._making = asyncio.Lock()
 
     async def run(self) -> None:
-        """Serve until cancelled. An address that another process has is tried again: the pods come first."""
-        server = await self._listen()
-        self.addresses = tuple(listening.getsockname()[:2] for listening in server.sockets)
-        log.info("metrics are served at %s", ", ".join(_url(*address) for address in self.addresses))
-        async with server:
-            while True:
-                await asyncio.sleep(_COUNT_SECONDS)
-                await self._read_pods()
+        """Serve until cancelled."""
+        await self.server.run()
 
-    async def _listen(self) -> asyncio.Server:
-        is_told = False
+    async def count(self) -> None:
+        """Count what happens to pods while nobody asks, until cancelled."""
         while True:
-            try:
-                return await asyncio.start_server(self._serve, self._host, self._port, limit=_HEAD_LIMIT)
-            except OSError as error:
-                if not is_told:
-                    log.error("metrics cannot be served at %s port %d: %s", self._host, self._port, error.strerror)
-                is_told = True
-            await asyncio.sleep(_LISTEN_SECONDS)
+            await asyncio.sleep(_COUNT_SECONDS)
+            await self._pods.read()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with self._callers.counted(writer) as has_room:
-            try:
-                if has_room:
-                    async with asyncio.timeout(_PATIENCE_SECONDS):
-                        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-                        writer.write(await self._response(head.split("\r\n")))
-                        writer.close()
-                        await writer.wait_closed()
-            except (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
-                log.debug("a request for metrics failed: %s", error)
-            finally:
-                writer.transport.abort()  # who does not read the answer would keep the room
-
-    async def _response(self, head: Sequence[str]) -> bytes:
-        """Return the answer to a request with this head. Raises ValueError if it is none."""
-        method, target, _ = head[0].split(" ", 2)
-        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
-        status, kind, body = await self._answer(method, target.partition("?")[0], headers.get("host", ""))
-        said = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-        return said.encode() + (body if method != "HEAD" else b"")
-
-    async def _answer(self, method: str, path: str, host: str) -> tuple[str, str, bytes]:
-        plain = "text/plain; charset=utf-8"
-        if method not in ("GET", "HEAD"):
-            return "405 Method Not Allowed", plain, b"only GET"
-        if not _is_address(host):
-            return "403 Forbidden", plain, b"ask by an address of this machine, or as localhost"
-        match path:
+    async def _answer(self, request: Request) -> Answer:
+        match request.path:
             case "/metrics":
-                return "200 OK", CONTENT_TYPE, await self._metrics()
+                return Answer("200 OK", await self._fresh(request.path, self._metrics), CONTENT_TYPE)
+            case "/metrics/resource":
+                return Answer("200 OK", await self._fresh(request.path, self._resources), CONTENT_TYPE)
             case "/healthz":
-                return "200 OK", plain, b"ok"
+                return Answer("200 OK", b"ok")
             case "/readyz":
                 why = self._obstacles()
-                return ("503 Service Unavailable", plain, "\n".join(why).encode()) if why else ("200 OK", plain, b"ok")
-        return "404 Not Found", plain, b"/metrics, /healthz or /readyz"
+                return Answer("503 Service Unavailable", "\n".join(why).encode()) if why else Answer("200 OK", b"ok")
+            case "/pods" | "/pods/":
+                return await self._to_its_owner(request, self._pod_list)
+            case "/stats/summary" | "/stats/summary/":
+                return await self._to_its_owner(request, self._summary)
+        known = b"/metrics, /metrics/resource, /healthz, /readyz, /pods or /stats/summary"
+        return Answer("404 Not Found", known)
+
+    async def _to_its_owner(self, request: Request, make: Callable[[], Awaitable[bytes]]) -> Answer:
+        if not self._is_local:
+            return Answer("403 Forbidden", b"only on a loopback address, since the token is sent as it is\n")
+        if not self._token.is_shown(request.authorization):
+            return Answer("401 Unauthorized", _NO_TOKEN, headers={"WWW-Authenticate": 'Bearer realm="syncpod"'})
+        return Answer("200 OK", await self._fresh(request.path, make), _JSON)
+
+    async def _fresh(self, path: str, make: Callable[[], Awaitable[bytes]]) -> bytes:
+        """Return what `make` makes, made once a second at most: whoever may connect must not keep the worker busy."""
+        async with self._making:
+            until, kept = self._kept.get(path, (0.0, b""))
+            if time.monotonic() >= until:
+                kept = await make()
+                self._kept[path] = time.monotonic() + _FRESH_SECONDS, kept
+            return kept
+
+    # --- what is told -------------------------------------------------------------------------------------------------
 
     async def _metrics(self) -> bytes:
-        """Return the text, made once a second at most: whoever may connect must not keep the worker busy with it."""
-        async with self._rendering:
-            if time.monotonic() >= self._stale_at:
-                pods = await self._read_pods()
-                own = [*self._probes.families(), _readiness(is_ready=not self._obstacles())]
-                self._text = await asyncio.to_thread(_rendered, pods, own)
-                self._stale_at = time.monotonic() + _FRESH_SECONDS
-            return self._text
+        pods = await self._pods.read()
+        own = [*self._probes.families(), _readiness(is_ready=not self._obstacles()), *_running(self._listings())]
+        return await asyncio.to_thread(_rendered, pods, own)
 
-    async def _read_pods(self) -> list[Mapping[str, Any]]:
-        """Return the node's pods, and count what has ended since the last call."""
-        async with self._reading:
-            runs = self._published.pods()
-            told, self._untold[:] = self._untold.copy(), ()
-            changed = [each for id_, each in runs.items() if (id_ not in self._pods or self._pods[id_][0] is not each)]
-            read = await asyncio.to_thread(_read, [*told, *changed])
-            for published in told:
-                self._terminations.take(read[id(published)])
-            self._pods = {
-                id_: (each, read[id(each)] if id(each) in read else self._pods[id_][1]) for id_, each in runs.items()
-            }
-            for counts in (self._terminations, self._probes):
-                counts.keep(each.uid for each in runs.values())
-            return [pod for _, pod in self._pods.values()]
+    async def _resources(self) -> bytes:
+        usage, node = await self._usage.measure(), await asyncio.to_thread(read_node_usage)
+        starts = {id_: at for _, id_, at in self._running_containers()}
+        return await asyncio.to_thread(lambda: generate_latest(_Families(resource_series(usage, node, starts))))
+
+    async def _pod_list(self) -> bytes:
+        items = [{key: pod[key] for key in ("metadata", "spec", "status")} for pod in await self._pods.read()]
+        told = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}
+        return await asyncio.to_thread(_as_json, told)
+
+    async def _summary(self) -> bytes:
+        measured = Measured(
+            at=datetime.now(UTC),
+            node_name=self._node.name,
+            node=await asyncio.to_thread(read_node_usage),
+            usage=await self._usage.measure(),
+            node_disk=await self._disks.of_node(),
+            images=await self._disks.of_images(),
+            started={
+                sandbox.id: sandbox.created_at
+                for pod in self._listings()
+                for sandbox in pod.sandboxes
+                if sandbox.ready and sandbox.created_at is not None
+            },
+            running={
+                id_: Running(at, _logs(self._node, pod, name)) for (pod, name), id_, at in self._running_containers()
+            },
+        )
+        return await asyncio.to_thread(lambda: _as_json(summary(measured)))
+
+    def _running_containers(self) -> Iterable[tuple[tuple[ObservedPod, str], str, datetime]]:
+        """Yield pod and name, id and start of each container that runs."""
+        for pod in self._listings():
+            for each in pod.containers:
+                if each.state == "running" and each.started_at is not None:
+                    yield (pod, each.name), each.id, each.started_at
 
 
-def _read(published: Iterable[Published]) -> dict[int, Mapping[str, Any]]:
-    """Return the Pods of published states, by the identity of each state."""
-    return {id_: each.answer("pod") for id_, each in {id(each): each for each in published}.items()}
+def _logs(node: NodeContext, pod: ObservedPod, container: str) -> Any:
+    try:
+        return pod_log_directory(node, pod.namespace, pod.name, pod.uid) / container
+    except UnsafeName:
+        return None
+
+
+def _as_json(told: Mapping[str, Any]) -> bytes:
+    return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
 
 
 def _rendered(pods: Sequence[Mapping[str, Any]], own: Sequence[Metric]) -> bytes:
@@ -167,8 +187,31 @@ def _readiness(*, is_ready: bool) -> Metric:
     return GaugeMetricFamily("syncpod_node_ready", "1 if the node can run pods, as /readyz says.", is_ready)
 
 
+def _running(listings: Iterable[ObservedPod]) -> Iterable[Metric]:
+    """Yield how many sandboxes are ready, and how many containers there are in each state (pleg/generic.go, v1.36)."""
+    pods, containers = 0, Counter[str]({"created": 0, "exited": 0, "running": 0, "unknown": 0})
+    for pod in listings:
+        pods += any(sandbox.ready for sandbox in pod.sandboxes)
+        containers.update(container.state for container in pod.containers)
+    yield GaugeMetricFamily("kubelet_running_pods", "Pods that have a ready sandbox.", pods)
+    family = GaugeMetricFamily("kubelet_running_containers", "Containers, by state.", labels=("container_state",))
+    for state, number in sorted(containers.items()):
+        family.add_metric((state,), number)
+    yield family
+
+
+class _Families(Collector):
+    """Families that are made already."""
+
+    def __init__(self, families: Sequence[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
 class _Series(Collector):
-    """All series of a node: what this process counts, what the endpoint adds, and the node's pods."""
+    """All series of ``/metrics``: what this process counts, what the endpoint adds, and the node's pods."""
 
     def __init__(self, counted: Collector, pods: Sequence[Mapping[str, Any]], own: Sequence[Metric]) -> None:
         """`own` are the families that the endpoint makes itself."""
@@ -188,17 +231,3 @@ def _as_the_kubelet_has_it(family: Metric) -> Metric:
     for sample in family.samples:
         renamed.add_sample(family.name, sample.labels, sample.value)
     return renamed
-
-
-def _is_address(host: str) -> bool:
-    """Say whether a Host header names an address or localhost, and no name that a page could have chosen."""
-    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-    try:
-        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
-    except ValueError:
-        return name == "localhost"
-    return True
-
-
-def _url(host: str, port: int) -> str:
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"

@@ -19,6 +19,7 @@ from syncpod.agent.metrics import SECONDS
 from syncpod.messages.identity import PodRef
 
 _BOUNDS: Final = (*map(str, SECONDS), "+Inf")
+_RESULTS: Final = ("successful", "failed", "unknown")
 _WHO: Final = ("probe_type", "container", "pod", "namespace")
 
 
@@ -65,9 +66,9 @@ class ProbeCounts:
         duration = HistogramMetricFamily("prober_probe_duration_seconds", "How long a probe took.", labels=_WHO)
         for counts in self._pods.values():
             who = (counts.ref.name, counts.ref.namespace)
-            for (probe, result), number in counts.results.items():
-                total.add_metric((*probe, *who, counts.ref.uid, result), number)
             for probe, buckets in counts.buckets.items():
+                for result in _RESULTS:  # one that has not come yet is 0, so that its first one is seen to come
+                    total.add_metric((*probe, *who, counts.ref.uid, result), counts.results[probe, result])
                 below = list(zip(_BOUNDS, accumulate(buckets), strict=True))
                 duration.add_metric((*probe, *who), below, counts.seconds[probe])
         yield from (total, duration)

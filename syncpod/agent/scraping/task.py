@@ -1,25 +1,43 @@
-"""Adds the metrics endpoint to a node's agent."""
+"""Adds the endpoint for readers to a node's agent."""
 
 from __future__ import annotations
 
+from syncpod.agent import metrics
 from syncpod.agent.agent import Agent
-from syncpod.agent.metrics import terminated
-from syncpod.agent.scraping.endpoint import MetricsEndpoint
+from syncpod.agent.scraping.endpoint import NodeEndpoint
+from syncpod.agent.scraping.node_usage import Disks
+from syncpod.agent.scraping.pod_usage import UsageOfPods
 from syncpod.agent.scraping.probe_counts import ProbeCounts
+from syncpod.agent.scraping.seen_pods import SeenPods
+from syncpod.agent.scraping.startups import Startups
 from syncpod.agent.scraping.terminations import Terminations
+from syncpod.cri.port import CriRuntime
+from syncpod.translation.context import NodeContext
 
 
-def add_metrics_endpoint(agent: Agent, address: str) -> None:
-    """Serve the node's metrics at `address`, ``host:port``, as long as the agent runs."""
+def add_node_endpoint(agent: Agent, address: str, node: NodeContext, cri: CriRuntime) -> None:
+    """Serve the node's metrics and pods at `address`, ``host:port``, as long as the agent runs. Blocks.
+
+    Raises OSError if the readers' token cannot be made.
+    """
     host, _, port = address.rpartition(":")
     probes = ProbeCounts()
     agent.prober.tell_probes(probes.count)
-    endpoint = MetricsEndpoint(
+    startups = Startups(
+        running=metrics.pod_start_duration.record,
+        total=metrics.pod_start_total_duration.record,
+        sli=metrics.pod_start_sli_duration.record,
+    )
+    endpoint = NodeEndpoint(
         host.removeprefix("[").removesuffix("]"),
         int(port),
-        agent.published_pods,
-        obstacles=agent.obstacles,
-        terminations=Terminations(terminated),
+        node=node,
+        pods=SeenPods(agent.published_pods, Terminations(metrics.terminated), startups, probes),
         probes=probes,
+        usage=UsageOfPods(cri, node.name),
+        disks=Disks(cri, node.state_dir),
+        listings=agent.pleg.listings,
+        obstacles=agent.obstacles,
     )
     agent.add_background_task("metrics endpoint", endpoint.run)
+    agent.add_background_task("counts of pods", endpoint.count)

@@ -116,7 +116,7 @@ MetricsAddress = Annotated[
     typer.Option(
         "--metrics-address",
         metavar="[HOST]:PORT",
-        help="Serve /metrics, /healthz and /readyz there over HTTP; empty = no more.",
+        help="Serve metrics, health and, to its owner, pods there over HTTP; empty = no more.",
         show_default="as it was started with",
     ),
 ]
@@ -179,8 +179,8 @@ def up(
     It starts what is not running: a Temporal dev server, unless the environment or temporal.toml names another; the
     embedded runtime, if neither containerd nor CRI-O answers; and a worker. They and the pods keep running when this
     command ends. What the node was started with before holds until `syncpod down` has ended its pods: its name, its
-    runtime, its Temporal server, its directories, its capacity, its labels, its limit of processes, its metrics address
-    and its journal's limits. Name and runtime cannot change while it has pods.
+    runtime, its Temporal server, its directories, its capacity, its labels, its limit of processes, its metrics
+    address, the form of its log and its journal's limits. Name and runtime cannot change while it has pods.
 
     It returns when the pods are ready or have finished. Without --timeout it does not wait for an image that cannot be
     had: it ends with exit code 1 and the reason, and the node goes on trying.
@@ -218,9 +218,9 @@ def _checked(here: NodeSettings, manifests: Manifests, *, memory_is_named: bool,
     from syncpod.cli.machine.object_apply import require_possible
     from syncpod.cli.machine.object_store import memory_directory_of
     from syncpod.cli.machine.runtime_choice import require_same_name
-    from syncpod.cli.machine.settings import require_labels
+    from syncpod.cli.machine.settings import require_valid
 
-    require_labels(here)
+    require_valid(here)
     if here.manifest_dir is not None:
         _require_directory(here.manifest_dir)
     here = replace(here, memory_dir=memory_directory_of(here, is_named=memory_is_named), signed=_is_signed(here))

@@ -9,7 +9,6 @@ from syncpod.cli.failure import BadInput
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.kept import KeptSettings, read_kept_settings
 from syncpod.settings.node import NodeSettings, node_settings
-from syncpod.settings.variables import NODE_LABELS
 
 
 def settings(
@@ -52,14 +51,15 @@ def settings(
         raise BadInput(str(wrong)) from None
 
 
-def require_labels(here: NodeSettings) -> None:
-    """Raise BadInput for labels that no node may have, as its worker would when it starts."""
-    from syncpod.node.labels import NodeLabelsInvalid, parse_node_labels
+def require_valid(here: NodeSettings) -> None:
+    """Raise BadInput for a setting that the node's worker would refuse when it starts."""
+    from syncpod import checked_settings, telemetry
 
     try:
-        parse_node_labels(here.node_labels)
-    except NodeLabelsInvalid as wrong:
-        raise BadInput(f"{wrong} (--node-labels or {NODE_LABELS})") from None
+        checked_settings.require_valid(here, os.environ)
+        telemetry.requested(os.environ)
+    except SettingsInvalid as wrong:
+        raise BadInput(str(wrong)) from None
 
 
 def kept_settings(state_dir: Path) -> KeptSettings:

@@ -24,7 +24,7 @@ _JOURNAL: Final = tuple(f"{name}{end}" for name in ("journal.db", "journal.db.br
 _OF_WORKER: Final = frozenset(
     {
         *("lock", "lock.new", "node.json", KEPT_SETTINGS, "node-report.json", "worker.json", "manifest-pods.json"),
-        *("reads.sock", "loop-stall.json", "codec.json", "proxy.sock", "node-workflow.json", *_JOURNAL),
+        *("reads.sock", "reader-token", "loop-stall.json", "codec.json", "proxy.sock", "node-workflow.json", *_JOURNAL),
         *("pods", "containers", "deleted", "objects", "memory", "image_manager", "exits", "keys", "begun"),
     }
 )

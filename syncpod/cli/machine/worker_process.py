@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -132,8 +133,7 @@ _EXCEPTION: Final = re.compile(r"[\w.]*[A-Z]\w+: .+")
 def _not_ready(child: subprocess.Popen[bytes], log: Path, begin: int) -> Failure:
     """Return why a worker did not get ready, from its log since `begin`, if the log has a reason."""
     lines = since(log, begin).splitlines()
-    entries = [entry for entry in map(_ENTRY.fullmatch, lines) if entry is not None]
-    trouble = [entry["text"] for entry in entries if entry["level"] in ("WARNING", "ERROR", "CRITICAL")]
+    trouble = [text for level, text in map(_entry, lines) if level in ("WARNING", "ERROR", "CRITICAL")]
     code = child.poll()
     if code is None:
         doing = f"; its last warning: {trouble[-1]}" if trouble else ""
@@ -148,6 +148,17 @@ def _not_ready(child: subprocess.Popen[bytes], log: Path, begin: int) -> Failure
         return Failure(f"the worker was ended by signal {-code} before it was ready; {log} says what it did")
     why = next((line for line in reversed(lines) if _EXCEPTION.fullmatch(line)), "") or next(iter(trouble[-1:]), "")
     return Failure(f"the worker ended with exit code {code} before it was ready{f': {why}' if why else ''}; see {log}")
+
+
+def _entry(line: str) -> tuple[str, str]:
+    """Return level and text of an entry of the log, whichever form it has; both are "" for other lines."""
+    if entry := _ENTRY.fullmatch(line):
+        return entry["level"], entry["text"]
+    try:
+        said = json.loads(line)
+        return said["level"].upper(), said["message"]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return "", ""
 
 
 def _is_worker(pid: int) -> bool:

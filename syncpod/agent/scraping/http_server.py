@@ -1,0 +1,128 @@
+"""A small HTTP server for readers: one request a connection, of which only method, path and two headers count.
+
+Whoever may connect may ask, so it bounds them: four requests at a time of one stranger, and ten seconds for each. A web
+page cannot read it, although the browser of this machine's user could connect: the Host that it names must be an
+address, or localhost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from syncpod.kernel.callers import Callers, PeerOf
+from syncpod.kernel.peers import find_peer
+
+log = logging.getLogger(__name__)
+
+PLAIN: Final = "text/plain; charset=utf-8"
+_HEAD_LIMIT: Final = 8 * 2**10
+_PATIENCE_SECONDS: Final = 10.0
+_LISTEN_SECONDS: Final = 5.0
+"""Between two tries to get the address."""
+
+
+class Request(NamedTuple):
+    """What a reader asks for."""
+
+    path: str
+    """Without what follows a question mark."""
+    authorization: str
+    """The header; "" = there is none."""
+
+
+class Answer(NamedTuple):
+    """What a reader gets."""
+
+    status: str
+    """The code and its words: ``200 OK``."""
+    body: bytes
+    kind: str = PLAIN
+    """The content type."""
+    headers: Mapping[str, str] = {}
+    """Further ones."""
+
+
+class HttpServer:
+    """Serves one address."""
+
+    def __init__(
+        self, host: str, port: int, answer: Callable[[Request], Awaitable[Answer]], *, peer_of: PeerOf = find_peer
+    ) -> None:
+        """Have `answer` answer each request; any free port if `port` is 0."""
+        self._host, self._port, self._answer = host, port, answer
+        self._callers = Callers(peer_of)
+        self.addresses: tuple[tuple[str, int], ...] = ()
+        """Where it listens; nothing = not yet."""
+
+    async def run(self) -> None:
+        """Serve until cancelled. An address that another process has is tried again: the pods come first."""
+        server = await self._listen()
+        self.addresses = tuple(listening.getsockname()[:2] for listening in server.sockets)
+        log.info("metrics are served at %s", ", ".join(_url(*address) for address in self.addresses))
+        async with server:
+            await server.serve_forever()
+
+    async def _listen(self) -> asyncio.Server:
+        is_told = False
+        while True:
+            try:
+                return await asyncio.start_server(self._serve, self._host, self._port, limit=_HEAD_LIMIT)
+            except OSError as error:
+                if not is_told:
+                    log.error("metrics cannot be served at %s port %d: %s", self._host, self._port, error.strerror)
+                is_told = True
+            await asyncio.sleep(_LISTEN_SECONDS)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with self._callers.counted(writer) as has_room:
+            try:
+                if has_room:
+                    async with asyncio.timeout(_PATIENCE_SECONDS):
+                        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+                        writer.write(await self._response(head.split("\r\n")))
+                        writer.close()
+                        await writer.wait_closed()
+            except (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+                log.debug("a request for metrics failed: %s", error)
+            finally:
+                writer.transport.abort()  # who does not read the answer would keep the room
+
+    async def _response(self, head: Sequence[str]) -> bytes:
+        """Return the answer to a request with this head. Raises ValueError if it is none."""
+        method, target, _ = head[0].split(" ", 2)
+        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
+        request = Request(target.partition("?")[0], headers.get("authorization", ""))
+        answer = await self._checked(method, headers.get("host", ""), request)
+        told = {
+            "Content-Type": answer.kind,
+            "Content-Length": str(len(answer.body)),
+            "Connection": "close",
+            **answer.headers,
+        }
+        lines = (f"HTTP/1.1 {answer.status}", *(f"{name}: {value}" for name, value in told.items()), "", "")
+        return "\r\n".join(lines).encode() + (answer.body if method != "HEAD" else b"")
+
+    async def _checked(self, method: str, host: str, request: Request) -> Answer:
+        if method not in ("GET", "HEAD"):
+            return Answer("405 Method Not Allowed", b"only GET")
+        if not _is_address(host):
+            return Answer("403 Forbidden", b"ask by an address of this machine, or as localhost")
+        return await self._answer(request)
+
+
+def _is_address(host: str) -> bool:
+    """Say whether a Host header names an address or localhost, and no name that a page could have chosen."""
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+    try:
+        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return name == "localhost"
+    return True
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"

@@ -1,0 +1,33 @@
+"""The token that a reader of the pods themselves has to show: a file in the state directory, for its owner alone."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from pathlib import Path
+from typing import Final
+
+from syncpod.kernel.atomic_file import replace_file
+
+FILE_NAME: Final = "reader-token"
+_SHORTEST: Final = 32
+
+
+class ReaderToken:
+    """The token of one node. It is made once, so that what is configured with it goes on to work."""
+
+    def __init__(self, state_dir: Path) -> None:
+        """Take the token of this directory, or make one. Blocks. Raises OSError."""
+        path = state_dir / FILE_NAME
+        try:
+            self._text = path.read_text().strip()
+        except (FileNotFoundError, UnicodeDecodeError):
+            self._text = ""
+        if len(self._text) < _SHORTEST or path.stat().st_mode & 0o077:  # others may have read it
+            self._text = secrets.token_urlsafe(32)
+            replace_file(path, f"{self._text}\n", durable=False)
+
+    def is_shown(self, authorization: str) -> bool:
+        """Say whether an Authorization header has the token."""
+        scheme, _, shown = authorization.partition(" ")
+        return scheme.lower() == "bearer" and hmac.compare_digest(shown.strip().encode(), self._text.encode())

@@ -1,0 +1,69 @@
+"""The node's pods as their workflows have published them, each state read once, however often it is scraped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from syncpod.agent.published_pods import PublishedPods
+from syncpod.agent.scraping.startups import Startups
+from syncpod.agent.scraping.terminations import Terminations
+from syncpod.journal.records import Line
+from syncpod.temporal.workflow_watch import Published
+
+Wire = Mapping[str, Any]
+"""A Pod as JSON has it."""
+
+
+class CountsOfPods(Protocol):
+    """What counts for each pod, as long as it is there."""
+
+    def keep(self, uids: Iterable[str]) -> None:
+        """Forget all pods but these."""
+
+
+class SeenPods:
+    """Reads what is published, and counts what has happened meanwhile. Belongs to the agent's event loop."""
+
+    def __init__(
+        self, published: PublishedPods, terminations: Terminations, startups: Startups, *others: CountsOfPods
+    ) -> None:
+        """Tell each state of a pod to `terminations` and `startups`, and them and `others` which pods are there."""
+        self._published = published
+        self._terminations, self._startups = terminations, startups
+        self._counts: tuple[CountsOfPods, ...] = (terminations, startups, *others)
+        self._untold: list[Published] = []
+        """What was published since it was counted."""
+        self._pods: dict[str, tuple[Published, Wire]] = {}
+        """By workflow: the Pod of its newest state."""
+        self._reading = asyncio.Lock()
+        published.watch(self._untold.append)
+
+    async def read(self) -> Sequence[Wire]:
+        """Return the node's pods, and count what has happened since the last call."""
+        async with self._reading:
+            runs = self._published.pods()
+            told, self._untold[:] = self._untold.copy(), ()
+            changed = [each for id_, each in runs.items() if id_ not in self._pods or self._pods[id_][0] is not each]
+            read = await asyncio.to_thread(_read, [*told, *changed])
+            for published in told:
+                self._terminations.take(read[id(published)])
+                self._startups.take(read[id(published)], published.at, partial(_lines, published))
+            self._pods = {
+                id_: (each, read[id(each)] if id(each) in read else self._pods[id_][1]) for id_, each in runs.items()
+            }
+            for counts in self._counts:
+                counts.keep(each.uid for each in runs.values())
+            return [pod for _, pod in self._pods.values()]
+
+
+def _read(published: Iterable[Published]) -> dict[int, Wire]:
+    """Return the Pods of published states, by the identity of each state."""
+    return {id_: each.answer("pod") for id_, each in {id(each): each for each in published}.items()}
+
+
+def _lines(published: Published) -> Iterable[Line]:
+    told = published.told(None)
+    return told.lines if told is not None else ()

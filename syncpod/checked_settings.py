@@ -1,0 +1,67 @@
+"""Reads what the text of a node's settings means to its parts; a start checks them all before it starts anything.
+
+:mod:`syncpod.settings` knows the form of each value alone. Labels, capacity, sysctls, policies and thresholds have
+rules of their own, in the rooms that use them. Every function raises SettingsInvalid, which names flag or variable.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from syncpod.housekeeping_settings import housekeeping_settings
+from syncpod.node.capacity import CapacityInvalid, parse_capacity
+from syncpod.node.labels import NodeLabelsInvalid, node_labels, parse_node_labels
+from syncpod.node.verification import Verification, VerificationInvalid
+from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.node import ImagePullSettings, NodeSettings
+from syncpod.settings.variables import (
+    ALLOWED_UNSAFE_SYSCTLS,
+    CAPACITY,
+    IMAGE_VERIFICATION_ALLOWLIST,
+    IMAGE_VERIFICATION_POLICY,
+    NODE_LABELS,
+)
+from syncpod.translation.sysctls import AllowedSysctls, SysctlPatternInvalid, allowed_sysctls
+
+
+def require_valid(settings: NodeSettings, environ: Mapping[str, str]) -> None:
+    """Raise SettingsInvalid for the first setting that the node's worker would refuse, whatever its runtime."""
+    labels(settings)
+    parsed_capacity(settings)
+    sysctls(settings, os.uname().release)
+    verification(settings.image_pulls)
+    housekeeping_settings(environ)
+
+
+def labels(settings: NodeSettings) -> Mapping[str, str]:
+    """Return the node's labels."""
+    try:
+        return node_labels(settings.node, parse_node_labels(settings.node_labels))
+    except NodeLabelsInvalid as wrong:
+        raise SettingsInvalid(f"{wrong} (--node-labels or {NODE_LABELS})") from wrong
+
+
+def parsed_capacity(settings: NodeSettings) -> Mapping[str, int]:
+    """Return the resources whose amounts the node's owner has set."""
+    try:
+        return parse_capacity(settings.capacity)
+    except CapacityInvalid as wrong:
+        raise SettingsInvalid(f"{wrong} (--capacity or {CAPACITY})") from wrong
+
+
+def sysctls(settings: NodeSettings, release: str) -> AllowedSysctls:
+    """Return the sysctls that pods may set on a kernel of this release."""
+    try:
+        return allowed_sysctls(release, settings.allowed_unsafe_sysctls)
+    except SysctlPatternInvalid as wrong:
+        raise SettingsInvalid(f"{wrong} (--allowed-unsafe-sysctls or {ALLOWED_UNSAFE_SYSCTLS})") from wrong
+
+
+def verification(pulls: ImagePullSettings) -> Verification:
+    """Return which images that are already present a pod still needs credentials for."""
+    policy = {"policy": pulls.verification_policy} if pulls.verification_policy else {}
+    try:
+        return Verification(**policy, allowed=pulls.verification_allowlist)
+    except VerificationInvalid as wrong:
+        raise SettingsInvalid(f"{wrong} ({IMAGE_VERIFICATION_POLICY}, {IMAGE_VERIFICATION_ALLOWLIST})") from wrong
