@@ -16,7 +16,7 @@ class NodeEvent(NamedTuple):
     message: str
     first: datetime
     last: datetime
-    count: int
+    times: int
 
 
 def recorded_node_events(state_dir: Path) -> list[NodeEvent]:

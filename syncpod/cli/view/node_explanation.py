@@ -34,8 +34,8 @@ def lines(
     ]
     shown += ["", *_restless(account, now, since)] if account.restless else []
     if events:
-        rows = [(_clock(each.last), f"{each.message[:160]}{_repeated(each)}") for each in events[-_SHOWN:]]
-        shown += ["", "What happened to the node:", *(f"  {line}" for line in columns(rows))]
+        seen = [(_clock(each.last), f"{each.message[:160]}{_repeated(each)}") for each in events[-_SHOWN:]]
+        shown += ["", "What happened to the node:", *(f"  {line}" for line in columns(seen))]
     if due := _due(account, now):
         more = f" ({len(due) - _SHOWN} later ones are not shown)" if len(due) > _SHOWN else ""
         rows = [(_clock(at), f"{one.account.life.namespace}/{one.account.life.name}", what) for at, one, what in due]
@@ -61,7 +61,7 @@ def _restless(account: NodeAccount, now: datetime, since: datetime) -> list[str]
 
 
 def _repeated(event: NodeEvent) -> str:
-    return f" ({event.count} times since {_clock(event.first)})" if event.count > 1 else ""
+    return f" ({event.times} times since {_clock(event.first)})" if event.times > 1 else ""
 
 
 def _due(account: NodeAccount, now: datetime) -> list[tuple[datetime, Explanation, str]]:
@@ -101,7 +101,7 @@ def document(
             for explanation, ends in _explained(account, now, since)
         ],
         "events": [
-            {"at": _stamp(each.last), "first": _stamp(each.first), "times": each.count, "what": each.message}
+            {"at": _stamp(each.last), "first": _stamp(each.first), "times": each.times, "what": each.message}
             for each in events
         ],
         "next": [
