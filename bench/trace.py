@@ -1,5 +1,8 @@
 """``python -m bench.trace``: start pods with traces on, and print the trace of the median one as a tree.
 
+``python -m bench.trace --pod NAME`` starts nothing, and prints the trace of a pod's last start from the log of this
+machine's worker, which exports to its console (``OTEL_TRACES_EXPORTER=console``).
+
 Each line has when a span began and how long it took, in milliseconds, and how much of that no span below it accounts
 for. At the end stands how much of a start no span at all accounts for. What traces cost, `bench.telemetry` measures.
 """
@@ -16,7 +19,10 @@ from statistics import median
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from bench import machine
+from bench.console_spans import spans_in
 from bench.nodes import Settings, nodes
+from syncpod.cli.machine.settings import settings
+from syncpod.cli.machine.state_directory import worker_log
 from tests.runtimes.containerd import VERSIONS
 from tests.runtimes.require import Missing
 from tests.worker.collector import Collector, attributes
@@ -65,12 +71,12 @@ def _took(span: Span) -> int:
     return span.end_time_unix_nano - span.start_time_unix_nano
 
 
-def start_of(collector: Collector, name: str) -> Tree:
-    """Return the trace of a pod's start. Raises LookupError if it has not been exported."""
-    for sync in collector.named("sync_pod"):
+def start_of(spans: Sequence[Span], name: str) -> Tree:
+    """Return the trace of a pod's last start. Raises LookupError if it has not been exported."""
+    for sync in reversed(spans):
         told = attributes(sync)
-        if told.get("k8s.pod.name") == name and "start" in told["syncpod.triggers"]:
-            return Tree([span for span in collector.spans if span.trace_id == sync.trace_id])
+        if (sync.name, told.get("k8s.pod.name")) == ("sync_pod", name) and "start" in told["syncpod.triggers"]:
+            return Tree([span for span in spans if span.trace_id == sync.trace_id])
     raise LookupError(f"no trace of the start of {name}")
 
 
@@ -83,11 +89,23 @@ async def _measure(runtime_version: str, runs: int) -> None:
                 await here.delete(f"traced-{run}")
             await here.workers["traced"].stop()  # which exports what is left
         trees = sorted(
-            (start_of(collector, f"traced-{run}") for run in range(1, runs + 1)), key=lambda tree: _took(tree.root)
+            (start_of(collector.spans, f"traced-{run}") for run in range(1, runs + 1)),
+            key=lambda tree: _took(tree.root),
         )
     chosen = trees[len(trees) // 2]
     sys.stdout.write("\n".join(chosen.lines()) + "\n\n")
     sys.stdout.write(f"no span accounts for {chosen.gaps:.1%} of it; of {runs}: {median(t.gaps for t in trees):.1%}\n")
+
+
+def _show(pod_name: str, log: Path) -> int:
+    """Print the trace of a pod's last start from a worker's log; return 1 if it is not there."""
+    try:
+        tree = start_of(list(spans_in(log.read_text(errors="replace"))), pod_name)
+    except (OSError, LookupError) as error:
+        sys.stderr.write(f"bench: {error} in {log}: a worker exports within 5 s if OTEL_TRACES_EXPORTER=console\n")
+        return 1
+    sys.stdout.write("\n".join(tree.lines()) + f"\n\nno span accounts for {tree.gaps:.1%} of it\n")
+    return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -95,7 +113,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.trace", description=__doc__)
     parser.add_argument("--runtime", choices=VERSIONS, default=VERSIONS[-1], help="default: %(default)s")
     parser.add_argument("--runs", type=int, default=9, help="starts (default: %(default)s)")
+    parser.add_argument("--pod", metavar="NAME", help="print the trace of this pod's last start, from a worker's log")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="that log (default: the one of this machine's worker)")
     chosen = parser.parse_args(arguments)
+    if chosen.pod:
+        return _show(chosen.pod, chosen.log or worker_log(settings().state_dir))
     before = machine.load()
     try:
         asyncio.run(_measure(chosen.runtime, chosen.runs))

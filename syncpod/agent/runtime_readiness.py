@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 READY_SECONDS = 5.0
 """Between two status calls while the runtime is ready."""
+HUNG_SECONDS = 30.0
+"""How long a status call may take before the runtime counts as down: maxWaitForContainerRuntime."""
 NOT_READY_SECONDS = 1.0
 """Between two status calls while it is not, or while a refused pod waits."""
 
@@ -83,9 +85,12 @@ class RuntimeReadiness:
 
     async def _look(self) -> dict[Fault, str]:
         try:
-            status = await self._ask()
+            async with asyncio.timeout(HUNG_SECONDS):
+                status = await self._ask()
         except CriError as error:
             return {Fault.RUNTIME_NOT_READY: f"the runtime does not answer: {error}"}
+        except TimeoutError:
+            return {Fault.RUNTIME_NOT_READY: f"the runtime does not answer: no status within {HUNG_SECONDS:g} s"}
         obstacles = {}
         if not status.runtime_ready:
             obstacles[Fault.RUNTIME_NOT_READY] = f"the runtime is not ready: {status.runtime_message}"

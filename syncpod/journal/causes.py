@@ -80,7 +80,9 @@ def cause_of(instance: Instance, happenings: Iterable[Happening] = (), memory_li
     if reason in ("StartError", "ContainerCannotRun"):
         return Cause("start", f"could not be started: {innermost(instance.message)}", "the runtime")
     if instance.signal:
-        return Cause("signal", f"ended by {_signal_name(instance.signal)}", "a signal")
+        # After a kill for lack of memory that the runtime has missed, as while it was down, there is no more to see.
+        unproven = ", without a report of lack of memory" if instance.signal == signal.SIGKILL else ""
+        return Cause("signal", f"ended by {_signal_name(instance.signal)}{unproven}", "a signal")
     if code == 0:
         return Cause("exit 0", "finished (exit 0)", "itself")
     return Cause(f"exit {code}", f"exited {code}{f' ({reason})' if reason not in ('', 'Error') else ''}", "itself")
@@ -140,14 +142,20 @@ def _caused(instance: Instance, happenings: Iterable[Happening]) -> Cause:
     known = ((kind, by) for part, kind, by in _CAUSES if part in instance.cause)
     kind, by = next(known, ("node", "the node"))
     if kind in ("liveness", "startup"):
-        return Cause(kind, f"{kind} probe failed{_last_output(kind, instance, happenings)}", by)
+        output = _last_output(kind, instance, happenings)
+        return Cause(kind, f"{kind} probe failed{output}{_after_its_grace(instance)}", by)
     words = {
         "operator": "restarted by an operator",
         "update": "its definition was changed",
         "resize": "a resize needs a restart",
         "deleted": "the pod was deleted",
     }.get(kind, instance.cause)
-    return Cause(kind, words, by)
+    return Cause(kind, f"{words}{_after_its_grace(instance)}", by)
+
+
+def _after_its_grace(instance: Instance) -> str:
+    """Return that an instance which the node ended did not end when it was asked to; "" if it did."""
+    return "; killed after its grace" if instance.signal == signal.SIGKILL else ""
 
 
 def _last_output(kind: str, instance: Instance, happenings: Iterable[Happening]) -> str:

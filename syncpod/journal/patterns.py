@@ -13,6 +13,10 @@ from syncpod.journal.causes import End
 
 _FEW: Final = 3
 """A pattern needs as many ends."""
+_MOSTLY: Final = 0.8
+"""The part of all ends that makes a thing the usual one."""
+_OTHERS: Final = 2
+"""How many unusual last lines are named."""
 _REGULAR: Final = 0.15
 """How far each gap may be from the usual one, as part of it."""
 _ASKED_FOR: Final = frozenset({"update", "resize", "operator", "deleted", "finished", "rule", "deadline"})
@@ -34,7 +38,7 @@ def patterns(
     found = [_since_change(ends, changed, clock)]
     ends = [end for end in ends if end.cause.kind not in _ASKED_FOR]
     found += [_out_of_memory(ends), "" if all(end.cause.kind == "oom" for end in ends) else _same_cause(ends)]
-    found += [_same_run_time(ends, span), _regular(ends, span), _same_last_line(ends)]
+    found += [_same_run_time(ends, span), _regular(ends, span), _last_lines(ends)]
     return [sentence for sentence in found if sentence]
 
 
@@ -46,7 +50,7 @@ def _same_cause(ends: Sequence[End]) -> str:
     words = next(end.cause.words for end in reversed(ends) if end.cause.kind == kind)
     if often == len(ends):
         return f"always the same: {words}"
-    if often >= _FEW and often / len(ends) >= 0.8:
+    if often >= _FEW and often / len(ends) >= _MOSTLY:
         return f"mostly the same, {often} of {len(ends)} times: {words}"
     last = [end.cause.kind for end in ends[-_FEW:]]
     if len(set(last)) == 1:
@@ -97,11 +101,22 @@ def _regular(ends: Sequence[End], span: Callable[[timedelta], str]) -> str:
     return f"it ends every {span(_usual(gaps))}"
 
 
-def _same_last_line(ends: Sequence[End]) -> str:
-    last = [lines[-1].strip() for end in ends[-10:] if (lines := end.instance.log_end.strip().splitlines())]
-    if len(last) < _FEW or len(set(last)) > 1:
+def _last_lines(ends: Sequence[End]) -> str:
+    """Name the last line that all logs have; or that most have, with the two newest of the others."""
+    last = [
+        (end.instance.restart, lines[-1].strip())
+        for end in ends[-10:]
+        if (lines := end.instance.log_end.strip().splitlines())
+    ]
+    if len(last) < _FEW:
         return ""
-    return f'its log always ends with "{last[-1]}"'
+    usual, often = Counter(line for _, line in last).most_common(1)[0]
+    if often == len(last):
+        return f'its log always ends with "{usual}"'
+    if often < _FEW or often / len(last) < _MOSTLY:
+        return ""
+    others = [f'that of restart {restart} with "{line}"' for restart, line in last if line != usual]
+    return f'its log mostly ends with "{usual}", {", ".join(others[-_OTHERS:])}'
 
 
 def _alike(spans: Sequence[timedelta]) -> bool:

@@ -71,6 +71,8 @@ class NodeAccount:
     """Instances that ended since then."""
     restless: tuple[tuple[Account, int], ...]
     """The pods with the most ends since then, and how many: those with the most first."""
+    due: tuple[Account, ...] = ()
+    """The pods for which something is due at a known time: as they are, without their records."""
 
 
 def node_account(state_dir: Path, since: datetime, *, most: int) -> NodeAccount:
@@ -88,7 +90,18 @@ def node_account(state_dir: Path, since: datetime, *, most: int) -> NodeAccount:
             "ORDER BY ends DESC, last DESC, id LIMIT ?",
             (begin, most),
         ).fetchall()
-        return NodeAccount(there, gone, ends, tuple((_account(connection, row[:-1]), row[-1]) for row in rows))
+        restless = tuple((_account(connection, row[:-1]), row[-1]) for row in rows)
+        return NodeAccount(there, gone, ends, restless, tuple(_due(connection)))
+
+
+def _due(connection: sqlite3.Connection) -> Iterator[Account]:
+    """Yield the lives that wait for a moment: the end of a back-off, or of the time that the pod may run."""
+    rows = connection.execute(
+        "SELECT namespace, name, uid, incarnation, begun, seen, present FROM life WHERE gone IS NULL "
+        """AND (present LIKE '%"until"%' OR present LIKE '%"activeDeadlineSeconds"%') ORDER BY begun, id"""
+    )
+    for *life, begun, seen, present in rows:
+        yield Account(Life(*life), moment(begun), moment(seen), present=json.loads(present))
 
 
 @contextmanager

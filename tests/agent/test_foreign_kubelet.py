@@ -38,4 +38,4 @@ def test_only_sandboxes_with_a_kubelets_labels_and_without_ours_count_as_a_kubel
 def test_the_refusal_names_a_few_pods_and_the_overriding_flag() -> None:
     text = refusal(("a/1", "a/2", "a/3", "a/4", "a/5"), "unix:///run/containerd/containerd.sock")
     assert "unix:///run/containerd/containerd.sock has pods of a kubelet (a/1, a/2, a/3 and 2 more)" in text
-    assert "--allow-foreign-kubelet" in text
+    assert "SYNCPOD_ALLOW_FOREIGN_KUBELET=true" in text

@@ -102,6 +102,16 @@ async def test_a_runtime_that_does_not_answer_is_not_ready(readiness: RuntimeRea
     assert readiness.obstacles[Fault.RUNTIME_NOT_READY].startswith("the runtime does not answer")
 
 
+async def test_a_runtime_that_hangs_is_not_ready(woken: Woken, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hang() -> RuntimeStatus:
+        return await asyncio.Future[RuntimeStatus]()
+
+    monkeypatch.setattr(module, "HUNG_SECONDS", 0.01)
+    readiness = RuntimeReadiness(hang, woken.wake)
+    await readiness.check()
+    assert readiness.obstacles == {Fault.RUNTIME_NOT_READY: "the runtime does not answer: no status within 0.01 s"}
+
+
 async def test_a_pod_that_has_continued_by_itself_is_not_woken(readiness: RuntimeReadiness, woken: Woken) -> None:
     readiness.step_ended(ref("u1"), Fault.NETWORK_NOT_READY)
     readiness.step_ended(ref("u1"), "")

@@ -66,6 +66,8 @@ def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
     )
     journal.write([Told(WEB, ago(90), lines=lines, instances=instances, present=json.dumps(PRESENT))])
     journal.close()
+    hung = {"message": "Ready is False now: it hangs", "count": 2, "first": f"{ago(300)}", "last": f"{ago(200)}"}
+    (state / "node-workflow.json").write_text(json.dumps({"next_input": {"snapshot": {"events": [hung]}}}))
     logs = tmp_path / "pods" / "default_web_uid-1" / "app"
     logs.mkdir(parents=True)
     (logs / "2.log").write_text("")
@@ -150,14 +152,20 @@ def test_the_restless_pods_of_the_node_are_named(environ: dict[str, str]) -> Non
     assert done.code == 0, done.err
     assert "no worker serves it" in done.out
     assert "1 there, 1 gone since" in done.out
-    head, web, old = done.out.splitlines()[-3:]
+    restless, node, due = done.out.split("\n\n")[1:]
+    head, web, old = restless.splitlines()
     assert head.split("   ")[0] == "POD"
     assert "default/web   3" in web
     assert "app: exited 3" in web
     assert "CrashLoopBackOff" in web
     assert "its deletion" in old
+    assert node.splitlines()[0] == "What happened to the node:"
+    assert node.endswith("Ready is False now: it hangs (2 times since " + f"{ago(300).astimezone():%Y-%m-%d %H:%M:%S})")
+    assert due.split()[3:] == ["default/web", "app", "starts", "again", "(CrashLoopBackOff)"]
     said = json.loads(program("explain", "node", "--since", until_now(120), "-o", "json", environ=environ).out)
     assert [(each["name"], each["ends"], each["now"]) for each in said["restless"]] == [("web", 1, "CrashLoopBackOff")]
+    assert [each["name"] for each in said["next"]] == ["web"]
+    assert said["events"] == [], "the last was before"
     assert program("explain", "node", "--at", "12:00", environ=environ).code == 2
 
 

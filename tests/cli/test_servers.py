@@ -62,6 +62,12 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
+def test_a_server_gets_no_settings_of_clients_and_no_exporter_of_the_workers_traces() -> None:
+    """With OTEL_TRACES_EXPORTER=console it would not start."""
+    given = {"PATH": "/bin", "TEMPORAL_API_KEY": "secret", "OTEL_TRACES_EXPORTER": "console", "USER": "me"}
+    assert dev_server.environment(given) == {"PATH": "/bin", "USER": "me", "TEMPORAL_CONFIG_FILE": os.devnull}
+
+
 def test_the_process_listening_on_a_port_is_found() -> None:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))

@@ -19,6 +19,10 @@ LIVENESS = "Container app failed liveness probe, will be restarted"
         (ended(), Cause("exit 3", "exited 3", "itself")),
         (ended(exit_code=0, reason="Completed"), Cause("exit 0", "finished (exit 0)", "itself")),
         (ended(exit_code=139), Cause("signal", "ended by SIGSEGV", "a signal")),
+        (
+            ended(exit_code=137),
+            Cause("signal", "ended by SIGKILL, without a report of lack of memory", "a signal"),
+        ),
         (ended(exit_code=191), Cause("signal", "ended by signal 63", "a signal")),
         (ended(exit_code=200), Cause("exit 200", "exited 200", "itself")),
         (
@@ -55,6 +59,10 @@ LIVENESS = "Container app failed liveness probe, will be restarted"
             Cause("rule", "a restart rule asks for all containers to be restarted", "a restart rule"),
         ),
         (ended(cause="deleted"), Cause("deleted", "the pod was deleted", "its deletion")),
+        (
+            ended(exit_code=137, cause="deleted"),
+            Cause("deleted", "the pod was deleted; killed after its grace", "its deletion"),
+        ),
         (ended(cause="something new"), Cause("node", "something new", "the node")),
     ],
 )
@@ -71,6 +79,8 @@ def test_a_failed_probe_comes_with_what_it_said_last_before_the_end() -> None:
     ]
     one = ended(begun=2, end=4, cause=LIVENESS)
     assert cause_of(one, seen).words == "liveness probe failed: second line"
+    killed = ended(begun=2, end=4, cause=LIVENESS, exit_code=137)
+    assert cause_of(killed, seen).words == "liveness probe failed: second line; killed after its grace"
     assert cause_of(ended(begun=60, end=61, cause=LIVENESS), seen) == (
         "liveness",
         "liveness probe failed",

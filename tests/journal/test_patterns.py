@@ -60,6 +60,17 @@ def test_the_same_last_line_of_the_log_is_named() -> None:
     assert 'its log always ends with "cannot reach db"' in said
 
 
+def test_the_log_that_ends_otherwise_than_most_is_named() -> None:
+    spans = [(each**3 * 10.0, each**3 * 10.0 + each) for each in range(6)]
+    instances = [
+        ended(at_, begun=begun, end=end, log_end="quota exceeded\n" if at_ == 3 else "upstream closed\n")
+        for at_, (begun, end) in enumerate(spans)
+    ]
+    said = found(ends_of(instances, [], [])["app"])
+    assert 'its log mostly ends with "upstream closed", that of restart 3 with "quota exceeded"' in said
+    assert not any("its log" in each for each in found(ends_of(instances[:4], [], [])["app"])), "3 of 4 are not most"
+
+
 @pytest.mark.parametrize(
     ("codes", "said"),
     [

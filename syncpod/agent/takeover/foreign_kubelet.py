@@ -26,5 +26,5 @@ def refusal(pods: tuple[str, ...], endpoint: str) -> str:
     shown = ", ".join(pods[:3]) + (f" and {len(pods) - 3} more" if len(pods) > 3 else "")
     return (
         f"the runtime at {endpoint} has pods of a kubelet ({shown}), which kills pods that it does not know: "
-        "stop it and remove them, name another runtime, or insist with --allow-foreign-kubelet"
+        "stop it and remove them, name another runtime, or insist with SYNCPOD_ALLOW_FOREIGN_KUBELET=true"
     )

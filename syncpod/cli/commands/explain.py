@@ -37,9 +37,9 @@ def explain(
 
     It names each end of its containers with the cause, who decided it, how long the next start waited, and what the log
     ended with; what the ends have in common; and what was done to the pod. `explain node` names the node's pods whose
-    containers ended most often in the last day. It reads this node's journal, so it needs
-    neither the Temporal server nor the worker, and pods that are gone are explained too, as long as the journal has
-    them.
+    containers ended most often in the last day, what happened to the node, and what is due next. It reads this node's
+    journal, so it needs neither the Temporal server nor the worker, and pods that are gone are explained too, as long
+    as the journal has them.
     """
     from syncpod.cli.commands import explain_node
     from syncpod.cli.machine.settings import settings

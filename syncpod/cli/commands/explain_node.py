@@ -25,6 +25,7 @@ def explain_node(output: str, since: str) -> None:
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.view.node_explanation import document, lines
     from syncpod.journal.reading import NoJournal, node_account
+    from syncpod.node.recorded_events import recorded_node_events
 
     if output not in ("", "json"):
         raise BadInput(f"--output: must be json, not {output}")
@@ -40,10 +41,11 @@ def explain_node(output: str, since: str) -> None:
     except NoJournal as why:
         raise Failure(str(why)) from None
     served = _served(here.state_dir)
+    events = [each for each in recorded_node_events(here.state_dir) if each.last >= begin]
     if output == "json":
-        say(json.dumps(document(account, now, begin, served), indent=4))
+        say(json.dumps(document(account, events, now, begin, served), indent=4))
     else:
-        say("\n".join(lines(account, now, begin, node=here.node, served=served)))
+        say("\n".join(lines(account, events, now, begin, node=here.node, served=served)))
 
 
 def _served(state_dir: Path) -> str:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pwd
+import socket
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -86,10 +89,20 @@ async def connect(config: ClientConnectConfig, state_dir: Path | None = None) ->
     address, patience = config["target_host"], plugin.ANSWER_TIMEOUT.total_seconds()
     try:
         with waiting(f"waiting up to {patience:g} s for the Temporal server at {address} to answer"):
-            return await plugin.connect(settings=config, keys=keys)
+            return await plugin.connect(settings=config, keys=keys, identity=_who())
     except plugin.NoServer as error:
         stale = _NAMED if _is_unreachable(error) and os.environ.get(_ADDRESS) == config["target_host"] else ""
         raise BadInput(f"{error}{stale}") from None
+
+
+def _who() -> str:
+    """Return who runs which command, as each event that it causes shows it: `syncpod delete, root@vm, pid 27711`."""
+    command = next((each for each in sys.argv[1:] if not each.startswith("-")), "")
+    try:
+        user = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        user = str(os.geteuid())
+    return f"syncpod {command}".rstrip() + f", {user}@{socket.gethostname()}, pid {os.getpid()}"
 
 
 def _is_unreachable(error: NoServer) -> bool:

@@ -142,10 +142,16 @@ def _next(one: Explanation, clock: _Clock, unserved: str) -> list[str]:
     return ["a step is under way, or the pod waits for something else to happen (`syncpod describe pod`)"]
 
 
-def _due(wait: Wait, one: Explanation, clock: _Clock) -> str:
+def what_is_due(wait: Wait, one: Explanation) -> str:
+    """Return what happens when a wait is over, as `app starts again`."""
+    if wait.reason.startswith(_PULLS):
+        return f"the image of {wait.subject} is pulled again"
     is_container = any(each.name == wait.subject for each in one.containers)
-    what = f"{wait.subject} starts again" if is_container else f"{wait.subject} is tried again"
-    what = f"the image of {wait.subject} is pulled again" if wait.reason.startswith(_PULLS) else what
+    return f"{wait.subject} starts again" if is_container else f"{wait.subject} is tried again"
+
+
+def _due(wait: Wait, one: Explanation, clock: _Clock) -> str:
+    what = what_is_due(wait, one)
     if wait.until is None:
         return f"{what} when an operator says so: {wait.reason}: {wait.message}"
     left = wait.until - one.at

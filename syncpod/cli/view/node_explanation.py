@@ -1,19 +1,27 @@
-"""What ``syncpod explain node`` prints: the pods whose containers ended most often. Values in, text out."""
+"""What ``syncpod explain node`` prints: restless pods, what happened to the node, what is due. Values in, text out."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from syncpod.cli.console import columns
 from syncpod.cli.view.durations import age
+from syncpod.cli.view.explanation import what_is_due
 from syncpod.cli.view.layout import pairs
 from syncpod.journal.causes import End
 from syncpod.journal.explain import Explanation, explain
 from syncpod.journal.reading import NodeAccount
+from syncpod.node.recorded_events import NodeEvent
+
+_SHOWN: Final = 10
+"""How many events of the node, and how many of the next things, are shown: `-o json` has all."""
 
 
-def lines(account: NodeAccount, now: datetime, since: datetime, *, node: str, served: str) -> list[str]:
+def lines(
+    account: NodeAccount, events: Sequence[NodeEvent], now: datetime, since: datetime, *, node: str, served: str
+) -> list[str]:
     """Return one screen about a node's pods since a moment."""
     shown = [
         *pairs(
@@ -24,8 +32,18 @@ def lines(account: NodeAccount, now: datetime, since: datetime, *, node: str, se
             ]
         )
     ]
-    if not account.restless:
-        return shown
+    shown += ["", *_restless(account, now, since)] if account.restless else []
+    if events:
+        seen = [(_clock(each.last), f"{each.message[:160]}{_repeated(each)}") for each in events[-_SHOWN:]]
+        shown += ["", "What happened to the node:", *(f"  {line}" for line in columns(seen))]
+    if due := _due(account, now):
+        more = f" ({len(due) - _SHOWN} later ones are not shown)" if len(due) > _SHOWN else ""
+        rows = [(_clock(at), f"{one.account.life.namespace}/{one.account.life.name}", what) for at, one, what in due]
+        shown += ["", f"Next{more}:", *(f"  {line}" for line in columns(rows[:_SHOWN]))]
+    return shown
+
+
+def _restless(account: NodeAccount, now: datetime, since: datetime) -> list[str]:
     rows = [("POD", "ENDS", "LAST", "WHY", "DECIDED BY", "NOW")]
     for explanation, ends in _explained(account, now, since):
         last, life = _last(explanation), explanation.account.life
@@ -39,10 +57,29 @@ def lines(account: NodeAccount, now: datetime, since: datetime, *, node: str, se
                 _now(explanation),
             )
         )
-    return [*shown, "", *columns(rows)]
+    return columns(rows)
 
 
-def document(account: NodeAccount, now: datetime, since: datetime, served: str) -> dict[str, Any]:
+def _repeated(event: NodeEvent) -> str:
+    return f" ({event.times} times since {_clock(event.first)})" if event.times > 1 else ""
+
+
+def _due(account: NodeAccount, now: datetime) -> list[tuple[datetime, Explanation, str]]:
+    """Return what happens next by itself, the soonest first: when, to which pod, and what."""
+    found = []
+    for each in account.due:
+        one = explain(each, now)
+        for wait in one.waits:
+            if wait.until is not None:
+                found.append((wait.until, one, f"{what_is_due(wait, one)} ({wait.reason})"))
+        if one.deadline is not None:
+            found.append((one.deadline, one, "the pod fails: its active deadline has passed"))
+    return sorted(found, key=lambda each: each[0])
+
+
+def document(
+    account: NodeAccount, events: Sequence[NodeEvent], now: datetime, since: datetime, served: str
+) -> dict[str, Any]:
     """Return the same as JSON."""
     return {
         "served": served,
@@ -63,6 +100,14 @@ def document(account: NodeAccount, now: datetime, since: datetime, served: str) 
             }
             for explanation, ends in _explained(account, now, since)
         ],
+        "events": [
+            {"at": _stamp(each.last), "first": _stamp(each.first), "times": each.times, "what": each.message}
+            for each in events
+        ],
+        "next": [
+            {"at": _stamp(at), "namespace": one.account.life.namespace, "name": one.account.life.name, "what": what}
+            for at, one, what in _due(account, now)
+        ],
     }
 
 
@@ -80,6 +125,10 @@ def _now(explanation: Explanation) -> str:
         return "gone"
     waits = [each.reason for each in explanation.waits]
     return waits[0] if waits else explanation.phase
+
+
+def _stamp(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat()
 
 
 def _clock(at: datetime) -> str:

@@ -1,0 +1,38 @@
+"""What happened to this machine's node, from the snapshot of its workflow: readable without a server or a worker."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from syncpod.node.workflow_snapshots import NODE_SNAPSHOT_NAME
+
+
+class NodeEvent(NamedTuple):
+    """One event of the node, with how often it was seen."""
+
+    message: str
+    first: datetime
+    last: datetime
+    times: int
+
+
+def recorded_node_events(state_dir: Path) -> list[NodeEvent]:
+    """Return the events of the node whose state this is, in the order of their last times; none if there is no record.
+
+    The worker writes the record whenever the node's workflow has changed. Blocks.
+    """
+    try:
+        snapshot = json.loads((state_dir / NODE_SNAPSHOT_NAME).read_bytes())["next_input"]["snapshot"]
+        events = [_event(each) for each in snapshot.get("events", ())]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []  # it is being made anew, or of a version that writes it otherwise
+    return sorted(events, key=lambda each: each.last)
+
+
+def _event(said: dict[str, object]) -> NodeEvent:
+    """Return an event of a snapshot. Raises KeyError, ValueError and TypeError for what is none."""
+    first, last = (datetime.fromisoformat(str(said[key])) for key in ("first", "last"))
+    return NodeEvent(str(said["message"]), first, last, int(str(said.get("count", 1))))
