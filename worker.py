@@ -503,7 +503,7 @@ def _log(settings: LogSettings) -> None:
     handler.addFilter(outage)
     handler.addFilter(unknown_types)
     logging.basicConfig(level=settings.level, handlers=[handler])
-    for chatty in ("grpc", "asyncio", "watchfiles"):
+    for chatty in ("grpc", "asyncio"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
