@@ -222,14 +222,15 @@ class StepAttempt:
         """Add a normal event, in the kubelet's words, to the step's result or fault."""
         self.events.append(StepEvent(reason=reason, message=message, container=container))
 
-    async def look(self, lacks: Callable[[ObservedPod], bool]) -> ObservedPod:
-        """Return what exists of the pod, before the step creates something.
+    async def look(self, suffices: Callable[[ObservedPod], bool]) -> ObservedPod:
+        """Return what exists of the pod, before the step creates or removes something.
 
-        Reads the pod, unless the listing that the previous step has just returned lacks what is to be made (`lacks`):
-        only steps make anything for the pod, so it is still missing. Exits since then may not show. Raises CriError.
+        Reads the pod, unless the listing that the previous step has just returned suffices: it lacks what is to be
+        made, or has nothing alive that would be removed. Only steps make anything for the pod, so that is still so.
+        Exits since then may not show. Raises CriError.
         """
         known, self._known = self._known, None
-        return known if known is not None and lacks(known) else await self.read()
+        return known if known is not None and suffices(known) else await self.read()
 
     async def read(self) -> ObservedPod:
         """Read the pod whole from the runtime, ours alone. Raises CriError."""
