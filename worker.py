@@ -287,6 +287,7 @@ def _node(
         context=context,
         facts=lambda: facts,
         returned=agent.listing_returned,
+        acts=agent.step_acts,
         has_room=agent.room_freed,
         waiting_for=agent.waiting_for,
         unprobed=agent.unprobed,

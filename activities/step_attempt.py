@@ -91,6 +91,8 @@ class StepAttempt:
         self._interruption = asyncio.Event()
         self._place: Place | None = None
         self._stage: Stage | None = None
+        self._hides = 2
+        """How often it still tells the node that it goes on after a wait."""
         self._known = node.views.before(request.ref, request.fence, number)
 
     # --- letting go ---------------------------------------------------------------------------------------------------
@@ -161,6 +163,7 @@ class StepAttempt:
             return
         self._stage, self._place = stage, Place(self.node.lines[stage], self, self.ref.uid)
         async with self._place.held():
+            self.node.acts(self.ref.uid)
             yield
 
     @asynccontextmanager
@@ -171,6 +174,14 @@ class StepAttempt:
             return
         async with self._place.aside():
             yield
+            self._goes_on()
+        self._goes_on()
+
+    def _goes_on(self) -> None:
+        """Tell the node that the step goes on; not again and again, or a step that gets nowhere would hide the pod."""
+        if self._hides:
+            self._hides -= 1
+            self.node.acts(self.ref.uid)
 
     @property
     def telling(self) -> str:
