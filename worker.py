@@ -287,6 +287,7 @@ def _node(
         context=context,
         facts=lambda: facts,
         returned=agent.listing_returned,
+        acts=agent.step_acts,
         has_room=agent.room_freed,
         waiting_for=agent.waiting_for,
         unprobed=agent.unprobed,
@@ -504,7 +505,7 @@ def _log(level: str, *, is_json: bool) -> None:
     handler.addFilter(outage)
     handler.addFilter(unknown_types)
     logging.basicConfig(level=level, handlers=[handler])
-    for chatty in ("grpc", "asyncio", "watchfiles"):
+    for chatty in ("grpc", "asyncio"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
 
 

@@ -91,6 +91,8 @@ class StepAttempt:
         self._interruption = asyncio.Event()
         self._place: Place | None = None
         self._stage: Stage | None = None
+        self._hides = 2
+        """How often it still tells the node that it goes on after a wait."""
         self._known = node.views.before(request.ref, request.fence, number)
 
     # --- letting go ---------------------------------------------------------------------------------------------------
@@ -161,6 +163,7 @@ class StepAttempt:
             return
         self._stage, self._place = stage, Place(self.node.lines[stage], self, self.ref.uid)
         async with self._place.held():
+            self.node.acts(self.ref.uid)
             yield
 
     @asynccontextmanager
@@ -171,6 +174,14 @@ class StepAttempt:
             return
         async with self._place.aside():
             yield
+            self._goes_on()
+        self._goes_on()
+
+    def _goes_on(self) -> None:
+        """Tell the node that the step goes on; not again and again, or a step that gets nowhere would hide the pod."""
+        if self._hides:
+            self._hides -= 1
+            self.node.acts(self.ref.uid)
 
     @property
     def telling(self) -> str:
@@ -222,14 +233,15 @@ class StepAttempt:
         """Add a normal event, in the kubelet's words, to the step's result or fault."""
         self.events.append(StepEvent(reason=reason, message=message, container=container))
 
-    async def look(self, lacks: Callable[[ObservedPod], bool]) -> ObservedPod:
-        """Return what exists of the pod, before the step creates something.
+    async def look(self, suffices: Callable[[ObservedPod], bool]) -> ObservedPod:
+        """Return what exists of the pod, before the step creates or removes something.
 
-        Reads the pod, unless the listing that the previous step has just returned lacks what is to be made (`lacks`):
-        only steps make anything for the pod, so it is still missing. Exits since then may not show. Raises CriError.
+        Reads the pod, unless the listing that the previous step has just returned suffices: it lacks what is to be
+        made, or has nothing alive that would be removed. Only steps make anything for the pod, so that is still so.
+        Exits since then may not show. Raises CriError.
         """
         known, self._known = self._known, None
-        return known if known is not None and lacks(known) else await self.read()
+        return known if known is not None and suffices(known) else await self.read()
 
     async def read(self) -> ObservedPod:
         """Read the pod whole from the runtime, ours alone. Raises CriError."""

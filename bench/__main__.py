@@ -13,6 +13,7 @@ from bench.figures import Row
 from bench.idle import idle
 from bench.lives import histories
 from bench.local import decisions
+from bench.performance import against_kubelet
 from bench.probes import probes
 from bench.races import RACES, run
 from bench.signatures import signatures
@@ -54,9 +55,16 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         "--runs", type=_positive, default=9, help="pairs of alternating runs; fewer for slow ones (default: 9)"
     )
     parser.add_argument(
+        "--against",
+        choices=("kubelet",),
+        help="measure a live kubelet, a node and the bare calls in turn, and write docs/performance.md (five minutes)",
+    )
+    parser.add_argument(
         "--pods", type=_positive, help="how many simulated pods (default: simulated 2000, probes 500, signatures 100)"
     )
     options = parser.parse_args(arguments)
+    if options.against and options.only:
+        parser.error("--against: cannot be combined with --only")
     for name in (name for name in options.only or () if name in ALONE):
         if options.only != [name]:
             parser.error(f"--only: {name} cannot be combined with others")
@@ -71,6 +79,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the requested measurements; return the exit code: 2 if the machine lacks a part."""
     options, load_before = parse(arguments), machine.load()
     try:
+        if options.against:
+            print(asyncio.run(against_kubelet(options.runtime, _say)))
+            return 0
         if options.only[0] in ALONE:
             print(_alone(ALONE[options.only[0]](options.pods), load_before))
             return 0

@@ -14,21 +14,24 @@ ENDS_AT_ONCE = ("sh", "-c", "trap 'exit 0' TERM; sleep 1000 & wait")
 
 def pod(name: str, *, host_network: bool = True, init_containers: int = 0) -> Pod:
     """Return a pod with a container `main`, after so many init containers `init-0`… that exit at once."""
+    return admit_pod(manifest(name, host_network=host_network, init_containers=init_containers))
+
+
+def manifest(name: str, *, host_network: bool, init_containers: int = 0) -> dict[str, Any]:
+    """Return the manifest of such a pod, as it is given to a kubelet too."""
     inits: list[dict[str, Any]] = [
         {"name": f"init-{number}", "image": BUSYBOX, "command": ["true"]} for number in range(init_containers)
     ]
-    return admit_pod(
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "namespace": "default"},
-            "spec": {
-                "hostNetwork": host_network,
-                "initContainers": inits,
-                "containers": [{"name": "main", "image": BUSYBOX, "command": list(ENDS_AT_ONCE)}],
-            },
-        }
-    )
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "hostNetwork": host_network,
+            "initContainers": inits,
+            "containers": [{"name": "main", "image": BUSYBOX, "command": list(ENDS_AT_ONCE)}],
+        },
+    }
 
 
 def simulated_pod(name: str, probes: Mapping[str, Any] | None = None) -> Pod:

@@ -46,6 +46,20 @@ def compiled(directory: Path) -> dict[str, str]:
     return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(directory)}
 
 
+async def bare_context(directory: Path, runtime: Containerd, cri: CriClient) -> NodeContext:
+    """Return the node, with its files in `directory`, that configurations of the bare calls are made for."""
+    return NodeContext(
+        name="bare",
+        state_dir=directory / "state",
+        memory_dir=directory / "memory",
+        log_dir=directory / "logs",
+        cluster="bare",
+        cgroup_parent=runtime.cgroup_parent,
+        cgroup_driver=await cri.runtime_config(),
+        host=read_host(),
+    )
+
+
 @contextlib.asynccontextmanager
 async def stage(runtime_version: str) -> AsyncIterator[Stage]:
     """Start everything, and clean it up in any case. Raises `Missing` if the machine lacks a part."""
@@ -62,16 +76,7 @@ async def stage(runtime_version: str) -> AsyncIterator[Stage]:
         stack.push_async_callback(worker.stop)
         client = await Client.connect(server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
         cri = await stack.enter_async_context(CriClient(runtime.endpoint))
-        context = NodeContext(
-            name="bare",
-            state_dir=directory / "bare",
-            memory_dir=directory / "bare-memory",
-            log_dir=directory / "bare-logs",
-            cluster="bare",
-            cgroup_parent=runtime.cgroup_parent,
-            cgroup_driver=await cri.runtime_config(),
-            host=read_host(),
-        )
+        context = await bare_context(directory / "bare", runtime, cri)
         calls = await stack.enter_async_context(BareCri(runtime.endpoint))
         looks = await stack.enter_async_context(BareCri(runtime.endpoint))
         watch = await stack.enter_async_context(Watch(looks))

@@ -14,6 +14,7 @@ import asyncio
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 from statistics import median
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span

@@ -52,6 +52,9 @@ class Node:
     returned: Callable[[ObservedPod], None] = lambda status: None
     """Called with each status that a step's result or fault carries to the workflow. So the agent knows what the
     workflow knows, and sends no signal for it."""
+    acts: Callable[[str], None] = lambda uid: None
+    """Called with the UID of a pod whose step has waited and now goes on to its end: what the agent sees of the pod
+    meanwhile, the step is about to return."""
     lines: Mapping[Stage, Line] = field(default_factory=lambda: {stage: Line(pods_at_once()) for stage in Stage})
     """The queues of pods that are to start, and of those that are to end."""
     pull_settings: PullSettings = field(default_factory=PullSettings)

@@ -14,6 +14,7 @@ from activities.pods.admission import forget
 from activities.pods.stopping import stop_sandboxes
 from activities.step_attempt import NotYet, StepAttempt
 from syncpod.kernel.cgroupfs import CgroupBusy
+from syncpod.messages import ObservedPod
 from syncpod.messages.identity import PodRef
 from syncpod.messages.steps import Outcome, RemovePod, StepResult
 from syncpod.node.cgroups import kill_pod_cgroup, remove_pod_cgroup
@@ -44,7 +45,7 @@ async def remove_remains(attempt: StepAttempt, request: RemovePod) -> StepResult
     A `forced` removal waits at most `FORCED_SECONDS` for a disk that hangs, and then raises DiskSilent. The pod's
     record is removed last, so the node still knows whose the rest is.
     """
-    view = await attempt.read()
+    view = await attempt.look(_has_ended)
     attempt.checkpoint()
     alive = [each for each in view.containers if each.state in ("running", "unknown")]
     if alive:
@@ -57,7 +58,7 @@ async def remove_remains(attempt: StepAttempt, request: RemovePod) -> StepResult
             await remove_dead(attempt, container, keep_logs=True)
         elif not await remove_unstarted(attempt, container.id):
             raise NotYet(f"not removed while {container.name} is being started")
-    await stop_sandboxes(attempt, view)
+    await stop_sandboxes(attempt, view, stopped=request.stopped)
     for sandbox in view.sandboxes:
         attempt.doing = f"removes sandbox {sandbox.attempt}"
         await remove_sandbox(attempt, sandbox)
@@ -70,6 +71,15 @@ async def remove_remains(attempt: StepAttempt, request: RemovePod) -> StepResult
     attempt.node.uids.release(ref)
     await forget(attempt)
     return StepResult()
+
+
+def _has_ended(view: ObservedPod) -> bool:
+    """Say whether a kill has left these remains: only steps make anything, so nothing can have come to life since."""
+    return (
+        bool(view.sandboxes)
+        and not any(sandbox.ready for sandbox in view.sandboxes)
+        and all(container.state == "exited" for container in view.containers)
+    )
 
 
 def _note_deleted(node: NodeContext, ref: PodRef) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from temporalio import activity
 
@@ -96,14 +96,16 @@ def _unforeseen(container: ObservedContainer, pod: Pod | None, request: KillPod)
     return kill_target(container.id, container.name, pod, grace_seconds=request.grace_seconds, with_hook=hook)
 
 
-async def stop_sandboxes(attempt: StepAttempt, view: ObservedPod) -> None:
+async def stop_sandboxes(attempt: StepAttempt, view: ObservedPod, *, stopped: Collection[str] = ()) -> None:
     """Stop all sandboxes of a pod with no running container: their pause processes end, their networks go down.
 
-    Sandboxes that are not ready are stopped too: one may have kept its network or its name. A sandbox that is gone
-    counts as stopped. When some fail the others are still stopped, and the first CriError is raised.
+    Sandboxes that are not ready are stopped too, since one may have kept its network or its name, unless a kill has
+    `stopped` them (ids). A sandbox that is gone counts as stopped. When some fail the others are still stopped, and the
+    first CriError is raised.
     """
-    attempt.doing = f"stops {len(view.sandboxes)} sandbox(es)"
-    stops = (stop_sandbox(attempt, sandbox) for sandbox in view.sandboxes)
+    chosen = [sandbox for sandbox in view.sandboxes if sandbox.ready or sandbox.id not in stopped]
+    attempt.doing = f"stops {len(chosen)} sandbox(es)"
+    stops = (stop_sandbox(attempt, sandbox) for sandbox in chosen)
     for outcome in await asyncio.gather(*stops, return_exceptions=True):
         if outcome is not None:
             raise outcome

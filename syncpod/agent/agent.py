@@ -159,6 +159,10 @@ class Agent:
         """Take a listing that a step is about to return to its workflow: no signal repeats it."""
         self.pleg.returned(listing)
 
+    def step_acts(self, uid: str) -> None:
+        """Note that a step of the pod is about to change something, and to return the pod's listing."""
+        self.pleg.step_acts(uid)
+
     def arm_backoff(self, workflow_id: str, container: str, restart: int, delay_seconds: float | None) -> None:
         """Signal the end of a back-off after the delay; None cancels that. Called from threads of workflow tasks."""
         queue = self.backoff_queue

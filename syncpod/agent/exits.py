@@ -15,7 +15,7 @@ SECOND_READ_SECONDS = 0.02
 """Between the first read, which is immediate since the exit may be old, and the second. A runtime hardly ever reports
 an exit in less than 30 ms."""
 READ_SECONDS = 0.005
-"""Between later reads."""
+"""Between later reads; longer if a read takes longer, or reads would keep a busy runtime from what they wait for."""
 GIVE_UP_SECONDS = 1.0
 """How long the runtime may take to report the exit; after that the relist finds it."""
 
@@ -43,8 +43,9 @@ class ExitFollower:
         await cancel_all(self._tasks.values())
 
     async def _follow(self, uid: str) -> None:
-        pause = SECOND_READ_SECONDS
+        loop, pause = asyncio.get_running_loop(), SECOND_READ_SECONDS
         while self._is_unreported(uid):
+            began = loop.time()
             # A step that has just begun returns the pod's listing itself.
             if not self._pleg.busy(uid):
                 try:
@@ -52,7 +53,7 @@ class ExitFollower:
                 except CriError as error:
                     log.debug("pod %s cannot be read: %s", uid, error)
             if self._is_unreported(uid):
-                await asyncio.sleep(pause)
+                await asyncio.sleep(max(pause, loop.time() - began))
                 pause = READ_SECONDS
         self._deadlines.pop(uid, None)
 

@@ -78,7 +78,7 @@ class _Pod:
     steps: int = 0
     """How many steps of this pod run on the node now."""
     step_began: float = 0.0
-    """When the first of them began, monotonic."""
+    """When the first of them began, or its turn came, monotonic."""
     no_workflow_until: float = 0.0
     """Monotonic time before which nothing is sent, because the pod had no workflow; 0 if it has one."""
 
@@ -166,6 +166,12 @@ class Pleg:
         pod = self._pods.setdefault(uid, _Pod(ObservedPod(uid=uid)))
         pod.steps += 1
         if pod.steps == 1:
+            pod.step_began = time.monotonic()
+
+    def step_acts(self, uid: str) -> None:
+        """Delay signals from now on: the step's turn has come only now, so it returns the listing that much later."""
+        pod = self._pods.get(uid)
+        if pod is not None and pod.steps:
             pod.step_began = time.monotonic()
 
     def step_ended(self, uid: str) -> None:

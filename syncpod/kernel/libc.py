@@ -133,6 +133,16 @@ def openat2(directory: int, path: str, flags: int, resolve: int) -> int:
     return _checked(result, path)
 
 
+def inotify_init(flags: int) -> int:
+    """Return the descriptor of a new inotify instance (inotify_init1(2)); `flags` are those of `open`."""
+    return _checked(_libc.inotify_init1(ctypes.c_int(flags)))
+
+
+def inotify_add_watch(descriptor: int, path: str | os.PathLike[str], mask: int) -> int:
+    """Have an inotify instance watch `path` for the events in `mask` (`IN_…`); return the watch's number."""
+    return _checked(_libc.inotify_add_watch(ctypes.c_int(descriptor), _encoded(path), ctypes.c_uint32(mask)), path)
+
+
 def mount(
     source: str | os.PathLike[str], target: str | os.PathLike[str], kind: str, flags: int, options: str = ""
 ) -> None:

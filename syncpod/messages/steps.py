@@ -172,6 +172,8 @@ class RemovePod(StepInput):
 
     forced: bool = False
     """The pod is deleted by force: its name becomes free even while a hanging disk still has files of it."""
+    stopped: tuple[str, ...] = ()
+    """Sandboxes (runtime ids) that a kill has stopped. To stop one again would have its network taken down again."""
 
 
 class Outcome(StrEnum):

@@ -182,6 +182,29 @@ async def test_a_queued_step_says_so_and_keeps_its_full_time(bench: Bench, monke
         await waiting
 
 
+async def test_a_step_says_when_its_turn_has_come_and_when_its_first_wait_is_over(bench: Bench) -> None:
+    """Its node then expects the pod's listing of it. A step that waits again and again would hide the pod for ever."""
+    line, said = bench.node.lines[Stage.ENDING], list[str]()
+    bench.node.acts = said.append
+    pod = bench.pod()
+    attempt = StepAttempt(bench.node, CreateSandbox(ref=pod.ref, fence=1, pod=pod.pod, attempt=0), number=1)
+    await fill(line)
+
+    async def act() -> None:
+        async with attempt.in_line(Stage.ENDING):
+            assert said == [pod.uid]
+            for _ in range(3):
+                async with attempt.aside():
+                    """What it waits for comes."""
+            assert len(said) == 3  # before it waits for a place again, and when it has one
+
+    acting = asyncio.create_task(act())
+    await settle()
+    assert said == []
+    line.leave()
+    await acting
+
+
 async def test_pods_start_in_order_and_one_deleted_in_the_queue_has_changed_nothing(bench: Bench) -> None:
     line = bench.node.lines[Stage.BEGINNING]
     await fill(line)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from syncpod.lifecycle.observed import ObservedPod
-from syncpod.messages.steps import KillTarget, Outcome
+from syncpod.lifecycle.step_name import StepName
+from syncpod.messages.steps import KillTarget, Outcome, RemovePod
 from syncpod.node.log_links import links_directory
 from tests.activities.bench import DEAF, Bench, PodOnBench, container
 from tests.activities.test_start_container import DONE_AND_GONE, created_by_another
@@ -132,6 +133,26 @@ async def test_nothing_of_a_removed_pod_is_left(bench: Bench) -> None:
     assert not pod.directory.exists()
     assert not pod.logs.exists()
     assert pod.cgroups() == []
+
+
+async def test_a_sandbox_that_a_kill_has_stopped_is_not_stopped_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second stop would run the plugins of its network again, which takes as long as all else of a removal."""
+    pod = bench.pod(container(command=DONE_AND_GONE))
+    await exited(pod)
+    await pod.kill()
+    stops: list[str] = []
+    stop = bench.node.cri.stop_pod_sandbox
+
+    async def noted(sandbox_id: str) -> None:
+        stops.append(sandbox_id)
+        await stop(sandbox_id)
+
+    monkeypatch.setattr(bench.node.cri, "stop_pod_sandbox", noted)
+    request = RemovePod(ref=pod.ref, fence=pod.next_fence(), stopped=(pod.sandbox_id,))
+    result = await pod.step(StepName.REMOVE_POD, request).result()
+    assert (result.outcome, result.status.sandboxes, stops) == (Outcome.DONE, (), [])
 
 
 async def test_a_repeated_pod_removal_succeeds(bench: Bench) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 
 import pytest
 from temporalio.service import RPCError, RPCStatusCode
@@ -184,6 +185,31 @@ async def test_changes_during_a_long_step_are_signalled(
     await settled()
 
     assert len(workflows.sent) == 1
+
+
+async def test_a_step_that_had_to_wait_for_its_turn_is_given_time_from_then_on(
+    pleg: Pleg, reader: SetUpReader, workflows: Workflows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a crowd of pods that end, each would otherwise be told of what its own kill is about to return."""
+    now = 1000.0
+    monkeypatch.setattr(pleg_module, "time", SimpleNamespace(monotonic=lambda: now))
+    pleg.step_began("u1")
+    now += pleg_module.STEP_PATIENCE
+    assert not pleg.busy("u1")
+
+    pleg.step_acts("u1")
+    reader.has(pod(web="exited"))
+    await pleg.relist()
+    await settled()
+    assert workflows.sent == []
+
+    now += pleg_module.STEP_PATIENCE
+    await pleg.relist()
+    await settled()
+    assert len(workflows.sent) == 1
+    pleg.step_ended("u1")
+    pleg.step_acts("u1")
+    assert not pleg.busy("u1")
 
 
 async def test_a_late_older_listing_changes_nothing(pleg: Pleg, reader: SetUpReader, workflows: Workflows) -> None:

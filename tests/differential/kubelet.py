@@ -107,6 +107,11 @@ class Kubelet:
         self.refused: dict[str, str] = {}
         """Why files were refused, by their names."""
 
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
     async def ready(self, *, patience: float = 120.0) -> Self:
         """Wait until it answers. Raises RuntimeError with the end of its log."""
         deadline = time.monotonic() + patience

@@ -9,7 +9,7 @@ import pytest
 
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
 from syncpod.lifecycle.step_name import StepName
-from syncpod.messages.steps import Fault, KillPod, StepEvent, StepResult
+from syncpod.messages.steps import Fault, KillPod, RemovePod, StepEvent, StepResult
 from syncpod.pod import ExecAction, Lifecycle, LifecycleHandler, admit_pod, container_hash
 from workflows.pod import decide, desired, outcome, report
 from workflows.pod.decision import Step
@@ -169,3 +169,17 @@ def test_a_defect_in_a_kill_does_not_delay_the_pods_end(end: str) -> None:
     if state.ends_sooner:
         state.forget_stuck_kills()  # as the loop does
     assert begun(state, NOW).name == StepName.KILL_POD
+
+
+def test_a_removal_is_told_which_sandboxes_a_kill_has_stopped() -> None:
+    """It stops the others: one may have kept its network."""
+    state = a_pod(web="exited")
+    desired.delete(state, {}, NOW)
+    kill = begun(state, NOW)
+    stopped = listing(2, web="exited")
+    dead = stopped.sandboxes[0].model_copy(update={"state": "SANDBOX_NOTREADY"})
+    answer = StepResult(status=stopped.model_copy(update={"sandboxes": (dead,)}))
+    outcome.finished_step(state, kill, answer.model_dump(mode="json", by_alias=True), NOW, LATER)
+    removal = begun(state, LATER)
+    assert isinstance(removal.input, RemovePod)
+    assert removal.input.stopped == ("s0",)

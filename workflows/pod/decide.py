@@ -207,7 +207,7 @@ def _terminate(state: PodState, now: datetime) -> Decision:
         return unless_held(state, _kill_pod(state, why, now), now)
     if state.deletion is None:
         return Decision()
-    request = RemovePod(ref=state.ref, forced=is_forced(state))
+    request = RemovePod(ref=state.ref, forced=is_forced(state), stopped=state.stopped_sandboxes)
     removal = Step(StepName.REMOVE_POD, request, "remove what is left: deleted", "deleted", key="step/remove_pod")
     return unless_held(state, removal, now)
 

@@ -12,15 +12,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from temporalio.service import RPCError
-from watchfiles import awatch
 
 from syncpod.agent.node_workflow.manifest_files import Listing, ManifestFiles
 from syncpod.agent.pod_workflows import OpenWorkflows
+from syncpod.kernel.inotify import Change, DirectoryWatch
 from syncpod.messages.identity import PodRef, pod_workflow_id
 from syncpod.messages.node import (
     FILE_SOURCE,
@@ -38,9 +40,11 @@ log = logging.getLogger(__name__)
 
 REREAD_SECONDS: Final = 20.0
 """The kubelet's fileCheckFrequency."""
-_STEP_MILLISECONDS: Final = 100
-_DEBOUNCE_MILLISECONDS: Final = 1000
-"""Changes within one step are reported together, delayed for at most this long."""
+SETTLED_SECONDS: Final = 0.1
+"""How long nothing may have happened before a change that is not complete is read: a file that is being written, or
+was removed and may be about to be replaced."""
+UNSETTLED_SECONDS: Final = 1.0
+"""How long such a change is waited for while more and more follows."""
 _RETRY_SECONDS: Final = 1.0
 
 
@@ -163,8 +167,9 @@ class ManifestSource:
 async def _changes(directory: Path, reread: float, warn: Callable[[str], None]) -> AsyncGenerator[bool, None]:
     """Yield at once, then True whenever something in the directory may have changed, and False after each `reread`.
 
-    Ends when the directory has been replaced; if it cannot be watched, after one `reread`, calling `warn` with the
-    reason. A notification that cannot be decoded, of a file name that is not UTF-8, counts as a change.
+    A file that was closed after writing, or moved into place, is told at once. Any other change is told once nothing
+    more has happened for `SETTLED_SECONDS`, and at the latest `UNSETTLED_SECONDS` after it. Ends when the directory has
+    been replaced; if it cannot be watched, after one `reread`, calling `warn` with the reason.
     """
     watched = await _identity(directory)
     if watched is None:
@@ -172,36 +177,31 @@ async def _changes(directory: Path, reread: float, warn: Callable[[str], None]) 
         await asyncio.sleep(reread)
         yield False
         return
-    notices = awatch(
-        directory,
-        watch_filter=None,
-        recursive=False,
-        step=_STEP_MILLISECONDS,
-        debounce=_DEBOUNCE_MILLISECONDS,
-        rust_timeout=int(reread * 1000),
-        yield_on_timeout=True,
-    )
-    # The watch is set up before the first read, so that every later change is noticed.
-    following = asyncio.ensure_future(anext(notices))
     try:
-        await asyncio.sleep(0)
+        watch = await in_daemon_thread(partial(DirectoryWatch, directory), name="manifests")
+    except OSError as error:
+        warn(str(error.strerror))
         yield False
-        while await _identity(directory) == watched:
-            try:
-                yield bool(await following)
-            except ExceptionGroup as error:  # from the task group inside watchfiles: something has changed
-                warn(str(error.exceptions[0]))
-                await asyncio.sleep(_RETRY_SECONDS)
-                return
-            except (OSError, RuntimeError) as error:
-                warn(str(error))
-                await asyncio.sleep(reread)
-                return
-            following = asyncio.ensure_future(anext(notices))
-    finally:
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
-        await notices.aclose()
+        await asyncio.sleep(reread)
+        return
+    with contextlib.closing(watch):
+        # The watch is set up before the first read, so that every later change is noticed.
+        change = Change.NONE
+        while change is not Change.OVER and await _identity(directory) == watched:
+            yield change is not Change.NONE
+            change = await _next_change(watch, reread)
+
+
+async def _next_change(watch: DirectoryWatch, reread: float) -> Change:
+    """Wait until there is something to read; return `Change.NONE` if nothing has changed for `reread` seconds."""
+    change = await watch.noticed(reread)
+    deadline = time.monotonic() + UNSETTLED_SECONDS
+    while change is Change.BEGUN and (left := deadline - time.monotonic()) > 0:
+        more = await watch.noticed(min(SETTLED_SECONDS, left))
+        if more is Change.NONE:
+            break
+        change = more
+    return change
 
 
 async def _identity(directory: Path) -> tuple[int, int] | None:

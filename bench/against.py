@@ -1,0 +1,320 @@
+"""``python -m bench --against kubelet``: a live kubelet, a node of ours and the bare CRI calls, in turn.
+
+The kubelet and the node each have a containerd of their own, both of the same version and both running all the time.
+Both are given a manifest the same way: it is renamed into their directory. When something has happened is seen in the
+runtimes' own listings, never in what either says. The bare calls go to the node's containerd.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import signal
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from bench.bare import BareNode, BarePod
+from bench.engine import together
+from bench.figures import Figure
+from bench.idle import cpu_seconds
+from bench.pods import manifest, pod
+from bench.stage import NODE, bare_context, compiled
+from bench.watch import Condition, Watch
+from syncpod.cri.client import CriClient
+from syncpod.translation.names import POD_NAME_LABEL
+from tests.differential.kubelet import VERSION, Kubelet
+from tests.runtimes.bare import BareCri
+from tests.runtimes.containerd import Containerd
+from tests.runtimes.leftovers import unmount_below
+from tests.runtimes.temporal import DevServer
+from tests.worker.node_process import NodeProcess
+
+KUBELET: Final = "kubelet"
+NODE_SIDE: Final = "syncpod"
+BARE: Final = "bare calls"
+CROWD: Final = 30
+INIT_CONTAINERS: Final = 3
+ROUNDS: Final[Mapping[str, int]] = {"one": 5, "inits": 3, "crowd": 2}
+"""How often each work is done by each side; one more goes before, and is not counted."""
+_SETTLED_SECONDS: Final = 1.0
+"""After a crowd: until what it costs to note its end is spent too."""
+
+_numbers = itertools.count(1)
+
+Samples = Mapping[str, Mapping[str, Sequence[float]]]
+"""Samples of each quantity, by side."""
+
+
+@dataclass
+class Side:
+    """One that takes pods: its runtime's listings, and the processes that it consists of."""
+
+    name: str
+    runtime: Containerd
+    watch: Watch
+    cri: CriClient
+    pids: Sequence[int] = ()
+    """Those that the work keeps busy: the kubelet; the worker and the Temporal server."""
+
+    async def start(self, name: str, **shape: Any) -> None:
+        """Have it run a pod of this name."""
+        raise NotImplementedError
+
+    async def stop(self, name: str) -> None:
+        """Have it end that pod."""
+        raise NotImplementedError
+
+    async def restart(self, name: str) -> None:
+        """Have it start the pod's ended container again; nothing where that is its own work."""
+
+    def listed(self, name: str) -> str:
+        """Return what it calls the pod in its runtime."""
+        return name
+
+    async def until(self, condition: Condition) -> float:
+        """Return when a listing of its runtime met the condition. Raises TimeoutError."""
+        return await self.watch.until(condition, patience=120.0)
+
+
+@dataclass
+class ByManifest(Side):
+    """A kubelet or a node of ours, with a directory of manifests; a static pod's name ends with the node's."""
+
+    manifests: Path = Path()
+
+    async def start(self, name: str, **shape: Any) -> None:
+        """Write the manifest beside the directory, and rename it into it."""
+        beside = self.manifests.parent / f".{name}.json"
+        beside.write_text(json.dumps(manifest(name, **shape)))
+        beside.rename(self.manifests / f"{name}.json")
+
+    async def stop(self, name: str) -> None:
+        """Remove the manifest."""
+        (self.manifests / f"{name}.json").unlink()
+
+    def listed(self, name: str) -> str:
+        """Return the static pod's name."""
+        return f"{name}-{NODE}"
+
+
+class Bare(Side):
+    """The floor: the calls alone, with everything else prepared before."""
+
+    def __init__(self, runtime: Containerd, watch: Watch, cri: CriClient, node: BareNode) -> None:
+        """Make the calls through `node`."""
+        super().__init__(BARE, runtime, watch, cri)
+        self._node = node
+        self._made: dict[str, BarePod] = {}
+
+    def prepare(self, name: str, **shape: Any) -> None:
+        """Prepare everything that is not a call."""
+        self._made[name] = self._node.prepare(pod(name, **shape))
+
+    async def start(self, name: str, **shape: Any) -> None:
+        """Start the prepared pod."""
+        await self._node.start(self._made[name])
+
+    async def restart(self, name: str) -> None:
+        """Create and start the pod's container again, once its end is listed."""
+        await self.until(lambda listing: bool(listing.exited(name)))
+        await self._node.restart(self._made[name])
+
+    async def stop(self, name: str) -> None:
+        """Stop the pod."""
+        await self._node.stop(self._made[name])
+
+    async def clear(self, name: str) -> None:
+        """Remove what is left of it."""
+        await self._node.clear(self._made.pop(name))
+
+
+@dataclass(frozen=True)
+class Contest:
+    """All sides."""
+
+    kubelet: Side
+    node: Side
+    bare: Bare
+    versions: str
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """In the order of their turns."""
+        return self.kubelet, self.node, self.bare
+
+
+@contextlib.asynccontextmanager
+async def contest(version: str) -> AsyncIterator[Contest]:
+    """Start a containerd for each side, a kubelet and a node, and leave nothing of them. Raises `Missing`."""
+    async with contextlib.AsyncExitStack() as stack:
+        top = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="syncpod-bench-", ignore_cleanup_errors=True))
+        )
+        await asyncio.to_thread(top.chmod, 0o755)
+
+        async def runtime() -> tuple[Containerd, Watch, CriClient]:
+            launched = await asyncio.to_thread(Containerd.launch, version, gates=False)
+            stack.push_async_callback(asyncio.to_thread, launched.close)
+            looks = await stack.enter_async_context(BareCri(launched.endpoint))
+            watch = await stack.enter_async_context(Watch(looks))
+            return launched, watch, await stack.enter_async_context(CriClient(launched.endpoint))
+
+        theirs, ours = await runtime(), await runtime()
+        kubelet = Kubelet(top / "kubelet", endpoint=theirs[0].endpoint, node=NODE, cgroup_root=theirs[0].cgroup_parent)
+        stack.callback(kubelet.close)
+        server = await asyncio.to_thread(DevServer.launch)
+        stack.push_async_callback(asyncio.to_thread, server.close)
+        home = top / "node"
+        (home / "manifests").mkdir(parents=True)
+        flags = ("--log-level", "warning", "--manifests", str(home / "manifests"))
+        more = {"SYNCPOD_CAPACITY": "pods=500", **compiled(top / "bytecode")}
+        worker = NodeProcess.of(ours[0], server, home, *flags, node=NODE, **more)
+        stack.callback(unmount_below, home)
+        stack.callback(worker.close)
+        await kubelet.ready()
+        await worker.ready()
+        stack.push_async_callback(worker.stop)
+        calls = await stack.enter_async_context(BareCri(ours[0].endpoint))
+        context = await bare_context(top / "bare", ours[0], ours[2])
+        yield Contest(
+            ByManifest(KUBELET, *theirs, pids=(kubelet.pid,), manifests=kubelet.manifests),
+            ByManifest(NODE_SIDE, *ours, pids=(worker.pid, server.pid), manifests=home / "manifests"),
+            Bare(*ours, BareNode(calls, ours[1], context)),
+            f"kubelet {VERSION}, containerd {ours[0].version}",
+        )
+
+
+# --- what is done -----------------------------------------------------------------------------------------------------
+
+
+async def _one(side: Side, name: str) -> Mapping[str, float]:
+    """Start one pod (CNI), kill its container's process, and stop it."""
+    times, listed = await _started(side, [name], host_network=False), side.listed(name)
+    (running,) = await side.cri.list_containers(labels={POD_NAME_LABEL: listed})
+    pid = (await side.cri.container_status(running.id, verbose=True)).pid
+    if not pid:
+        raise RuntimeError(f"the runtime does not say which process container {running.id} has")
+    os.kill(pid, signal.SIGKILL)
+    killed = time.perf_counter()
+    _, again = await asyncio.gather(
+        side.restart(name), side.until(lambda listing: listing.running(listed) not in ("", running.id))
+    )
+    stopped = await _stopped(side, [name])
+    return {"start": times["start"], "restart": again - killed, "stop": stopped["stop"]}
+
+
+async def _inits(side: Side, name: str) -> Mapping[str, float]:
+    """Start a pod with init containers (CNI)."""
+    times = await _started(side, [name], host_network=False, init_containers=INIT_CONTAINERS)
+    await _stopped(side, [name])
+    return {"inits": times["start"]}
+
+
+async def _crowd(side: Side, name: str) -> Mapping[str, float]:
+    """Start and stop many pods at once (host network), and note what they cost."""
+    names = [f"{name}-{number}" for number in range(CROWD)]
+    started = await _started(side, names, host_network=True)
+    memory = sum(map(proportional_bytes, side.pids)) / 2**20
+    stopped = await _stopped(side, names)
+    times = {"start-crowd": started["start"], "stop-crowd": stopped["stop"]}
+    if not side.pids:
+        return times
+    costs = {"cpu-start": started["cpu"] / CROWD, "cpu-stop": stopped["cpu"] / CROWD, "memory": memory}
+    return times | costs
+
+
+async def _started(side: Side, names: Sequence[str], **shape: Any) -> Mapping[str, float]:
+    listed = [side.listed(name) for name in names]
+    if isinstance(side, Bare):
+        for name in names:
+            side.prepare(name, **shape)
+    used, began = cpu_seconds(side.pids), time.perf_counter()
+    _, running = await asyncio.gather(
+        together(side.start(name, **shape) for name in names),
+        side.until(lambda listing: all(listing.running(name) for name in listed)),
+    )
+    await asyncio.sleep(_SETTLED_SECONDS)
+    return {"start": running - began, "cpu": cpu_seconds(side.pids) - used}
+
+
+async def _stopped(side: Side, names: Sequence[str]) -> Mapping[str, float]:
+    listed = [side.listed(name) for name in names]
+    used, began = cpu_seconds(side.pids), time.perf_counter()
+    _, stopped = await asyncio.gather(
+        together(side.stop(name) for name in names),
+        side.until(lambda listing: all(listing.stopped(name) for name in listed)),
+    )
+    if isinstance(side, Bare):
+        await together(side.clear(name) for name in names)
+    elif side.name == NODE_SIDE:
+        await side.until(lambda listing: all(listing.gone(name) for name in listed))
+    await asyncio.sleep(_SETTLED_SECONDS)
+    return {"stop": stopped - began, "cpu": cpu_seconds(side.pids) - used}
+
+
+WORKS: Final[Mapping[str, Callable[[Side, str], Awaitable[Mapping[str, float]]]]] = {
+    "one": _one,
+    "inits": _inits,
+    "crowd": _crowd,
+}
+
+
+async def measure(at: Contest, rounds: Mapping[str, int], say: Callable[[str], None]) -> Samples:
+    """Have each side do each work in turn; return the samples. Raises TimeoutError."""
+    samples: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for what, work in WORKS.items():
+        for number in range(1 + rounds[what]):
+            say(f"{what}, {f'{number} of {rounds[what]}' if number else 'not counted'}")
+            for side in at.sides:
+                measured = await work(side, f"{what}-{next(_numbers)}")
+                for quantity, value in measured.items() if number else ():
+                    samples[quantity][side.name].append(value)
+    return samples
+
+
+# --- what is shown ----------------------------------------------------------------------------------------------------
+
+_ROWS: Final = (
+    ("start", "one pod (CNI), from its manifest to running"),
+    ("inits", f"{INIT_CONTAINERS} init containers, then main (CNI)"),
+    ("restart", "from the death of a process to its restart"),
+    ("start-crowd", f"{CROWD} pods at once (host network)"),
+    ("stop", "one pod (CNI), from the removal of its manifest to nothing running"),
+    ("stop-crowd", f"{CROWD} pods at once, stopped"),
+    ("cpu-start", "CPU of each pod of a crowd, started"),
+    ("cpu-stop", "CPU of each pod of a crowd, stopped"),
+    ("memory", f"memory (PSS) with {CROWD} pods"),
+)
+_IN_MEBIBYTES: Final = "memory"
+
+
+def rows(samples: Samples) -> list[tuple[str, ...]]:
+    """Return the table's rows, with headings: medians, ranges, and what they are to the kubelet's and to the floor."""
+    found: list[tuple[str, ...]] = [("", KUBELET, NODE_SIDE, BARE, "to the kubelet", "to the bare calls")]
+    for quantity, what in _ROWS:
+        figures = {side: _figure(quantity, values) for side, values in samples[quantity].items()}
+        node = figures[NODE_SIDE].median
+        cells = (str(figures[side]) if side in figures else "" for side in (KUBELET, NODE_SIDE, BARE))
+        ratios = (f"{node / figures[side].median:.2f} ×" if side in figures else "" for side in (KUBELET, BARE))
+        found.append((what, *cells, *ratios))
+    return found
+
+
+def _figure(quantity: str, values: Sequence[float]) -> Figure:
+    if quantity == _IN_MEBIBYTES:
+        return Figure(tuple(values), "MiB")
+    return Figure(tuple(1000 * value for value in values), "ms")
+
+
+def proportional_bytes(pid: int) -> int:
+    """Return a process's share of memory (PSS)."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024

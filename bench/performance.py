@@ -1,0 +1,65 @@
+"""Writes what is measured in docs/performance.md: between two marks, so that what people say of it stays."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from bench import machine
+from bench.against import ROUNDS, contest, measure, rows
+from bench.figures import Row
+from bench.lives import histories
+from bench.simulated_node import markdown
+from bench.stage import stage
+
+DOCUMENT: Final = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
+BEGIN: Final = "<!-- measured: python -m bench --against kubelet -->"
+END: Final = "<!-- /measured -->"
+BUSY: Final = 1.0
+"""The load average before a measurement from which its figures mislead."""
+WARNING: Final = (
+    "**The machine was busy: times and ratios mislead, since a side with more processes waits more often.** "
+    "Only the counts of events hold.\n\n"
+)
+_MEASURED: Final = re.compile(f"(?<={re.escape(BEGIN)}\n).*?(?={re.escape(END)})", re.DOTALL)
+
+
+async def against_kubelet(version: str, say: Callable[[str], None]) -> str:
+    """Measure all sides on a containerd of this version, write the page, and return what it says now.
+
+    Raises `Missing` if the machine lacks a part, and TimeoutError.
+    """
+    before = machine.load()
+    say(f"starting two containerd {version}, a kubelet, a Temporal server and a worker")
+    async with contest(version) as at:
+        samples = await measure(at, ROUNDS, say)
+        versions = at.versions
+    say("history")
+    async with stage(version) as staged:
+        events = await histories(staged)
+    text = report(markdown(rows(samples)), events, machine.environment(versions, before), is_busy=before > BUSY)
+    DOCUMENT.write_text(written(DOCUMENT.read_text(), text))
+    return text
+
+
+def report(table: str, events: tuple[Row, ...], environment: str, *, is_busy: bool) -> str:
+    """Return the measured part of the page; it says so where the machine was busy (`is_busy`)."""
+    lives = markdown([("a pod's history", "events"), *((row.what, f"{row.engine.median:.0f}") for row in events)])
+    counted = ", ".join(f"{what} {number}" for what, number in ROUNDS.items())
+    when = f"{datetime.now(UTC):%B} {datetime.now(UTC).day}, {datetime.now(UTC).year}"
+    return (
+        f"\nMeasured on {when}, {os.cpu_count()} cores. Rounds counted: {counted}; medians, with the range.\n\n"
+        f"{WARNING if is_busy else ''}{table}\n\n{lives}\n\n{environment}\n\n"
+    )
+
+
+def written(page: str, text: str) -> str:
+    """Return the page with `text` in place of what was measured before. Raises ValueError if it has no such place."""
+    new, places = _MEASURED.subn(lambda _: text, page)
+    if places != 1:
+        raise ValueError(f"the page must have one place between {BEGIN} and {END}, and has {places}")
+    return new

@@ -1,0 +1,98 @@
+"""Being told by the kernel, at once, that something in a directory may have changed (inotify(7)).
+
+The notices are not interpreted beyond two questions: whether a change is complete, and whether the watch is over. So
+no file name is read, and a queue that has overflowed is only one more change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+from enum import IntEnum
+from pathlib import Path
+from typing import Final
+
+from syncpod.kernel.libc import inotify_add_watch, inotify_init
+
+IN_MODIFY: Final = 0x2
+IN_ATTRIB: Final = 0x4
+IN_CLOSE_WRITE: Final = 0x8
+IN_MOVED_FROM: Final = 0x40
+IN_MOVED_TO: Final = 0x80
+IN_CREATE: Final = 0x100
+IN_DELETE: Final = 0x200
+IN_DELETE_SELF: Final = 0x400
+IN_MOVE_SELF: Final = 0x800
+IN_IGNORED: Final = 0x8000
+IN_ONLYDIR: Final = 0x1000000
+
+_COMPLETE: Final = IN_CLOSE_WRITE | IN_MOVED_TO
+_OVER: Final = IN_DELETE_SELF | IN_MOVE_SELF | IN_IGNORED
+_WATCHED: Final = _COMPLETE | _OVER | IN_MODIFY | IN_ATTRIB | IN_MOVED_FROM | IN_CREATE | IN_DELETE
+_HEAD: Final = struct.Struct("=iIII")
+"""`struct inotify_event` without the name: watch, mask, cookie, length of the name."""
+_ROOM: Final = 65536
+
+
+class Change(IntEnum):
+    """What notices say of a directory; of several, the highest counts."""
+
+    NONE = 0
+    BEGUN = 1
+    """A file is being written, or has been created or removed: more may follow, as where a file is replaced."""
+    COMPLETE = 2
+    """A file has been closed after writing, or moved into place: it can be read."""
+    OVER = 3
+    """The directory itself was moved or removed: nothing more is noticed here."""
+
+
+class DirectoryWatch:
+    """The notices of one directory, not of those below it. `close` ends it; all other methods belong to one loop."""
+
+    def __init__(self, directory: Path) -> None:
+        """Begin to watch. Blocks as long as the directory's file system does. Raises OSError."""
+        self._descriptor = inotify_init(os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            inotify_add_watch(self._descriptor, directory, _WATCHED | IN_ONLYDIR)
+        except BaseException:
+            self.close()
+            raise
+
+    async def noticed(self, seconds: float) -> Change:
+        """Return what has changed since the last call; wait for it, but no longer than `seconds`."""
+        loop, readable = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._descriptor, readable.set)
+        try:
+            async with asyncio.timeout(seconds):
+                await readable.wait()
+        except TimeoutError:
+            return Change.NONE
+        finally:
+            loop.remove_reader(self._descriptor)
+        return self._read()
+
+    def close(self) -> None:
+        """End the watch."""
+        os.close(self._descriptor)
+
+    def _read(self) -> Change:
+        found = Change.NONE
+        while True:
+            try:
+                notices = os.read(self._descriptor, _ROOM)
+            except BlockingIOError:
+                return found
+            found = max(found, said(notices))
+
+
+def said(notices: bytes) -> Change:
+    """Return what a buffer of `struct inotify_event` says; a queue that has overflowed is a change that has begun."""
+    found, at = Change.NONE, 0
+    while at < len(notices):
+        _, mask, _, length = _HEAD.unpack_from(notices, at)
+        at += _HEAD.size + length
+        if mask & _OVER:
+            return Change.OVER
+        found = max(found, Change.COMPLETE if mask & _COMPLETE else Change.BEGUN)
+    return found

@@ -1,0 +1,50 @@
+"""How what was measured against a kubelet is shown, without measuring."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.__main__ import parse
+from bench.against import BARE, KUBELET, NODE_SIDE, rows
+from bench.figures import Figure, Row
+from bench.performance import BEGIN, DOCUMENT, END, report, written
+
+SAMPLES = {
+    quantity: {KUBELET: [0.2, 0.4, 0.3], NODE_SIDE: [0.24, 0.15, 0.12], BARE: [0.1]}
+    for quantity in ("start", "inits", "restart", "start-crowd", "stop", "stop-crowd")
+} | {quantity: {KUBELET: [0.08], NODE_SIDE: [0.1]} for quantity in ("cpu-start", "cpu-stop", "memory")}
+
+
+def test_each_row_has_all_sides_and_what_the_node_is_to_the_others() -> None:
+    heading, *found = rows(SAMPLES)
+    assert heading == ("", "kubelet", "syncpod", "bare calls", "to the kubelet", "to the bare calls")
+    by_work = {what.partition(",")[0]: cells for what, *cells in found}
+    assert by_work["one pod (CNI)"] == ["300 ms (200–400)", "150 ms (120–240)", "100 ms", "0.50 ×", "1.50 ×"]
+    assert by_work["memory (PSS) with 30 pods"] == ["0.08 MiB", "0.10 MiB", "", "1.25 ×", ""]
+    assert by_work["CPU of each pod of a crowd"] == ["80 ms", "100 ms", "", "1.25 ×", ""]
+
+
+def test_only_what_was_measured_before_is_replaced() -> None:
+    events = (Row("history of a start", Figure((19.0,), "events")),)
+    text = report("| a |", events, "Linux, load average 0.1", is_busy=False)
+    assert ("mislead" in text, "mislead" in report("| a |", events, "Linux", is_busy=True)) == (False, True)
+    assert "| history of a start | 19     |" in text
+    page = f"# Performance\n\n{BEGIN}\nold\n{END}\n\nWhat limits it.\n"
+    new = written(page, text)
+    assert new == f"# Performance\n\n{BEGIN}\n{text}{END}\n\nWhat limits it.\n"
+    assert written(new, text) == new
+    with pytest.raises(ValueError, match="one place between"):
+        written("# Performance\n", text)
+
+
+def test_the_page_has_a_place_for_what_is_measured() -> None:
+    assert "measured anew" in written(DOCUMENT.read_text(), "measured anew\n")
+
+
+def test_a_comparison_with_a_kubelet_is_measured_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    assert parse(["--against", "kubelet", "--runtime", "2.4"]).against == "kubelet"
+    for wrong in (["--against", "nothing"], ["--against", "kubelet", "--only", "cli"]):
+        with pytest.raises(SystemExit) as ended:
+            parse(wrong)
+        assert ended.value.code == 2
+        assert "--against" in capsys.readouterr().err

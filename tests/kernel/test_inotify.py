@@ -1,0 +1,99 @@
+"""A directory that is watched through inotify: real directories, real notices."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from syncpod.kernel import inotify
+from syncpod.kernel.inotify import Change, DirectoryWatch, said
+
+PATIENCE = 60.0
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    directory = tmp_path / "watched"
+    directory.mkdir()
+    (directory / "there").write_text("old")
+    return directory
+
+
+@pytest.fixture
+def watch(directory: Path) -> Iterator[DirectoryWatch]:
+    watch = DirectoryWatch(directory)
+    yield watch
+    watch.close()
+
+
+def _write(directory: Path) -> None:
+    (directory / "new").write_text("new")
+
+
+def _rename_into(directory: Path) -> None:
+    (directory.parent / "draft").write_text("new")
+    (directory.parent / "draft").rename(directory / "new")
+
+
+def _rename_directory(directory: Path) -> None:
+    directory.rename(directory.with_name("elsewhere"))
+
+
+def _remove_directory(directory: Path) -> None:
+    (directory / "there").unlink()
+    directory.rmdir()
+
+
+@pytest.mark.parametrize(
+    ("does", "change"),
+    [
+        (_write, Change.COMPLETE),
+        (_rename_into, Change.COMPLETE),
+        (lambda directory: (directory / "link").symlink_to("there"), Change.BEGUN),
+        (lambda directory: (directory / "there").unlink(), Change.BEGUN),
+        (lambda directory: (directory / "there").rename(directory.parent / "away"), Change.BEGUN),
+        (lambda directory: (directory / "there").chmod(0o600), Change.BEGUN),
+        (lambda directory: (directory / "sub").mkdir(), Change.BEGUN),
+        (_rename_directory, Change.OVER),
+        (_remove_directory, Change.OVER),
+    ],
+)
+async def test_what_notices_say_of_a_directory(
+    directory: Path, watch: DirectoryWatch, does: Callable[[Path], None], change: Change
+) -> None:
+    does(directory)
+    assert await watch.noticed(PATIENCE) is change
+    assert await watch.noticed(0) is Change.NONE
+
+
+async def test_a_file_is_complete_only_once_it_is_closed(directory: Path, watch: DirectoryWatch) -> None:
+    with (directory / "new").open("w") as file:
+        file.write("half")
+        file.flush()
+        assert await watch.noticed(PATIENCE) is Change.BEGUN
+    assert await watch.noticed(PATIENCE) is Change.COMPLETE
+
+
+async def test_a_change_wakes_who_waits(directory: Path, watch: DirectoryWatch) -> None:
+    waiting = asyncio.create_task(watch.noticed(PATIENCE))
+    await asyncio.sleep(0)
+    _write(directory)
+    assert await waiting is Change.COMPLETE
+
+
+def test_a_queue_that_has_overflowed_is_a_change() -> None:
+    overflowed = struct.pack("=iIII", -1, 0x4000, 0, 0)
+    assert said(overflowed) is Change.BEGUN
+    named = struct.pack("=iIII", 1, inotify.IN_MOVED_TO, 0, 16) + b"\xff".ljust(16, b"\0")
+    assert said(overflowed + named + overflowed) is Change.COMPLETE
+
+
+def test_only_a_directory_can_be_watched(directory: Path) -> None:
+    with pytest.raises(NotADirectoryError):
+        DirectoryWatch(directory / "there")
+    with pytest.raises(FileNotFoundError):
+        DirectoryWatch(directory / "none")
