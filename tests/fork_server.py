@@ -17,6 +17,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import gc
 import importlib
 import json
 import os
@@ -186,6 +187,8 @@ def _serve() -> None:
     _import_late_modules()
     mains: dict[str, Main] = {"worker": worker.main, "syncpod": with_a_worker(syncpod.run, worker.main)}
     list(commands_of(program()))  # kept, for each command that is forked
+    gc.collect()
+    gc.freeze()  # a fork that collects garbage would copy all of it: a tenth of a second of CPU for each worker
     ended, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)

@@ -21,7 +21,7 @@ from typing import Any
 
 from temporalio.client import Client, WithStartWorkflowOperation, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import NotFound
@@ -234,7 +234,23 @@ class EngineNode:
         await pods.delete()
 
     async def update_with_start(self, update: str, document: dict[str, Any]) -> Any:
-        """Send an update that starts the pod's workflow if there is none."""
+        """Send an update that starts the pod's workflow if there is none.
+
+        The server refuses one while the workflow's task has failed more than once. On a busy machine that says nothing
+        of the workflow: the SDK fails a task after two seconds by the clock. So it is sent again.
+        """
+        deadline = time.monotonic() + PATIENCE
+        pause = pauses(0.1)
+        while True:
+            try:
+                return await self._update_with_start(update, document)
+            except RPCError as refused:
+                stuck = refused.status == RPCStatusCode.FAILED_PRECONDITION and "failed state" in refused.message
+                if not stuck or time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(next(pause))
+
+    async def _update_with_start(self, update: str, document: dict[str, Any]) -> Any:
         return await self.client.execute_update_with_start_workflow(
             update,
             document,
