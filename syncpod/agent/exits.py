@@ -15,7 +15,10 @@ SECOND_READ_SECONDS = 0.02
 """Between the first read, which is immediate since the exit may be old, and the second. A runtime hardly ever reports
 an exit in less than 30 ms."""
 READ_SECONDS = 0.005
-"""Between later reads; longer if a read takes longer, or reads would keep a busy runtime from what they wait for."""
+"""Between later reads."""
+LONGEST_PAUSE_SECONDS = 0.05
+"""If a read takes longer than the pause after it, that becomes as long, up to this: reads without a pause would keep a
+busy runtime from what they wait for."""
 GIVE_UP_SECONDS = 1.0
 """How long the runtime may take to report the exit; after that the relist finds it."""
 
@@ -53,7 +56,7 @@ class ExitFollower:
                 except CriError as error:
                     log.debug("pod %s cannot be read: %s", uid, error)
             if self._is_unreported(uid):
-                await asyncio.sleep(max(pause, loop.time() - began))
+                await asyncio.sleep(max(pause, min(loop.time() - began, LONGEST_PAUSE_SECONDS)))
                 pause = READ_SECONDS
         self._deadlines.pop(uid, None)
 
