@@ -55,13 +55,13 @@ def start_of(account: Account, *, container: str = "", restart: int | None = Non
     with the end before it, or with what made the node decide that end.
     """
     wanted = [
-        each
+        (each.started_at, each.restart, each)
         for each in account.instances
         if each.started_at is not None and container in ("", each.container) and restart in (None, each.restart)
     ]
-    instance = max(wanted, key=lambda each: (each.started_at, each.restart), default=None)  # type: ignore[arg-type,return-value]
-    if instance is None:
+    if not wanted:
         return None
+    *_, instance = max(wanted, key=lambda found: found[:2])
     at = _begin(account, instance)
     done = _done(account.lines, instance, at)
     lines = [line for line in account.lines if at <= _begun(line) and (done is None or line.at <= done)]
