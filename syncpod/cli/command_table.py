@@ -31,6 +31,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "run": Entry(_PODS, "Make a pod of one container, and run it.", "run", "run"),
     "get": Entry(_PODS, "List pods, nodes, or this machine's ConfigMaps and Secrets.", "get", "get"),
     "describe": Entry(_PODS, "Show a pod in full: state, conditions, events, steps.", "describe", "describe"),
+    "tree": Entry(_PODS, "Draw nodes, pods and containers, and what each waits for.", "tree", "tree"),
     "logs": Entry(_PODS, "Print the logs of a pod's containers.", "logs", "logs"),
     "exec": Entry(_PODS, "Run a command in a container; its exit code is passed on.", "exec", "exec_"),
     "attach": Entry(_PODS, "Show a running container's output, or type into it.", "attach", "attach_"),

@@ -89,6 +89,10 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("What an earlier instance logged last, also of a pod that is gone", "syncpod logs web --restart 3"),
         ("The last hour of all pods with a label", "syncpod logs -l app=web --all-containers --prefix --since 1h"),
     ),
+    "tree": (
+        ("What runs on each node, and what waits for what", "syncpod tree"),
+        ("The same of one node", "syncpod tree node1"),
+    ),
     "history": (
         ("What was decided and done, when and why", "syncpod history web"),
         ("The same as JSON", "syncpod history web -o json"),

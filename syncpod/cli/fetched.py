@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from syncpod.cli.listed import ListedPod
+from syncpod.cli.listed import NOTHING_RECORDED, ListedPod, Recorded
 from syncpod.messages.node import NodeCondition, NodeView
 from syncpod.pod import Pod, pod_to_wire
 
@@ -31,6 +31,8 @@ class FetchedPod:
     """Whether it did not answer because its tasks fail, though its node may be there."""
     lives: bool = False
     """If it did not answer: whether the worker of the pod's node is alive nevertheless."""
+    recorded: Recorded = NOTHING_RECORDED
+    """If it did not answer: its columns as they were recorded last."""
 
     @property
     def document(self) -> dict[str, Any]:
@@ -44,7 +46,7 @@ class FetchedPod:
     @property
     def listed(self) -> ListedPod:
         """The pod as lists show it."""
-        return ListedPod(self.document, current=self.current)
+        return ListedPod(self.document, current=self.current, recorded=self.recorded)
 
     @property
     def key(self) -> tuple[str, str]:

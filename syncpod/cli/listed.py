@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What Temporal recorded last of a pod's columns."""
+
+    status: str = ""
+    """STATUS; "" = not known."""
+    restarts: int | None = None
+    """RESTARTS; None = not known."""
+
+
+NOTHING_RECORDED: Final = Recorded()
 
 
 @dataclass(frozen=True)
@@ -15,6 +28,8 @@ class ListedPod:
     """The Pod as ``get -o json`` prints it."""
     current: bool = True
     """Whether it answered; if not, the document has only what Temporal recorded last."""
+    recorded: Recorded = NOTHING_RECORDED
+    """If it did not answer: its columns as they were recorded last."""
 
     @property
     def name(self) -> str:

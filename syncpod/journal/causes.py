@@ -29,6 +29,12 @@ class Cause(NamedTuple):
     """Who decided: `itself`, `the kernel`, `the liveness probe`, `an operator`, ..."""
 
 
+ANOTHERS_SIGNAL: Final = "a signal, not the node's"
+"""Who decided an end by a signal: the node notes the cause of each end before it sends one."""
+_ALL_RESTARTED: Final = "a restart rule asks for all containers"
+"""Beginning of the reason of each step that restarts all containers of a pod."""
+
+
 @dataclass(frozen=True)
 class End:
     """One end of a container's instance, with what followed."""
@@ -82,7 +88,7 @@ def cause_of(instance: Instance, happenings: Iterable[Happening] = (), memory_li
     if instance.signal:
         # After a kill for lack of memory that the runtime has missed, as while it was down, there is no more to see.
         unproven = ", without a report of lack of memory" if instance.signal == signal.SIGKILL else ""
-        return Cause("signal", f"ended by {_signal_name(instance.signal)}{unproven}", "a signal")
+        return Cause("signal", f"ended by {_signal_name(instance.signal)}{unproven}", ANOTHERS_SIGNAL)
     if code == 0:
         return Cause("exit 0", "finished (exit 0)", "itself")
     return Cause(f"exit {code}", f"exited {code}{f' ({reason})' if reason not in ('', 'Error') else ''}", "itself")
@@ -99,6 +105,7 @@ def ends_of(
     for instance in sorted(instances, key=lambda each: each.restart):
         by_container.setdefault(instance.container, []).append(instance)
     found: dict[str, list[End]] = {}
+    asked = _asked_for_all(lines)
     for name, each_of in by_container.items():
         holds = [line for line in lines if line.kind == "hold" and line.subject == name]
         seen = [each for each in happenings if each.container == name]
@@ -107,7 +114,7 @@ def ends_of(
         found[name] = [
             End(
                 one,
-                cause_of(one, seen, limit),
+                _asking(cause_of(one, seen, limit), is_asked=(name, one.restart) in asked),
                 _start_of(after),
                 _back_off(holds, one, after),
                 limit if one.reason == "OOMKilled" else "",
@@ -116,6 +123,22 @@ def ends_of(
             if one.has_ended
         ]
     return found
+
+
+def _asked_for_all(lines: Sequence[Line]) -> set[tuple[str, int]]:
+    """Return the instances whose ends had all containers restarted: the last that ended by itself before each round."""
+    asked: set[tuple[str, int]] = set()
+    newest: tuple[str, int] | None = None
+    for line in lines:
+        if line.kind == "exit" and not line.reason:
+            newest = line.subject, line.restart
+        elif line.kind == "step" and line.reason.startswith(_ALL_RESTARTED) and newest is not None:
+            asked.add(newest)
+    return asked
+
+
+def _asking(cause: Cause, *, is_asked: bool) -> Cause:
+    return cause._replace(words=f"{cause.words}, so a rule restarted all containers") if is_asked else cause
 
 
 def _start_of(instance: Instance | None) -> datetime | None:
@@ -141,16 +164,17 @@ def _delay(hold: Line) -> str:
 def _caused(instance: Instance, happenings: Iterable[Happening]) -> Cause:
     known = ((kind, by) for part, kind, by in _CAUSES if part in instance.cause)
     kind, by = next(known, ("node", "the node"))
+    # Not its first process: that one went on until the node ended it.
+    before = "; a process ran out of memory" if instance.reason == "OOMKilled" else _after_its_grace(instance)
     if kind in ("liveness", "startup"):
-        output = _last_output(kind, instance, happenings)
-        return Cause(kind, f"{kind} probe failed{output}{_after_its_grace(instance)}", by)
+        return Cause(kind, f"{kind} probe failed{_last_output(kind, instance, happenings)}{before}", by)
     words = {
         "operator": "restarted by an operator",
         "update": "its definition was changed",
         "resize": "a resize needs a restart",
         "deleted": "the pod was deleted",
     }.get(kind, instance.cause)
-    return Cause(kind, f"{words}{_after_its_grace(instance)}", by)
+    return Cause(kind, f"{words}{before}", by)
 
 
 def _after_its_grace(instance: Instance) -> str:
@@ -220,6 +244,8 @@ def _change(line: Line) -> str:
         return f"the pod failed: {line.reason}"
     if line.kind == "rejected":
         return f"refused: {line.reason}"
+    if (line.kind, line.subject, line.outcome) == ("step", "resize_pod", "done"):
+        return f"resized in place: {line.reason}"
     if line.kind == "step" and line.outcome.lower() not in _NOISE:
         what = " ".join(part for part in (line.subject, line.container) if part)
         _, _, error = one_line(line.reason).partition(": ")  # before it stands why the step was taken

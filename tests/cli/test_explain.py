@@ -147,6 +147,20 @@ def test_the_log_of_any_instance_is_read_from_its_file_or_else_from_the_journal(
     assert program("logs", "gone", "--restart", "0", environ=environ).code == 1
 
 
+def test_the_newest_start_and_any_other_is_a_timeline(environ: dict[str, str]) -> None:
+    done = program("explain", "web", "--start", "--restart", "1", environ=environ)
+    assert done.code == 0, done.err
+    assert done.out.startswith("Start of app, restart 1, of pod default/web: ")
+    assert "app runs (by the node's clock)" in done.out
+    assert "The journal does not have the calls to the runtime" in done.out
+    said = json.loads(program("explain", "web", "--start", "-o", "json", environ=environ).out)
+    assert (said["container"], said["restart"], said["ready"]) == ("app", 2, None)
+    missing = program("explain", "web", "--start", "--restart", "7", environ=environ)
+    assert (missing.code, "has no start of restart 7" in missing.err) == (1, True)
+    for wrong in (["web", "--restart", "1"], ["web", "--start", "--at", "12:00"], ["node", "--start"]):
+        assert program("explain", *wrong, environ=environ).code == 2
+
+
 def test_the_restless_pods_of_the_node_are_named(environ: dict[str, str]) -> None:
     done = program("explain", "node", environ=environ)
     assert done.code == 0, done.err

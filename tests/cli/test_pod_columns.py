@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from syncpod.cli.listed import Recorded
 from syncpod.cli.view.pod_columns import colour_of, row, uncertain_row
 from syncpod.pod import Pod, pod_to_wire
 from tests.cli.pods import NOW, ago, ended, pod, restarted, running, waiting
@@ -146,6 +147,8 @@ def test_wide_adds_addresses_and_gates() -> None:
 def test_recorded_states_are_marked() -> None:
     assert uncertain_row(pod_to_wire(pod(running())), NOW) == ("web", "?", "Running?", "?", "5m")
     assert uncertain_row(pod_to_wire(pod(phase="")), NOW)[2] == "Unknown?"
+    crashing = uncertain_row(pod_to_wire(pod(running())), NOW, Recorded("CrashLoopBackOff", 12))
+    assert crashing == ("web", "?", "CrashLoopBackOff?", "12?", "5m")
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 from temporalio.client import WorkflowExecutionStatus
-from temporalio.common import TypedSearchAttributes
+from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.fetched import RECORDED_ANNOTATION
 from syncpod.cli.input.selector import Selector
 from syncpod.cli.temporal import pods
 from syncpod.cli.temporal.session import refused
+from syncpod.cli.view.pod_table import row_of
 
 
 class Listed:
@@ -77,6 +78,19 @@ async def test_a_limited_number_of_silent_pods_is_queried() -> None:
 async def test_the_document_of_an_unanswering_pod_is_marked() -> None:
     (fetched,) = await read(Server(RPCStatusCode.UNAVAILABLE, "nobody", [Listed(1, "gone")]))
     assert RECORDED_ANNOTATION in fetched.document["metadata"]["annotations"] and not fetched.stuck
+
+
+async def test_an_unanswering_pod_is_listed_with_the_status_and_restarts_that_were_recorded_last() -> None:
+    listed = Listed(1, "gone")
+    listed.typed_search_attributes = TypedSearchAttributes(
+        [
+            SearchAttributePair(SearchAttributeKey.for_keyword("PodPhase"), "Running"),
+            SearchAttributePair(SearchAttributeKey.for_keyword("PodStatus"), "CrashLoopBackOff"),
+            SearchAttributePair(SearchAttributeKey.for_int("PodRestarts"), 12),
+        ]
+    )
+    (fetched,) = await read(Server(RPCStatusCode.UNAVAILABLE, "nobody", [listed]))
+    assert row_of(fetched.listed, datetime.now(UTC))[1:4] == ("?", "CrashLoopBackOff?", "12?")
 
 
 @pytest.mark.parametrize("words", ["Workflow is busy.", "consistent query buffer is full, this may be caused by …"])

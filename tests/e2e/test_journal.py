@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 from pathlib import Path
+from typing import Any
 
-from syncpod.journal.explain import explain
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+
 from syncpod.journal.reading import Account, NoJournal, accounts_of, pods_of
 from tests.agent.waiting import until
 from tests.e2e.faults_support import FaultyNode, shell
+from tests.fork_server import run_syncpod
+from tests.runtimes.images import BUSYBOX, BUSYBOX_2
 
 QUICKLY = {"syncpod.dev/backoff-initial": "1s", "syncpod.dev/backoff-max": "1s"}
 
@@ -19,34 +27,104 @@ def journaled(state_dir: Path, name: str) -> Account | None:
         return None
 
 
-async def test_a_crash_loop_a_killed_worker_and_a_deletion_are_all_told(node: FaultyNode) -> None:
-    script = "echo words of $$; exit 3"
-    pod = await node.apply(shell("a", script), annotations=QUICKLY)
+LIVES = """
+n=0; [ -e /scratch/n ] && read n < /scratch/n; n=$((n + 1)); echo $n > /scratch/n
+trap 'exit 0' TERM
+echo life $n begins
+case $n in 1) echo no config; exit 3 ;; 3) exec tail /dev/zero ;; 7) echo over again; exit 88 ;; esac
+while :; do sleep 600 & wait $!; done
+"""
+"""Counts its lives; the first, third and seventh end by themselves, two fail a probe, two run until they are ended."""
 
-    def ends() -> int:
-        account = journaled(node.worker.state_dir, pod.name)
-        return sum(each.has_ended for each in account.instances) if account is not None else 0
 
-    await until(lambda: ends() >= 2, patience=120)
+def probe(life: int, said: str) -> dict[str, Any]:
+    """A probe that fails in one of the lives."""
+    script = f"read n < /scratch/n; [ $n != {life} ] || {{ echo {said}; exit 1; }}"
+    return {"exec": {"command": ["sh", "-c", script]}, "periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 60}
+
+
+def seven_ways() -> dict[str, Any]:
+    some = {"cpu": "100m", "memory": "24Mi"}
+    return shell(
+        "app",
+        LIVES,
+        resources={"requests": some, "limits": {**some, "cpu": "150m"}},
+        volumeMounts=[{"name": "scratch", "mountPath": "/scratch"}],
+        restartPolicy="Always",
+        restartPolicyRules=[{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [88]}}],
+        livenessProbe=probe(4, "the queue is stuck"),
+        startupProbe=probe(5, "still loading"),
+    )
+
+
+async def test_seven_kinds_of_crashes_and_all_that_came_after_are_told_when_only_the_journal_is_left(
+    node: FaultyNode,
+) -> None:
+    def told(*arguments: str) -> str:
+        places = {
+            "SYNCPOD_STATE_DIR": str(node.worker.state_dir),
+            "SYNCPOD_LOG_DIR": str(node.worker.state_dir.parent / "logs"),
+        }
+        done = run_syncpod(arguments, env={**os.environ, **places})
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    pod = await node.apply(
+        seven_ways(), annotations=QUICKLY, hostNetwork=False, volumes=[{"name": "scratch", "emptyDir": {}}]
+    )
+    await pod.running(app=1)
+    first = await pod.live("app")
+    os.kill((await node.cri.container_status(first.id, verbose=True)).pid, signal.SIGKILL)
+    await pod.running(app=5)  # out of memory, its liveness probe, its startup probe
     await node.kill()
     await node.serve()
-    before = ends()
-    await until(lambda: ends() > before, patience=120)
+    (sandbox,) = [each for each in await pod.sandboxes() if each.state == "SANDBOX_READY"]
+    os.kill((await node.cri.pod_sandbox_status(sandbox.id, verbose=True)).pid, signal.SIGKILL)
+    await pod.running(app=7)  # the lost sandbox, and the restart of all containers
+    changed = {**pod.document, "spec": {**pod.document["spec"], "containers": [{**seven_ways(), "image": BUSYBOX_2}]}}
+    await pod.handle.execute_update("apply", changed)
+    await pod.running(app=8)
+    more = {"cpu": "200m", "memory": "24Mi"}
+    await pod.handle.execute_update("resize", {"containers": [{"name": "app", "resources": {"limits": more}}]})
+    await pod.until(lambda seen: seen["status"]["containerStatuses"][0]["resources"]["limits"] == more)
     await pod.delete(grace=1)
     await until(lambda: (found := journaled(node.worker.state_dir, pod.name)) is not None and found.gone is not None)
+    await node.kill()
+    # As the server itself does when the retention has passed; it keeps a closed run for an hour at least by default.
+    execution = WorkflowExecution(workflow_id=pod.handle.id)
+    await node.client.workflow_service.delete_workflow_execution(
+        DeleteWorkflowExecutionRequest(namespace=node.client.namespace, workflow_execution=execution)
+    )
 
+    said = json.loads(told("explain", pod.name, "-o", "json"))
+    (app,) = said["containers"]
+    assert [end["restart"] for end in app["ends"]] == list(range(9)), "no instance is missing, and none is there twice"
+    assert [(end["kind"], end["cause"], end["decidedBy"]) for end in app["ends"]] == [
+        ("exit 3", "exited 3", "itself"),
+        ("signal", "ended by SIGKILL", "a signal, not the node's"),
+        ("oom", "out of memory at its limit of 24Mi", "the kernel"),
+        ("liveness", "liveness probe failed: the queue is stuck", "the liveness probe"),
+        ("startup", "startup probe failed: still loading", "the startup probe"),
+        ("sandbox", "the sandbox is no longer ready", "the node: its sandbox was lost"),
+        ("exit 88", "exited 88, so a rule restarted all containers", "itself"),
+        ("update", "its definition was changed", "an update of the pod"),
+        ("deleted", "the pod was deleted", "its deletion"),
+    ]
+    assert all(end["startedAt"] and end["endedAt"] for end in app["ends"])
+    assert all(end["logEnd"].startswith(f"life {number} begins") for number, end in enumerate(app["ends"], start=1))
+    assert told("logs", pod.name, "--restart", "6") == "life 7 begins\nover again\n"
+    assert [each["what"].partition(": generation 3")[0] for each in said["changes"]] == [
+        "apply: generation 1",
+        f"apply: generation 2: image of app {BUSYBOX} -> {BUSYBOX_2}",
+        "resize",
+        "resized in place: cpu limit of app 150m -> 200m",
+        "delete: grace 1 s",
+    ]
+    screen = told("explain", pod.name)
+    assert all(end["cause"] in screen for end in app["ends"])
+    assert "gone since" in screen
+    assert all(life.name for life, _ in pods_of(node.worker.state_dir)), "what is removed has a pod"
     account = journaled(node.worker.state_dir, pod.name)
     assert account is not None
-    numbers = [each.restart for each in account.instances]
-    assert numbers == list(range(len(numbers))), "no instance is missing, and none is there twice"
-    exited = [each for each in account.instances if not each.cause]
-    assert {each.exit_code for each in exited} == {3}
-    assert all(each.log_end.startswith("words of ") for each in exited), "the end of each log, though the logs are gone"
     exits = [line.restart for line in account.lines if line.kind == "exit"]
     assert sorted(set(exits)) == sorted(exits), "each exit is told once"
-    assert "delete" in {line.subject for line in account.lines if line.kind == "update"}
-    assert {life.name for life, _ in pods_of(node.worker.state_dir)} >= {pod.name}
-    assert all(life.name for life, _ in pods_of(node.worker.state_dir)), "what is removed has a pod"
-    told = explain(account, account.seen)
-    assert told.is_gone
-    assert {end.cause.words for end in told.containers[0].ends} <= {"exited 3", "the pod was deleted"}

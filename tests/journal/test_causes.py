@@ -18,12 +18,12 @@ LIVENESS = "Container app failed liveness probe, will be restarted"
     [
         (ended(), Cause("exit 3", "exited 3", "itself")),
         (ended(exit_code=0, reason="Completed"), Cause("exit 0", "finished (exit 0)", "itself")),
-        (ended(exit_code=139), Cause("signal", "ended by SIGSEGV", "a signal")),
+        (ended(exit_code=139), Cause("signal", "ended by SIGSEGV", "a signal, not the node's")),
         (
             ended(exit_code=137),
-            Cause("signal", "ended by SIGKILL, without a report of lack of memory", "a signal"),
+            Cause("signal", "ended by SIGKILL, without a report of lack of memory", "a signal, not the node's"),
         ),
-        (ended(exit_code=191), Cause("signal", "ended by signal 63", "a signal")),
+        (ended(exit_code=191), Cause("signal", "ended by signal 63", "a signal, not the node's")),
         (ended(exit_code=200), Cause("exit 200", "exited 200", "itself")),
         (
             ended(exit_code=137, reason="OOMKilled"),
@@ -57,6 +57,14 @@ LIVENESS = "Container app failed liveness probe, will be restarted"
         (
             ended(cause="a restart rule asks for all containers to be restarted"),
             Cause("rule", "a restart rule asks for all containers to be restarted", "a restart rule"),
+        ),
+        (
+            ended(cause="the sandbox is no longer ready", reason="OOMKilled"),
+            Cause(
+                "sandbox",
+                "the sandbox is no longer ready; a process ran out of memory",
+                "the node: its sandbox was lost",
+            ),
         ),
         (ended(cause="deleted"), Cause("deleted", "the pod was deleted", "its deletion")),
         (
@@ -108,6 +116,19 @@ def test_a_back_off_belongs_to_the_end_before_it_though_no_start_succeeds() -> N
     assert [end.back_off for end in ends_of(instances, holds, [])["app"]] == ["", "1s", "2s"]
 
 
+def test_the_end_that_a_restart_rule_answers_is_named_and_no_other() -> None:
+    rule = "a restart rule asks for all containers to be restarted"
+    lines = [
+        exit_line(1),
+        exit_line(2, restart=1),
+        replace(exit_line(3), subject="other", reason=rule),
+        Line(at(4), "step", "remove_container", reason=rule, outcome="done"),
+        exit_line(5, restart=2),
+    ]
+    words = [end.cause.words for end in ends_of([ended(each, end=each + 1) for each in range(3)], lines, [])["app"]]
+    assert words == ["exited 3", "exited 3, so a rule restarted all containers", "exited 3"]
+
+
 def test_what_was_done_from_outside_and_what_failed_is_told_and_the_rest_is_not() -> None:
     told = changes_of(
         [
@@ -123,6 +144,7 @@ def test_what_was_done_from_outside_and_what_failed_is_told_and_the_rest_is_not(
                 reason="absent: failed to pull: no\nsuch image",
             ),
             Line(at(4), "signal", "probe", "app", reason="Liveness probe: failure"),
+            Line(at(4), "step", "resize_pod", outcome="done", reason="cpu limit of app 1 -> 2"),
             Line(at(5), "decision", "sync", reason="start_container app"),
             Line(at(6), "decision", "fail", reason="RestartLimitReached: 3"),
             Line(at(7), "hold", "app", reason="CrashLoopBackOff 10s: x"),
@@ -141,6 +163,7 @@ def test_what_was_done_from_outside_and_what_failed_is_told_and_the_rest_is_not(
     assert told == [
         Change(at(0), "apply: generation 1"),
         Change(at(2), "restart: an operator restarts app"),
+        Change(at(4), "resized in place: cpu limit of app 1 -> 2"),
         Change(at(6), "the pod failed: RestartLimitReached: 3"),
         Change(at(8), "app waits: ImagePullBackOff"),
         Change(at(11), "step pull_image app failed: ErrImagePull: no such image", 2, at(3)),

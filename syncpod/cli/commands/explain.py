@@ -25,6 +25,12 @@ At = Annotated[
 ]
 Since = Annotated[str, typer.Option("--since", metavar="DURATION", help="Only what happened in this time: 30m, 6h.")]
 
+Start = Annotated[bool, typer.Option("--start", help="Where the time of its newest start went, step by step.")]
+Restart = Annotated[
+    int | None, typer.Option("--restart", metavar="N", help="With --start: the start of this number; 0 = the first.")
+]
+OfContainer = Annotated[str, typer.Option("--container", "-c", metavar="NAME", help="With --start: of this container.")]
+
 
 def explain(
     what: PodNames = None,
@@ -32,6 +38,9 @@ def explain(
     output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="The output format.")] = "",
     at: At = "",
     since: Since = "",
+    start: Start = False,
+    restart: Restart = None,
+    container: OfContainer = "",
 ) -> None:
     """Explain what a pod is, why, and what happens next.
 
@@ -39,7 +48,7 @@ def explain(
     ended with; what the ends have in common; and what was done to the pod. `explain node` names the node's pods whose
     containers ended most often in the last day, what happened to the node, and what is due next. It reads this node's
     journal, so it needs neither the Temporal server nor the worker, and pods that are gone are explained too, as long
-    as the journal has them.
+    as the journal has them. With --start it names each part of a container's newest start, and how long it took.
     """
     from syncpod.cli.commands import explain_node
     from syncpod.cli.machine.settings import settings
@@ -48,14 +57,15 @@ def explain(
     from syncpod.journal.explain import life_at
     from syncpod.journal.reading import NoJournal, accounts_of
 
+    _check(output, at, start=start, of_start=restart is not None or bool(container))
     if what in explain_node.WORDS:
+        if start:
+            raise BadInput("--start: is of a pod; name one")
         if at:
             raise BadInput("--at: names a moment of a pod; name one")
         explain_node.explain_node(output, since)
         return
     name = pod_name(what or [])
-    if output not in ("", "json"):
-        raise BadInput(f"--output: must be json, not {output}")
     now = datetime.now(UTC)
     moment = read_moment(at, now) if at else now
     begin = _beginning(since, moment)
@@ -67,6 +77,9 @@ def explain(
     account = life_at(accounts, moment)
     if account is None:
         raise _unknown(accounts, namespace, name, here.state_dir)
+    if start:
+        _explain_start(account, output, container, restart)
+        return
     explanation = explained(account, moment, past=bool(at), since=begin)
     others = [each for each in accounts if each is not account]
     has_log, unserved = _logs_in(here.log_dir, account.life), "" if at else _unserved(here.state_dir, account)
@@ -74,6 +87,30 @@ def explain(
         say(json.dumps(document(explanation, others, has_log=has_log, unserved=unserved), indent=4))
         return
     say("\n".join(lines(explanation, others, now, log_dir=here.log_dir, has_log=has_log, unserved=unserved)))
+
+
+def _check(output: str, at: str, *, start: bool, of_start: bool) -> None:
+    """Raise BadInput for flags that do not go together."""
+    if output not in ("", "json"):
+        raise BadInput(f"--output: must be json, not {output}")
+    if of_start and not start:
+        raise BadInput("--restart and --container: only with --start")
+    if start and at:
+        raise BadInput("--at: not with --start, which names a start by --restart")
+
+
+def _explain_start(account: Account, output: str, container: str, restart: int | None) -> None:
+    """Print where the time of a start went. Raises Failure if the journal has no such start."""
+    from syncpod.cli.view.start_timeline import document, lines
+    from syncpod.journal.start import start_of
+
+    found = start_of(account, container=container, restart=restart)
+    if found is None:
+        which = f"of restart {restart}" if restart is not None else "of it"
+        raise Failure(
+            f'the journal has no start {which} of {container or "any container"} of pod "{account.life.name}"'
+        )
+    say(json.dumps(document(account, found), indent=4) if output == "json" else "\n".join(lines(account, found)))
 
 
 def read_moment(text: str, now: datetime) -> datetime:

@@ -21,6 +21,7 @@ from syncpod.cli.console import remark
 from syncpod.cli.failure import Failure
 from syncpod.cli.fetched import FetchedPod, silence
 from syncpod.cli.input.selector import Selector
+from syncpod.cli.listed import Recorded
 from syncpod.cli.temporal.liveness import judged
 from syncpod.cli.temporal.pod_reads import is_open, query_pod, told_by_this_node
 from syncpod.messages.identity import pod_workflow_id
@@ -108,7 +109,7 @@ async def list_pods(client: Client, namespace: str | None, selector: Selector) -
         queue = execution.task_queue or ""
         async with some:
             if queue not in heard and silent[queue] >= _ENOUGH:
-                return FetchedPod(_from_attributes(execution), {}, current=False)
+                return _recorded(execution)
             fetched = await _query(client, execution.id, execution)
         if fetched is not None and fetched.current:
             heard.add(queue)
@@ -200,7 +201,18 @@ async def _query(client: Client, workflow_id: str, execution: WorkflowExecution 
         ) from None
     if recorded.status in ENDED:
         return None
-    return FetchedPod(_from_attributes(recorded), {}, current=False, stuck=stuck)
+    return _recorded(recorded, stuck=stuck)
+
+
+def _recorded(execution: WorkflowExecution, *, stuck: bool = False) -> FetchedPod:
+    """Return a pod that did not answer, with the columns of ``get pods`` as they were recorded last."""
+    return FetchedPod(
+        _from_attributes(execution),
+        {},
+        current=False,
+        stuck=stuck,
+        recorded=Recorded(_attribute(execution, "PodStatus") or "", _attribute(execution, "PodRestarts")),
+    )
 
 
 def _from_attributes(execution: WorkflowExecution) -> Pod:
@@ -228,8 +240,9 @@ def _from_attributes(execution: WorkflowExecution) -> Pod:
 _KEYS: Final[dict[str, SearchAttributeKey[Any]]] = {
     **{
         name: SearchAttributeKey.for_keyword(name)
-        for name in ("PodName", "PodNamespace", "PodUID", "PodPhase", "NodeName")
+        for name in ("PodName", "PodNamespace", "PodUID", "PodPhase", "PodStatus", "NodeName")
     },
+    "PodRestarts": SearchAttributeKey.for_int("PodRestarts"),
     "PodReady": SearchAttributeKey.for_bool("PodReady"),
     "PodLabels": SearchAttributeKey.for_keyword_list("PodLabels"),
 }

@@ -10,7 +10,7 @@ from typing import Any, Final
 from syncpod.cli.console import columns, paint
 from syncpod.cli.view.durations import short_duration
 from syncpod.cli.view.layout import pairs
-from syncpod.journal.causes import Cause, Change, End
+from syncpod.journal.causes import ANOTHERS_SIGNAL, Cause, Change, End
 from syncpod.journal.error_text import innermost
 from syncpod.journal.explain import Explained, Explanation, Wait
 from syncpod.journal.patterns import patterns
@@ -118,8 +118,10 @@ def _whose(cause: Cause) -> str:
     match cause.by:
         case "itself":
             return f"{cause.words} by itself"
-        case "unknown" | "a signal":
+        case "unknown":
             return cause.words
+        case by if by == ANOTHERS_SIGNAL:
+            return f"{cause.words}, {by}"
         case _:
             return f"{cause.words} (decided by {cause.by})"
 
@@ -175,12 +177,22 @@ def _container(one: Explanation, container: Explained, clock: _Clock, log_dir: P
     if not ends:
         return shown
     shown += [f"  - {sentence}" for sentence in patterns(ends, changed=one.changed, span=_span, clock=clock)]
-    if (earlier := len(ends) - ENDS_SHOWN) > 0:
-        shown.append(f"  {earlier} earlier ends since {clock(ends[0].instance.ended_at)} are not shown (-o json)")
+    picked = _shown(ends)
+    if more := len(ends) - len(picked):
+        left = "1 more end is" if more == 1 else f"{more} more ends are"
+        shown.append(f"  {left} not shown, the first of {clock(ends[0].instance.ended_at)} (-o json has all)")
     rows: list[tuple[str, ...]] = [("RESTART", "STARTED", "RAN", "ENDED", "WHY", "DECIDED BY", "WAITED", "LOG")]
-    rows += [_row(end, clock, has_log) for end in ends[-ENDS_SHOWN:]]
+    rows += [_row(end, clock, has_log) for end in picked]
     shown += [f"  {line}" for line in columns(rows)]
     return [*shown, *_last_words(ends[-1], one, log_dir, has_log)]
+
+
+def _shown(ends: Sequence[End]) -> list[End]:
+    """Return the newest ends, and of each kind that they do not have the newest one, so that no kind goes unnamed."""
+    newest = {end.cause.kind: place for place, end in enumerate(ends)}
+    recent = range(max(0, len(ends) - ENDS_SHOWN), len(ends))
+    others = sorted(place for place in newest.values() if place not in recent)
+    return [ends[place] for place in (*others[-ENDS_SHOWN:], *recent)]
 
 
 def _row(end: End, clock: _Clock, has_log: HasLog) -> tuple[str, ...]:

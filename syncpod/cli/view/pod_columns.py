@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from syncpod.cli.console import Colour
+from syncpod.cli.listed import NOTHING_RECORDED, Recorded
 from syncpod.cli.view.durations import age, read_moment, short_duration
 from syncpod.lifecycle.printed_status import printed_status
 
@@ -66,12 +67,15 @@ def row(pod: Mapping[str, Any], now: datetime, *, wide: bool = False) -> tuple[s
     return (*cells, *_wide(pod)) if wide else cells
 
 
-def uncertain_row(pod: Mapping[str, Any], now: datetime, *, wide: bool = False) -> tuple[str, ...]:
+def uncertain_row(
+    pod: Mapping[str, Any], now: datetime, recorded: Recorded = NOTHING_RECORDED, *, wide: bool = False
+) -> tuple[str, ...]:
     """Return the cells of a pod that did not answer: what Temporal recorded last, marked with ``?``."""
     metadata = _part(pod, "metadata")
-    phase = _part(pod, "status").get("phase") or "Unknown"
+    status = recorded.status or _part(pod, "status").get("phase") or "Unknown"
+    restarts = "?" if recorded.restarts is None else f"{recorded.restarts}?"
     created = read_moment(metadata.get("creationTimestamp"))
-    cells = (metadata.get("name", ""), "?", f"{phase}?", "?", age(created, now))
+    cells = (metadata.get("name", ""), "?", f"{status}?", restarts, age(created, now))
     return (*cells, *_wide(pod)) if wide else cells
 
 

@@ -22,7 +22,9 @@ def header(*, wide: bool, namespaces: bool, labels: LabelColumns = _NO_LABELS) -
 
 def row_of(shown: ListedPod, now: datetime, *, wide: bool = False) -> tuple[str, ...]:
     """Return the cells of a pod; those of one that did not answer are marked with ``?``."""
-    return row(shown.document, now, wide=wide) if shown.current else uncertain_row(shown.document, now, wide=wide)
+    if shown.current:
+        return row(shown.document, now, wide=wide)
+    return uncertain_row(shown.document, now, shown.recorded, wide=wide)
 
 
 def coloured_lines(

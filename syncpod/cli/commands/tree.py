@@ -1,0 +1,105 @@
+"""``syncpod tree``: nodes, their pods and containers, and what each waits for."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from syncpod.cli.console import printable, remark, say
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.arguments import node_names
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from temporalio.client import Client
+
+    from syncpod.cli.fetched import FetchedPod
+    from syncpod.cli.view.pod_description import PendingStep
+    from syncpod.cli.view.pod_tree import Branch
+
+_ASKED_OF_STEPS: Final = 50
+"""Of how many pods, at most, the server is asked which steps it is trying."""
+
+Nodes = Annotated[list[str] | None, typer.Argument(metavar="NODE", hidden=True, show_default=False)]
+
+
+def tree(
+    nodes: Nodes = None,
+    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="The output format.")] = "",
+) -> None:
+    """Draw nodes, pods and containers, and what each waits for.
+
+    Without NODE it draws all nodes that have pods. A pod or container that waits says for what: the end of a back-off,
+    an image, the sandbox, an init container, a probe, or a step that is tried again. Pods of this machine's node are
+    read from its worker; of others it is their status that says what they wait for.
+    """
+    from syncpod.cli.temporal import session
+
+    if output not in ("", "json"):
+        raise BadInput(f"--output: must be json, not {output}")
+    names = node_names(nodes) if nodes else []
+
+    async def work(client: Client) -> None:
+        from syncpod.cli.input.selector import Selector
+        from syncpod.cli.temporal.pods import list_pods, note_absent_nodes
+        from syncpod.cli.view.pod_tree import documents, lines
+
+        found = await list_pods(client, None, Selector(()))
+        pods = [each for each in found if not names or each.pod.spec.node_name in names]
+        if missing := await _missing(client, set(names) - {each.pod.spec.node_name for each in pods}):
+            raise Failure("\n".join(f'nodes "{name}" not found' for name in missing))
+        if not pods:
+            remark("No pods found")
+        branches = await _branches(client, pods)
+        note_absent_nodes(pods)
+        if output == "json":
+            say(json.dumps(documents(branches), indent=4))
+        elif branches:
+            say("\n".join(map(printable, lines(branches, datetime.now(UTC)))))
+
+    session.run(work)
+
+
+async def _missing(client: Client, names: Collection[str]) -> list[str]:
+    """Return those of these nodes that do not exist."""
+    from syncpod.cli.temporal.nodes import read_node
+
+    return [name for name in sorted(names) if await read_node(client, name) is None]
+
+
+async def _branches(client: Client, pods: Sequence[FetchedPod]) -> list[Branch]:
+    """Return the pods with what they wait for."""
+    import asyncio
+
+    from syncpod.cli.temporal.pod_reads import told_by_this_node
+    from syncpod.cli.view.pod_tree import Branch, is_settled
+    from syncpod.messages.identity import pod_workflow_id
+
+    ids = [pod_workflow_id(*each.key) for each in pods]
+    plans = {key: told.answer for key, told in (await told_by_this_node(ids, "plan")).items()}
+    unsettled = [key for key, each in zip(ids, pods, strict=True) if not is_settled(each.document)]
+    asked = unsettled[:_ASKED_OF_STEPS]
+    steps = dict(zip(asked, await asyncio.gather(*(_steps(client, each) for each in asked)), strict=True))
+    if len(unsettled) > len(asked):
+        remark(f"Note: of {len(unsettled) - len(asked)} pods that are not at rest, the steps under way are not shown")
+    return [
+        Branch(each.listed, plans.get(key, {}).get("holds", ()), steps.get(key, ()))
+        for key, each in zip(ids, pods, strict=True)
+    ]
+
+
+async def _steps(client: Client, workflow_id: str) -> tuple[PendingStep, ...]:
+    """Return the steps that the server is trying for a pod; none if it does not say."""
+    from temporalio.service import RPCError
+
+    from syncpod.cli.temporal.pending_steps import pending_steps
+    from syncpod.cli.temporal.pod_reads import QUERY_DEADLINE
+
+    try:
+        return await pending_steps(await client.get_workflow_handle(workflow_id).describe(rpc_timeout=QUERY_DEADLINE))
+    except (RPCError, ValueError):  # gone meanwhile, or a server that is busy: the rest of the tree stands
+        return ()

@@ -1,0 +1,78 @@
+"""What ``syncpod explain POD --start`` prints: where the time of one start went. Values in, text out."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from syncpod.cli.console import columns, paint
+from syncpod.journal.reading import Account
+from syncpod.journal.start import Phase, Start
+
+NOT_KNOWN: Final = (
+    "A step's time is from its scheduling to its result: it contains the wait for the worker and all tries.",
+    "The journal does not have the calls to the runtime within a step; traces do (docs/traces.md).",
+)
+"""What the figures contain, and what they lack."""
+
+_CLIP: Final = 100
+
+
+def lines(account: Account, start: Start) -> list[str]:
+    """Return the timeline of one start of a container."""
+    one, life = start.instance, account.life
+    began = start.begun.astimezone()
+    head = (
+        f"Start of {one.container}, restart {one.restart}, of pod {life.namespace}/{life.name}: {began:%F %H:%M:%S.%f}"
+    )
+    rows = [("AT", "TOOK", "WHAT"), *(_row(start, phase) for phase in start.phases)]
+    steps, held, between = (_ms(start.spent(kind)) for kind in ("step", "back-off", "between"))
+    known = f"{_ms(start.ended - start.begun)} in all: steps {steps}, back-off {held}, no step under way {between}"
+    return [paint(head[:-3], "bold"), *(f"  {line}" for line in columns(rows)), known, _readiness(start), *NOT_KNOWN]
+
+
+def _row(start: Start, phase: Phase) -> tuple[str, str, str]:
+    what = " ".join(phase.what.split())
+    clipped = what if len(what) <= _CLIP else f"{what[: _CLIP - 1]}…"
+    return _ms(phase.begun - start.begun), "-" if phase.kind == "moment" else _ms(phase.took), clipped
+
+
+def _readiness(start: Start) -> str:
+    if start.ready is not None:
+        return f"Ready {_ms(start.ready - start.begun)} after the beginning, by its readiness probe."
+    return (
+        "When it was ready is not known: no readiness probe succeeded. Without one it is once it runs and has started."
+    )
+
+
+def _ms(span: timedelta) -> str:
+    return f"{round(span / timedelta(milliseconds=1))}ms"
+
+
+def document(account: Account, start: Start) -> dict[str, Any]:
+    """Return the same as JSON, with times in UTC and lengths in milliseconds."""
+    one, life = start.instance, account.life
+    return {
+        "namespace": life.namespace,
+        "name": life.name,
+        "uid": life.uid,
+        "container": one.container,
+        "restart": one.restart,
+        "begun": _stamp(start.begun),
+        "running": _stamp(one.started_at),
+        "ready": _stamp(start.ready),
+        "phases": [
+            {
+                "at": _stamp(each.begun),
+                "kind": each.kind,
+                "tookMs": round(each.took / timedelta(milliseconds=1)),
+                "what": each.what,
+            }
+            for each in start.phases
+        ],
+        "notKnown": list(NOT_KNOWN),
+    }
+
+
+def _stamp(at: datetime | None) -> str | None:
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z") if at is not None else None

@@ -1,0 +1,156 @@
+"""Where the time of one start of a container went: pure, from what the journal has of its pod."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+from syncpod.journal.reading import Account
+from syncpod.journal.records import Instance, Line
+
+_NOTHING: Final = timedelta(0)
+_SHORT: Final = timedelta(milliseconds=1)
+"""A gap below this is not told: the journal has a step's length in whole milliseconds."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One part of a start."""
+
+    begun: datetime
+    took: timedelta
+    """Zero for what has a time and no length: a signal, a decision, an end."""
+    kind: Literal["step", "back-off", "between", "moment"]
+    """`between`: no step was under way and no back-off was due: the workflow's tasks, and whatever is not recorded."""
+    what: str
+
+
+@dataclass(frozen=True)
+class Start:
+    """One start of a container, from what caused it until it was ready, as far as that is known."""
+
+    instance: Instance
+    begun: datetime
+    """When what caused it was recorded."""
+    ready: datetime | None
+    """When its readiness probe first succeeded; None = the journal has no such result."""
+    phases: tuple[Phase, ...]
+
+    @property
+    def ended(self) -> datetime:
+        """When the last of it was over."""
+        return max((phase.begun + phase.took for phase in self.phases), default=self.begun)
+
+    def spent(self, kind: str) -> timedelta:
+        """Return how long its phases of one kind took; steps that ran beside each other count each."""
+        return sum((phase.took for phase in self.phases if phase.kind == kind), _NOTHING)
+
+
+def start_of(account: Account, *, container: str = "", restart: int | None = None) -> Start | None:
+    """Return the newest start of a pod, or that of one container or number; None if the journal has none such.
+
+    That of number 0 begins with the pod's apply, so sandbox, pulls and init containers are part of it. Any other begins
+    with the end before it, or with what made the node decide that end.
+    """
+    wanted = [
+        (each.started_at, each.restart, each)
+        for each in account.instances
+        if each.started_at is not None and container in ("", each.container) and restart in (None, each.restart)
+    ]
+    if not wanted:
+        return None
+    *_, instance = max(wanted, key=lambda found: found[:2])
+    at = _begin(account, instance)
+    done = _done(account.lines, instance, at)
+    lines = [line for line in account.lines if at <= _begun(line) and (done is None or line.at <= done)]
+    results = list(_probes(account.lines, instance, at))
+    ready = next((line.at for line in results if line.reason == "Readiness probe: success"), None)
+    phases = sorted([*_phases(lines, instance), *map(_moment, results)], key=lambda phase: phase.begun)
+    return Start(instance, at, ready, tuple(_with_gaps(phases, lines, done)))
+
+
+def _begun(line: Line) -> datetime:
+    return line.at - timedelta(milliseconds=line.took_ms)
+
+
+def _begin(account: Account, instance: Instance) -> datetime:
+    """Return when what caused a start was recorded."""
+    if instance.restart == 0:
+        return account.lines[0].at if account.lines else account.begun
+    before = [
+        line
+        for line in account.lines
+        if (line.kind, line.subject, line.restart) == ("exit", instance.container, instance.restart - 1)
+    ]
+    if not before:  # never told: the ring of the workflow was overrun
+        return instance.started_at or account.begun
+    if not before[0].reason:
+        return before[0].at
+    decided = [line.at for line in account.lines if line.kind == "decision" and line.at <= before[0].at]
+    return decided[-1] if decided else before[0].at
+
+
+def _done(lines: Sequence[Line], instance: Instance, begin: datetime) -> datetime | None:
+    """Return when the step that started the instance ended; None if that is not known."""
+    steps = (
+        line.at
+        for line in lines
+        if line.kind == "step"
+        and line.subject.startswith("start_")
+        and line.container == instance.container
+        and line.at >= begin
+        and (instance.started_at is None or line.at >= instance.started_at)
+    )
+    return next(steps, None)
+
+
+def _probes(lines: Sequence[Line], instance: Instance, begin: datetime) -> Iterator[Line]:
+    """Yield the first success of each of the instance's probes."""
+    since = instance.started_at or begin
+    seen: set[str] = set()
+    for line in lines:
+        if line.kind == "signal" and line.subject == "probe" and line.container == instance.container:
+            is_its = line.at >= since and (instance.ended_at is None or line.at <= instance.ended_at)
+            if is_its and line.reason.endswith(": success") and line.reason not in seen:
+                seen.add(line.reason)
+                yield line
+
+
+def _phases(lines: Sequence[Line], instance: Instance) -> Iterator[Phase]:
+    for line in lines:
+        if line.kind == "step":
+            tries = f", {line.attempt} tries" if line.attempt > 1 else ""
+            name = " ".join(part for part in (line.subject, line.container) if part)
+            outcome = "" if line.outcome == "done" else f" ({line.outcome})"
+            length = timedelta(milliseconds=line.took_ms)
+            yield Phase(_begun(line), length, "step", f"{name}{outcome}{tries}: {line.reason}")
+        elif line.kind != "hold":
+            yield _moment(line)
+    if instance.started_at is not None:
+        yield Phase(instance.started_at, _NOTHING, "moment", f"{instance.container} runs (by the node's clock)")
+
+
+def _moment(line: Line) -> Phase:
+    name = " ".join(part for part in (line.kind, line.subject, line.container) if part)
+    told = ": ".join(part for part in (line.outcome, line.reason) if part)
+    return Phase(line.at, _NOTHING, "moment", f"{name}: {told}" if told else name)
+
+
+def _with_gaps(phases: Sequence[Phase], lines: Sequence[Line], done: datetime | None) -> Iterator[Phase]:
+    """Yield the phases, and between the steps what filled the time: a back-off, or what is not recorded."""
+    covered: datetime | None = None
+    for phase in phases:
+        is_before_end = done is None or phase.begun <= done
+        if covered is not None and is_before_end and phase.begun - covered >= _SHORT:
+            held = [line for line in lines if line.kind == "hold" and line.at < phase.begun]
+            # A wait goes on until a step begins, whatever is heard in between.
+            is_held = bool(held) and not any(
+                line.kind == "step" and held[-1].at < _begun(line) < phase.begun for line in lines
+            )
+            kind: Literal["back-off", "between"] = "back-off" if is_held else "between"
+            what = f"{held[-1].subject} waits: {held[-1].reason.partition(':')[0]}" if is_held else "no step under way"
+            yield Phase(covered, phase.begun - covered, kind, what)
+        covered = max(phase.begun + phase.took, covered or phase.begun)
+        yield phase

@@ -1,0 +1,108 @@
+"""Where the time of a start went, from the lines of a pod's history alone."""
+
+from datetime import timedelta
+from typing import Any
+
+from syncpod.journal.reading import Account
+from syncpod.journal.records import Instance, Line
+from syncpod.journal.start import Start, start_of
+from tests.journal.records import WEB, at, ended
+
+PROBED = "Container app failed liveness probe, will be restarted"
+
+
+def step(end: float, name: str, container: str = "", took: int = 100, **more: Any) -> Line:
+    return Line(at(end), "step", name, container, outcome="done", took_ms=took, attempt=1, **more)
+
+
+def probe(second: float, said: str) -> Line:
+    return Line(at(second), "signal", "probe", "app", reason=f"{said[0].upper()}{said[1:]}")
+
+
+LINES = (
+    Line(at(0), "update", "apply", reason="generation 1"),
+    Line(at(0), "decision", "sync", reason="create_sandbox, start_container app"),
+    step(0.5, "create_sandbox", took=500),
+    step(0.9, "pull_image", "app", took=300),
+    step(1, "start_container", "app"),
+    probe(3, "readiness probe: success"),
+    probe(20, "liveness probe: failure"),
+    Line(at(20), "decision", "sync", reason="kill_container app, start_container app"),
+    step(21, "kill_container", "app", took=1000),
+    Line(at(21), "exit", "app", restart=0, outcome="exited 0", reason=PROBED),
+    Line(at(21), "hold", "app", reason="CrashLoopBackOff 10s: words"),
+    probe(25, "liveness probe: success"),
+    step(31.2, "start_container", "app", took=200),
+    Line(at(40), "exit", "app", restart=1, outcome="exited 3"),
+    step(40.2, "start_container", "app", took=200),
+)
+ACCOUNT = Account(
+    WEB,
+    begun=at(0),
+    seen=at(41),
+    lines=LINES,
+    instances=(
+        ended(0, begun=0.98, end=20.9, cause=PROBED),
+        ended(1, begun=31.1, end=40),
+        Instance("app", 2, started_at=at(40.1)),
+    ),
+)
+
+
+def told(start: Start | None) -> list[tuple[float, float, str, str]]:
+    """Each phase: when and how long in seconds, its kind, and its first words."""
+    assert start is not None
+    begun, second = start.begun, timedelta(seconds=1)
+    return [
+        (
+            round((each.begun - begun) / second, 3),
+            round(each.took / second, 3),
+            each.kind,
+            each.what.partition(":")[0],
+        )
+        for each in start.phases
+    ]
+
+
+def test_the_first_start_begins_with_the_apply_and_ends_with_readiness() -> None:
+    start = start_of(ACCOUNT, restart=0)
+    assert told(start) == [
+        (0, 0, "moment", "update apply"),
+        (0, 0, "moment", "decision sync"),
+        (0, 0.5, "step", "create_sandbox"),
+        (0.5, 0.1, "between", "no step under way"),
+        (0.6, 0.3, "step", "pull_image app"),
+        (0.9, 0.1, "step", "start_container app"),
+        (0.98, 0, "moment", "app runs (by the node's clock)"),
+        (3, 0, "moment", "signal probe app"),
+    ]
+    assert start is not None and start.ready == at(3)
+    assert start.spent("step") == timedelta(seconds=0.9)
+
+
+def test_a_restart_by_the_node_begins_with_its_decision_and_names_the_back_off() -> None:
+    start = start_of(ACCOUNT, restart=1)
+    assert told(start)[:4] == [
+        (0, 0, "moment", "signal probe app"),
+        (0, 0, "moment", "decision sync"),
+        (0, 1, "step", "kill_container app"),
+        (1, 0, "moment", "exit app"),
+    ]
+    assert start is not None and start.spent("back-off") == timedelta(seconds=10)
+    assert start.spent("between") == timedelta(0)
+    assert start.ready is None
+
+
+def test_the_newest_start_begins_with_the_end_that_it_follows() -> None:
+    start = start_of(ACCOUNT)
+    assert start is not None and (start.instance.restart, start.begun) == (2, at(40))
+    assert told(start) == [
+        (0, 0, "moment", "exit app"),
+        (0, 0.2, "step", "start_container app"),
+        (0.1, 0, "moment", "app runs (by the node's clock)"),
+    ]
+
+
+def test_a_start_that_the_journal_does_not_have_is_none() -> None:
+    assert start_of(ACCOUNT, restart=9) is None
+    assert start_of(ACCOUNT, container="other") is None
