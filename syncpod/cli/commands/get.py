@@ -57,7 +57,12 @@ def get(
     all_namespaces: AllNamespaces = False,
     selector: Selector = "",
     output: Output = "",
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep watching, and print each change.")] = False,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch", "-w", help="Keep watching: a terminal draws the table again, else each change is a line."
+        ),
+    ] = False,
     no_headers: Annotated[bool, typer.Option("--no-headers", help="Do not print the column names.")] = False,
     label_columns: LabelKeys = None,
     show_labels: Annotated[bool, typer.Option("--show-labels", help="Show all labels in the last column.")] = False,
@@ -160,6 +165,11 @@ class _Request:
         return in_order(chosen, self.order, document_of)
 
     @property
+    def is_table(self) -> bool:
+        """Whether a table is asked for, and not names or documents."""
+        return self.output in ("", "wide")
+
+    @property
     def namespaces(self) -> bool:
         """Whether each line begins with the namespace."""
         return self.namespace is None
@@ -200,6 +210,10 @@ def _show(names: Sequence[str], pods: Sequence[ListedPod], found: _Found, printe
     request = printer.request
     found.add("Pod", [one.document for one in pods], request.output)
     printer.print(pods)
+    return _missing(names, pods, request)
+
+
+def _missing(names: Sequence[str], pods: Sequence[ListedPod], request: _Request) -> list[str]:
     missing = sorted(set(names) - {one.name for one in pods})
     return [f'pods "{name}" not found in namespace {request.namespace}' for name in missing]
 
@@ -212,9 +226,12 @@ def _ask_for_pods(names: Sequence[str], request: _Request, found: _Found) -> lis
 
     async def work(client: Client) -> list[str]:
         from syncpod.cli.temporal.pods import note_absent_nodes
+        from syncpod.cli.view.live_table import can_redraw
 
         printer = _Printer(request)
         fetched_pods = await _find(client, names, request)
+        if request.watch and request.is_table and can_redraw():
+            return await _redraw(client, names, request, fetched_pods)
         missing = _show(names, [fetched.listed for fetched in fetched_pods], found, printer)
         note_absent_nodes(fetched_pods)
         while request.watch and not missing:
@@ -223,6 +240,23 @@ def _ask_for_pods(names: Sequence[str], request: _Request, found: _Found) -> lis
         return missing
 
     return session.run(work)
+
+
+async def _redraw(client: Client, names: Sequence[str], request: _Request, found: Sequence[FetchedPod]) -> list[str]:
+    """Draw the table on the terminal again and again; return a message for each name that is not there at first."""
+    import asyncio
+
+    from syncpod.cli.temporal.pods import note_absent_nodes
+    from syncpod.cli.view.live_table import LiveTable
+
+    if missing := _missing(names, [fetched.listed for fetched in found], request):
+        return missing
+    note_absent_nodes(found)
+    with LiveTable(lambda pods, table: _lines(pods, request, table, headers=request.headers)) as live:
+        while True:
+            live.show([fetched.listed for fetched in found])
+            await asyncio.sleep(_WATCH_SECONDS)
+            found = await _find(client, names, request)
 
 
 async def _find(client: Client, names: Sequence[str], request: _Request) -> list[FetchedPod]:
@@ -260,25 +294,12 @@ class _Printer:
         self._print_lines([one for one in pods if self._printed[one.key] != before.get(one.key)])
 
     def _print_lines(self, pods: Sequence[ListedPod]) -> None:
-        from syncpod.cli.view.pod_table import coloured_lines, header
-
         if not pods:
             return
-        request = self.request
-        if request.output == "name":
+        if self.request.output == "name":
             lines = [f"pod/{one.name}" for one in pods]
         else:
-            wide = request.output == "wide"
-            head = header(wide=wide, namespaces=request.namespaces, labels=request.labels) if self._headers else ()
-            lines = coloured_lines(
-                head,
-                pods,
-                wide=wide,
-                namespaces=request.namespaces,
-                with_kind=request.with_kind,
-                labels=request.labels,
-                table=self._table,
-            )
+            lines = _lines(pods, self.request, self._table, headers=self._headers)
         say("\n".join(lines))
 
     def _remember(self, pods: Sequence[ListedPod]) -> None:
@@ -295,6 +316,22 @@ class _Printer:
                 one.document.get("status", {}).get("podIP", ""),
                 *self.request.labels.cells(one.labels),
             )
+
+
+def _lines(pods: Sequence[ListedPod], request: _Request, table: Columns, *, headers: bool) -> list[str]:
+    """Return the table's lines, aligned with those that `table` has had before."""
+    from syncpod.cli.view.pod_table import coloured_lines, header
+
+    wide = request.output == "wide"
+    return coloured_lines(
+        header(wide=wide, namespaces=request.namespaces, labels=request.labels) if headers else (),
+        pods,
+        wide=wide,
+        namespaces=request.namespaces,
+        with_kind=request.with_kind,
+        labels=request.labels,
+        table=table,
+    )
 
 
 # --- configmaps and secrets -------------------------------------------------------------------------------------------

@@ -1,0 +1,82 @@
+"""A table of pods that a terminal draws again and again in place, within its height."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from syncpod.cli.console import Columns, wants_colour
+from syncpod.cli.listed import ListedPod
+from syncpod.cli.view.pod_columns import summarize
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Lines = Callable[[Sequence[ListedPod], Columns], Sequence[str]]
+"""The table's lines for these pods, header included, aligned with what was drawn before."""
+
+
+def can_redraw() -> bool:
+    """Say whether standard output is a terminal on which a table can be drawn again in place."""
+    return wants_colour(sys.stdout)
+
+
+class LiveTable:
+    """Draws pods during the `with` block; the last table stays on the screen."""
+
+    def __init__(self, lines: Lines, console: Console | None = None) -> None:
+        """Draw what `lines` returns, on standard output by default."""
+        from rich.console import Console
+        from rich.live import Live
+
+        self._lines, self._table = lines, Columns()
+        self._console = console or Console(highlight=False)
+        self._live = Live(console=self._console, auto_refresh=False, vertical_overflow="crop")
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._live.stop()
+
+    def show(self, pods: Sequence[ListedPod]) -> None:
+        """Draw these pods; of more than the terminal has lines for, those that need attention first."""
+        from rich.text import Text
+
+        # The header, and the line below the table on which the cursor stays.
+        drawn, left_out = within(pods, self._console.size.height - 2)
+        lines = [*self._lines(drawn, self._table), *([summed(left_out)] if left_out else [])]
+        self._live.update(Text.from_ansi("\n".join(lines), no_wrap=True, overflow="crop"), refresh=True)
+
+
+def within(pods: Sequence[ListedPod], room: int) -> tuple[list[ListedPod], list[ListedPod]]:
+    """Return the pods that fit into so many lines, in their order, and those that do not.
+
+    If there are too many, one line is left for what is said of the others, and pods that run well, or have completed,
+    are left out first.
+    """
+    if len(pods) <= room:
+        return list(pods), []
+    settled = [_is_settled(one) for one in pods]
+    wanted = sorted(range(len(pods)), key=lambda at: (settled[at], at))
+    chosen = set(wanted[: max(0, room - 1)])
+    return [one for at, one in enumerate(pods) if at in chosen], [
+        one for at, one in enumerate(pods) if at not in chosen
+    ]
+
+
+def summed(pods: Sequence[ListedPod]) -> str:
+    """Return the line for pods that are not shown: how many, by status."""
+    counts = Counter(summarize(one.document).status if one.current else "not answering" for one in pods)
+    said = ", ".join(f"{count} {status}" for status, count in counts.most_common())
+    return f"… {len(pods)} more: {said}"
+
+
+def _is_settled(one: ListedPod) -> bool:
+    summary = summarize(one.document)
+    runs = summary.status == "Running" and summary.ready == summary.total
+    return one.current and (runs or summary.status == "Completed")
