@@ -12,7 +12,7 @@ from hypothesis import settings
 from tests import groups, sharing
 from tests.leftover_mounts import unmount_left_behind
 from tests.nightly import NIGHTLY
-from tests.runtimes import differences, selection
+from tests.runtimes import claim, differences, selection
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.crio import Crio
 from tests.runtimes.embedded import Embedded
@@ -25,6 +25,8 @@ from tests.runtimes.temporal import DevServer
 settings.register_profile("by-hand", deadline=None)
 settings.register_profile("nightly", deadline=None, max_examples=1_000)
 settings.load_profile("nightly" if NIGHTLY else "ci" if promised() else "by-hand")
+
+claim.use_memory()
 
 # The servers that tests start are short-lived: theirs may keep more garbage. A Temporal server spends an eighth less.
 os.environ.setdefault("GOGC", "400")

@@ -15,8 +15,16 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-HOME = Path("/tmp/syncpod-tests" if os.geteuid() == 0 else f"/tmp/syncpod-tests-{os.geteuid()}")
+from tests.runtimes import in_memory
+
+_NAME = f"syncpod-tests-{os.geteuid()}" if os.geteuid() else "syncpod-tests"
+HOME = Path("/tmp", _NAME)
 """Where the instances of a user's test runs live: short, since a socket's path has at most 107 bytes."""
+MEMORY_HOME = in_memory.MEMORY / _NAME
+"""Where those of `IN_MEMORY` live, on a machine that has room for them."""
+IN_MEMORY = ("embedded", "temporal")
+"""The kinds that make many small files. The others keep images and their layers on a disk, as on a node."""
+_uses_memory = False
 
 
 class Claimed(Exception):
@@ -46,17 +54,28 @@ class Claim:
         os.close(self._lock)
 
 
+def home(kind: str) -> Path:
+    """Where instances of `kind` live: on a disk, but for some of those of tests, which alone say so (`use_memory`)."""
+    return MEMORY_HOME if kind in IN_MEMORY and _uses_memory else HOME
+
+
+def use_memory() -> None:
+    """Have `IN_MEMORY` live there from now on, if there is room. Not for what measures: it would wait for no disk."""
+    global _uses_memory  # one for the process, set before anything is started
+    _uses_memory = in_memory.has_room()
+
+
 def fresh(kind: str) -> Claim:
     """A claim on a new directory for an instance of `kind`."""
     with _registry():
-        return Claim(HOME / f"{kind}-{secrets.token_hex(3)}")
+        return Claim(home(kind) / f"{kind}-{secrets.token_hex(3)}")
 
 
 def abandoned(kind: str) -> tuple[Claim, ...]:
     """Claims on the directories of `kind` that no live process holds."""
     claims = []
     with _registry():
-        for directory in sorted(HOME.glob(f"{kind}-*")):
+        for directory in sorted(home(kind).glob(f"{kind}-*")):
             with contextlib.suppress(Claimed):
                 claims.append(Claim(directory))
     return tuple(claims)

@@ -43,4 +43,4 @@ async def test_a_server_left_by_a_killed_run_is_ended_by_the_next() -> None:
     assert int(pid) in {process.pid for process in processes()}
     await asyncio.to_thread(lambda: DevServer.launch().close())
     assert int(pid) not in {process.pid for process in processes()}
-    assert directory not in {str(path) for path in claim.HOME.iterdir()}
+    assert directory not in {str(path) for path in claim.home("temporal").iterdir()}

@@ -1,0 +1,54 @@
+"""Whether this machine has memory for the files of servers that tests start.
+
+An embedded runtime and a Temporal server make and remove a great many files. ext4 without a journal looks past each
+inode that was freed in the last minutes whenever a file is made, which took a fifth to a third of a story's CPU.
+No test asks what a disk keeps when its machine dies, and a test that needs a disk of its own makes one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from syncpod.kernel.mountinfo import read_mounts
+
+MEMORY = Path("/dev/shm")
+"""A tmpfs on every Linux, for everybody."""
+
+ROOM = 4 << 30
+"""Bytes that are to be free: many times what was seen to lie there."""
+
+_RESTRICTING = os.ST_RDONLY | os.ST_NOEXEC | os.ST_NODEV | os.ST_NOSUID
+"""What it must not be: containers run programs from it, and have device files in it."""
+
+
+@cache
+def has_room(memory: Path = MEMORY) -> bool:
+    """Whether a directory is a tmpfs with room, which is as good as a disk for a runtime's images and containers."""
+    is_tmpfs = any(each.mount_point == str(memory) and each.file_system == "tmpfs" for each in read_mounts())
+    return (
+        is_tmpfs
+        and os.access(memory, os.W_OK | os.X_OK)
+        and not os.statvfs(memory).f_flag & _RESTRICTING
+        and min(shutil.disk_usage(memory).free, available_memory()) >= ROOM
+        and _keeps_attributes(memory)
+    )
+
+
+def available_memory(told: Path = Path("/proc/meminfo")) -> int:
+    """Bytes of memory that new files could have, as the kernel estimates it."""
+    lines = dict(line.split(":", 1) for line in told.read_text().splitlines())
+    return int(lines["MemAvailable"].split()[0]) * 1024
+
+
+def _keeps_attributes(memory: Path) -> bool:
+    """Whether files have attributes of their users: an overlay of somebody without root needs them (Linux 6.6)."""
+    with tempfile.TemporaryFile(dir=memory) as file:
+        try:
+            os.setxattr(file.fileno(), "user.syncpod", b"1")
+        except OSError:
+            return False
+    return True
