@@ -75,9 +75,10 @@ def abandoned(kind: str) -> tuple[Claim, ...]:
     """Claims on the directories of `kind` that no live process holds."""
     claims = []
     with _registry():
-        for directory in sorted(home(kind).glob(f"{kind}-*")):
-            with contextlib.suppress(Claimed):
-                claims.append(Claim(directory))
+        for place in (HOME, MEMORY_HOME):
+            for directory in sorted(place.glob(f"{kind}-*")):
+                with contextlib.suppress(Claimed):
+                    claims.append(Claim(directory))
     return tuple(claims)
 
 

@@ -3,10 +3,10 @@
 import asyncio
 import sys
 import urllib.request
+from pathlib import Path
 
 from temporalio.client import Client
 
-from tests.runtimes import claim
 from tests.runtimes.processes import processes
 from tests.runtimes.temporal import DevServer
 
@@ -43,4 +43,4 @@ async def test_a_server_left_by_a_killed_run_is_ended_by_the_next() -> None:
     assert int(pid) in {process.pid for process in processes()}
     await asyncio.to_thread(lambda: DevServer.launch().close())
     assert int(pid) not in {process.pid for process in processes()}
-    assert directory not in {str(path) for path in claim.home("temporal").iterdir()}
+    assert not await asyncio.to_thread(Path(directory).exists)
