@@ -30,7 +30,7 @@ async def test_the_runtime_is_asked_until_it_answers_and_the_wait_is_logged_once
     awaited = AwaitedRuntime()
     with caplog.at_level(logging.WARNING):
         assert [await awaited.answer(away_for(3)), await awaited.answer(away_for(2))] == ["here", "here"]
-    assert [line.message for line in caplog.records] == [
+    assert [line.message for line in caplog.records if line.name == awaited_runtime.log.name] == [
         "waiting up to 30 s for the runtime: away, 3 times more",
     ]
 
