@@ -15,6 +15,7 @@ import os
 import signal
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,7 +55,7 @@ Samples = Mapping[str, Mapping[str, Sequence[float]]]
 
 
 @dataclass
-class Side:
+class Side(ABC):
     """One that takes pods: its runtime's listings, and the processes that it consists of."""
 
     name: str
@@ -64,14 +65,15 @@ class Side:
     pids: Sequence[int] = ()
     """Those that the work keeps busy: the kubelet; the worker and the Temporal server."""
 
+    @abstractmethod
     async def start(self, name: str, **shape: Any) -> None:
         """Have it run a pod of this name."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def stop(self, name: str) -> None:
         """Have it end that pod."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def restart(self, name: str) -> None:
         """Have it start the pod's ended container again; nothing where that is its own work."""
 
@@ -99,6 +101,9 @@ class ByManifest(Side):
     async def stop(self, name: str) -> None:
         """Remove the manifest."""
         (self.manifests / f"{name}.json").unlink()
+
+    async def restart(self, name: str) -> None:
+        """Do nothing: it restarts its containers itself."""
 
     def listed(self, name: str) -> str:
         """Return the static pod's name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -28,9 +29,13 @@ class Measuring:
         self.stats: tuple[SandboxStats, ...] | None = ()
         self.images = ImageFsInfo(())
         self.calls = 0
+        self.answers = asyncio.Event()
+        """Cleared: it hangs."""
+        self.answers.set()
 
     async def list_sandbox_stats(self, *, labels: Any, timeout_seconds: float) -> tuple[SandboxStats, ...]:
         self.calls += 1
+        await self.answers.wait()
         if self.stats is None:
             raise Unavailable("list_podsandbox_stats", "UNAVAILABLE", "")
         return self.stats

@@ -106,6 +106,18 @@ def always_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_usage, "_FRESH_SECONDS", 0.0)
 
 
+async def test_a_runtime_that_hangs_holds_up_no_other_reader(tmp_path: Path) -> None:
+    async with served(tmp_path) as reader:
+        reader.runtime.answers.clear()
+        waiting = asyncio.create_task(reader.get("/metrics/resource"))
+        await until(lambda: reader.runtime.calls > 0)
+        for path in ("/metrics", "/pods"):
+            assert (await reader.get(path))[0] == 200
+        assert not waiting.done()
+        reader.runtime.answers.set()
+        assert (await waiting)[0] == 200
+
+
 # --- who may read -----------------------------------------------------------------------------------------------------
 
 

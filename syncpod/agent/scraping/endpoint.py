@@ -12,7 +12,7 @@ import asyncio
 import ipaddress
 import json
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -77,7 +77,8 @@ class NodeEndpoint:
         self._is_local = ipaddress.ip_address(host).is_loopback
         self._kept: dict[str, tuple[float, bytes]] = {}
         """By path: what was made last, and until when it holds."""
-        self._making = asyncio.Lock()
+        self._making: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """By path: a runtime that hangs holds up what it is asked for, and not the metrics that say so."""
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -116,7 +117,7 @@ class NodeEndpoint:
 
     async def _fresh(self, path: str, make: Callable[[], Awaitable[bytes]]) -> bytes:
         """Return what `make` makes, made once a second at most: whoever may connect must not keep the worker busy."""
-        async with self._making:
+        async with self._making[path]:
             until, kept = self._kept.get(path, (0.0, b""))
             if time.monotonic() >= until:
                 kept = await make()
