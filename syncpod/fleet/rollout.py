@@ -149,6 +149,12 @@ def taken_up(wish: Wish, state: RolloutState, now: datetime) -> RolloutState:
     return replace(state, best=_NOTHING_YET, progressed_at=now, replicas=wish.replicas)
 
 
+def ended_again(state: RolloutState, now: datetime) -> RolloutState:
+    """Return the state after pods have ended: none is made for 10 s, and for twice as long each time, up to 300 s."""
+    hold = min(_FIRST_HOLD * 2 ** min(state.setbacks, 8), _LONGEST_HOLD)
+    return replace(state, setbacks=state.setbacks + 1, held_until=now + hold)
+
+
 class _Round:
     """One decision."""
 
@@ -255,8 +261,7 @@ class _Round:
         for member in ended:
             self._going[member.name] = f"{member.called} goes: it has ended with {member.status or 'no word'}"
         if ended:
-            hold = min(_FIRST_HOLD * 2 ** min(self._state.setbacks, 8), _LONGEST_HOLD)
-            self._state = replace(self._state, setbacks=self._state.setbacks + 1, held_until=self._now + hold)
+            self._state = ended_again(self._state, self._now)
         if self._state.held_until is not None:
             self._times.append(self._state.held_until)
 
