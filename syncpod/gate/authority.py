@@ -169,10 +169,11 @@ class Fleet:
         """Say whether a certificate has a record: without one it counts as revoked."""
         return (self.directory / _CERTIFICATES / serial).is_file()
 
-    def revoke(self, node: str, now: datetime) -> list[str]:
-        """Revoke all certificates of a node; return the serials of those that were not revoked before."""
+    def revoke(self, node: str, now: datetime, serial: str = "") -> list[str]:
+        """Revoke a node's certificates, or that of `serial` alone; return the serials of those that counted before."""
         with _locked(self.directory):
             ours = [each for each in self.issued() if each.node == node and not each.revoked]
+            ours = [each for each in ours if serial in ("", each.serial)]
             for number in {each.authority for each in ours}:
                 known = self._read(number)
                 serials = [int(each.serial, 16) for each in ours if each.authority == number]
@@ -195,11 +196,11 @@ class Fleet:
             sync_directory(self.directory / _AUTHORITIES)
             return numbers[0]
 
-    def changed(self) -> tuple[int, int]:
-        """Return what changes whenever an authority comes, goes, issues or revokes."""
-        places = (self.directory / _AUTHORITIES, self.directory / _CERTIFICATES)
-        authorities, certificates = (place.stat().st_mtime_ns for place in places)
-        return authorities, certificates
+    def changed(self) -> frozenset[tuple[str, int, int]]:
+        """Return what changes whenever an authority comes, goes or revokes."""
+        found = ((path.name, path.stat()) for path in (self.directory / _AUTHORITIES).glob("[1-9]*.*"))
+        # Each file is replaced whole. Two changes may have one time, and then they have two inodes.
+        return frozenset((name, status.st_ino, status.st_mtime_ns) for name, status in found)
 
     def _path(self, number: int, kind: str) -> Path:
         return self.directory / _AUTHORITIES / f"{number}.{kind}"
@@ -267,7 +268,8 @@ def open_fleet(directory: Path, now: datetime) -> Fleet:
         require_ours(directory)
     except NotOurs as why:
         raise SettingsInvalid(f"fleet directory {directory}: {why}: it must belong to this user alone") from None
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, exist_ok=True)
     directory.chmod(0o700)
     for name in (_AUTHORITIES, _CERTIFICATES):
         (directory / name).mkdir(mode=0o700, exist_ok=True)
@@ -355,8 +357,8 @@ def _authority_key(certificate: x509.Certificate) -> bytes:
     return certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value.digest
 
 
-def _issuer_key(certificate: x509.Certificate) -> bytes | None:
-    return certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value.key_identifier
+def _issuer_key(certificate: x509.Certificate) -> bytes:
+    return certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value.key_identifier or b""
 
 
 def _certificate(path: Path) -> x509.Certificate:

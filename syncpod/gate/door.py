@@ -26,7 +26,7 @@ from typing import Any, Final
 from cryptography import x509
 
 from syncpod.gate.authority import Fleet, node_of
-from syncpod.gate.bounds import NodeBounds
+from syncpod.gate.bounds import CONNECTIONS, NodeBounds
 from syncpod.gate.refusals import Refusals
 from syncpod.kernel.atomic_file import replace_file
 from syncpod.settings.errors import SettingsInvalid
@@ -68,7 +68,7 @@ class Door:
         """Connections without a certificate yet, the oldest first, and their addresses."""
         self._name, self._numbers = f"syncpod-gate-{secrets.token_hex(8)}", itertools.count(1)
         self._seen = fleet.changed()
-        self._context = self._read()
+        self._context, self._revoked = self._read()
         self._listener: socket.socket | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._served: set[asyncio.Task[None]] = set()
@@ -81,6 +81,10 @@ class Door:
         self._tasks += [asyncio.create_task(self._accept(self._listener)), asyncio.create_task(self._look())]
         return int(self._listener.getsockname()[1])
 
+    async def failed(self) -> None:
+        """Wait until the door can no longer do its work, and raise why. It must not stay open then."""
+        await asyncio.gather(*self._tasks)
+
     async def close(self) -> None:
         """End, with all connections."""
         for task in (*self._tasks, *self._served):
@@ -92,10 +96,13 @@ class Door:
     def guest(self, peer: str) -> Guest | None:
         """Return whose a call is, by gRPC's name of its connection; None if that has ended."""
         found = self._guests.get(peer)
-        return found[0] if found is not None and found[0].not_after > datetime.now(UTC) else None
+        return found[0] if found is not None and self._counts(found[0]) else None
 
-    def _read(self) -> ssl.SSLContext:
-        """Return TLS as the fleet's files have it now. Blocks. Raises SettingsInvalid, OSError (ssl.SSLError too)."""
+    def _read(self) -> tuple[ssl.SSLContext, frozenset[str]]:
+        """Return TLS as the fleet's files have it now, and the serials of what no longer counts.
+
+        Blocks. Raises SettingsInvalid, OSError (an ssl.SSLError is one).
+        """
         pair = self._fleet.issue_gate(self._names, datetime.now(UTC))
         own, trusted = self._directory / "gate.pem", self._directory / "trusted.pem"
         replace_file(own, pair.certificate + pair.key, durable=False)
@@ -109,7 +116,7 @@ class Door:
         context.load_verify_locations(cafile=trusted)
         context.set_alpn_protocols(["h2"])
         context.num_tickets = 0  # who resumed a session would show no certificate again
-        return context
+        return context, frozenset(each.serial for each in self._fleet.issued() if each.revoked)
 
     async def _look(self) -> None:
         """Take up what changes, and end the connections of what no longer counts."""
@@ -120,25 +127,21 @@ class Door:
             try:
                 changed = await asyncio.to_thread(self._fleet.changed)
                 if changed != self._seen or loop.time() - read_at > _RENEW_SECONDS:
-                    self._context = await asyncio.to_thread(self._read)
-                    counting = await asyncio.to_thread(self._counting)
+                    self._context, self._revoked = await asyncio.to_thread(self._read)
                     self._seen, read_at = changed, loop.time()
-                    self._end(lambda guest: guest.serial not in counting)  # noqa: B023  # it is called at once
                 complained = False
             except (SettingsInvalid, OSError) as error:
                 if not complained:
                     log.warning("the fleet's certificates cannot be read again, what is known goes on: %s", error)
                 complained = True
-            self._end(lambda guest: guest.not_after <= datetime.now(UTC))
-
-    def _counting(self) -> set[str]:
-        return {each.serial for each in self._fleet.issued() if not each.revoked}
-
-    def _end(self, is_over: Callable[[Guest], bool]) -> None:
-        for guest, end in list(self._guests.values()):
-            if is_over(guest):
+            for guest, end in list(self._guests.values()):
+                if self._counts(guest):
+                    continue
                 log.warning("node %s: a connection ends, its certificate %s no longer counts", guest.node, guest.serial)
                 end()
+
+    def _counts(self, guest: Guest) -> bool:
+        return guest.serial not in self._revoked and guest.not_after > datetime.now(UTC)
 
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -168,10 +171,9 @@ class Door:
         loop = asyncio.get_running_loop()
         reader = StreamReader(limit=_BLOCK)
         protocol = StreamReaderProtocol(reader)
-        context = self._context
         try:
             transport, _ = await loop.connect_accepted_socket(
-                lambda: protocol, taken, ssl=context, ssl_handshake_timeout=HANDSHAKE_SECONDS
+                lambda: protocol, taken, ssl=self._context, ssl_handshake_timeout=HANDSHAKE_SECONDS
             )
         except OSError as error:  # an ssl.SSLError is one too
             # asyncio sends no alert, so only this log says why.
@@ -183,11 +185,16 @@ class Door:
             shown: Any = transport.get_extra_info("ssl_object")
             guest = self._guest(shown.getpeercert(binary_form=True))
             # Within the handshake it may have been revoked.
-            if guest is not None and context is self._context and self._bounds.connected(guest.node):
-                try:
-                    await self._connect(guest, reader, StreamWriter(transport, protocol, reader, loop))
-                finally:
-                    self._bounds.disconnected(guest.node)
+            if guest is None or not self._counts(guest):
+                return
+            if not self._bounds.connected(guest.node):
+                sentence = f"a node may have {CONNECTIONS} connections at once"
+                self._refusals.refused(guest.node, "connection", sentence, loop.time())
+                return
+            try:
+                await self._connect(guest, reader, StreamWriter(transport, protocol, reader, loop))
+            finally:
+                self._bounds.disconnected(guest.node)
         finally:
             transport.abort()
 

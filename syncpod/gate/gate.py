@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,11 +52,36 @@ _CHANNEL_OPTIONS: Final = (
 _AWAY: Final = "the fleet's server cannot be reached"
 
 
+@dataclass(frozen=True)
+class Behind:
+    """The Temporal frontend of the fleet."""
+
+    address: str
+    namespace: str
+    tls: bool = False
+    """Whether it has TLS; if so, the following three are PEM, None = the machine's own roots, and no certificate."""
+    roots: bytes | None = None
+    certificate: bytes | None = None
+    key: bytes | None = None
+    domain: str = ""
+    """The name in its certificate, if that is not the one in its address."""
+
+    def channel(self) -> grpc.aio.Channel:
+        """Return a channel to it; nothing is sent yet."""
+        options: list[tuple[str, Any]] = list(_CHANNEL_OPTIONS)
+        if not self.tls:
+            return grpc.aio.insecure_channel(self.address, options=options)
+        if self.domain:
+            options.append(("grpc.ssl_target_name_override", self.domain))
+        credentials = grpc.ssl_channel_credentials(self.roots, self.key, self.certificate)
+        return grpc.aio.secure_channel(self.address, credentials, options=options)
+
+
 class Gate:
     """The gate of one fleet, before one Temporal frontend."""
 
-    def __init__(self, fleet: Fleet, temporal: str, namespace: str, names: list[str]) -> None:
-        """Pass calls on to the frontend at `temporal`, without TLS; `names` are the gate's hosts besides.
+    def __init__(self, fleet: Fleet, behind: Behind, names: list[str]) -> None:
+        """Pass calls on to the frontend `behind`; `names` are hosts for the gate's certificate.
 
         Blocks. Raises SettingsInvalid, OSError; SettingsInvalid also if another gate has this directory.
         """
@@ -68,7 +94,7 @@ class Gate:
             self._path = directory / _SOCKET
             self._socket = f"/proc/self/fd/{self._directory}/{_SOCKET}"
             self._bounds, self._refusals = NodeBounds(), Refusals()
-            self._calls = NodeCalls(namespace, task_tokens(directory))
+            self._calls = NodeCalls(behind.namespace, task_tokens(directory))
             self._door = Door(fleet, names, self._bounds, self._refusals, directory=directory, behind=self._socket)
         except BlockingIOError:
             os.close(self._directory)
@@ -76,13 +102,13 @@ class Gate:
         except BaseException:
             os.close(self._directory)
             raise
-        self._temporal = temporal
+        self._behind = behind
         self._server: grpc.aio.Server | None = None
         self._channel: grpc.aio.Channel | None = None
 
     async def start(self, host: str, port: int) -> int:
         """Serve; return the port. Raises OSError and RuntimeError."""
-        self._channel = grpc.aio.insecure_channel(self._temporal, options=_CHANNEL_OPTIONS)
+        self._channel = self._behind.channel()
         self._server = grpc.aio.server(options=_SERVER_OPTIONS)
         self._server.add_generic_rpc_handlers((_Handlers(self),))
         self._path.unlink(missing_ok=True)
@@ -90,6 +116,10 @@ class Gate:
         self._path.chmod(0o600)
         await self._server.start()
         return await self._door.start(host, port)
+
+    async def failed(self) -> None:
+        """Wait until the gate can no longer do its work, and raise why."""
+        await self._door.failed()
 
     async def close(self) -> None:
         """End, with all calls under way."""
@@ -111,8 +141,9 @@ class Gate:
         guest = self._door.guest(context.peer())
         if guest is None:
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the certificate of this node no longer counts")
+            raise AssertionError  # the line before raises
         clock = asyncio.get_running_loop().time
-        node: str = guest.node
+        node = guest.node
         if sentence := self._bounds.begun(node, clock()):
             await self._refuse(context, node, method, grpc.StatusCode.RESOURCE_EXHAUSTED, sentence)
         try:

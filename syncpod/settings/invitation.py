@@ -56,6 +56,11 @@ def is_node_name(text: str) -> bool:
     return _NODE.fullmatch(text) is not None
 
 
+def is_address(text: str) -> bool:
+    """Say whether a text is a host and a port."""
+    return _ADDRESS.fullmatch(text) is not None and int(text.rpartition(":")[2]) <= 65535
+
+
 def invitation_text(invitation: Invitation) -> str:
     """Return what the file of an invitation holds: JSON."""
     return json.dumps({_VERSION_FIELD: VERSION, **asdict(invitation)}, indent=2) + "\n"
@@ -75,7 +80,7 @@ def read_invitation(path: Path) -> Invitation:
         opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise SettingsInvalid(f"invitation {path}: {error.strerror}") from None
-    with os.fdopen(opened, "rb") as file:
+    try:
         found = os.fstat(opened)
         if not stat.S_ISREG(found.st_mode):
             raise SettingsInvalid(f"invitation {path}: is no file")
@@ -84,7 +89,9 @@ def read_invitation(path: Path) -> Invitation:
                 f"invitation {path}: holds a private key, so it must be a file of its user alone, with mode 0600 "
                 f"(chmod 600 {path})"
             )
-        said = file.read(_LARGEST_BYTES + 1)
+        said = os.read(opened, _LARGEST_BYTES + 1)
+    finally:
+        os.close(opened)
     try:
         return parse_invitation(said)
     except SettingsInvalid as wrong:
@@ -115,7 +122,7 @@ def _text(found: dict[str, Any], name: str) -> str:
         raise SettingsInvalid(f"{name}: must be a text that is not empty")
     if name == "node" and not is_node_name(text):
         raise SettingsInvalid("node: must be the name of a node, a DNS subdomain")
-    if name == "address" and not _ADDRESS.fullmatch(text):
+    if name == "address" and not is_address(text):
         raise SettingsInvalid("address: must be host:port")
     if name in _PEM and _PEM[name] not in text:
         raise SettingsInvalid(f"{name}: must be PEM, with {_PEM[name]}")

@@ -53,8 +53,8 @@ OTHERS = (
 async def call(channel: grpc.aio.Channel, method: str, request: Any, seconds: float = 20) -> bytes:
     path = method if method.startswith("/") else SERVICE + method
     said = request if isinstance(request, bytes) else request.SerializeToString()
-    answered: bytes = await channel.unary_unary(path)(said, timeout=seconds)
-    return answered
+    called: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(path)
+    return await called(said, timeout=seconds)
 
 
 async def refused(channel: grpc.aio.Channel, method: str, request: Any) -> tuple[grpc.StatusCode, str]:
@@ -131,7 +131,7 @@ async def test_every_other_call_is_refused(door: Gated) -> None:
 
 async def test_a_stream_is_refused(door: Gated) -> None:
     async with connected(door, "b") as [b]:
-        stream = b.stream_stream(SERVICE + "PollWorkflowTaskQueue")()
+        stream: Any = b.stream_stream(SERVICE + "PollWorkflowTaskQueue")()
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await stream.read()
     assert caught.value.code() is DENIED
