@@ -12,8 +12,8 @@ from syncpod.messages.queries import ComesBefore
 from syncpod.node.fit import Demand
 from syncpod.node.labels import is_asked_for
 from syncpod.pod import Pod
+from syncpod.pod.host_ports import HostPort
 from syncpod.translation.features import refusals
-from syncpod.translation.host_ports import HostPort
 
 _COUNTED = " (together with the pods before it)"
 

@@ -9,6 +9,7 @@ from typing import Final
 SOURCES: Final = (
     "workflows",
     "syncpod/lifecycle",
+    "syncpod/fleet",
     "syncpod/pod",
     "syncpod/messages",
     "syncpod/journal/records.py",

@@ -71,7 +71,12 @@ COMMANDS: Final[dict[str, Entry]] = {
         _OTHER, "Print a script with which a shell completes command lines.", "completion", "completion"
     ),
     "version": Entry(_OTHER, "Print the version.", "version", "version"),
-    "join": Entry(_HERE, "Have this machine's node belong to a fleet, by the file that `syncpod fleet invite` has written.", "join", "join"),
+    "join": Entry(
+        _HERE,
+        "Have this machine's node belong to a fleet, by the file that `syncpod fleet invite` has written.",
+        "join",
+        "join",
+    ),
     "leave": Entry(_HERE, "Have this machine's node belong to no fleet.", "join", "leave"),
     "fleet": Entry(_FLEET, "Let nodes into a fleet, and keep them out.", "fleet"),
     "create": Entry(_PODS, "Create what a manifest has, or a ConfigMap or Secret.", "create"),

@@ -33,6 +33,16 @@ def matches_node(pod: Pod, name: str, labels: Mapping[str, str]) -> bool:
     return required is None or any(_holds(term, name, labels) for term in required.node_selector_terms)
 
 
+def preference(pod: Pod, name: str, labels: Mapping[str, str]) -> int:
+    """Return the sum of the weights of the preferred terms that the node with this name and these labels meets.
+
+    Mirrors nodeaffinity.go, v0.36, PreferredSchedulingTerms.Score.
+    """
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
+    preferred = affinity.preferred_during_scheduling_ignored_during_execution if affinity is not None else ()
+    return sum(each.weight for each in preferred if _holds(each.preference, name, labels))
+
+
 def _holds(term: NodeSelectorTerm, name: str, labels: Mapping[str, str]) -> bool:
     if not (term.match_expressions or term.match_fields):
         return False

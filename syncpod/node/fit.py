@@ -13,8 +13,8 @@ from typing import NamedTuple
 from syncpod.lifecycle import node_affinity
 from syncpod.lifecycle.qos import pod_qos
 from syncpod.pod import Pod
-from syncpod.pod.amounts import HUGE_PAGES, pod_amounts
-from syncpod.translation.host_ports import HostPort, host_ports, is_taken
+from syncpod.pod.amounts import HUGE_PAGES, requested_amounts
+from syncpod.pod.host_ports import HostPort, host_ports, is_taken
 
 PODS = "pods"
 _FIRST = ("cpu", "memory", "ephemeral-storage")
@@ -126,9 +126,8 @@ def demand_of(pod: Pod) -> Demand:
 
     Raises ValueError for an invalid quantity, which validation has refused before.
     """
-    requests = pod_amounts(pod, "requests")
     return Demand(
-        amounts={name: amount.milli_value() if name == "cpu" else amount.value() for name, amount in requests.items()},
+        amounts=requested_amounts(pod),
         ports=host_ports(pod),
         burstable=pod_qos(pod) == "Burstable",
     )

@@ -48,6 +48,15 @@ def pod_amounts(pod: Pod, kind: Kind, *, overhead: bool = True) -> Amounts:
     return total
 
 
+def requested_amounts(pod: Pod) -> dict[str, int]:
+    """Return what a pod takes from its node: its requests with overhead, cpu in millicores, all else in its own unit.
+
+    A fraction of a unit counts as a whole one. Raises ValueError as `read_amounts`.
+    """
+    requests = pod_amounts(pod, "requests")
+    return {name: amount.milli_value() if name == "cpu" else amount.value() for name, amount in requests.items()}
+
+
 def containers_amounts(spec: PodSpec, kind: Kind) -> Amounts:
     """Return the sum of the containers' requests or limits: the most that they need at any one time.
 

@@ -78,8 +78,21 @@ def parse_resize(document: Any) -> PodResize:
     return _parse(PodResize, document, strict=True)
 
 
-def _parse(model: type[_Parsed], document: Any, *, strict: bool) -> _Parsed:
-    cleaned = _without_nulls(document, _NO_NULS if strict and model in _OF_PROCESSES else "", False, ())
+def parse_with_template(model: type[_Parsed], document: Any) -> _Parsed:
+    """Read an object that has a template of pods, and refuse unknown fields; limits and errors as for `parse_pod`."""
+    _check_size(document)
+    spec = document.get("spec") if isinstance(document, Mapping) else None
+    try:
+        _check_size(spec.get("template") if isinstance(spec, Mapping) else None)
+    except PodInvalid as error:
+        problems = (Problem(f"spec.template.{one.path}", one.message) for one in error.problems)
+        raise PodInvalid(problems) from None
+    return _parse(model, document, strict=True, no_nuls=True)
+
+
+def _parse(model: type[_Parsed], document: Any, *, strict: bool, no_nuls: bool = False) -> _Parsed:
+    refuses_nuls = no_nuls or (strict and model in _OF_PROCESSES)
+    cleaned = _without_nulls(document, _NO_NULS if refuses_nuls else "", False, ())
     try:
         return model.model_validate(cleaned, extra="forbid" if strict else "ignore", by_alias=True, by_name=False)
     except ValidationError as error:

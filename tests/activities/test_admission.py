@@ -15,7 +15,7 @@ from syncpod.messages.queries import ComesBefore
 from syncpod.messages.steps import Fault, KillPod, Outcome, RemovePod, StepResult
 from syncpod.node.directories import remove_pod_directories
 from syncpod.node.pod_records import read_pod_record
-from syncpod.translation.host_ports import host_ports
+from syncpod.pod.host_ports import host_ports
 from syncpod.translation.sysctls import allowed_sysctls
 from tests.activities.bench import Bench, PodOnBench, container, fault_of
 

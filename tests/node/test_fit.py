@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from syncpod.node.capacity import CapacityInvalid, parse_capacity, read_capacity
 from syncpod.node.fit import Capacity, Demand, Taken, demand_of, refusal_of_resize
 from syncpod.pod import Pod
-from syncpod.translation.host_ports import HostPort
+from syncpod.pod.host_ports import HostPort
 from tests.translation.translation import HOST, make_pod
 
 GIB = 1 << 30

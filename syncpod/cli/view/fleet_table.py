@@ -22,7 +22,13 @@ def node_status(node: FleetNodeSummary) -> str:
 
 def node_row(node: FleetNodeSummary, now: datetime, *, wide: bool) -> tuple[str, ...]:
     """Return the cells of a node's line. SINCE is how long its status has been what it is."""
-    cells = (node.name, node_status(node), str(node.pods), age(node.joined, now), node.node_info.kubelet_version or NONE)
+    cells = (
+        node.name,
+        node_status(node),
+        str(node.pods),
+        age(node.joined, now),
+        node.node_info.kubelet_version or NONE,
+    )
     if not wide:
         return cells
     address = next((each.address for each in node.addresses if each.type == "InternalIP"), NONE)
@@ -46,8 +52,7 @@ def pod_row(node: FleetNodeView, pod: PlacedPod, now: datetime, *, wide: bool, n
     report = pod.report
     ready, restarts = (report.ready_containers, str(report.restarts)) if report is not None else ("0/0", "0")
     began = age(report.started_at, now) if report is not None and report.started_at is not None else NONE
-    cells = (pod.name, ready, pod_status(node, pod), restarts, began)
-    cells = (pod.namespace, *cells) if namespaces else cells
+    cells = (*((pod.namespace,) if namespaces else ()), pod.name, ready, pod_status(node, pod), restarts, began)
     return (*cells, (report.ip if report is not None else "") or NONE, node.name, pod.owner or NONE) if wide else cells
 
 

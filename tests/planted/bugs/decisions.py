@@ -5,6 +5,7 @@ from tests.planted.plant import Plant
 POD = "syncpod/pod"
 LIFECYCLE = "syncpod/lifecycle"
 MESSAGES = "syncpod/messages"
+FLEET = "syncpod/fleet"
 
 BUGS = (
     Plant(
@@ -51,6 +52,15 @@ BUGS = (
         after="run = state.run + 1",
         harm="A container is killed for failures of its probe that were hours apart.",
         tests=("tests/lifecycle/test_probing.py",),
+    ),
+    Plant(
+        name="placed-on-a-lost-node",
+        room=FLEET,
+        file="syncpod/fleet/placement.py",
+        before='if node.presence == "Unknown":',
+        after='if node.presence == "NotReady":',
+        harm="A pod that tolerates everything is placed on a node that nobody can tell, and never starts.",
+        tests=("tests/fleet/test_placement.py",),
     ),
     Plant(
         name="aliases-count-once",

@@ -6,7 +6,7 @@ Mirrors scheduler/util/utils.go, GetHostPorts, and kube-scheduler's framework.Ho
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from syncpod.pod import Pod
+from syncpod.pod.kinds import Pod
 
 _EVERY_ADDRESS = "0.0.0.0"
 

@@ -1,0 +1,184 @@
+"""Which node a pod goes to and, for each node, why not: the filters and scores of kube-scheduler.
+
+Mirrors pkg/scheduler, v1.36: schedule_one.go with the default plugins in their order and with their weights. What
+speaks against a node is said in the plugins' own words, and the summary is that of a FailedScheduling event
+(framework/types.go, FitError.Error). Differences:
+
+- There is no preemption and no choice by chance: of nodes with equal scores the one with fewer pods is taken, then one
+  by a hash of the pod and the node, so that ties spread.
+- A pod with ``spec.nodeName`` passes the filters too; in a cluster the scheduler never sees it.
+- No toleration brings a pod to a node of which nothing is heard: nobody could tell the node.
+- Volumes, images and devices play no part, and neither does NodeResourcesBalancedAllocation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from syncpod.fleet.affinity import Neighbors
+from syncpod.fleet.offers import NodeOffer, Taint
+from syncpod.fleet.room import insufficient, least_allocated
+from syncpod.fleet.spread import Spread
+from syncpod.fleet.taints import KEEPS_AWAY, UNSCHEDULABLE, taints_of, tolerates, untolerated
+from syncpod.lifecycle.node_affinity import matches_node, preference
+from syncpod.pod import Pod
+from syncpod.pod.amounts import requested_amounts
+from syncpod.pod.host_ports import host_ports, is_taken
+
+GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
+UNSCHEDULABLE_NODE: Final = "node(s) were unschedulable"
+OTHER_NAME: Final = "node(s) didn't match the requested node name"
+TAINTED: Final = "node(s) had untolerated taint(s)"
+NOT_ASKED_FOR: Final = "node(s) didn't match Pod's node affinity/selector"
+NO_PORTS: Final = "node(s) didn't have free ports for the requested pod ports"
+NO_NODES: Final = "no nodes available to schedule pods"
+
+_OF_TAINTS, _OF_NODE_AFFINITY, _OF_ROOM, _OF_SPREAD, _OF_NEIGHBORS = 3, 2, 1, 2, 2
+"""The weights of the scores."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What placement makes of one node."""
+
+    node: str
+    reasons: tuple[str, ...] = ()
+    """Why the pod may not be there, in the scheduler's words; empty if it may."""
+    detail: str = ""
+    """What the reasons leave out: which taint, which numbers."""
+    score: int = 0
+    """The higher, the better; 0 for a node that is refused."""
+
+    @property
+    def fits(self) -> bool:
+        """The pod may be there."""
+        return not self.reasons
+
+    def __str__(self) -> str:
+        """Write it as one line about the node."""
+        if self.fits:
+            return f"{self.node}: fits, score {self.score}"
+        return f"{self.node}: {', '.join(self.reasons)}{f' ({self.detail})' if self.detail else ''}"
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a pod goes, and what was made of every node, by its name."""
+
+    node: str
+    """"" if it can be nowhere."""
+    verdicts: tuple[Verdict, ...]
+    summary: str
+    """As kube-scheduler says it: ``0/4 nodes are available: 3 Insufficient cpu, 1 node(s) were unschedulable.``"""
+
+
+def place(pod: Pod, nodes: Iterable[NodeOffer], *, owner: str = "") -> Placement:
+    """Choose a node for a pod that has its defaults; the order of the nodes does not matter.
+
+    `owner` is the workload that the pod belongs to, by its workflow's id: pods of one owner keep apart where nothing
+    else is said. Raises ValueError for an invalid quantity, which validation has refused before.
+    """
+    offers = sorted(nodes, key=lambda node: node.name)
+    if pod.spec.scheduling_gates:
+        gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
+        verdicts = tuple(Verdict(node.name, (GATED,), gates) for node in offers)
+        return Placement("", verdicts, f"{GATED}: {gates}")
+    if not offers:
+        return Placement("", (), NO_NODES)
+    filters = _Filters(pod, owner, offers)
+    refused = {node.name: verdict for node in offers if (verdict := filters.refusal(node)) is not None}
+    fitting = [node for node in offers if node.name not in refused]
+    scores = {node.name: score for node, score in zip(fitting, filters.scores(fitting), strict=True)}
+    verdicts = tuple(refused.get(node.name) or Verdict(node.name, score=scores[node.name]) for node in offers)
+    if not fitting:
+        return Placement("", verdicts, _summary(verdicts))
+    best = min(fitting, key=lambda node: (-scores[node.name], len(node.pods), _lot(pod, node.name), node.name))
+    return Placement(best.name, verdicts, f"{len(fitting)}/{len(offers)} nodes are available.")
+
+
+def refusal(pod: Pod, node: NodeOffer, nodes: Iterable[NodeOffer] = ()) -> Verdict | None:
+    """Return why a pod may not be on one node; None if it may. `nodes`: the others, for rules about several nodes."""
+    others = [one for one in nodes if one.name != node.name]
+    return _Filters(pod, "", [*others, node]).refusal(node)
+
+
+class _Filters:
+    """The filters and scores for one pod."""
+
+    def __init__(self, pod: Pod, owner: str, nodes: Sequence[NodeOffer]) -> None:
+        namespace = pod.metadata.namespace or "default"
+        self._pod = pod
+        self._wanted = requested_amounts(pod)
+        self._ports = host_ports(pod)
+        self._spread = Spread(pod, namespace, owner, nodes)
+        self._neighbors = Neighbors(pod, namespace, nodes)
+
+    def refusal(self, node: NodeOffer) -> Verdict | None:
+        """Return the reasons of the first filter that refuses a node."""
+        spec = self._pod.spec
+        cordon = Taint(UNSCHEDULABLE, effect="NoSchedule")
+        if node.unschedulable and not any(tolerates(one, cordon) for one in spec.tolerations):
+            return Verdict(node.name, (UNSCHEDULABLE_NODE,), "it is cordoned")
+        if spec.node_name and spec.node_name != node.name:
+            return Verdict(node.name, (OTHER_NAME,), f"spec.nodeName: {spec.node_name}")
+        if node.presence == "Unknown":
+            return Verdict(node.name, (TAINTED,), "nothing is heard of the node")
+        if (taint := untolerated(taints_of(node), spec.tolerations, KEEPS_AWAY)) is not None:
+            return Verdict(node.name, (TAINTED,), f"taint {taint}")
+        if not matches_node(self._pod, node.name, node.labels):
+            return Verdict(node.name, (NOT_ASKED_FOR,))
+        if is_taken(self._ports, node.ports):
+            return Verdict(node.name, (NO_PORTS,))
+        if missing := list(insufficient(self._wanted, node)):
+            return Verdict(node.name, tuple(reason for reason, _ in missing), "; ".join(said for _, said in missing))
+        if reason := self._spread.refusal(node) or self._neighbors.refusal(node):
+            return Verdict(node.name, (reason,))
+        return None
+
+    def scores(self, fitting: Sequence[NodeOffer]) -> list[int]:
+        """Return the weighed sum of all scores for each of the nodes that no filter refuses."""
+        tolerations = [one for one in self._pod.spec.tolerations if one.effect in (None, "PreferNoSchedule")]
+        shunned = [
+            sum(
+                taint.effect == "PreferNoSchedule" and not any(tolerates(one, taint) for one in tolerations)
+                for taint in node.taints
+            )
+            for node in fitting
+        ]
+        preferred = [preference(self._pod, node.name, node.labels) for node in fitting]
+        parts = (
+            (_OF_TAINTS, [100 - each for each in _of_hundred(shunned)]),
+            (_OF_NODE_AFFINITY, _of_hundred(preferred)),
+            (_OF_ROOM, [least_allocated(self._wanted, node) for node in fitting]),
+            (_OF_SPREAD, self._spread.scores(fitting)),
+            (_OF_NEIGHBORS, _between(list(map(self._neighbors.score, fitting)))),
+        )
+        return [sum(weight * scores[index] for weight, scores in parts) for index in range(len(fitting))]
+
+
+def _of_hundred(scores: list[int]) -> list[int]:
+    """Scale scores so that the highest is 100 (helper.DefaultNormalizeScore)."""
+    most = max(scores, default=0)
+    return [100 * score // most for score in scores] if most else [0] * len(scores)
+
+
+def _between(scores: list[int]) -> list[int]:
+    """Scale scores so that the lowest is 0 and the highest 100 (interpodaffinity/scoring.go, NormalizeScore)."""
+    least, most = min(scores, default=0), max(scores, default=0)
+    return [100 * (score - least) // (most - least) for score in scores] if most > least else [0] * len(scores)
+
+
+def _summary(verdicts: Sequence[Verdict]) -> str:
+    """Count the reasons, sorted as text with their numbers, as FitError.Error does."""
+    counts = Counter(reason for verdict in verdicts for reason in verdict.reasons)
+    reasons = sorted(f"{count} {reason}" for reason, count in counts.items())
+    return f"0/{len(verdicts)} nodes are available: {', '.join(reasons)}."
+
+
+def _lot(pod: Pod, node: str) -> str:
+    """Return what decides between equal nodes: as good as chance, and the same whenever it is asked."""
+    return hashlib.sha256(f"{pod.metadata.namespace}/{pod.metadata.name}\0{node}".encode()).hexdigest()

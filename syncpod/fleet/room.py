@@ -1,0 +1,43 @@
+"""Room on a node: the resources and ports that a pod takes against those that are left.
+
+Mirrors pkg/scheduler/framework/plugins/noderesources/fit.go and least_allocated.go, v1.36. Differences: a resource that
+a node does not name is unlimited, as in :mod:`syncpod.node.fit`; pods without requests count for the score by their
+number alone, where the scheduler takes 100m and 200Mi for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from syncpod.fleet.offers import NodeOffer
+from syncpod.pod.amounts import HUGE_PAGES
+
+PODS: Final = "pods"
+_FIRST: Final = ("cpu", "memory", "ephemeral-storage")
+_SCORED: Final = ("cpu", "memory")
+
+
+def insufficient(wanted: Mapping[str, int], node: NodeOffer) -> Iterator[tuple[str, str]]:
+    """Yield a reason for each resource that a node has not enough of, in the scheduler's order, and the numbers."""
+    if PODS in node.allocatable and len(node.pods) + 1 > node.allocatable[PODS]:
+        yield "Too many pods", f"pods: has {len(node.pods)}, may have {node.allocatable[PODS]}"
+    for name in sorted(wanted, key=_in_order):
+        limit = node.allocatable.get(name, 0 if name.startswith(HUGE_PAGES) else None)
+        used = node.taken.get(name, 0)
+        if limit is not None and wanted[name] > 0 and wanted[name] > limit - used:
+            yield f"Insufficient {name}", f"{name}: requested {wanted[name]}, taken {used}, allocatable {limit}"
+
+
+def least_allocated(wanted: Mapping[str, int], node: NodeOffer) -> int:
+    """Return how much of a node would be left, of cpu and memory alike, from 0 to 100; 0 if it names neither."""
+    left = [
+        max(0, limit - node.taken.get(name, 0) - wanted.get(name, 0)) * 100 // limit
+        for name in _SCORED
+        if (limit := node.allocatable.get(name, 0)) > 0
+    ]
+    return sum(left) // len(left) if left else 0
+
+
+def _in_order(name: str) -> tuple[int, str]:
+    return (_FIRST.index(name) if name in _FIRST else len(_FIRST)), name

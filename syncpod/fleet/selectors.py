@@ -1,0 +1,63 @@
+"""Which labels a selector selects.
+
+Mirrors apimachinery, pkg/apis/meta/v1/helpers.go, v0.36, LabelSelectorAsSelector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from syncpod.pod import LabelSelector, LabelSelectorRequirement
+
+NAMESPACE_NAME = "kubernetes.io/metadata.name"
+"""The one label that every namespace has: its name."""
+
+
+def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
+    """Say whether a selector selects something with these labels. None selects nothing, and an empty one everything."""
+    if selector is None:
+        return False
+    return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
+        _holds(requirement, labels) for requirement in selector.match_expressions
+    )
+
+
+def selects_namespace(selector: LabelSelector | None, namespace: str) -> bool:
+    """Say whether a selector selects a namespace.
+
+    Difference: a namespace is no object here, so it has no label but its name.
+    """
+    return selects(selector, {NAMESPACE_NAME: namespace})
+
+
+def narrowed(
+    selector: LabelSelector | None, labels: Mapping[str, str], same: Iterable[str], other: Iterable[str] = ()
+) -> LabelSelector | None:
+    """Return a selector that also asks for a pod's own value of each label in `same`, and for none of those in `other`.
+
+    A label that the pod has not is ignored (mergeLabelSetWithSelector, applyPodAffinityTerm for mismatchLabelKeys).
+    """
+    if selector is None:
+        return None
+    added = (
+        LabelSelectorRequirement(key=key, operator=operator, values=(labels[key],))
+        for keys, operator in ((same, "In"), (other, "NotIn"))
+        for key in keys
+        if key in labels
+    )
+    return selector.model_copy(update={"match_expressions": (*selector.match_expressions, *added)})
+
+
+def _holds(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value is not None and value in requirement.values
+        case "NotIn":
+            return value is None or value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case _:
+            return False

@@ -1,0 +1,62 @@
+"""What a workload wants for a pod whose node is lost, in an annotation.
+
+::
+
+    syncpod.dev/when-lost: wait                  nothing happens until the node is back (the default)
+    syncpod.dev/when-lost: replace-after=5m      another pod takes its place; when the node is back, one of them goes
+    syncpod.dev/when-lost: stop-after=5m         the node itself stops the pod, and another one takes its place then
+
+Times are Go durations, counted from the last word between the node and the fleet. Under `wait` and `replace-after` the
+pod itself runs on. Only `stop-after` keeps two copies from ever running at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, Literal
+
+from syncpod.go_durations import GoDurationTooLong, go_duration, parse_go_duration
+
+WHEN_LOST: Final = "syncpod.dev/when-lost"
+
+_SHORTEST: Final = timedelta(seconds=10)
+_LONGEST: Final = timedelta(days=30)
+_SPAN: Final = "between 10s and 720h"
+_VALID: Final = "must be wait, replace-after=DURATION or stop-after=DURATION, such as replace-after=5m"
+
+
+@dataclass(frozen=True)
+class WhenLost:
+    """What happens to a pod whose node is lost."""
+
+    action: Literal["wait", "replace-after", "stop-after"] = "wait"
+    after: timedelta = timedelta(0)
+
+    def __str__(self) -> str:
+        """Write it as in the annotation."""
+        return self.action if self.action == "wait" else f"{self.action}={go_duration(self.after)}"
+
+
+WAIT: Final = WhenLost()
+"""What a pod without the annotation gets."""
+
+
+def when_lost(annotations: Mapping[str, str]) -> WhenLost:
+    """Return what annotations say. Raises ValueError with a sentence for a value that is not valid."""
+    text = annotations.get(WHEN_LOST, "wait")
+    if text == "wait":
+        return WAIT
+    action, equals, duration = text.partition("=")
+    if not equals or action not in ("replace-after", "stop-after"):
+        raise ValueError(f"{_VALID}, is {text!r}")
+    try:
+        after = timedelta(microseconds=parse_go_duration(duration) // 1000)
+    except GoDurationTooLong:
+        after = _LONGEST * 2
+    except ValueError:
+        raise ValueError(f"{_VALID}, is {text!r}") from None
+    if not _SHORTEST <= after <= _LONGEST:
+        raise ValueError(f"must have a time {_SPAN}, is {text!r}")
+    return WhenLost("replace-after" if action == "replace-after" else "stop-after", after)

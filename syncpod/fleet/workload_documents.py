@@ -1,0 +1,340 @@
+"""Documents of workloads: apps/v1 Deployment and DaemonSet, read strictly, defaulted and validated.
+
+Mirrors pkg/apis/apps/v1/defaults.go and pkg/apis/apps/validation/validation.go, v1.36. What cannot be kept is refused
+by its field's path. `revisionHistoryLimit` is how many earlier templates are remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+from pydantic import Field
+
+from syncpod.fleet.selectors import selects
+from syncpod.fleet.sizes import SizeOrPercent, check_size
+from syncpod.fleet.when_lost import WHEN_LOST, WhenLost, when_lost
+from syncpod.pod import LabelSelector, ObjectMeta, Pod, PodInvalid, PodSpec, Problem, admit
+from syncpod.pod.admission import without_cluster
+from syncpod.pod.intstr import IntOrString
+from syncpod.pod.parse import parse_with_template
+from syncpod.pod.validation.metadata import check_object_metadata, check_selector
+from syncpod.pod.wire import EMPTY_IS_UNSET, Flag, Int32, Model
+
+LARGEST_NUMBER: Final = 9_999_999
+"""A workload's pods are named after it and a number, as in ``web-7``."""
+
+NO_DEADLINE: Final = 2**31 - 1
+"""The `progressDeadlineSeconds` that stands for none."""
+
+_NOT_MATCHED: Final = "`selector` does not match template `labels`"
+
+
+class PodTemplate(Model):
+    """What all pods of a workload are made from."""
+
+    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
+    spec: PodSpec = Field(default_factory=PodSpec)
+
+
+class RollingUpdateDeployment(Model):
+    """How many pods a rollout may have too many and too few."""
+
+    max_surge: IntOrString | None = None
+    max_unavailable: IntOrString | None = None
+
+
+class DeploymentStrategy(Model):
+    """How pods are replaced by those of a new template."""
+
+    type: Annotated[Literal["RollingUpdate", "Recreate"] | None, EMPTY_IS_UNSET] = None
+    rolling_update: RollingUpdateDeployment | None = None
+
+
+class DeploymentSpec(Model):
+    """How many pods, of which template, and how they are replaced."""
+
+    replicas: Int32 | None = None
+    selector: LabelSelector | None = None
+    template: PodTemplate = Field(default_factory=PodTemplate)
+    strategy: DeploymentStrategy = Field(default_factory=DeploymentStrategy)
+    min_ready_seconds: Int32 = 0
+    revision_history_limit: Int32 | None = None
+    paused: Flag = False
+    progress_deadline_seconds: Int32 | None = None
+
+
+class Deployment(Model):
+    """A number of equal pods."""
+
+    api_version: Literal["apps/v1"]
+    kind: Literal["Deployment"]
+    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
+    spec: DeploymentSpec = Field(default_factory=DeploymentSpec)
+    status: dict[str, Any] = Field(default_factory=dict)
+
+
+class RollingUpdateDaemonSet(Model):
+    """On how many nodes a rollout may have a pod too few, or one too many."""
+
+    max_unavailable: IntOrString | None = None
+    max_surge: IntOrString | None = None
+
+
+class DaemonSetUpdateStrategy(Model):
+    """How pods are replaced by those of a new template."""
+
+    type: Annotated[Literal["RollingUpdate", "OnDelete"] | None, EMPTY_IS_UNSET] = None
+    rolling_update: RollingUpdateDaemonSet | None = None
+
+
+class DaemonSetSpec(Model):
+    """Of which template each node has a pod, and how they are replaced."""
+
+    selector: LabelSelector | None = None
+    template: PodTemplate = Field(default_factory=PodTemplate)
+    update_strategy: DaemonSetUpdateStrategy = Field(default_factory=DaemonSetUpdateStrategy)
+    min_ready_seconds: Int32 = 0
+    revision_history_limit: Int32 | None = None
+
+
+class DaemonSet(Model):
+    """A pod on every node that it fits."""
+
+    api_version: Literal["apps/v1"]
+    kind: Literal["DaemonSet"]
+    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
+    spec: DaemonSetSpec = Field(default_factory=DaemonSetSpec)
+    status: dict[str, Any] = Field(default_factory=dict)
+
+
+Workload = Deployment | DaemonSet
+
+
+class AdmittedWorkload(NamedTuple):
+    """A workload with its defaults, those of its template's pods too, and warnings for its author."""
+
+    workload: Workload
+    warnings: tuple[Problem, ...]
+
+
+def admit_workload(document: Any) -> AdmittedWorkload:
+    """Admit the document of a Deployment or a DaemonSet. Idempotent.
+
+    The output of ``kubectl get -o yaml`` is taken too: what an API server filled in is dropped, with a warning. Raises
+    PodInvalid with everything that is wrong, unknown or not supported, each by its field's path.
+    """
+    kind = document.get("kind") if isinstance(document, Mapping) else None
+    if kind == "Deployment":
+        parsed: Workload = _with_deployment_defaults(parse_with_template(Deployment, document))
+    elif kind == "DaemonSet":
+        parsed = _with_daemon_defaults(parse_with_template(DaemonSet, document))
+    else:
+        raise PodInvalid([Problem("kind", "must be Deployment or DaemonSet")])
+    workload, warnings = _without_cluster(parsed)
+    problems = list(_check(workload))
+    template = workload.spec.template
+    try:
+        admitted = admit(_example(workload))
+    except PodInvalid as error:
+        problems += [_in_template(problem) for problem in error.problems]
+        raise PodInvalid(problems) from None
+    if problems:
+        raise PodInvalid(problems)
+    warnings += [_in_template(warning) for warning in admitted.warnings if not _is_for_the_fleet(warning)]
+    metadata = template.metadata.model_copy(
+        update={"labels": admitted.pod.metadata.labels, "annotations": admitted.pod.metadata.annotations}
+    )
+    filled = template.model_copy(update={"metadata": metadata, "spec": admitted.pod.spec})
+    spec = workload.spec.model_copy(update={"template": filled})
+    return AdmittedWorkload(workload.model_copy(update={"spec": spec}), tuple(warnings))
+
+
+def lost_rule(workload: Workload) -> WhenLost:
+    """Return what happens to the workload's pods on a lost node: its own annotation, else that of its template."""
+    annotations = workload.metadata.annotations
+    return when_lost(annotations if WHEN_LOST in annotations else workload.spec.template.metadata.annotations)
+
+
+def _with_deployment_defaults(deployment: Deployment) -> Deployment:
+    spec, strategy = deployment.spec, deployment.spec.strategy
+    rolling = strategy.rolling_update or RollingUpdateDeployment()
+    if (strategy.type or "RollingUpdate") == "RollingUpdate":
+        strategy = DeploymentStrategy(
+            type="RollingUpdate",
+            rolling_update=RollingUpdateDeployment(
+                max_surge=_or_default(rolling.max_surge, "25%"),
+                max_unavailable=_or_default(rolling.max_unavailable, "25%"),
+            ),
+        )
+    filled = {
+        "replicas": 1 if spec.replicas is None else spec.replicas,
+        "strategy": strategy,
+        "revision_history_limit": 10 if spec.revision_history_limit is None else spec.revision_history_limit,
+        "progress_deadline_seconds": 600 if spec.progress_deadline_seconds is None else spec.progress_deadline_seconds,
+    }
+    return deployment.model_copy(update={"spec": spec.model_copy(update=filled)})
+
+
+def _with_daemon_defaults(daemons: DaemonSet) -> DaemonSet:
+    spec, strategy = daemons.spec, daemons.spec.update_strategy
+    rolling = strategy.rolling_update or RollingUpdateDaemonSet()
+    if (strategy.type or "RollingUpdate") == "RollingUpdate":
+        strategy = DaemonSetUpdateStrategy(
+            type="RollingUpdate",
+            rolling_update=RollingUpdateDaemonSet(
+                max_surge=_or_default(rolling.max_surge, 0), max_unavailable=_or_default(rolling.max_unavailable, 1)
+            ),
+        )
+    filled = {
+        "update_strategy": strategy,
+        "revision_history_limit": 10 if spec.revision_history_limit is None else spec.revision_history_limit,
+    }
+    return daemons.model_copy(update={"spec": spec.model_copy(update=filled)})
+
+
+def _or_default(value: SizeOrPercent | None, default: SizeOrPercent) -> SizeOrPercent:
+    return default if value is None else value
+
+
+def _without_cluster(workload: Workload) -> tuple[Workload, list[Problem]]:
+    """Return the workload without what an API server wrote, and what only a template's pods have no use for."""
+    pod, warnings = without_cluster(Pod(metadata=workload.metadata))
+    if workload.status:
+        warnings.append(Problem("status", "dropped: it is what another cluster saw"))
+    own = workload.spec.template.metadata
+    for name, value in (("name", own.name), ("generateName", own.generate_name), ("namespace", own.namespace)):
+        if value:
+            warnings.append(Problem(f"spec.template.metadata.{name}", "dropped: pods are named by their workload"))
+    nameless = own.model_copy(update={"name": "", "generate_name": "", "namespace": ""})
+    spec = workload.spec.model_copy(
+        update={"template": workload.spec.template.model_copy(update={"metadata": nameless})}
+    )
+    return workload.model_copy(update={"metadata": pod.metadata, "spec": spec, "status": {}}), warnings
+
+
+def _example(workload: Workload) -> Pod:
+    """Return a pod of the template, with the longest name that one may get."""
+    template, named = workload.spec.template, {"name": "example", "namespace": ""}
+    if not any(check_object_metadata(workload.metadata, "")):
+        longest = f"{workload.metadata.name}-{LARGEST_NUMBER}"
+        named = {"name": longest, "namespace": workload.metadata.namespace}
+    return Pod(metadata=template.metadata.model_copy(update=named), spec=template.spec)
+
+
+def _in_template(problem: Problem) -> Problem:
+    if problem.path == "metadata.name":
+        return Problem(problem.path, f"with a pod's number behind it, {problem.message}")
+    where = problem.path.removeprefix("pod")
+    return Problem(f"spec.template.{where}" if where else "spec.template", problem.message)
+
+
+_FOR_THE_FLEET: Final = (
+    "spec.affinity",
+    "spec.topologySpreadConstraints",
+    "spec.tolerations",
+    "spec.schedulingGates",
+)
+
+
+def _is_for_the_fleet(warning: Problem) -> bool:
+    """Say whether admission warns of what has no effect on a single node, and has one here."""
+    return warning.path.startswith(_FOR_THE_FLEET)
+
+
+def _check(workload: Workload) -> Iterator[Problem]:
+    yield from check_object_metadata(workload.metadata, "metadata")
+    for path, found in (
+        ("metadata", workload.metadata.annotations),
+        ("spec.template.metadata", workload.spec.template.metadata.annotations),
+    ):
+        yield from _check_when_lost(found, f"{path}.annotations[{WHEN_LOST}]", workload.kind)
+    spec = workload.spec
+    yield from _check_selector(spec.selector, spec.template, workload.kind)
+    for name, value in (
+        ("minReadySeconds", spec.min_ready_seconds),
+        ("revisionHistoryLimit", spec.revision_history_limit),
+    ):
+        if value is not None and value < 0:
+            yield Problem(f"spec.{name}", "must not be negative")
+    pods = spec.template.spec
+    if pods.restart_policy not in (None, "Always"):
+        yield Problem("spec.template.spec.restartPolicy", "must be Always")
+    if pods.active_deadline_seconds is not None:
+        yield Problem("spec.template.spec.activeDeadlineSeconds", f"must not be set in a {workload.kind}")
+    if isinstance(workload, Deployment):
+        yield from _check_deployment(workload.spec)
+    else:
+        yield from _check_daemons(workload.spec)
+
+
+def _check_when_lost(annotations: Mapping[str, str], path: str, kind: str) -> Iterator[Problem]:
+    try:
+        rule = when_lost(annotations)
+    except ValueError as wrong:
+        yield Problem(path, str(wrong))
+        return
+    if kind == "DaemonSet" and rule.action == "replace-after":
+        yield Problem(path, "must be wait or stop-after=DURATION in a DaemonSet, whose pods belong to their nodes")
+
+
+def _check_selector(selector: LabelSelector | None, template: PodTemplate, kind: str) -> Iterator[Problem]:
+    if selector is None:
+        yield Problem("spec.selector", "required")
+        return
+    yield from check_selector(selector, "spec.selector")
+    if not (selector.match_labels or selector.match_expressions):
+        yield Problem("spec.selector", f"empty selector is invalid for {kind.lower()}")
+    elif not selects(selector, template.metadata.labels):
+        yield Problem("spec.template.metadata.labels", _NOT_MATCHED)
+
+
+def _check_deployment(spec: DeploymentSpec) -> Iterator[Problem]:
+    if spec.replicas is not None and spec.replicas < 0:
+        yield Problem("spec.replicas", "must not be negative")
+    deadline = spec.progress_deadline_seconds
+    if deadline is not None and deadline < 0:
+        yield Problem("spec.progressDeadlineSeconds", "must not be negative")
+    elif deadline is not None and deadline <= spec.min_ready_seconds:
+        yield Problem("spec.progressDeadlineSeconds", "must be greater than minReadySeconds")
+    rolling, path = spec.strategy.rolling_update, "spec.strategy.rollingUpdate"
+    if spec.strategy.type == "Recreate":
+        if rolling is not None:
+            yield Problem(path, "may not be specified when strategy `type` is 'Recreate'")
+        return
+    surge, unavailable = (rolling.max_surge, rolling.max_unavailable) if rolling is not None else (None, None)
+    problems = [*_check_sizes(surge, unavailable, path)]
+    yield from problems
+    if not problems and _is_none(surge) and _is_none(unavailable):
+        yield Problem(f"{path}.maxUnavailable", "may not be 0 when `maxSurge` is 0")
+
+
+def _check_daemons(spec: DaemonSetSpec) -> Iterator[Problem]:
+    rolling, path = spec.update_strategy.rolling_update, "spec.updateStrategy.rollingUpdate"
+    if spec.update_strategy.type == "OnDelete":
+        yield Problem("spec.updateStrategy.type", "not supported yet: OnDelete; must be RollingUpdate")
+        return
+    surge, unavailable = (rolling.max_surge, rolling.max_unavailable) if rolling is not None else (None, None)
+    problems = [*_check_sizes(surge, unavailable, path, surge_at_most_all=True)]
+    yield from problems
+    if problems:
+        return
+    if not _is_none(surge) and not _is_none(unavailable):
+        yield Problem(f"{path}.maxSurge", "may not be set when maxUnavailable is non-zero")
+    elif _is_none(surge) and _is_none(unavailable):
+        yield Problem(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0")
+
+
+def _check_sizes(
+    surge: SizeOrPercent | None, unavailable: SizeOrPercent | None, path: str, *, surge_at_most_all: bool = False
+) -> Iterator[Problem]:
+    for name, value, at_most_all in (
+        ("maxUnavailable", unavailable, True),
+        ("maxSurge", surge, surge_at_most_all),
+    ):
+        if value is not None and (wrong := check_size(value, at_most_all=at_most_all)):
+            yield Problem(f"{path}.{name}", wrong)
+
+
+def _is_none(size: SizeOrPercent | None) -> bool:
+    return size in (None, 0, "0%")
