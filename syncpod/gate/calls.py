@@ -35,6 +35,7 @@ from temporalio.api.workflowservice.v1 import (
 from syncpod.gate.tokens import TaskTokens
 
 SERVICE: Final = "temporal.api.workflowservice.v1.WorkflowService"
+POLL: Final = f"/{SERVICE}/PollActivityTaskQueue"
 HEALTH: Final = "/grpc.health.v1.Health/Check"
 QUEUE_PREFIX: Final = "fleet-node/"
 """Before a node's name: the one task queue that it polls, and its identity to the server."""
@@ -93,7 +94,7 @@ class NodeCalls:
             _method("GetSystemInfo"): lambda _node, _said: (GetSystemInfoRequest(), _as_it_is),
             _method("GetClusterInfo"): lambda _node, _said: (GetClusterInfoRequest(), _cluster),
             _method("DescribeNamespace"): self._describe_namespace,
-            _method("PollActivityTaskQueue"): self._poll,
+            POLL: self._poll,
             _method("RespondActivityTaskCompleted"): self._completed,
             _method("RespondActivityTaskFailed"): self._failed,
             _method("RespondActivityTaskCanceled"): self._canceled,

@@ -20,6 +20,7 @@ from syncpod.gate.authority import Fleet
 from syncpod.gate.bounds import CALLS, NodeBounds
 from syncpod.gate.calls import NodeCalls, Passed, Refused, Unreadable, unknown
 from syncpod.gate.door import Door
+from syncpod.gate.introduction import Introductions
 from syncpod.gate.refusals import Refusals
 from syncpod.gate.tokens import task_tokens
 from syncpod.settings.errors import SettingsInvalid
@@ -49,6 +50,8 @@ _CHANNEL_OPTIONS: Final = (
     ("grpc.max_receive_message_length", _LARGEST_ANSWER),
     ("grpc.max_send_message_length", _LARGEST_ANSWER),
 )
+_OWN_SECONDS: Final = 10.0
+"""How long a call of the gate's own may take."""
 _AWAY: Final = "the fleet's server cannot be reached"
 
 
@@ -95,6 +98,7 @@ class Gate:
             self._socket = f"/proc/self/fd/{self._directory}/{_SOCKET}"
             self._bounds, self._refusals = NodeBounds(), Refusals()
             self._calls = NodeCalls(behind.namespace, task_tokens(directory))
+            self._introductions = Introductions(fleet.id, behind.namespace, self._call_behind)
             self._door = Door(fleet, names, self._bounds, self._refusals, directory=directory, behind=self._socket)
         except BlockingIOError:
             os.close(self._directory)
@@ -154,9 +158,16 @@ class Gate:
             except Unreadable:
                 unreadable = grpc.StatusCode.INVALID_ARGUMENT
                 await self._refuse(context, node, method, unreadable, "the request cannot be read")
-            return await self._ask(method, passed, context)
+            return await self._ask(node, method, passed, context)
         finally:
             self._bounds.ended(node)
+
+    async def _call_behind(self, method: str, request: bytes) -> bytes:
+        """Make a call of the gate's own. Raises grpc.aio.AioRpcError."""
+        assert self._channel is not None
+        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
+        answered: bytes = await call(request, timeout=_OWN_SECONDS)
+        return answered
 
     async def refuse_unknown(self, method: str, context: Any) -> None:
         """Refuse a call that no node makes."""
@@ -168,7 +179,7 @@ class Gate:
         self._refusals.refused(node, method, sentence, asyncio.get_running_loop().time())
         await context.abort(code, sentence)
 
-    async def _ask(self, method: str, passed: Passed, context: Any) -> bytes:
+    async def _ask(self, node: str, method: str, passed: Passed, context: Any) -> bytes:
         """Make a call to the server; when this is cancelled, so is the call."""
         assert self._channel is not None
         metadata = tuple((name, value) for name, value in context.invocation_metadata() or () if name in _PASSED_ON)
@@ -176,6 +187,7 @@ class Gate:
         seconds = passed.seconds if remaining is None else min(passed.seconds, remaining)
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
         try:
+            await self._introductions.introduce(node, method, asyncio.get_running_loop().time())
             answered: bytes = await call(passed.request, timeout=seconds, metadata=metadata)
         except grpc.aio.AioRpcError as error:
             away = error.code() is grpc.StatusCode.UNAVAILABLE  # gRPC's own text has the server's address
