@@ -29,6 +29,7 @@ from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from activities.between.collection import Collector
 from activities.between.orphans import OrphanKiller
+from activities.fleet_node import fleet_answers
 from activities.images.presence import image_id
 from activities.node.context import Node
 from activities.node.pulls import PullSettings
@@ -36,6 +37,8 @@ from activities.pods.cgroup import limit_pods
 from activities.registry import node_steps, questions, steps
 from syncpod import telemetry
 from syncpod.agent.agent import Agent
+from syncpod.agent.fleet.link import to_gate
+from syncpod.agent.fleet.tasks import add_fleet_link
 from syncpod.agent.housekeeping.tasks import add_housekeeping_tasks
 from syncpod.agent.loop_watchdog import LoopWatchdog
 from syncpod.agent.node_setup import (
@@ -194,9 +197,9 @@ async def _prepared(
     _tell_who_commands(settings, address)
     prepare_memory(settings)
     runtime = await meet_runtime(settings, kept, endpoint, cri, awaited)
-    keys = _keys(settings)
+    keys, sdk = _keys(settings), _runtime()
     client = await connect(
-        settings=connection, runtime=_runtime(), identity=life.identity, keys=keys, interceptors=[TracedSignals()]
+        settings=connection, runtime=sdk, identity=life.identity, keys=keys, interceptors=[TracedSignals()]
     )
     cluster = await require_cluster(settings, kept, client, address)
     await refuse_rivals(client, task_queue, life)
@@ -239,6 +242,9 @@ async def _prepared(
     if keys is not None:
         agent.add_background_task("codec server", CodecServer(settings.state_dir, keys, address).run)
     add_node_workflow_tasks(agent, client, context, life, lambda: followed.current, settings.manifest_dir)
+    add_fleet_link(
+        agent, client, context, fleet_answers, to_gate(client.service_client.config.runtime or Runtime.default())
+    )
     worker = make_worker(client, node, agent, task_queue=task_queue, identity=life.identity, keys=keys)
     _keep(settings, KeptSettings({}, runtime.name, cluster, address, client.namespace), endpoint)
     return worker, agent, record

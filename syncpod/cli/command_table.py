@@ -24,6 +24,7 @@ class Entry(NamedTuple):
 _PODS: Final = "Pods"
 _HERE: Final = "This machine"
 _NODES: Final = "Nodes"
+_FLEET: Final = "Fleet"
 _OTHER: Final = "Other"
 
 COMMANDS: Final[dict[str, Entry]] = {
@@ -70,6 +71,14 @@ COMMANDS: Final[dict[str, Entry]] = {
         _OTHER, "Print a script with which a shell completes command lines.", "completion", "completion"
     ),
     "version": Entry(_OTHER, "Print the version.", "version", "version"),
+    "join": Entry(
+        _HERE,
+        "Have this machine's node belong to a fleet, by the file that `syncpod fleet invite` has written.",
+        "join",
+        "join",
+    ),
+    "leave": Entry(_HERE, "Have this machine's node belong to no fleet.", "join", "leave"),
+    "fleet": Entry(_FLEET, "Let nodes into a fleet, and keep them out.", "fleet"),
     "create": Entry(_PODS, "Create what a manifest has, or a ConfigMap or Secret.", "create"),
     "key": Entry(_HERE, "Show and change the keys of this machine's node.", "key"),
     "top": Entry(_PODS, "Show the CPU and memory usage of pods and of the node.", "top"),

@@ -34,6 +34,18 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("What `temporal` and `tctl` need", "syncpod env"),
         ("For a tool whose command line names no workflow", "syncpod env --workflow pod/default/web"),
     ),
+    "fleet": (("A node's invitation, which it joins with", "syncpod fleet invite n1 --gate fleet.example.com:7300"),),
+    "fleet gate": (
+        ("For nodes of other machines", "syncpod fleet gate --listen 0.0.0.0:7300 --name fleet.example.com"),
+    ),
+    "fleet invite": (
+        ("For a year, in ./n1.invitation", "syncpod fleet invite n1"),
+        ("For a month, without a file on this machine", "syncpod fleet invite n1 --for 30d -o - | ssh n1 cat"),
+    ),
+    "fleet revoke": (("A node that was stolen", "syncpod fleet revoke n1"),),
+    "fleet certificates": (("Which nodes may come, and until when", "syncpod fleet certificates"),),
+    "fleet rotate": (("Before the authority ends, or when its key is known", "syncpod fleet rotate"),),
+    "fleet retire": (("When all nodes have new invitations", "syncpod fleet retire"),),
     "key": (("A new key in place of one that somebody may have read", "syncpod key rotate"),),
     "key list": (("The keys, and which of them signs", "syncpod key list"),),
     "key rotate": (("Sign with a new key from now on", "syncpod key rotate"),),

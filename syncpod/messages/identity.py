@@ -40,7 +40,7 @@ class Message(BaseModel):
     )
 
 
-def _bounded_id(prefix: str, readable: str) -> str:
+def bounded_id(prefix: str, readable: str) -> str:
     """Return ``prefix + readable``; if that exceeds :data:`WORKFLOW_ID_LIMIT` bytes, its beginning and a hash."""
     whole = f"{prefix}{readable}"
     if len(whole.encode()) <= WORKFLOW_ID_LIMIT:
@@ -56,12 +56,12 @@ POD_PREFIX: Final = "pod/"
 
 def pod_workflow_id(namespace: str, name: str) -> str:
     """Return the workflow id of a pod: ``pod/<namespace>/<name>``, at most 255 bytes (a longer one ends in a hash)."""
-    return _bounded_id(POD_PREFIX, f"{namespace}/{name}")
+    return bounded_id(POD_PREFIX, f"{namespace}/{name}")
 
 
 def node_task_queue(node: str) -> str:
     """Return the task queue of a node's worker, for its pods' workflows and activities: ``node/<name>``."""
-    return _bounded_id("node/", node)
+    return bounded_id("node/", node)
 
 
 class PodRef(Message):

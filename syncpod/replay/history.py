@@ -7,6 +7,7 @@ from typing import Final
 from google.protobuf.json_format import ParseError
 from temporalio.client import WorkflowHistory
 
+from syncpod.messages.fleet import FLEET_NODE_WORKFLOW
 from syncpod.messages.identity import POD_WORKFLOW
 from syncpod.messages.node import NODE_WORKFLOW
 
@@ -38,7 +39,7 @@ def checked(history: WorkflowHistory) -> WorkflowHistory:
     if missing := next((at for at, event in enumerate(events, 1) if event.event_id != at), 0):
         raise NoHistory(f"event {missing} is missing: {_SHOULD_BE}")
     kind = events[0].workflow_execution_started_event_attributes.workflow_type.name
-    if kind not in (POD_WORKFLOW, NODE_WORKFLOW):
+    if kind not in (POD_WORKFLOW, NODE_WORKFLOW, FLEET_NODE_WORKFLOW):
         raise NoHistory(f"the history is of a {kind}: {_SHOULD_BE}")
     return history
 

@@ -21,9 +21,10 @@ from syncpod.messages.node import (
     PodWorkflowResult,
 )
 from syncpod.pod import admit_pod
+from workflows.event_log import TEXT_LIMIT
 from workflows.node import absorb, decide, report
 from workflows.node.decide import Action
-from workflows.node.state import TEXT_LIMIT, Governed, NodeState, Source, Wanted, rank, size
+from workflows.node.state import Governed, NodeState, Source, Wanted, rank, size
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 SOURCES = ("file", "team", "zone")

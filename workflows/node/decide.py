@@ -25,7 +25,8 @@ from syncpod.messages.node import (
     PodWorkflowResult,
 )
 from syncpod.pod.static import HASH_ANNOTATION
-from workflows.node.state import Governed, NodeState, Wanted, clipped, split
+from workflows.event_log import clipped
+from workflows.node.state import Governed, NodeState, Wanted, split
 
 AT_ONCE: Final = 16
 """How many pods' workflows are told something at the same time, at most."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
@@ -19,12 +19,8 @@ from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages.node import API_SOURCE, FILE_SOURCE, DeletePod, NodeStatus, PodKey
 from syncpod.messages.queries import EventRecord
 from syncpod.messages.signed import Accepted
-from workflows.rejections import REJECTED, without_surplus
-
-EVENTS_KEPT: Final = 100
-"""How many events the snapshot keeps. It is written again with every continue-as-new."""
-TEXT_LIMIT: Final = 500
-"""Characters kept of a message that comes from elsewhere."""
+from workflows.event_log import with_event
+from workflows.rejections import REJECTED
 
 
 class Wanted(BaseModel):
@@ -194,22 +190,7 @@ class NodeState(BaseModel):
 
     def event(self, now: datetime, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         """Record an event; repeats are counted."""
-        text = clipped(message)
-        seen = next(
-            (each for each in self.events if (each.type, each.reason, each.message) == (kind, reason, text)), None
-        )
-        record = EventRecord(
-            type=kind,
-            reason=reason,
-            message=text,
-            count=seen.count + 1 if seen else 1,
-            first=seen.first if seen else now,
-            last=now,
-        )
-        events = (*(each for each in self.events if each is not seen), record)
-        if reason == REJECTED:
-            events = without_surplus(events, lambda each: each.reason == REJECTED)
-        self.events = events[-EVENTS_KEPT:]
+        self.events = with_event(self.events, now, kind, reason, message)
 
     def reject(self, now: datetime, name: str, why: str) -> None:
         """Record that something that came in was not accepted, and why."""
@@ -230,11 +211,6 @@ def split(key: str) -> PodKey:
     """Return the pod of a key."""
     namespace, _, name = key.partition("/")
     return PodKey(namespace=namespace, name=name)
-
-
-def clipped(text: str) -> str:
-    """Return a message cut to :data:`TEXT_LIMIT`."""
-    return text if len(text) <= TEXT_LIMIT else f"{text[: TEXT_LIMIT - 1]}…"
 
 
 def digest(text: str) -> str:

@@ -170,8 +170,17 @@ def _is_worker(pid: int) -> bool:
 
 
 def worker_program() -> Path:
-    """Return the path of worker.py, beside the package in a checkout and in an installation alike."""
-    path = Path(syncpod.__file__).resolve().parent.parent / "worker.py"
+    """Return the path of worker.py, beside the package in a checkout and in an installation alike. Raises Failure."""
+    return _program("worker.py")
+
+
+def fleet_worker_program() -> Path:
+    """Return the path of fleet_worker.py. Raises Failure."""
+    return _program("fleet_worker.py")
+
+
+def _program(name: str) -> Path:
+    path = Path(syncpod.__file__).resolve().parent.parent / name
     if not path.is_file():
         raise Failure(f"{path} is missing: install syncpod again")
     return path

@@ -141,4 +141,13 @@ BUGS = (
         harm="A node that is told to keep no dead instance of a container removes what the next decision depends on.",
         tests=("tests/agent/test_housekeeping.py",),
     ),
+    Plant(
+        name="any-node-answers",
+        room="syncpod/gate",
+        file="syncpod/gate/tokens.py",
+        before='hmac.digest(self._key, node.encode() + b"\\0" + token, hashlib.sha256)',
+        after="hmac.digest(self._key, token, hashlib.sha256)",
+        harm="A node that has learned another's task token answers in its place, and the fleet believes it.",
+        tests=("tests/gate/test_authority.py", "tests/gate/test_attacks.py"),
+    ),
 )

@@ -1,0 +1,85 @@
+"""A fleet's worker: runs the workflows that hold what each node of the fleet shall run, on the fleet's own cluster.
+
+``python fleet_worker.py`` serves the Temporal server that the ``temporal`` CLI would find (environment and
+temporal.toml). Any number of them may run, on any machines: all that they know is in the server. It says one line on
+standard output when it serves, logs to standard error, and ends at SIGTERM or SIGINT; the nodes run on. Exit codes: 0
+asked to end, 1 a defect, 2 cannot serve, with one sentence that says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+
+from temporalio.client import Client
+from temporalio.envconfig import ClientConnectConfig
+from temporalio.worker import Worker
+
+from syncpod.messages.fleet import FLEET_QUEUE
+from syncpod.temporal.plugin import NoServer, connect, connection_settings
+from syncpod.temporal.timeouts import STICKY_QUEUE
+from worker import build_id
+from workflows.fleet.node import FleetNodeWorkflow
+from workflows.runner import workflow_runner
+
+log = logging.getLogger("syncpod.fleet")
+
+CACHED_WORKFLOWS = 5000
+"""Workflows kept in memory. Each node has one, and each placed thing."""
+
+
+def make_worker(client: Client) -> Worker:
+    """Return a worker of a fleet, not yet running."""
+    return Worker(
+        client,
+        task_queue=FLEET_QUEUE,
+        build_id=build_id(),
+        workflows=[FleetNodeWorkflow],
+        workflow_runner=workflow_runner(),
+        sticky_queue_schedule_to_start_timeout=STICKY_QUEUE,
+        max_cached_workflows=CACHED_WORKFLOWS,
+    )
+
+
+async def serve(connection: ClientConnectConfig, stop: asyncio.Event) -> None:
+    """Serve the fleet until `stop`. Raises NoServer; anything else is a defect."""
+    client = await connect(settings=connection)
+    async with make_worker(client):
+        sys.stdout.write(
+            f"fleet worker ready: Temporal {connection['target_host']} namespace {client.namespace}, "
+            f"task queue {FLEET_QUEUE}\n"
+        )
+        sys.stdout.flush()
+        await stop.wait()
+
+
+async def _until_signalled(connection: ClientConnectConfig) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await serve(connection, stop)
+
+
+def main() -> int:
+    """Run the worker as a process; return its exit code."""
+    logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        asyncio.run(_until_signalled(connection_settings()))
+    except NoServer as refusal:
+        sys.stderr.write(f"syncpod fleet serve: {refusal}\n")
+        return 2
+    except Exception:
+        log.exception("the fleet's worker failed")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    code = main()
+    logging.shutdown()
+    sys.stdout.flush()
+    # A process that has run a Temporal worker aborts now and then while the interpreter shuts down.
+    os._exit(code)

@@ -1,0 +1,156 @@
+"""The link of a node to its fleet: a second Temporal worker, which polls one queue of the fleet's server.
+
+The node's own work does not depend on it. While the fleet's server is away, or refuses, the link tries again, and the
+node runs what it was given last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from temporalio.client import Client
+from temporalio.runtime import Runtime
+from temporalio.service import RPCError, TLSConfig
+from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
+
+from syncpod.agent.fleet.member import Member
+from syncpod.messages.fleet import fleet_node_id
+from syncpod.messages.node import NodeView
+from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.invitation import Invitation
+from syncpod.settings.membership import read_membership
+from syncpod.temporal.plugin import NoServer, connect
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 2.0
+"""Between two looks whether the node has joined a fleet, or left it."""
+_RETRY_SECONDS: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
+_GRACE: Final = timedelta(seconds=2)
+_TOLD_SECONDS: Final = 30.0
+
+ToFleet = Callable[[Invitation], Awaitable[Client]]
+
+
+class FleetLink:
+    """Keeps the node linked to the fleet that its state directory names, if it names one."""
+
+    def __init__(
+        self,
+        state_dir: Path,
+        node: str,
+        member: Callable[[Invitation], Member],
+        answers: Callable[[Member], Sequence[Callable[..., Any]]],
+        *,
+        view: Callable[[], Awaitable[NodeView | None]],
+        to_fleet: ToFleet,
+    ) -> None:
+        """`member` makes the node a member, `answers` its activities; `view` asks the node's own workflow.
+
+        `to_fleet` connects to the fleet's server, and raises NoServer.
+        """
+        self._state_dir, self._node = state_dir, node
+        self._member, self._answers = member, answers
+        self._view, self._to_fleet = view, to_fleet
+        self._trouble = ""
+
+    async def run(self) -> None:
+        """Follow the state directory until cancelled: a node joins and leaves while it runs."""
+        while True:
+            invitation = await self._invitation()
+            if invitation is None:
+                await asyncio.sleep(LOOK_SECONDS)
+                continue
+            serving = asyncio.create_task(self._serve(invitation), name="fleet link")
+            try:
+                while await self._invitation() == invitation and not serving.done():
+                    await asyncio.wait({serving}, timeout=LOOK_SECONDS)
+            finally:
+                serving.cancel()
+                await asyncio.gather(serving, return_exceptions=True)
+
+    async def _invitation(self) -> Invitation | None:
+        """Return the invitation that counts; None if there is none, or it is wrong, which the log says once."""
+        try:
+            invitation = await asyncio.to_thread(read_membership, self._state_dir)
+        except (SettingsInvalid, OSError) as wrong:
+            self._warn(str(wrong))
+            return None
+        if invitation is not None and invitation.node != self._node:
+            self._warn(f"the invitation is for node {invitation.node}, and this is {self._node}: it is ignored")
+            return None
+        return invitation
+
+    async def _serve(self, invitation: Invitation) -> None:
+        """Answer one fleet, until cancelled."""
+        member = self._member(invitation)
+        telling = asyncio.create_task(self._keep_told(member), name="fleet list")
+        failures = 0
+        try:
+            while True:
+                try:
+                    await self._poll(invitation, member)
+                except (NoServer, RPCError, RuntimeError) as error:
+                    self._warn(f"fleet {invitation.fleet} at {invitation.address}: {error}")
+                await asyncio.sleep(_RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)])
+                failures += 1
+        finally:
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
+
+    async def _poll(self, invitation: Invitation, member: Member) -> None:
+        """Poll the node's queue at the fleet's server. Raises NoServer, RPCError, RuntimeError."""
+        client = await self._to_fleet(invitation)
+        queue = fleet_node_id(self._node)
+        worker = Worker(
+            client,
+            task_queue=queue,
+            identity=queue,
+            activities=self._answers(member),
+            max_concurrent_activities=8,
+            activity_task_poller_behavior=PollerBehaviorSimpleMaximum(2),
+            graceful_shutdown_timeout=_GRACE,
+            disable_eager_activity_execution=True,
+        )
+        log.info("linked to fleet %s at %s", invitation.fleet, invitation.address)
+        self._trouble = ""
+        await worker.run()
+
+    async def _keep_told(self, member: Member) -> None:
+        """Have the node's own workflow know the fleet's list, also while the fleet cannot be reached."""
+        while True:
+            try:
+                await member.tell_again(await self._view())
+            except Exception as error:  # noqa: BLE001  # whatever the server or the disk say: it is tried again
+                log.warning("the node's workflow cannot be told the fleet's list: %s", error)
+            await asyncio.sleep(_TOLD_SECONDS)
+
+    def _warn(self, trouble: str) -> None:
+        """Log what is wrong with the link, once per reason."""
+        if trouble != self._trouble:
+            log.warning("the link to the fleet: %s", trouble)
+        self._trouble = trouble
+
+
+def to_gate(runtime: Runtime) -> ToFleet:
+    """Return what connects to a fleet's gate, with the node's certificate."""
+
+    async def through_gate(invitation: Invitation) -> Client:
+        tls = TLSConfig(
+            server_root_ca_cert=invitation.authorities.encode(),
+            domain=invitation.server_name,
+            client_cert=invitation.certificate.encode(),
+            client_private_key=invitation.key.encode(),
+        )
+        return await connect(
+            settings={"target_host": invitation.address, "namespace": invitation.namespace, "tls": tls},
+            runtime=runtime,
+            identity=fleet_node_id(invitation.node),
+        )
+
+    return through_gate

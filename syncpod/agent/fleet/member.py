@@ -1,0 +1,167 @@
+"""A node as a member of its fleet: takes the fleet's list of pods, and answers what has become of them.
+
+The list goes to the node's own workflow as the source ``fleet``, like a manifest directory's. So the node runs its pods
+without the fleet's server, and this module only carries lists one way and reports the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+from temporalio.exceptions import ApplicationError
+
+from syncpod.agent.fleet.kept_intent import keep_intent, read_intent
+from syncpod.agent.fleet.reports import FleetReports
+from syncpod.agent.open_pods import OpenPodsUnknown
+from syncpod.messages.fleet import (
+    ATTEND_SECONDS,
+    COALESCED_SECONDS,
+    FLEET_SOURCE,
+    FOREIGN_INTENT,
+    STALE_INTENT,
+    Attend,
+    Attended,
+    Intent,
+    IntentTaken,
+    WhoAsks,
+)
+from syncpod.messages.node import NodeView, SyncPods
+from syncpod.pod import PodInvalid, admit_pod
+from syncpod.settings.invitation import Invitation
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 0.25
+"""Between two looks at what the node's workflows have published."""
+
+
+class Member:
+    """One node in one fleet. All methods belong to one event loop."""
+
+    def __init__(
+        self,
+        invitation: Invitation,
+        state_dir: Path,
+        reports: FleetReports,
+        *,
+        tell: Callable[[SyncPods], Awaitable[None]],
+        open_pods: Callable[[], Awaitable[dict[str, str]]],
+    ) -> None:
+        """`tell` sends the list to the node's own workflow, and raises RPCError.
+
+        `open_pods` returns the runs of the node's open pods by workflow id, and raises OpenPodsUnknown.
+        """
+        self._fleet, self._node = invitation.fleet, invitation.node
+        self._state_dir, self._reports = state_dir, reports
+        self._tell, self._open_pods = tell, open_pods
+        self._intent: Intent | None = None
+        self._is_complete = False
+        self._turn = asyncio.Lock()
+        """A list is kept and told in one go: a newer one must not overtake it in between."""
+
+    # --- what the fleet asks ------------------------------------------------------------------------------------------
+
+    async def recall(self, asked: WhoAsks) -> Intent:
+        """Return the newest list that this fleet has given the node; generation 0 if it has given none."""
+        self._require(asked)
+        kept = await self._kept()
+        return kept if kept.fleet == self._fleet else Intent(fleet=self._fleet, node=self._node)
+
+    async def take(self, intent: Intent) -> IntentTaken:
+        """Keep the list, and have the node's workflow run what it says. Raises ApplicationError, RPCError, OSError."""
+        self._require(intent)
+        async with self._turn:
+            kept = await self._kept()
+            if kept.fleet == self._fleet and kept.generation > intent.generation:
+                raise ApplicationError(
+                    f"node {self._node} has taken list {kept.generation} before this one, {intent.generation}",
+                    type=STALE_INTENT,
+                    non_retryable=True,
+                )
+            # The disk first: a list that the node acts on and then forgets could be taken back by an older one.
+            await asyncio.to_thread(keep_intent, self._state_dir, intent)
+            self._intent = intent
+            refused = await self._tell_list(intent)
+        return IntentTaken(generation=intent.generation, refused=refused)
+
+    async def attend(self, asked: Attend) -> Attended:
+        """Return what is new since the version asked for, at the latest after :data:`ATTEND_SECONDS`."""
+        self._require(asked)
+        await self._until_complete()
+        loop = asyncio.get_running_loop()
+        end = loop.time() + ATTEND_SECONDS
+        if asked.version:
+            await asyncio.sleep(COALESCED_SECONDS)  # a busy node tells much at once, not each change alone
+        while (news := await self._news(asked.version)) is None:
+            if loop.time() > end:
+                return Attended(version=asked.version, generation=(await self._kept()).generation)
+            await asyncio.sleep(LOOK_SECONDS)
+        return news
+
+    async def _news(self, version: str) -> Attended | None:
+        kept = await self._kept()
+        keys = [key for each in kept.pods if (key := _key_of(each))] if kept.fleet == self._fleet else []
+        return self._reports.changed(version, kept.generation, keys)
+
+    async def _until_complete(self) -> None:
+        """Wait until every open pod has published its state: a pod that is not heard of yet is not one that is gone."""
+        while not self._is_complete:
+            with contextlib.suppress(OpenPodsUnknown):
+                self._is_complete = self._reports.is_complete(await self._open_pods())
+            if not self._is_complete:
+                await asyncio.sleep(COALESCED_SECONDS)
+
+    # --- the node's own workflow --------------------------------------------------------------------------------------
+
+    async def tell_again(self, view: NodeView | None) -> None:
+        """Send the list to a workflow that has received none, because it is new. Raises RPCError, OSError.
+
+        `view` is what the workflow knows; None = it does not run.
+        """
+        if view is not None and FLEET_SOURCE in view.sources:
+            return
+        async with self._turn:
+            kept = await self._kept()
+            if kept.fleet == self._fleet and kept.generation:
+                log.warning("the node's workflow does not know the fleet's pods: it is told list %d", kept.generation)
+                await self._tell_list(kept)
+
+    async def _tell_list(self, intent: Intent) -> dict[str, str]:
+        """Send the list, and return why some of its pods cannot run on any node, by key."""
+        refused: dict[str, str] = {}
+        pods = []
+        for document in intent.pods:
+            try:
+                admit_pod(document)
+            except PodInvalid as wrong:
+                refused[_key_of(document) or "?"] = str(wrong)
+            else:
+                pods.append(document)
+        await self._tell(SyncPods(source=FLEET_SOURCE, pods=tuple(pods)))
+        return refused
+
+    async def _kept(self) -> Intent:
+        if self._intent is None:
+            self._intent = await asyncio.to_thread(read_intent, self._state_dir)
+        return self._intent
+
+    def _require(self, asked: WhoAsks) -> None:
+        if (asked.fleet, asked.node) != (self._fleet, self._node):
+            raise ApplicationError(
+                f"this is node {self._node} of fleet {self._fleet}, not {asked.node} of {asked.fleet}",
+                type=FOREIGN_INTENT,
+                non_retryable=True,
+            )
+
+
+def _key_of(document: Any) -> str:
+    """Return ``namespace/name`` of a pod's document; "" if it has no name."""
+    meta = document.get("metadata") if isinstance(document, dict) else None
+    if not isinstance(meta, dict) or not isinstance(meta.get("name"), str):
+        return ""
+    return f"{meta.get('namespace') or 'default'}/{meta['name']}"

@@ -1,0 +1,177 @@
+"""What a node tells its fleet of itself and of the fleet's pods, from what their workflows publish in this worker."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from syncpod.agent.published_pods import PublishedPods, PublishedRun
+from syncpod.lifecycle.printed_status import printed_status
+from syncpod.messages.fleet import FLEET_SOURCE, Attended, NodeReport, PodReport
+from syncpod.messages.node import SOURCE_ANNOTATION, DesiredPod, NodeView, PodKey, node_workflow_id
+from syncpod.pod import parse_pod
+from syncpod.pod.amounts import pod_amounts
+from syncpod.pod.quantity import Quantity, parse_quantity, quantity_text
+
+
+class _Known(NamedTuple):
+    """One pod of the node, as its workflow has last published it."""
+
+    run: PublishedRun
+    key: str
+    is_ours: bool
+    report: PodReport
+    requests: Mapping[str, Quantity] | None
+    """What it takes from the node, of which the fleet does not know; None for a pod of the fleet, or one that has
+    ended."""
+
+
+class FleetReports:
+    """Finds what has changed since a report. All methods belong to the agent's event loop."""
+
+    def __init__(self, published: PublishedPods, node: str) -> None:
+        """Report from `published`: the states of the pods of `node`, and that of the node's own workflow."""
+        self._published = published
+        self._node = node_workflow_id(node)
+        self._known: dict[str, _Known] = {}
+        self._node_run: PublishedRun | None = None
+        self._view = NodeView()
+        self._session, self._number = uuid.uuid4().hex[:8], 0
+        self._sent = Attended()
+        self._sent_pods: dict[str, PodReport] = {}
+
+    def is_complete(self, open_workflows: Iterable[str]) -> bool:
+        """Say whether the node's own workflow, and all of these, have published something in this worker's life."""
+        newest = self._published.newest
+        return newest(self._node) is not None and all(newest(each) is not None for each in open_workflows)
+
+    def changed(self, version: str, generation: int, listed: Iterable[str]) -> Attended | None:
+        """Return what is new since the report of this version; None if nothing is.
+
+        `generation` is that of the intent that the node has taken, `listed` the keys of its pods.
+        """
+        self._look()
+        pods = self._pods()
+        present = tuple(_key(each) for each in sorted({*pods, *listed, *self._desired()}))
+        node = self._node_report()
+        if version and version == self._sent.version:
+            new = tuple(report for key, report in pods.items() if self._sent_pods.get(key) != report)
+            before = self._sent
+            if not new and (present, node, generation) == (before.present, before.node, before.generation):
+                return None
+        else:
+            new = tuple(pods.values())
+        self._number += 1
+        version = f"{self._session}-{self._number}"
+        self._sent = Attended(version=version, generation=generation, present=present, node=node, pods=new)
+        self._sent_pods = pods
+        return self._sent
+
+    def _look(self) -> None:
+        """Read what has been published since the last look; what has not changed costs a comparison."""
+        runs = {each: run for each in self._published.pods() if (run := self._published.newest(each)) is not None}
+        known = {each: before for each, before in self._known.items() if each in runs}
+        for workflow_id, run in runs.items():
+            if (before := known.get(workflow_id)) is None or before.run is not run:
+                known[workflow_id] = _read(run)
+        self._known = known
+        newest = self._published.newest(self._node)
+        if newest is not None and newest is not self._node_run:
+            self._node_run, self._view = newest, NodeView.model_validate(newest.published.answer("node"))
+
+    def _pods(self) -> dict[str, PodReport]:
+        """Return the reports of the fleet's pods by key, with those that the node cannot even begin."""
+        begun = {each.key: each.report for each in self._known.values() if each.is_ours}
+        waiting = {key: _waiting(each) for key, each in self._desired().items() if each.message and key not in begun}
+        return waiting | begun
+
+    def _desired(self) -> dict[str, DesiredPod]:
+        """Return what the node's own workflow has of the fleet's pods."""
+        ours = (each for each in self._view.desired if each.source == FLEET_SOURCE)
+        return {f"{each.namespace}/{each.name}": each for each in ours}
+
+    def _node_report(self) -> NodeReport:
+        view = self._view
+        return NodeReport(
+            ready=any(each.type == "Ready" and each.status == "True" for each in view.conditions),
+            unschedulable=view.unschedulable,
+            conditions=view.conditions,
+            labels=view.labels,
+            capacity=view.capacity,
+            allocatable=self._left(view.allocatable),
+            addresses=view.addresses,
+            node_info=view.node_info,
+        )
+
+    def _left(self, allocatable: Mapping[str, str]) -> dict[str, str]:
+        """Return what the node has for the fleet's pods: without what its other pods request."""
+        others = [each.requests for each in self._known.values() if each.requests is not None]
+        left = {}
+        for name, text in allocatable.items():
+            amount = parse_quantity(text)
+            if name == "pods":
+                left[name] = str(max(0, amount.value() - len(others)))
+                continue
+            milli = amount.milli_value() - sum(each[name].milli_value() for each in others if name in each)
+            left[name] = quantity_text(parse_quantity(f"{max(0, milli)}m"), like=text)
+        return left
+
+
+def _read(run: PublishedRun) -> _Known:
+    """Return what a report needs of one pod."""
+    pod: dict[str, Any] = run.published.answer("pod")
+    meta, status = pod.get("metadata", {}), pod.get("status", {})
+    printed = printed_status(pod)
+    namespace, name = meta.get("namespace") or "default", meta.get("name", "")
+    report = PodReport(
+        namespace=namespace,
+        name=name,
+        uid=meta.get("uid", ""),
+        phase=status.get("phase") or "Pending",
+        status=printed.word,
+        ready=_condition(status, "Ready").get("status") == "True",
+        ready_since=_time(_condition(status, "Ready").get("lastTransitionTime")),
+        ready_containers=f"{printed.ready}/{printed.total}",
+        restarts=printed.restarts,
+        ip=status.get("podIP") or "",
+        started_at=_time(status.get("startTime")),
+        message=status.get("message") or _waits_for(status),
+    )
+    is_ours = (meta.get("annotations") or {}).get(SOURCE_ANNOTATION) == FLEET_SOURCE
+    is_counted = is_ours or report.phase in ("Succeeded", "Failed")
+    requests = None if is_counted else pod_amounts(parse_pod(pod), "requests")
+    return _Known(run, report.key, is_ours, report, requests)
+
+
+def _waiting(desired: DesiredPod) -> PodReport:
+    """Return the report of a pod whose workflow the node could not tell yet."""
+    message = f"{desired.reason}: {desired.message}"
+    return PodReport(namespace=desired.namespace, name=desired.name, uid=desired.uid, status="Pending", message=message)
+
+
+def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any]
+    for found in status.get("conditions", ()):
+        if found.get("type") == kind:
+            return found
+    return {}
+
+
+def _waits_for(status: Mapping[str, Any]) -> str:
+    """Return why the first container that waits does so; "" if none does."""
+    for entry in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
+        waiting = (entry.get("state") or {}).get("waiting") or {}
+        if waiting.get("message"):
+            return f"{entry.get('name')}: {waiting['message']}"
+    return ""
+
+
+def _time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
+
+
+def _key(key: str) -> PodKey:
+    namespace, _, name = key.partition("/")
+    return PodKey(namespace=namespace, name=name)

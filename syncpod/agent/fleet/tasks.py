@@ -1,0 +1,43 @@
+"""Sets up the link to the fleet that the node belongs to, or may join while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from temporalio.client import Client
+
+from syncpod.agent.agent import Agent
+from syncpod.agent.fleet.link import FleetLink, ToFleet
+from syncpod.agent.fleet.member import Member
+from syncpod.agent.fleet.reports import FleetReports
+from syncpod.agent.node_workflow.node_signals import NodeSignals
+from syncpod.agent.open_pods import OpenPods
+from syncpod.settings.invitation import Invitation
+from syncpod.translation.context import NodeContext
+
+
+def add_fleet_link(
+    agent: Agent,
+    client: Client,
+    context: NodeContext,
+    answers: Callable[[Member], Sequence[Callable[..., Any]]],
+    to_fleet: ToFleet,
+) -> None:
+    """Keep the node linked to its fleet as long as the agent runs; `client` is that of the node's own server."""
+    signals = NodeSignals(client, context.name, agent.guard.require)
+    open_pods = OpenPods(client, agent.guard.require)
+
+    def member(invitation: Invitation) -> Member:
+        reports = FleetReports(agent.published_pods, context.name)
+        return Member(
+            invitation,
+            context.state_dir,
+            reports,
+            tell=signals.sync_pods,
+            open_pods=partial(open_pods.in_namespace, None),
+        )
+
+    link = FleetLink(context.state_dir, context.name, member, answers, view=signals.view, to_fleet=to_fleet)
+    agent.add_background_task("fleet", link.run)

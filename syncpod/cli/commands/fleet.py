@@ -1,0 +1,26 @@
+"""``syncpod fleet``: the commands of the machine that a fleet is commanded from."""
+
+from __future__ import annotations
+
+import typer
+
+from syncpod.cli.commands.fleet_certificates import certificates, invite, retire, revoke, rotate
+from syncpod.cli.commands.fleet_change import apply, cordon, delete, uncordon
+from syncpod.cli.commands.fleet_gate import gate
+from syncpod.cli.commands.fleet_get import get
+from syncpod.cli.commands.fleet_serve import serve
+from syncpod.cli.manual import Group, Page
+
+app = typer.Typer(cls=Group, help="Let nodes into a fleet, and keep them out.", no_args_is_help=True)
+app.command("get", cls=Page)(get)
+app.command("apply", cls=Page)(apply)
+app.command("delete", cls=Page)(delete)
+app.command("cordon", cls=Page)(cordon)
+app.command("uncordon", cls=Page)(uncordon)
+app.command("serve", cls=Page)(serve)
+app.command("gate", cls=Page)(gate)
+app.command("invite", cls=Page)(invite)
+app.command("revoke", cls=Page)(revoke)
+app.command("certificates", cls=Page)(certificates)
+app.command("rotate", cls=Page)(rotate)
+app.command("retire", cls=Page)(retire)

@@ -1,0 +1,200 @@
+"""``syncpod fleet invite`` and what follows: the certificates by which the gate knows nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncpod.cli.console import columns, program, remark, say
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.options import StateDir
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from syncpod.gate.authority import Fleet, Issued
+
+NodeName = Annotated[str, typer.Argument(metavar="NODE", hidden=True, show_default=False)]
+
+
+def invite(
+    node: NodeName,
+    for_: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long it is valid: 90d, 36h.")] = "365d",
+    gate: Annotated[
+        str,
+        typer.Option(
+            "--gate", metavar="HOST:PORT", help="How the node reaches the gate.", show_default="as the gate was started"
+        ),
+    ] = "",
+    output: Annotated[
+        str,
+        typer.Option("--output", "-o", metavar="FILE|-", help="The file to write.", show_default="./NODE.invitation"),
+    ] = "",
+    state_dir: StateDir = "",
+) -> None:
+    """Write the file with which a node joins the fleet.
+
+    It has the node's certificate and its private key, so take it there by a way that nobody else reads, and keep no
+    copy. An earlier invitation of the node goes on to be valid.
+    """
+    from syncpod.gate.authority import now
+    from syncpod.gate.record import GateRecord, read_gate_record
+    from syncpod.settings.errors import SettingsInvalid
+    from syncpod.settings.invitation import Invitation, invitation_text, is_address, is_node_name, write_invitation
+
+    if not is_node_name(node):
+        raise BadInput(
+            f"NODE: {node!r} must be the name of a node, a DNS subdomain: lower case letters, digits, - and ."
+        )
+    life = _life(for_)
+    if gate and not is_address(gate):
+        raise BadInput(f"--gate: {gate!r} must be a host and a port, such as fleet.example.com:7300")
+    path = Path(output or f"{node}.invitation")
+    if output != "-" and path.exists():
+        raise BadInput(f"{path}: exists: name another file with -o")
+    fleet = _fleet(state_dir)
+    told = read_gate_record(fleet.directory) or GateRecord("", "default")
+    if not (address := gate or told.address):
+        raise BadInput("--gate: must say how the node reaches the gate, such as --gate fleet.example.com:7300")
+    try:
+        pair = fleet.issue(node, life, now())
+        invitation = Invitation(
+            fleet=fleet.id,
+            node=node,
+            address=address,
+            server_name=fleet.server_name,
+            namespace=told.namespace,
+            authorities=fleet.authorities_pem(),
+            certificate=pair.certificate,
+            key=pair.key,
+        )
+        if output == "-":
+            say(invitation_text(invitation).rstrip("\n"))
+            return
+        write_invitation(path, invitation)
+    except SettingsInvalid as wrong:
+        raise BadInput(str(wrong)) from None
+    except OSError as error:
+        raise Failure(f"the invitation cannot be written: {error}") from None
+    say(f"node/{node} invited: {path}")
+
+
+def revoke(
+    node: NodeName,
+    serial: Annotated[
+        str, typer.Option("--serial", metavar="SERIAL", help="Only this certificate.", show_default="all of the node")
+    ] = "",
+    state_dir: StateDir = "",
+) -> None:
+    """Keep a node out, with all certificates that it was given.
+
+    The gate ends its connections within a second. What the node has already taken, it still has: its pods run on.
+    """
+    from syncpod.gate.authority import now
+
+    fleet = _fleet(state_dir)
+    known = [each for each in _issued(fleet) if each.node == node and serial in ("", each.serial)]
+    if not known:
+        raise Failure(f'certificates of node "{node}" not found' + (f": none has serial {serial}" if serial else ""))
+    revoked = fleet.revoke(node, now(), serial)
+    for each in revoked:
+        say(f"certificate/{each} of node/{node} revoked")
+    if not revoked:
+        remark(f"each certificate of node {node} was revoked before")
+
+
+def certificates(state_dir: StateDir = "") -> None:
+    """List the certificates of nodes, and until when each is valid."""
+    from syncpod.gate.authority import now
+
+    rows = [("NODE", "SERIAL", "NOT AFTER", "AUTHORITY", "STATUS")]
+    at = now()
+    for each in _issued(_fleet(state_dir)):
+        status = "revoked" if each.revoked else "expired" if each.not_after <= at else "valid"
+        by = str(each.authority) if each.authority else "retired"
+        rows.append((each.node, each.serial, f"{each.not_after:%Y-%m-%dT%H:%M:%SZ}", by, status))
+    say("\n".join(columns(rows)))
+
+
+def rotate(state_dir: StateDir = "") -> None:
+    """Make a new certificate authority, which issues from now on.
+
+    Certificates of the earlier one stay valid. Invite each node anew, and then take the earlier authority away with
+    `syncpod fleet retire`.
+    """
+    from syncpod.gate.authority import now
+
+    fleet = _fleet(state_dir)
+    try:
+        number = fleet.rotate(now())
+    except OSError as error:
+        raise Failure(f"an authority cannot be made: {error}") from None
+    say(f"authority/{number} issues from now on")
+    remark(f"when each node has a new invitation: `{program()} fleet retire`")
+
+
+def retire(
+    force: Annotated[bool, typer.Option("--force", help="Also if nodes have no newer certificate.")] = False,
+    state_dir: StateDir = "",
+) -> None:
+    """Take the earliest certificate authority away, with all that it has issued.
+
+    Nodes that have no certificate of a newer one are named, and nothing is done.
+    """
+    from syncpod.gate.authority import now
+
+    fleet = _fleet(state_dir)
+    authorities = fleet.authorities()
+    if len(authorities) < 2:
+        raise Failure(f"the fleet has one authority: make another one first with `{program()} fleet rotate`")
+    at = now()
+    valid = [each for each in _issued(fleet) if not each.revoked and each.not_after > at]
+    renewed = {each.node for each in valid if each.authority != authorities[0]}
+    if (needing := sorted({each.node for each in valid} - renewed)) and not force:
+        more = f" and {len(needing) - 3} more" if len(needing) > 3 else ""
+        raise Failure(
+            f"{', '.join(needing[:3])}{more} would be kept out: invite them anew, or say --force if they are to be"
+        )
+    say(f"authority/{fleet.retire()} retired")
+
+
+def _fleet(state_dir: str) -> Fleet:
+    from syncpod.cli.machine.settings import settings
+    from syncpod.gate.authority import now, open_fleet
+    from syncpod.gate.gate import fleet_directory
+    from syncpod.settings.errors import SettingsInvalid
+
+    directory = fleet_directory(settings(state_dir=state_dir).state_dir)
+    try:
+        return open_fleet(directory, now())
+    except SettingsInvalid as wrong:
+        raise BadInput(str(wrong)) from None
+    except OSError as error:
+        raise BadInput(f"fleet directory {directory}: {error.strerror}") from None
+
+
+def _issued(fleet: Fleet) -> list[Issued]:
+    from syncpod.settings.errors import SettingsInvalid
+
+    try:
+        return fleet.issued()
+    except SettingsInvalid as wrong:
+        raise BadInput(str(wrong)) from None
+
+
+def _life(text: str) -> timedelta:
+    from datetime import timedelta
+
+    from syncpod.gate.authority import AUTHORITY_LIFE
+    from syncpod.settings.errors import SettingsInvalid
+    from syncpod.settings.values import days_or_duration
+
+    try:
+        life = days_or_duration("--for", {"--for": text}, timedelta())
+    except SettingsInvalid:
+        life = timedelta()
+    if not timedelta() < life <= AUTHORITY_LIFE:
+        raise BadInput(f"--for: {text!r} must be a duration such as 365d or 36h, ten years at most")
+    return life

@@ -1,0 +1,107 @@
+"""``syncpod fleet gate``: the mTLS front before the fleet's Temporal server."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from syncpod.cli.console import say
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.options import StateDir
+
+if TYPE_CHECKING:
+    from syncpod.gate.gate import Behind
+
+
+def gate(
+    listen: Annotated[
+        str, typer.Option("--listen", metavar="ADDRESS:PORT", help="Where nodes connect.")
+    ] = "127.0.0.1:7300",
+    name: Annotated[
+        list[str] | None,
+        typer.Option("--name", metavar="HOST", help="How nodes reach this machine; invitations have the first one."),
+    ] = None,
+    temporal: Annotated[
+        str,
+        typer.Option(
+            "--temporal",
+            metavar="ADDRESS",
+            help="The fleet's Temporal server.",
+            show_default="that of other commands",
+        ),
+    ] = "",
+    state_dir: StateDir = "",
+) -> None:
+    """Let nodes reach the fleet's Temporal server, until Ctrl-C.
+
+    A node shows the certificate of its invitation. With it, it polls its own task queue and answers its own tasks,
+    and nothing else. Certificates that are issued or revoked meanwhile count at once.
+    """
+    import asyncio
+    import logging
+
+    from syncpod.cli.machine.settings import settings
+    from syncpod.gate.authority import now, open_fleet
+    from syncpod.gate.gate import fleet_directory
+    from syncpod.gate.serve import serve
+    from syncpod.settings.errors import SettingsInvalid
+
+    host, port = _listen(listen)
+    names = name or []
+    for each in names:
+        if not each or any(sign in each for sign in "/ ,") or not each.isascii():
+            raise BadInput(f"--name: {each!r} must be the name or the address of a host, without a port")
+    behind = _behind(temporal, state_dir)
+    here = settings(state_dir=state_dir)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def serving(address: str) -> None:
+        say(f"the gate of the fleet is at {address}, before Temporal at {behind.address}, namespace {behind.namespace}")
+
+    try:
+        fleet = open_fleet(fleet_directory(here.state_dir), now())
+        asyncio.run(serve(fleet, behind, names, host, port, serving=serving))
+    except SettingsInvalid as wrong:
+        raise BadInput(str(wrong)) from None
+    except (OSError, RuntimeError) as error:
+        raise Failure(f"the gate cannot serve at {listen}: {error}") from None
+
+
+def _listen(text: str) -> tuple[str, int]:
+    host, _, port = text.strip().rpartition(":")
+    try:
+        address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host.removeprefix("[").removesuffix("]"))
+        if not port.isdecimal() or not port.isascii() or int(port) > 65535:
+            raise ValueError(port)
+    except ValueError:
+        raise BadInput(f"--listen: {text!r} must be an address and a port, such as 127.0.0.1:7300") from None
+    return str(address), int(port)
+
+
+def _behind(temporal: str, state_dir: str) -> Behind:
+    """Return the fleet's server: as named, else where other commands find theirs; with TLS if that is configured."""
+    from syncpod.cli.temporal.session import connection
+    from syncpod.gate.gate import Behind
+    from syncpod.temporal.plugin import NoServer, connection_settings
+
+    try:
+        config = connection_settings(default_address=temporal) if temporal else connection(state_dir)
+    except NoServer as error:
+        raise BadInput(str(error)) from None
+    address = temporal or config["target_host"]
+    tls: Any = config.get("tls")
+    if not tls:
+        return Behind(address, config["namespace"])
+    if tls is True:
+        return Behind(address, config["namespace"], tls=True)
+    return Behind(
+        address,
+        config["namespace"],
+        tls=True,
+        roots=tls.server_root_ca_cert,
+        certificate=tls.client_cert,
+        key=tls.client_private_key,
+        domain=tls.domain or "",
+    )

@@ -1,0 +1,111 @@
+"""``syncpod fleet get``: the nodes and pods of a fleet, from what its server has of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncpod.cli.console import columns, remark, say
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.options import AllNamespaces, Namespace, StateDir
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from temporalio.client import Client
+
+    from syncpod.messages.fleet import FleetNodeView, PlacedPod
+
+_NODES = ("node", "nodes", "no")
+_PODS = ("pod", "pods", "po")
+
+
+def get(
+    what: Annotated[list[str], typer.Argument(metavar="KIND NAME", hidden=True, show_default=False)],
+    namespace: Namespace = "default",
+    all_namespaces: AllNamespaces = False,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="wide|json|yaml|name|...", help="The output format, as of `get`.")
+    ] = "",
+    no_headers: Annotated[bool, typer.Option("--no-headers", help="Do not print the column names.")] = False,
+    state_dir: StateDir = "",
+) -> None:
+    """List the fleet's nodes, or its pods on all nodes: `nodes`, `node edge-1`, `pods`, `pod web`.
+
+    A node is `Unknown` when nothing was heard of it for its grace. What it ran then may still run.
+    """
+    from syncpod.cli.temporal import fleet
+    from syncpod.cli.view.documents import known_output
+
+    kind, *names = [word for each in what for word in each.split("/", 1)]
+    if kind not in (*_NODES, *_PODS):
+        raise BadInput(f"KIND: must be nodes or pods, not {kind}")
+    output = known_output(output, ("wide", "json", "yaml", "name"))
+
+    async def work(client: Client) -> None:
+        if kind in _NODES:
+            await _nodes(client, names, output, headers=not no_headers)
+        else:
+            scope = None if all_namespaces else namespace
+            await _pods(client, names, scope, output, headers=not no_headers)
+
+    fleet.run(work, state_dir=state_dir)
+
+
+async def _nodes(client: Client, names: Sequence[str], output: str, *, headers: bool) -> None:
+    from datetime import UTC, datetime
+
+    from syncpod.cli.temporal import fleet
+    from syncpod.cli.view import fleet_table
+    from syncpod.cli.view.documents import is_of_documents, print_documents
+
+    if is_of_documents(output):
+        found = await fleet.views(client, names)
+        print_documents([fleet_table.node_document(each) for each in found], output, single=len(names) == 1)
+        return
+    nodes = [each for each in await fleet.summaries(client) if not names or each.name in names]
+    if output == "name":
+        say("\n".join(f"node/{each.name}" for each in nodes))
+    elif nodes:
+        now, wide = datetime.now(UTC), output == "wide"
+        header = fleet_table.NODE_HEADER + (fleet_table.NODE_WIDE if wide else ())
+        rows = [fleet_table.node_row(each, now, wide=wide) for each in nodes]
+        say("\n".join(columns([header, *rows] if headers else rows)))
+    elif not names:
+        remark("No nodes found: `syncpod fleet invite NODE` lets one in")
+    if missing := [each for each in names if each not in {node.name for node in nodes}]:
+        raise Failure("\n".join(f'nodes "{each}" not found in the fleet' for each in missing))
+
+
+async def _pods(client: Client, names: Sequence[str], namespace: str | None, output: str, *, headers: bool) -> None:
+    from datetime import UTC, datetime
+
+    from syncpod.cli.temporal import fleet
+    from syncpod.cli.view import fleet_table
+    from syncpod.cli.view.documents import is_of_documents, print_documents
+
+    def is_asked_for(pod: PlacedPod) -> bool:
+        return (namespace is None or pod.namespace == namespace) and (not names or pod.name in names)
+
+    found: list[tuple[FleetNodeView, PlacedPod]] = [
+        (node, pod) for node in await fleet.views(client) for pod in node.placed if is_asked_for(pod)
+    ]
+    found.sort(key=lambda one: (one[1].namespace, one[1].name))
+    if is_of_documents(output):
+        print_documents([fleet_table.pod_document(*each) for each in found], output, single=len(names) == 1)
+    elif output == "name":
+        say("\n".join(f"pod/{pod.name}" for _, pod in found))
+    elif found:
+        now, wide, spaced = datetime.now(UTC), output == "wide", namespace is None
+        header = (
+            *(("NAMESPACE",) if spaced else ()),
+            *fleet_table.POD_HEADER,
+            *(fleet_table.POD_WIDE if wide else ()),
+        )
+        rows = [fleet_table.pod_row(node, pod, now, wide=wide, namespaces=spaced) for node, pod in found]
+        say("\n".join(columns([header, *rows] if headers else rows)))
+    elif not names:
+        remark("No resources found" + ("" if namespace is None else f" in {namespace} namespace."))
+    if missing := [each for each in names if each not in {pod.name for _, pod in found}]:
+        raise Failure("\n".join(f'pods "{each}" not found in the fleet' for each in missing))

@@ -1,0 +1,21 @@
+"""``syncpod fleet serve``: becomes ``fleet_worker.py``, which can also be run by itself."""
+
+from __future__ import annotations
+
+from syncpod.cli.input.options import StateDir
+
+
+def serve(state_dir: StateDir = "") -> None:
+    """Run the fleet's workflows until Ctrl-C, on the Temporal server that the environment names, or on your own.
+
+    Any number of them may run, on any machines: what the fleet knows is in the server.
+    """
+    import os
+    import sys
+
+    from syncpod.cli.machine.processes import run_in_place
+    from syncpod.cli.machine.worker_process import fleet_worker_program
+    from syncpod.cli.temporal.session import connection
+
+    address = connection(state_dir)["target_host"]
+    run_in_place([sys.executable, str(fleet_worker_program())], {**os.environ, "TEMPORAL_ADDRESS": address})

@@ -1,0 +1,71 @@
+"""``syncpod join`` and ``syncpod leave``: this machine's node, and the fleet that it belongs to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from syncpod.cli.console import remark, say
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.options import StateDir
+
+
+def join(
+    invitation: Annotated[str, typer.Argument(metavar="FILE", hidden=True, show_default=False)],
+    state_dir: StateDir = "",
+) -> None:
+    """Have this machine's node belong to a fleet, by the file that `syncpod fleet invite` has written.
+
+    A running worker notices within seconds; the file can be removed afterwards. The node goes on to run its own pods,
+    and those of the fleet also while the fleet cannot be reached.
+    """
+    from syncpod.cli.machine.settings import settings
+    from syncpod.cli.machine.state_directory import prepare
+    from syncpod.cli.machine.worker_process import local_node, serving
+    from syncpod.settings.errors import SettingsInvalid
+    from syncpod.settings.invitation import read_invitation
+    from syncpod.settings.membership import keep_membership, read_membership
+
+    here = settings(state_dir=state_dir)
+    try:
+        invited = read_invitation(Path(invitation))
+        before = read_membership(here.state_dir)
+    except SettingsInvalid as wrong:
+        raise BadInput(str(wrong)) from None
+    worker = serving(here.state_dir)
+    node = worker.node if worker is not None else local_node("")
+    if invited.node != node:
+        raise BadInput(f"{invitation}: node: invites {invited.node}, and this node is {node}")
+    if before is not None and before.fleet != invited.fleet:
+        raise BadInput(f"node {node} belongs to fleet {before.fleet}: `syncpod leave` first")
+    prepare(here.state_dir)
+    try:
+        keep_membership(here.state_dir, invited)
+    except OSError as error:
+        raise Failure(f"the invitation cannot be kept in {here.state_dir}: {error.strerror}") from None
+    say(f"node/{node} joined fleet {invited.fleet} at {invited.address}")
+    if worker is None:
+        remark("no worker serves this node yet: `syncpod up` starts one")
+
+
+def leave(state_dir: StateDir = "") -> None:
+    """Have this machine's node belong to no fleet. The pods that it was given run on, as they are."""
+    from syncpod.cli.machine.settings import settings
+    from syncpod.settings.errors import SettingsInvalid
+    from syncpod.settings.membership import forget_membership, read_membership
+
+    here = settings(state_dir=state_dir)
+    try:
+        before = read_membership(here.state_dir)
+    except SettingsInvalid:
+        before = None
+    try:
+        forget_membership(here.state_dir)
+    except OSError as error:
+        raise Failure(f"{here.state_dir}: {error.strerror}") from None
+    if before is None:
+        remark("this node belonged to no fleet")
+    else:
+        say(f"node/{before.node} left fleet {before.fleet}")

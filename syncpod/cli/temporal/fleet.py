@@ -1,0 +1,93 @@
+"""Reading and changing a fleet, at its own Temporal server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.cli.failure import Failure
+from syncpod.cli.temporal import session
+from syncpod.messages.fleet import FLEET_NODE_MEMO, FLEET_NODE_WORKFLOW, FleetNodeSummary, FleetNodeView, fleet_node_id
+from syncpod.temporal.plugin import NoServer, connect
+
+_Result = TypeVar("_Result")
+_RPC: Final = timedelta(seconds=10)
+NO_WORKER: Final = "no worker of the fleet answers: start one with `syncpod fleet serve`"
+
+
+def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") -> _Result:
+    """Connect to the fleet's server, do the work and return its result.
+
+    The server is the one that the environment names, else this machine's own. Raises Failure, BadInput.
+    """
+    config = session.connection(state_dir)
+
+    async def connected() -> _Result:
+        return await work(await connect(settings=config))
+
+    try:
+        return asyncio.run(connected())
+    except NoServer as error:
+        raise Failure(str(error)) from None
+    except RPCError as error:
+        raise session.refused(error) from None
+
+
+async def summaries(client: Client) -> list[FleetNodeSummary]:
+    """Return every node of the fleet in order of name, from lists alone: no worker has to answer."""
+    query = f"WorkflowType = '{FLEET_NODE_WORKFLOW}' AND ExecutionStatus = 'Running'"
+    found = [each async for each in client.list_workflows(query, rpc_timeout=_RPC)]
+    told = [FleetNodeSummary.model_validate(await each.memo_value(FLEET_NODE_MEMO, {})) for each in found]
+    named = [
+        one if one.name else one.model_copy(update={"name": each.id.partition("/")[2]})
+        for one, each in zip(told, found, strict=True)
+    ]
+    return sorted(named, key=lambda each: each.name)
+
+
+async def views(client: Client, names: Sequence[str] = ()) -> list[FleetNodeView]:
+    """Return these nodes with their pods, else all. Raises Failure for one that is not there."""
+    asked = names or [each.name for each in await summaries(client)]
+    return list(await asyncio.gather(*(view(client, each) for each in asked)))
+
+
+async def view(client: Client, name: str) -> FleetNodeView:
+    """Return one node with its pods. Raises Failure."""
+    try:
+        said = await handle_of(client, name).query("fleet_node", rpc_timeout=_RPC)
+    except RPCError as error:
+        raise _failure(error, name) from None
+    return FleetNodeView.model_validate(said)
+
+
+async def update(client: Client, name: str, change: str, *args: Any) -> dict[str, Any]:
+    """Have a node's workflow in the fleet changed; return its answer. Raises Failure with why it refuses."""
+    try:
+        answer: dict[str, Any] = await handle_of(client, name).execute_update(
+            change, args=args, result_type=dict, rpc_timeout=_RPC
+        )
+    except WorkflowUpdateFailedError as refused:
+        cause = refused.cause
+        raise Failure(cause.message if isinstance(cause, ApplicationError) else str(cause)) from None
+    except RPCError as error:
+        raise _failure(error, name) from None
+    return answer
+
+
+def handle_of(client: Client, name: str) -> WorkflowHandle[Any, Any]:
+    """Return the workflow of a node in the fleet."""
+    return client.get_workflow_handle(fleet_node_id(name))
+
+
+def _failure(error: RPCError, name: str) -> Failure:
+    if error.status == RPCStatusCode.NOT_FOUND:
+        return Failure(f'nodes "{name}" not found in the fleet')
+    if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED, RPCStatusCode.FAILED_PRECONDITION):
+        return Failure(NO_WORKER)
+    return session.refused(error)

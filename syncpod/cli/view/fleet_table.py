@@ -1,0 +1,94 @@
+"""A fleet's nodes and pods as tables and as v1 objects. Pure: values in, values out."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+from syncpod.cli.view.durations import age
+from syncpod.cli.view.layout import NONE
+from syncpod.messages.fleet import FleetNodeSummary, FleetNodeView, PlacedPod
+
+NODE_HEADER: Final = ("NAME", "STATUS", "PODS", "AGE", "VERSION")
+NODE_WIDE: Final = ("SINCE", "INTERNAL-IP", "OS-IMAGE", "CONTAINER-RUNTIME")
+POD_HEADER: Final = ("NAME", "READY", "STATUS", "RESTARTS", "AGE")
+POD_WIDE: Final = ("IP", "NODE", "OWNER")
+
+
+def node_status(node: FleetNodeSummary) -> str:
+    """Return the node's status in a word or two: ``Ready,SchedulingDisabled``."""
+    return f"{node.presence},SchedulingDisabled" if node.unschedulable else node.presence
+
+
+def node_row(node: FleetNodeSummary, now: datetime, *, wide: bool) -> tuple[str, ...]:
+    """Return the cells of a node's line. SINCE is how long its status has been what it is."""
+    cells = (
+        node.name,
+        node_status(node),
+        str(node.pods),
+        age(node.joined, now),
+        node.node_info.kubelet_version or NONE,
+    )
+    if not wide:
+        return cells
+    address = next((each.address for each in node.addresses if each.type == "InternalIP"), NONE)
+    info = node.node_info
+    return (*cells, age(node.since, now), address, info.os_image or NONE, info.container_runtime_version or NONE)
+
+
+def pod_status(node: FleetNodeView, pod: PlacedPod) -> str:
+    """Return a pod's status: the node's last word, unless nobody knows what has become of it since."""
+    if node.presence == "Unknown":
+        return "Unknown"
+    if pod.state == "refused":
+        return "Refused"
+    if pod.state == "ending":
+        return "Terminating"
+    return pod.report.status if pod.report is not None else "Pending"
+
+
+def pod_row(node: FleetNodeView, pod: PlacedPod, now: datetime, *, wide: bool, namespaces: bool) -> tuple[str, ...]:
+    """Return the cells of a pod's line."""
+    report = pod.report
+    ready, restarts = (report.ready_containers, str(report.restarts)) if report is not None else ("0/0", "0")
+    began = age(report.started_at, now) if report is not None and report.started_at is not None else NONE
+    cells = (*((pod.namespace,) if namespaces else ()), pod.name, ready, pod_status(node, pod), restarts, began)
+    return (*cells, (report.ip if report is not None else "") or NONE, node.name, pod.owner or NONE) if wide else cells
+
+
+def node_document(node: FleetNodeView) -> dict[str, Any]:
+    """Return a node as a v1 Node."""
+    conditions = [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in node.conditions]
+    if node.presence == "Unknown":
+        conditions = [each | {"status": "Unknown", "reason": "NodeStatusUnknown"} for each in conditions]
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": node.name, "labels": node.labels},
+        "spec": {"unschedulable": True} if node.unschedulable else {},
+        "status": {
+            "capacity": node.capacity,
+            "allocatable": node.allocatable,
+            "conditions": conditions,
+            "addresses": [each.model_dump(mode="json", by_alias=True) for each in node.addresses],
+            "nodeInfo": node.node_info.model_dump(mode="json", by_alias=True),
+        },
+    }
+
+
+def pod_document(node: FleetNodeView, pod: PlacedPod) -> dict[str, Any]:
+    """Return as much of a v1 Pod as the fleet has: its node has the rest."""
+    report, status = pod.report, {"phase": "Pending"}
+    conditions: list[dict[str, str]] = []
+    if report is not None:
+        known = node.presence != "Unknown"
+        status = {"phase": report.phase if known else "Unknown", "podIP": report.ip, "message": report.message}
+        conditions = [{"type": "Ready", "status": ("True" if report.ready else "False") if known else "Unknown"}]
+    meta = {"name": pod.name, "namespace": pod.namespace, "uid": report.uid if report is not None else ""}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {name: text for name, text in meta.items() if text},
+        "spec": {"nodeName": node.name},
+        "status": {**{name: text for name, text in status.items() if text}, "conditions": conditions},
+    }

@@ -1,0 +1,392 @@
+"""The fleet's certificate authorities: who a node is, for how long, and which certificates no longer count.
+
+All of it is files of a directory that only its owner may enter::
+
+    id                      the fleet's id
+    authorities/<n>.key     an authority's private key; the highest n issues to nodes, the lowest to the gate
+    authorities/<n>.crl     its revocation list, as any TLS server reads one
+    authorities/<n>.crt     its certificate; written last, so an authority that has one is whole
+    certificates/<serial>   each certificate that a node was given (its key is kept nowhere here)
+
+The gate begins to use a new authority for itself only when the older one is gone. So a node whose invitation has both
+trusts the gate before and after.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from syncpod.kernel.atomic_file import replace_file, sync_directory
+from syncpod.kernel.ownership import NotOurs, require_ours
+from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.invitation import is_node_name
+
+AUTHORITY_LIFE: Final = timedelta(days=3650)
+GATE_LIFE: Final = timedelta(days=30)
+"""Of the gate's own certificate. It makes itself a new one long before."""
+_SKEW: Final = timedelta(hours=1)
+"""A certificate counts from so long before it is made: a node's clock may be slow."""
+_URI: Final = re.compile(r"syncpod://fleet/([0-9a-f]{16})/node/([-a-z0-9.]{1,253})")
+_ID: Final = re.compile(r"[0-9a-f]{16}")
+_NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}")
+_ID_FILE: Final = "id"
+_AUTHORITIES: Final = "authorities"
+_CERTIFICATES: Final = "certificates"
+
+
+@dataclass(frozen=True)
+class Issued:
+    """A certificate that a node was given."""
+
+    node: str
+    serial: str
+    """Hexadecimal, as `openssl x509 -serial` prints it, in lower case."""
+    not_after: datetime
+    authority: int
+    """The authority that has issued it."""
+    revoked: bool
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A certificate and its private key, PEM."""
+
+    certificate: str
+    key: str
+
+
+@dataclass(frozen=True)
+class _Authority:
+    number: int
+    certificate: x509.Certificate
+    revoked: x509.CertificateRevocationList
+
+
+class Fleet:
+    """The directory of one fleet.
+
+    Each method blocks, and raises OSError, and SettingsInvalid for files that are not as they were written.
+    """
+
+    def __init__(self, directory: Path, identity: str) -> None:
+        self.directory = directory
+        self.id = identity
+
+    @property
+    def server_name(self) -> str:
+        """The name in the gate's certificate, which nodes check."""
+        return f"gate.{self.id}.syncpod"
+
+    def authorities(self) -> list[int]:
+        """Return the numbers of the authorities, the oldest first: those whose certificates count."""
+        found = (path.stem for path in (self.directory / _AUTHORITIES).glob("*.crt"))
+        return sorted(int(stem) for stem in found if _NUMBER.fullmatch(stem))
+
+    def authorities_pem(self) -> str:
+        """Return the certificates of all authorities, PEM."""
+        return "".join(self._path(number, "crt").read_text() for number in self.authorities())
+
+    def trusted_pem(self) -> str:
+        """Return the certificates of all authorities and their revocation lists, PEM, as a TLS server takes them."""
+        return self.authorities_pem() + "".join(self._path(number, "crl").read_text() for number in self.authorities())
+
+    def issue(self, node: str, life: timedelta, now: datetime) -> Pair:
+        """Return a certificate for a node, by the newest authority, and its key. Its record is on disk before."""
+        with _locked(self.directory):
+            number = self.authorities()[-1]
+            authority = self._read(number).certificate
+            key = ec.generate_private_key(ec.SECP256R1())
+            name = x509.UniformResourceIdentifier(f"syncpod://fleet/{self.id}/node/{node}")
+            made = _signed(
+                self._key(number),
+                authority,
+                key.public_key(),
+                subject=_common_name(node),
+                names=[name],
+                usage=ExtendedKeyUsageOID.CLIENT_AUTH,
+                begins=now - _SKEW,
+                ends=min(now + life, authority.not_valid_after_utc),
+            )
+            replace_file(self.directory / _CERTIFICATES / f"{made.serial_number:x}", _pem(made), durable=True)
+        return Pair(_pem(made), _key_pem(key))
+
+    def issue_gate(self, names: Sequence[str], now: datetime) -> Pair:
+        """Return a certificate for the gate, by the oldest authority, and its key: for `server_name` and `names`."""
+        number = self.authorities()[0]
+        key = ec.generate_private_key(ec.SECP256R1())
+        made = _signed(
+            self._key(number),
+            self._read(number).certificate,
+            key.public_key(),
+            subject=_common_name("syncpod gate"),
+            names=[_host(name) for name in dict.fromkeys((self.server_name, *names))],
+            usage=ExtendedKeyUsageOID.SERVER_AUTH,
+            begins=now - _SKEW,
+            ends=now + GATE_LIFE,
+        )
+        return Pair(_pem(made), _key_pem(key))
+
+    def issued(self) -> list[Issued]:
+        """Return each certificate of each node, by node and end. Of one whose authority is gone, `revoked` is True."""
+        authorities = {_authority_key(known.certificate): known for known in map(self._read, self.authorities())}
+        found = []
+        for path in (self.directory / _CERTIFICATES).iterdir():
+            if path.name.startswith("."):  # a draft
+                continue
+            certificate = _certificate(path)
+            node = node_of(certificate, self.id)
+            if node is None:
+                raise SettingsInvalid(f"{path}: is no certificate of a node of this fleet: remove it")
+            by = authorities.get(_issuer_key(certificate))
+            gone = by is None or by.revoked.get_revoked_certificate_by_serial_number(certificate.serial_number)
+            serial = f"{certificate.serial_number:x}"
+            number = by.number if by is not None else 0
+            found.append(Issued(node, serial, certificate.not_valid_after_utc, number, bool(gone)))
+        return sorted(found, key=lambda each: (each.node, each.not_after, each.serial))
+
+    def has_issued(self, serial: str) -> bool:
+        """Say whether a certificate has a record: without one it counts as revoked."""
+        return (self.directory / _CERTIFICATES / serial).is_file()
+
+    def revoke(self, node: str, now: datetime, serial: str = "") -> list[str]:
+        """Revoke a node's certificates, or that of `serial` alone; return the serials of those that counted before."""
+        with _locked(self.directory):
+            ours = [each for each in self.issued() if each.node == node and not each.revoked]
+            ours = [each for each in ours if serial in ("", each.serial)]
+            for number in {each.authority for each in ours}:
+                known = self._read(number)
+                serials = [int(each.serial, 16) for each in ours if each.authority == number]
+                self._write_list(number, known.certificate, [*known.revoked, *(_revoked(s, now) for s in serials)])
+        return [each.serial for each in ours]
+
+    def rotate(self, now: datetime) -> int:
+        """Make a new authority, which issues to nodes from now on; return its number."""
+        with _locked(self.directory):
+            return self._make_authority(max(self.authorities(), default=0) + 1, now)
+
+    def retire(self) -> int | None:
+        """Remove the oldest authority, whose certificates no longer count then; None if it is the only one."""
+        with _locked(self.directory):
+            numbers = self.authorities()
+            if len(numbers) < 2:
+                return None
+            for kind in ("crt", "crl", "key"):
+                self._path(numbers[0], kind).unlink(missing_ok=True)
+            sync_directory(self.directory / _AUTHORITIES)
+            return numbers[0]
+
+    def changed(self) -> frozenset[tuple[str, int, int]]:
+        """Return what changes whenever an authority comes, goes or revokes."""
+        found = ((path.name, path.stat()) for path in (self.directory / _AUTHORITIES).glob("[1-9]*.*"))
+        # Each file is replaced whole. Two changes may have one time, and then they have two inodes.
+        return frozenset((name, status.st_ino, status.st_mtime_ns) for name, status in found)
+
+    def _path(self, number: int, kind: str) -> Path:
+        return self.directory / _AUTHORITIES / f"{number}.{kind}"
+
+    def _key(self, number: int) -> ec.EllipticCurvePrivateKey:
+        path = self._path(number, "key")
+        try:
+            key = load_pem_private_key(path.read_bytes(), password=None)
+        except ValueError:
+            raise SettingsInvalid(f"{path}: is no private key: restore it") from None
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise SettingsInvalid(f"{path}: is no private key of this fleet: restore it")
+        return key
+
+    def _read(self, number: int) -> _Authority:
+        path = self._path(number, "crl")
+        try:
+            revoked = x509.load_pem_x509_crl(path.read_bytes())
+        except ValueError:
+            raise SettingsInvalid(f"{path}: is no revocation list: restore it") from None
+        return _Authority(number, _certificate(self._path(number, "crt")), revoked)
+
+    def _make_authority(self, number: int, now: datetime) -> int:
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = _common_name(f"syncpod fleet {self.id} authority {number}")
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(subject)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - _SKEW)
+            .not_valid_after(now + AUTHORITY_LIFE)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_key_usage(is_authority=True), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        )
+        made = builder.sign(key, SHA256())
+        replace_file(self._path(number, "key"), _key_pem(key), durable=True)
+        self._write_list(number, made, [])
+        replace_file(self._path(number, "crt"), _pem(made), durable=True)
+        return number
+
+    def _write_list(self, number: int, authority: x509.Certificate, revoked: Sequence[x509.RevokedCertificate]) -> None:
+        # It counts as long as its authority, whatever the clock does: a list that has ended would keep all nodes out.
+        builder = (
+            x509.CertificateRevocationListBuilder()
+            .issuer_name(authority.subject)
+            .last_update(authority.not_valid_before_utc)
+            .next_update(authority.not_valid_after_utc)
+            .add_extension(x509.CRLNumber(len(revoked) + 1), critical=False)
+        )
+        for each in revoked:
+            builder = builder.add_revoked_certificate(each)
+        made = builder.sign(self._key(number), SHA256()).public_bytes(Encoding.PEM)
+        replace_file(self._path(number, "crl"), made, durable=True)
+
+
+def open_fleet(directory: Path, now: datetime) -> Fleet:
+    """Return the fleet with this directory; it is made, with its first authority, if there is none. Blocks.
+
+    Raises SettingsInvalid if another account could write to the directory, and OSError.
+    """
+    try:
+        require_ours(directory)
+    except NotOurs as why:
+        raise SettingsInvalid(f"fleet directory {directory}: {why}: it must belong to this user alone") from None
+    directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, exist_ok=True)
+    directory.chmod(0o700)
+    for name in (_AUTHORITIES, _CERTIFICATES):
+        (directory / name).mkdir(mode=0o700, exist_ok=True)
+    with _locked(directory):
+        path = directory / _ID_FILE
+        if not path.exists():
+            replace_file(path, secrets.token_hex(8) + "\n", durable=True)
+        identity = path.read_text(errors="replace").strip()
+        if not _ID.fullmatch(identity):
+            raise SettingsInvalid(f"{path}: is no id of a fleet: restore it")
+        fleet = Fleet(directory, identity)
+        if not fleet.authorities():
+            fleet._make_authority(1, now)
+    return fleet
+
+
+def node_of(certificate: x509.Certificate, fleet: str) -> str | None:
+    """Return the node that a certificate names; None if it names none of this fleet, or more than one."""
+    try:
+        extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
+        return None
+    uris = extension.value.get_values_for_type(x509.UniformResourceIdentifier)
+    named = _URI.fullmatch(uris[0]) if len(uris) == 1 else None
+    return named[2] if named is not None and named[1] == fleet and is_node_name(named[2]) else None
+
+
+def _signed(
+    by: ec.EllipticCurvePrivateKey,
+    authority: x509.Certificate,
+    public: ec.EllipticCurvePublicKey,
+    *,
+    subject: x509.Name,
+    names: Sequence[x509.GeneralName],
+    usage: x509.ObjectIdentifier,
+    begins: datetime,
+    ends: datetime,
+) -> x509.Certificate:
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(authority.subject)
+        .public_key(public)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begins)
+        .not_valid_after(ends)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(is_authority=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(by.public_key()), critical=False)
+    )
+    return builder.sign(by, SHA256())
+
+
+def _key_usage(*, is_authority: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not is_authority,
+        key_cert_sign=is_authority,
+        crl_sign=is_authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _common_name(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])])  # the most that X.509 allows
+
+
+def _host(name: str) -> x509.GeneralName:
+    with contextlib.suppress(ValueError):
+        return x509.IPAddress(ip_address(name))
+    return x509.DNSName(name)
+
+
+def _revoked(serial: int, now: datetime) -> x509.RevokedCertificate:
+    return x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(now).build()
+
+
+def _authority_key(certificate: x509.Certificate) -> bytes:
+    return certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value.digest
+
+
+def _issuer_key(certificate: x509.Certificate) -> bytes:
+    return certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value.key_identifier or b""
+
+
+def _certificate(path: Path) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except ValueError:
+        raise SettingsInvalid(f"{path}: is no certificate: restore it") from None
+
+
+def _pem(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(Encoding.PEM).decode()
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> str:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Keep other writers of the directory out during the block."""
+    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)
+
+
+def now() -> datetime:
+    """Return the time that certificates are made at."""
+    return datetime.now(UTC)

@@ -1,0 +1,58 @@
+"""How much of the gate one node may have, so that no node takes the others' part. Values in, values out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+CONNECTIONS: Final = 16
+"""Of one node at once. A node needs one, and one more while its worker restarts."""
+CALLS: Final = 64
+"""Of one node at once, polls included."""
+CALLS_PER_SECOND: Final = 50
+"""Of one node on average."""
+BURST: Final = 500
+"""Calls that a node may make at once after a rest."""
+
+
+class NodeBounds:
+    """What each node has at this moment. It forgets a node that has nothing."""
+
+    def __init__(self) -> None:
+        self._connections: Counter[str] = Counter()
+        self._calls: Counter[str] = Counter()
+        self._spent: dict[str, tuple[float, float]] = {}
+        """By node: calls made and not yet made good by time, and when that was counted, in seconds."""
+
+    def connected(self, node: str) -> bool:
+        """Count a connection; False, and nothing is counted, if the node has as many as it may."""
+        if self._connections[node] >= CONNECTIONS:
+            return False
+        self._connections[node] += 1
+        return True
+
+    def disconnected(self, node: str) -> None:
+        """Count a connection off."""
+        self._connections[node] -= 1
+        if self._connections[node] <= 0:
+            del self._connections[node]
+            self._spent.pop(node, None)
+
+    def begun(self, node: str, now: float) -> str:
+        """Count a call at `now`, in seconds of any steady clock; "", or else the sentence with which it is refused."""
+        if self._calls[node] >= CALLS:
+            return f"a node may have {CALLS} calls at once"
+        spent, counted = self._spent.get(node, (0.0, now))
+        spent = max(0.0, spent - (now - counted) * CALLS_PER_SECOND)
+        if spent + 1 > BURST:
+            self._spent[node] = (spent, now)
+            return f"a node may make {CALLS_PER_SECOND} calls a second"
+        self._spent[node] = (spent + 1, now)
+        self._calls[node] += 1
+        return ""
+
+    def ended(self, node: str) -> None:
+        """Count a call off that `begun` has counted."""
+        self._calls[node] -= 1
+        if self._calls[node] <= 0:
+            del self._calls[node]

@@ -1,0 +1,221 @@
+"""The gate: a gRPC server before the fleet's Temporal server, in which each call is a node's and is looked at.
+
+It keeps nothing in memory that a restart loses. A poll that a node gives up is given up behind too: otherwise the
+server would hand a task to a worker that is gone, and the task would wait for its timeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+
+from syncpod.gate.authority import Fleet
+from syncpod.gate.bounds import CALLS, NodeBounds
+from syncpod.gate.calls import NodeCalls, Passed, Refused, Unreadable, unknown
+from syncpod.gate.door import Door
+from syncpod.gate.introduction import Introductions
+from syncpod.gate.refusals import Refusals
+from syncpod.gate.tokens import task_tokens
+from syncpod.settings.errors import SettingsInvalid
+
+DIRECTORY: Final = "gate"
+"""In the fleet's directory: the gate's own files."""
+_SOCKET: Final = "gate.sock"
+_LARGEST: Final = 4 * 2**20
+"""Bytes of a request: twice what Temporal takes as one payload."""
+_LARGEST_ANSWER: Final = 16 * 2**20
+_PASSED_ON: Final = ("client-name", "client-version", "supported-server-versions")
+"""What a node may say of itself beside its request. Whatever a server may trust, such as an authorization, is not."""
+_DETAILS: Final = "grpc-status-details-bin"
+_SERVER_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", _LARGEST),
+    ("grpc.max_send_message_length", _LARGEST_ANSWER),
+    ("grpc.max_concurrent_streams", CALLS),
+    # A node that is cut off is noticed by this, and its polls are given up.
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    # A worker asks every 30 seconds whether the gate lives, and gets nothing else during a poll.
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.so_reuseport", 0),
+)
+_CHANNEL_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", _LARGEST_ANSWER),
+    ("grpc.max_send_message_length", _LARGEST_ANSWER),
+)
+_OWN_SECONDS: Final = 10.0
+"""How long a call of the gate's own may take."""
+_AWAY: Final = "the fleet's server cannot be reached"
+
+
+@dataclass(frozen=True)
+class Behind:
+    """The Temporal frontend of the fleet."""
+
+    address: str
+    namespace: str
+    tls: bool = False
+    """Whether it has TLS; if so, the following three are PEM, None = the machine's own roots, and no certificate."""
+    roots: bytes | None = None
+    certificate: bytes | None = None
+    key: bytes | None = None
+    domain: str = ""
+    """The name in its certificate, if that is not the one in its address."""
+
+    def channel(self) -> grpc.aio.Channel:
+        """Return a channel to it; nothing is sent yet."""
+        options: list[tuple[str, Any]] = list(_CHANNEL_OPTIONS)
+        if not self.tls:
+            return grpc.aio.insecure_channel(self.address, options=options)
+        if self.domain:
+            options.append(("grpc.ssl_target_name_override", self.domain))
+        credentials = grpc.ssl_channel_credentials(self.roots, self.key, self.certificate)
+        return grpc.aio.secure_channel(self.address, credentials, options=options)
+
+
+class Gate:
+    """The gate of one fleet, before one Temporal frontend."""
+
+    def __init__(self, fleet: Fleet, behind: Behind, names: list[str]) -> None:
+        """Pass calls on to the frontend `behind`; `names` are hosts for the gate's certificate.
+
+        Blocks. Raises SettingsInvalid, OSError; SettingsInvalid also if another gate has this directory.
+        """
+        directory = fleet.directory / DIRECTORY
+        directory.mkdir(mode=0o700, exist_ok=True)
+        # A path of its own may be too long for a socket; this one is not.
+        self._directory = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self._directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._path = directory / _SOCKET
+            self._socket = f"/proc/self/fd/{self._directory}/{_SOCKET}"
+            self._bounds, self._refusals = NodeBounds(), Refusals()
+            self._calls = NodeCalls(behind.namespace, task_tokens(directory))
+            self._introductions = Introductions(fleet.id, behind.namespace, self._call_behind)
+            self._door = Door(fleet, names, self._bounds, self._refusals, directory=directory, behind=self._socket)
+        except BlockingIOError:
+            os.close(self._directory)
+            raise SettingsInvalid(f"{directory}: another gate serves this fleet from here") from None
+        except BaseException:
+            os.close(self._directory)
+            raise
+        self._behind = behind
+        self._server: grpc.aio.Server | None = None
+        self._channel: grpc.aio.Channel | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Serve; return the port. Raises OSError and RuntimeError."""
+        self._channel = self._behind.channel()
+        self._server = grpc.aio.server(options=_SERVER_OPTIONS)
+        self._server.add_generic_rpc_handlers((_Handlers(self),))
+        self._path.unlink(missing_ok=True)
+        self._server.add_insecure_port(f"unix:{self._socket}")
+        self._path.chmod(0o600)
+        await self._server.start()
+        return await self._door.start(host, port)
+
+    async def failed(self) -> None:
+        """Wait until the gate can no longer do its work, and raise why."""
+        await self._door.failed()
+
+    async def close(self) -> None:
+        """End, with all calls under way."""
+        await self._door.close()
+        if self._server is not None:
+            await self._server.stop(grace=None)
+        if self._channel is not None:
+            await self._channel.close()
+        with contextlib.suppress(OSError):
+            self._path.unlink()
+        os.close(self._directory)
+
+    def knows(self, method: str) -> bool:
+        """Say whether nodes make this call at all."""
+        return self._calls.knows(method)
+
+    async def call(self, method: str, said: bytes, context: Any) -> bytes:
+        """Answer one call of a node."""
+        guest = self._door.guest(context.peer())
+        if guest is None:
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the certificate of this node no longer counts")
+            raise AssertionError  # the line before raises
+        clock = asyncio.get_running_loop().time
+        node = guest.node
+        if sentence := self._bounds.begun(node, clock()):
+            await self._refuse(context, node, method, grpc.StatusCode.RESOURCE_EXHAUSTED, sentence)
+        try:
+            try:
+                passed = self._calls.passed(node, method, said)
+            except Refused as why:
+                await self._refuse(context, node, method, grpc.StatusCode.PERMISSION_DENIED, str(why))
+            except Unreadable:
+                unreadable = grpc.StatusCode.INVALID_ARGUMENT
+                await self._refuse(context, node, method, unreadable, "the request cannot be read")
+            return await self._ask(node, method, passed, context)
+        finally:
+            self._bounds.ended(node)
+
+    async def _call_behind(self, method: str, request: bytes) -> bytes:
+        """Make a call of the gate's own. Raises grpc.aio.AioRpcError."""
+        assert self._channel is not None
+        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
+        answered: bytes = await call(request, timeout=_OWN_SECONDS)
+        return answered
+
+    async def refuse_unknown(self, method: str, context: Any) -> None:
+        """Refuse a call that no node makes."""
+        guest = self._door.guest(context.peer())
+        node = guest.node if guest is not None else ""
+        await self._refuse(context, node, method, grpc.StatusCode.PERMISSION_DENIED, unknown(method))
+
+    async def _refuse(self, context: Any, node: str, method: str, code: grpc.StatusCode, sentence: str) -> None:
+        self._refusals.refused(node, method, sentence, asyncio.get_running_loop().time())
+        await context.abort(code, sentence)
+
+    async def _ask(self, node: str, method: str, passed: Passed, context: Any) -> bytes:
+        """Make a call to the server; when this is cancelled, so is the call."""
+        assert self._channel is not None
+        metadata = tuple((name, value) for name, value in context.invocation_metadata() or () if name in _PASSED_ON)
+        remaining = context.time_remaining()
+        seconds = passed.seconds if remaining is None else min(passed.seconds, remaining)
+        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
+        try:
+            await self._introductions.introduce(node, method, asyncio.get_running_loop().time())
+            answered: bytes = await call(passed.request, timeout=seconds, metadata=metadata)
+        except grpc.aio.AioRpcError as error:
+            away = error.code() is grpc.StatusCode.UNAVAILABLE  # gRPC's own text has the server's address
+            details = tuple((k, v) for k, v in error.trailing_metadata() or () if k == _DETAILS)
+            await context.abort(error.code(), _AWAY if away else error.details() or "", details)
+        return passed.answer(answered)
+
+
+class _Handlers(grpc.GenericRpcHandler):
+    """Takes every call, whatever its name; of one that no node makes, no message is read."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:  # gRPC's name
+        method = handler_call_details.method
+
+        async def refuse(_requests: object, context: Any) -> None:
+            await self._gate.refuse_unknown(method, context)
+
+        async def answer(said: bytes, context: Any) -> bytes:
+            return await self._gate.call(method, said, context)
+
+        if not self._gate.knows(method):
+            return grpc.stream_unary_rpc_method_handler(refuse)  # a unary one would wait for the message first
+        return grpc.unary_unary_rpc_method_handler(answer)
+
+
+def fleet_directory(state_dir: Path) -> Path:
+    """Return where a state directory has its fleet."""
+    return state_dir / "fleet"

@@ -1,0 +1,61 @@
+"""Makes a node known to its fleet when it first polls: its workflow there is started, unless it runs.
+
+So whoever has a certificate belongs to the fleet, and a fleet whose database was lost knows its nodes again as soon as
+they poll.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from temporalio.api.common.v1 import Payload, Payloads, WorkflowType
+from temporalio.api.enums.v1 import WorkflowIdConflictPolicy, WorkflowIdReusePolicy
+from temporalio.api.sdk.v1 import UserMetadata
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import StartWorkflowExecutionRequest
+
+from syncpod.gate.calls import POLL, SERVICE
+from syncpod.messages.fleet import FLEET_NODE_WORKFLOW, FLEET_QUEUE, fleet_node_id
+
+METHOD: Final = f"/{SERVICE}/StartWorkflowExecution"
+AGAIN_SECONDS: Final = 300.0
+"""After so long a node is introduced again: somebody may have ended its workflow."""
+
+
+class Introductions:
+    """Which nodes the fleet has been told of."""
+
+    def __init__(self, fleet: str, namespace: str, call: Callable[[str, bytes], Awaitable[bytes]]) -> None:
+        """`call` makes a call to the server, and raises grpc.aio.AioRpcError."""
+        self._fleet, self._namespace, self._call = fleet, namespace, call
+        self._told: dict[str, float] = {}
+
+    async def introduce(self, node: str, method: str, now: float) -> None:
+        """Before a node's first poll, have the fleet know it. `now` is in seconds. Raises grpc.aio.AioRpcError."""
+        if method != POLL or now < self._told.get(node, -AGAIN_SECONDS) + AGAIN_SECONDS:
+            return
+        await self._call(METHOD, start_request(self._fleet, self._namespace, node).SerializeToString())
+        self._told[node] = now
+
+
+def start_request(fleet: str, namespace: str, node: str) -> StartWorkflowExecutionRequest:
+    """Return the request that starts a node's workflow in its fleet, and changes nothing if it runs."""
+    return StartWorkflowExecutionRequest(
+        namespace=namespace,
+        workflow_id=fleet_node_id(node),
+        workflow_type=WorkflowType(name=FLEET_NODE_WORKFLOW),
+        task_queue=TaskQueue(name=FLEET_QUEUE),
+        input=Payloads(payloads=[_payload({"fleet": fleet, "node": node})]),
+        identity="gate",
+        request_id=str(uuid.uuid4()),
+        workflow_id_reuse_policy=WorkflowIdReusePolicy.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+        workflow_id_conflict_policy=WorkflowIdConflictPolicy.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+        user_metadata=UserMetadata(summary=_payload(f"node {node} of fleet {fleet}")),
+    )
+
+
+def _payload(value: object) -> Payload:
+    return Payload(metadata={"encoding": b"json/plain"}, data=json.dumps(value).encode())

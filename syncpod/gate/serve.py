@@ -1,0 +1,41 @@
+"""A gate as a process: it serves until it is told to end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+
+from syncpod.gate.authority import Fleet
+from syncpod.gate.gate import Behind, Gate
+from syncpod.gate.record import GateRecord, write_gate_record
+
+
+async def serve(
+    fleet: Fleet, behind: Behind, names: list[str], host: str, port: int, *, serving: Callable[[str], None]
+) -> None:
+    """Serve until SIGINT or SIGTERM; call `serving` with the address that nodes are told, once it listens.
+
+    The first of `names` is what nodes are told, else the host, if it is one that they can reach.
+    Raises SettingsInvalid, OSError, RuntimeError.
+    """
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    gate = Gate(fleet, behind, [*names, *([host] if host not in _ALL else [])])
+    try:
+        port = await gate.start(host, port)
+        told = next(iter(names), "" if host in _ALL else host)
+        address = f"[{told}]:{port}" if ":" in told else f"{told}:{port}" if told else ""
+        write_gate_record(fleet.directory, GateRecord(address, behind.namespace))
+        serving(address or f"port {port} of every address")
+        waiting = [asyncio.ensure_future(ended.wait()), asyncio.ensure_future(gate.failed())]
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for each in done:
+            each.result()
+    finally:
+        await gate.close()
+
+
+_ALL = ("0.0.0.0", "::")

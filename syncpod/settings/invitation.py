@@ -1,0 +1,129 @@
+"""An invitation: the one file with which a node joins a fleet. `syncpod fleet invite` writes it, and the node reads it.
+
+It holds the node's private key, so it is readable by its owner only, on both machines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from syncpod.kernel.atomic_file import replace_file
+from syncpod.settings.errors import SettingsInvalid
+
+VERSION: Final = 1
+"""Of the file. A reader refuses another one."""
+_VERSION_FIELD: Final = "version"
+_LARGEST_BYTES: Final = 2**18
+_ADDRESS: Final = re.compile(r"\S+:[0-9]{1,5}")
+_NODE: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_PEM: Final = {
+    "authorities": "-----BEGIN CERTIFICATE-----",
+    "certificate": "-----BEGIN CERTIFICATE-----",
+    "key": "-----BEGIN PRIVATE KEY-----",
+}
+
+
+@dataclass(frozen=True)
+class Invitation:
+    """Where the gate of a fleet is, and the certificate by which it knows one node."""
+
+    fleet: str
+    """The fleet's id."""
+    node: str
+    """The name that the certificate is bound to: the node must have it."""
+    address: str
+    """The gate: ``host:port``."""
+    server_name: str
+    """The name in the gate's own certificate, whatever its address is: what TLS must check (`TLSConfig.domain`)."""
+    namespace: str
+    """The fleet's namespace."""
+    authorities: str
+    """The fleet's certificate authorities, PEM: one, or two while they change."""
+    certificate: str
+    """The node's certificate, PEM."""
+    key: str
+    """The node's private key, PEM (PKCS 8)."""
+
+
+def is_node_name(text: str) -> bool:
+    """Say whether a text is the name of a node: a DNS subdomain of at most 253 characters."""
+    return _NODE.fullmatch(text) is not None
+
+
+def is_address(text: str) -> bool:
+    """Say whether a text is a host and a port."""
+    return _ADDRESS.fullmatch(text) is not None and int(text.rpartition(":")[2]) <= 65535
+
+
+def invitation_text(invitation: Invitation) -> str:
+    """Return what the file of an invitation holds: JSON."""
+    return json.dumps({_VERSION_FIELD: VERSION, **asdict(invitation)}, indent=2) + "\n"
+
+
+def write_invitation(path: Path, invitation: Invitation) -> None:
+    """Write the file of an invitation, with mode 0600. Atomic. Raises OSError."""
+    replace_file(path, invitation_text(invitation), durable=True)
+
+
+def read_invitation(path: Path) -> Invitation:
+    """Return the invitation in a file that only its user may read. Blocks.
+
+    Raises SettingsInvalid with one sentence: which file, which field, and what would be right.
+    """
+    try:
+        opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise SettingsInvalid(f"invitation {path}: {error.strerror}") from None
+    try:
+        found = os.fstat(opened)
+        if not stat.S_ISREG(found.st_mode):
+            raise SettingsInvalid(f"invitation {path}: is no file")
+        if found.st_mode & 0o077 or found.st_uid not in (0, os.geteuid()):
+            raise SettingsInvalid(
+                f"invitation {path}: holds a private key, so it must be a file of its user alone, with mode 0600 "
+                f"(chmod 600 {path})"
+            )
+        said = os.read(opened, _LARGEST_BYTES + 1)
+    finally:
+        os.close(opened)
+    try:
+        return parse_invitation(said)
+    except SettingsInvalid as wrong:
+        raise SettingsInvalid(f"invitation {path}: {wrong}") from None
+
+
+def parse_invitation(said: bytes) -> Invitation:
+    """Return the invitation that the bytes of a file are. Raises SettingsInvalid, which begins with the field."""
+    if len(said) > _LARGEST_BYTES:
+        raise SettingsInvalid(f"has more than {_LARGEST_BYTES} bytes: it is no invitation")
+    try:
+        found = json.loads(said)
+    except (ValueError, RecursionError):
+        raise SettingsInvalid("is no JSON: it must be the file that `syncpod fleet invite` has written") from None
+    if not isinstance(found, dict):
+        raise SettingsInvalid("must be one object, as `syncpod fleet invite` writes it")
+    if found.get(_VERSION_FIELD) != VERSION:
+        raise SettingsInvalid(f"{_VERSION_FIELD}: must be {VERSION}, the one that this syncpod reads")
+    names = [field.name for field in fields(Invitation)]
+    for unknown in found.keys() - {_VERSION_FIELD, *names}:
+        raise SettingsInvalid(f"{str(unknown)[:64]!r}: is no field of an invitation")
+    return Invitation(**{name: _text(found, name) for name in names})
+
+
+def _text(found: dict[str, Any], name: str) -> str:
+    text = found.get(name)
+    if not isinstance(text, str) or not text.strip():
+        raise SettingsInvalid(f"{name}: must be a text that is not empty")
+    if name == "node" and not is_node_name(text):
+        raise SettingsInvalid("node: must be the name of a node, a DNS subdomain")
+    if name == "address" and not is_address(text):
+        raise SettingsInvalid("address: must be host:port")
+    if name in _PEM and _PEM[name] not in text:
+        raise SettingsInvalid(f"{name}: must be PEM, with {_PEM[name]}")
+    return text

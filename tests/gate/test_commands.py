@@ -1,0 +1,106 @@
+"""`syncpod fleet`: from an invitation to a node that the gate serves, and to its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+from temporalio.client import Client
+from temporalio.service import RPCError, TLSConfig
+
+from syncpod.settings.invitation import read_invitation
+from tests.runtimes.temporal import DevServer
+
+SYNCPOD = [sys.executable, "-m", "syncpod.cli.main"]
+
+
+def fleet(state_dir: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [*SYNCPOD, "fleet", *words, "--state-dir", str(state_dir)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=state_dir.parent, check=False)
+
+
+@contextmanager
+def serving(state_dir: Path, server: DevServer) -> Iterator[subprocess.Popen[str]]:
+    command = [*SYNCPOD, "fleet", "gate", "--listen", "127.0.0.1:0", "--name", "localhost"]
+    command += ["--temporal", server.address, "--state-dir", str(state_dir)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as gate:
+        try:
+            assert gate.stdout is not None
+            line = gate.stdout.readline()
+            assert line.startswith("the gate of the fleet is at localhost:"), line
+            yield gate
+        finally:
+            gate.send_signal(signal.SIGINT)
+            assert gate.wait(30) == 0
+
+
+async def test_from_an_invitation_to_its_end(tmp_path: Path, temporal_server: DevServer) -> None:
+    state_dir = tmp_path / "state"
+    assert fleet(state_dir, "invite", "n1").returncode == 2, "no gate yet, and none named"
+    with serving(state_dir, temporal_server):
+        invited = fleet(state_dir, "invite", "n1", "--for", "2h")
+        assert (invited.returncode, invited.stdout) == (0, "node/n1 invited: n1.invitation\n"), invited.stderr
+        again = fleet(state_dir, "invite", "n1")
+        assert (again.returncode, "exists" in again.stderr) == (2, True)
+        invitation = read_invitation(tmp_path / "n1.invitation")
+        tls = TLSConfig(
+            server_root_ca_cert=invitation.authorities.encode(),
+            domain=invitation.server_name,
+            client_cert=invitation.certificate.encode(),
+            client_private_key=invitation.key.encode(),
+        )
+        client = await Client.connect(invitation.address, namespace=invitation.namespace, tls=tls)
+        request = DescribeNamespaceRequest(namespace=invitation.namespace)
+        await client.workflow_service.describe_namespace(request)
+        listed = fleet(state_dir, "certificates").stdout.splitlines()
+        assert [line.split()[0] for line in listed] == ["NODE", "n1"]
+        assert listed[1].endswith("valid")
+        rival = fleet(state_dir, "gate", "--listen", "127.0.0.1:0", "--temporal", temporal_server.address)
+        assert (rival.returncode, "another gate" in rival.stderr) == (2, True)
+        assert fleet(state_dir, "revoke", "n1").returncode == 0
+        with pytest.raises(RPCError):
+            while True:
+                await client.workflow_service.describe_namespace(request)
+    assert fleet(state_dir, "certificates").stdout.splitlines()[1].endswith("revoked")
+    assert fleet(state_dir, "revoke", "n2").returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("invite", "N_1"), "NODE: 'N_1' must be the name of a node"),
+        (("invite", "n1", "--for", "0"), "--for: '0' must be a duration"),
+        (("invite", "n1", "--for", "11y"), "--for: '11y' must be a duration"),
+        (("invite", "n1", "--gate", "host"), "--gate: 'host' must be a host and a port"),
+        (("gate", "--listen", "7300"), "--listen: '7300' must be an address and a port"),
+        (("gate", "--name", "a/b"), "--name: 'a/b' must be the name"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_nothing_is_done(tmp_path: Path, words: tuple[str, ...], sentence: str) -> None:
+    done = fleet(tmp_path / "state", *words)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert sentence in done.stderr
+    assert not (tmp_path / "state" / "fleet").exists()
+
+
+def test_an_authority_is_not_retired_before_its_nodes_have_another(tmp_path: Path) -> None:
+    state_dir = tmp_path / "state"
+    umask = os.umask(0)
+    try:
+        assert fleet(state_dir, "invite", "n1", "--gate", "h:1", "-o", "-").returncode == 0
+    finally:
+        os.umask(umask)
+    assert state_dir.joinpath("fleet").stat().st_mode & 0o777 == 0o700
+    assert fleet(state_dir, "retire").returncode == 1
+    assert fleet(state_dir, "rotate").returncode == 0
+    refused = fleet(state_dir, "retire")
+    assert (refused.returncode, "n1 would be kept out" in refused.stderr) == (1, True)
+    assert fleet(state_dir, "invite", "n1", "--gate", "h:1", "-o", "-").returncode == 0
+    assert fleet(state_dir, "retire").stdout == "authority/1 retired\n"

@@ -1,0 +1,75 @@
+"""The file with which a node joins: what is wrong in it is said in one sentence."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.invitation import Invitation, invitation_text, parse_invitation, read_invitation, write_invitation
+
+INVITATION = Invitation(
+    fleet="0123456789abcdef",
+    node="n1",
+    address="fleet.example.com:7300",
+    server_name="gate.0123456789abcdef.syncpod",
+    namespace="default",
+    authorities="-----BEGIN CERTIFICATE-----\n",
+    certificate="-----BEGIN CERTIFICATE-----\n",
+    key="-----BEGIN PRIVATE KEY-----\n",
+)
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    write_invitation(tmp_path / "i", INVITATION)
+    assert read_invitation(tmp_path / "i") == INVITATION
+    (tmp_path / "i").chmod(0o644)
+    with pytest.raises(SettingsInvalid, match="mode 0600"):
+        read_invitation(tmp_path / "i")
+    with pytest.raises(SettingsInvalid, match="No such file"):
+        read_invitation(tmp_path / "none")
+    with pytest.raises(SettingsInvalid, match="is no file"):
+        read_invitation(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"extra": 1}, "'extra': is no field of an invitation"),
+        ({"version": 2}, "version: must be 1"),
+        ({"node": "N 1"}, "node: must be the name of a node"),
+        ({"node": 1}, "node: must be a text"),
+        ({"address": "host"}, "address: must be host:port"),
+        ({"address": "host:70000"}, "address: must be host:port"),
+        ({"key": "-----BEGIN CERTIFICATE-----"}, "key: must be PEM"),
+        ({"namespace": " "}, "namespace: must be a text"),
+    ],
+)
+def test_a_wrong_field_is_named(change: dict[str, Any], sentence: str) -> None:
+    said = {"version": 1, **asdict(INVITATION), **change}
+    with pytest.raises(SettingsInvalid) as caught:
+        parse_invitation(json.dumps(said).encode())
+    assert str(caught.value).startswith(sentence)
+
+
+@given(st.binary(max_size=200))
+def test_nothing_else_is_an_invitation(said: bytes) -> None:
+    with pytest.raises(SettingsInvalid):
+        parse_invitation(said)
+
+
+@given(st.integers(0, len(invitation_text(INVITATION)) - 3))
+def test_a_part_of_one_is_none(length: int) -> None:
+    with pytest.raises(SettingsInvalid):
+        parse_invitation(invitation_text(INVITATION)[:length].encode())
+
+
+def test_what_is_too_long_is_none() -> None:
+    with pytest.raises(SettingsInvalid, match="bytes"):
+        parse_invitation(b"[" * 2**20)

@@ -1,0 +1,322 @@
+"""The workflow of a fleet's node on a real server. What the node answers is scripted; its activities are real."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from temporalio import workflow
+from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import Worker
+
+from activities.fleet_node import fleet_answers
+from syncpod.lifecycle.version import build_id
+from syncpod.messages.fleet import (
+    FLEET_NODE_WORKFLOW,
+    STALE_INTENT,
+    Attend,
+    Attended,
+    FleetNodeView,
+    Intent,
+    IntentTaken,
+    NodeReport,
+    PodReport,
+    WhoAsks,
+    fleet_node_id,
+)
+from syncpod.messages.node import PodKey
+from tests.agent.waiting import pauses
+from tests.workflows.scripted import DIGEST
+from workflows.fleet.node import FleetNodeWorkflow
+from workflows.fleet.node_state import OWNER_ANNOTATION
+from workflows.runner import workflow_runner
+
+PATIENCE = 60.0
+
+
+def pod(name: str, image: str = "busybox:1") -> dict[str, Any]:
+    """A pod's manifest."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"containers": [{"name": "main", "image": image}]},
+    }
+
+
+@dataclass
+class ScriptedMember:
+    """A node whose answers a test sets."""
+
+    taken: Intent = field(default_factory=Intent)
+    pods: dict[str, PodReport] = field(default_factory=dict)
+    number: int = 1
+    lists: list[int] = field(default_factory=list)
+    """The generations that it was given."""
+    news: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def recall(self, _asked: WhoAsks) -> Intent:
+        return self.taken
+
+    async def take(self, intent: Intent) -> IntentTaken:
+        self.lists.append(intent.generation)
+        if intent.generation < self.taken.generation:
+            raise ApplicationError("it has a newer list", type=STALE_INTENT, non_retryable=True)
+        self.taken = intent
+        await self.tell()
+        return IntentTaken(generation=intent.generation)
+
+    async def attend(self, asked: Attend) -> Attended:
+        async with self.news:
+            await self.news.wait_for(lambda: asked.version != str(self.number))
+        there = tuple(PodKey(namespace=each.namespace, name=each.name) for each in self.pods.values())
+        return Attended(
+            version=str(self.number),
+            generation=self.taken.generation,
+            present=there,
+            node=NodeReport(ready=True, labels={"disk": "ssd"}, allocatable={"cpu": "2"}),
+            pods=tuple(self.pods.values()),
+        )
+
+    async def has(self, *pods: PodReport) -> None:
+        """Report these pods, and no others, from now on."""
+        self.pods = {each.key: each for each in pods}
+        await self.tell()
+
+    async def tell(self) -> None:
+        async with self.news:
+            self.number += 1
+            self.news.notify_all()
+
+    def names(self) -> list[str]:
+        return [each["metadata"]["name"] for each in self.taken.pods]
+
+
+@workflow.defn(name="OwnerUnderTest")
+class Owner:
+    """Collects what the owner of pods is told."""
+
+    def __init__(self) -> None:
+        self.told: list[dict[str, Any]] = []
+
+    @workflow.run
+    async def run(self) -> None:
+        await workflow.wait_condition(lambda: False)
+
+    @workflow.signal
+    def pods_changed(self, news: dict[str, Any]) -> None:
+        self.told.append(news)
+
+    @workflow.update
+    async def news(self) -> list[dict[str, Any]]:
+        await workflow.wait_condition(lambda: bool(self.told))
+        return self.told
+
+
+@dataclass
+class Fleet:
+    """One node's workflow, and the worker of its fleet."""
+
+    client: Client
+    name: str
+    queue: str
+    member: ScriptedMember = field(default_factory=ScriptedMember)
+    started: list[str] = field(default_factory=list)
+
+    @property
+    def handle(self) -> WorkflowHandle[Any, Any]:
+        return self.client.get_workflow_handle(fleet_node_id(self.name))
+
+    def node(self) -> Worker:
+        """The node's worker, which polls one queue of the fleet's server."""
+        return Worker(self.client, task_queue=fleet_node_id(self.name), activities=fleet_answers(self.member))
+
+    async def start(self, **more: Any) -> None:
+        await self.client.start_workflow(
+            FLEET_NODE_WORKFLOW,
+            {"fleet": "f", "node": self.name, **more},
+            id=fleet_node_id(self.name),
+            task_queue=self.queue,
+        )
+
+    async def owner(self) -> WorkflowHandle[Any, Any]:
+        handle = await self.client.start_workflow(Owner.run, id=f"owner-{self.name}", task_queue=f"owner-{self.queue}")
+        self.started.append(handle.id)
+        return handle
+
+    async def place(self, *pods: Any, owner: str = "") -> None:
+        await self.handle.execute_update("place", {"owner": owner, "pods": list(pods)})
+
+    async def withdraw(self, *names: str) -> None:
+        pods = [{"name": each} for each in names]
+        await self.handle.execute_update("withdraw", {"pods": pods, "reason": "not wanted"})
+
+    async def view(self) -> FleetNodeView:
+        return FleetNodeView.model_validate(await self.handle.query("fleet_node"))
+
+    async def until(self, seen: Callable[[FleetNodeView], Any]) -> FleetNodeView:
+        deadline, pause = time.monotonic() + PATIENCE, pauses(0.02)
+        while not seen(view := await self.view()):
+            assert time.monotonic() < deadline, view.model_dump_json(indent=1)
+            await asyncio.sleep(next(pause))
+        return view
+
+
+async def told(owner: WorkflowHandle[Any, Any]) -> list[dict[str, Any]]:
+    """What an owner was told, as soon as it was told anything."""
+    news: list[dict[str, Any]] = await owner.execute_update("news")
+    return news
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def fleet(client: Client, worker_options: dict[str, Any]) -> AsyncIterator[Fleet]:
+    suffix = uuid.uuid4().hex[:8]
+    fleet = Fleet(client, f"n-{suffix}", f"fleet-{suffix}")
+    owners = Worker(client, task_queue=f"owner-{fleet.queue}", workflows=[Owner], workflow_runner=workflow_runner())
+    fleets = Worker(
+        client,
+        task_queue=fleet.queue,
+        workflows=[FleetNodeWorkflow],
+        build_id=build_id("syncpod-test", DIGEST),
+        **worker_options,
+    )
+    async with owners, fleets:
+        yield fleet
+        for each in [fleet_node_id(fleet.name), *fleet.started]:
+            await client.get_workflow_handle(each).terminate()
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_node_is_given_what_is_placed_and_its_reports_are_shown(fleet: Fleet) -> None:
+    await fleet.start()
+    async with fleet.node():
+        await fleet.until(lambda view: view.presence == "Ready")
+        await fleet.place(pod("web"), pod("db"))
+        await fleet.until(lambda view: view.taken == view.generation)
+        assert fleet.member.names() == ["db", "web"]
+        await fleet.member.has(
+            PodReport(name="web", status="Running", ready=True), PodReport(name="db", status="Pending")
+        )
+        view = await fleet.until(lambda view: all(each.report for each in view.placed))
+        assert [(each.name, each.state, each.report and each.report.status) for each in view.placed] == [
+            ("db", "taken", "Pending"),
+            ("web", "taken", "Running"),
+        ]
+        assert view.labels == {"disk": "ssd"}
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_withdrawn_pod_is_ending_until_the_node_no_longer_has_it(fleet: Fleet) -> None:
+    await fleet.start()
+    async with fleet.node():
+        await fleet.until(lambda view: view.presence == "Ready")
+        await fleet.place(pod("web"))
+        await fleet.member.has(PodReport(name="web", status="Running"))
+        await fleet.until(lambda view: view.placed[0].report)
+        await fleet.withdraw("web")
+        await fleet.until(lambda view: view.taken == view.generation and not fleet.member.taken.pods)
+        assert [(each.name, each.state, each.why) for each in (await fleet.view()).placed] == [
+            ("web", "ending", "not wanted")
+        ]
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await fleet.place(pod("web"))
+        assert "still ending" in str(refused.value.cause)
+        await fleet.member.has()
+        await fleet.until(lambda view: not view.placed)
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_fleet_that_forgot_a_node_asks_it_before_it_ends_anything(fleet: Fleet) -> None:
+    document = pod("web")
+    document["metadata"]["annotations"] = {OWNER_ANNOTATION: f"owner-{fleet.name}"}
+    fleet.member.taken = Intent(fleet="f", node=fleet.name, generation=57, pods=(document,))
+    owner = await fleet.owner()
+    await fleet.start()
+    async with fleet.node():
+        view = await fleet.until(lambda view: view.placed and view.taken == view.generation)
+        assert view.generation == 58
+        assert fleet.member.names() == ["web"]
+        assert view.placed[0].owner == owner.id
+        assert "Recalled" in {each.reason for each in view.events}
+        assert await told(owner)
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_fleet_restored_from_an_older_state_takes_the_newer_list_of_its_node(fleet: Fleet) -> None:
+    await fleet.start()
+    async with fleet.node():
+        await fleet.until(lambda view: view.taken and view.presence == "Ready")
+        fleet.member.taken = Intent(fleet="f", node=fleet.name, generation=40, pods=(pod("newer"),))
+        await fleet.place(pod("older"))
+        view = await fleet.until(lambda view: view.taken > 40)
+        assert [each.name for each in view.placed] == ["newer"]
+        assert "StaleIntent" in {each.reason for each in view.events}
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_silent_node_is_unknown_and_takes_the_newest_list_when_it_is_back(fleet: Fleet) -> None:
+    owner = await fleet.owner()
+    await fleet.start(graceSeconds=2)
+    async with fleet.node():
+        await fleet.until(lambda view: view.presence == "Ready")
+        await fleet.place(pod("web"), owner=owner.id)
+        await fleet.until(lambda view: view.taken == view.generation)
+    view = await fleet.until(lambda view: view.presence == "Unknown")
+    with pytest.raises(WorkflowUpdateFailedError) as refused:
+        await fleet.place(pod("new"))
+    assert "Unknown, and takes no new pods" in str(refused.value.cause)
+    await fleet.withdraw("web")
+    assert [each.state for each in (await fleet.view()).placed] == ["ending"]
+    async with fleet.node():
+        view = await fleet.until(lambda view: view.presence == "Ready" and view.taken == view.generation)
+        await fleet.until(lambda view: not view.placed)
+    assert fleet.member.lists == sorted(fleet.member.lists)
+    assert {each["presence"] for each in await told(owner)} >= {"Ready", "Unknown"}
+    assert "NodeNotReady" in {each.reason for each in view.events}
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_what_cannot_be_placed_is_refused_in_one_sentence(fleet: Fleet) -> None:
+    await fleet.start()
+    with pytest.raises(WorkflowUpdateFailedError) as early:
+        await fleet.place(pod("web"))
+    assert "is Joining, and takes no new pods" in str(early.value.cause)
+    async with fleet.node():
+        await fleet.until(lambda view: view.presence == "Ready")
+        await fleet.place(pod("web"), owner="")
+        for asked, said in (
+            ({"pods": [{**pod("x"), "spec": {"containers": []}}]}, "pods[0]: spec.containers"),
+            ({"pods": [pod("a"), pod("a")]}, "pods: must have different names"),
+            ({"pods": [], "color": "red"}, "color"),
+        ):
+            with pytest.raises(WorkflowUpdateFailedError) as refused:
+                await fleet.handle.execute_update("place", asked)
+            assert said in str(refused.value.cause)
+        await fleet.handle.execute_update("cordon")
+        with pytest.raises(WorkflowUpdateFailedError) as cordoned:
+            await fleet.place(pod("late"))
+        assert "is cordoned" in str(cordoned.value.cause)
+        await fleet.place(pod("web", "busybox:2"))
+        await fleet.handle.execute_update("uncordon")
+        await fleet.place(pod("late"))
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_run_continues_as_new_and_loses_nothing(fleet: Fleet) -> None:
+    await fleet.start(maxEvents=60)
+    async with fleet.node():
+        await fleet.until(lambda view: view.presence == "Ready")
+        first = (await fleet.handle.describe()).run_id
+        for number in range(12):
+            await fleet.place(pod(f"web-{number}"))
+        view = await fleet.until(lambda view: view.taken == view.generation)
+        assert len(view.placed) == 12
+        assert len(fleet.member.names()) == 12
+        assert (await fleet.handle.describe()).run_id != first

@@ -1,0 +1,400 @@
+"""FleetNodeWorkflow: one durable run per node of a fleet, on the fleet's cluster.
+
+::
+
+    place, withdraw, cordon ──► intent, numbered ──► take_intent ──► the node's own workflow (sync_pods)
+                                                                          │
+    owners ◄── pods_changed ◄── presence, pods ◄── attend ◄───────────────┘
+
+Both activities run on a queue that only the node polls. `attend` waits there for a change and heartbeats meanwhile, so
+a node in which nothing happens costs no history. A node that was cut off takes the newest list when it is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+from temporalio import workflow
+from temporalio.common import RawValue, RetryPolicy
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    CancelledError,
+    FailureError,
+    TimeoutError,
+    TimeoutType,
+)
+
+with workflow.unsafe.imports_passed_through():
+    from syncpod.lifecycle.version import too_old
+    from syncpod.messages.fleet import (
+        ATTEND,
+        ATTEND_SECONDS,
+        FLEET_NODE_MEMO,
+        FLEET_NODE_WORKFLOW,
+        RECALL_INTENT,
+        STALE_INTENT,
+        TAKE_INTENT,
+        Attend,
+        Attended,
+        FleetNodeSummary,
+        Intent,
+        IntentTaken,
+        WhoAsks,
+        fleet_node_id,
+    )
+    from syncpod.messages.identity import Message
+    from syncpod.messages.signed import Commands
+    from workflows.entity import Entity, decisions_taken, decoded, invalid
+    from workflows.fleet import node_changes, node_report
+    from workflows.fleet.inbox import FleetInbox
+    from workflows.fleet.node_state import FleetNodeState
+
+_PART: Final = 256
+_ANSWER: Final = timedelta(seconds=30)
+"""How long a node may take for a list: it writes it to its disk and tells its own workflow."""
+_RETRY: Final = RetryPolicy(
+    initial_interval=timedelta(seconds=1), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=30)
+)
+_ONCE: Final = RetryPolicy(maximum_attempts=1)
+_PAUSE: Final = timedelta(seconds=5)
+"""Before a node that has answered with an error is asked again."""
+
+Answer = TypeVar("Answer", bound=Message)
+
+
+@workflow.defn(name=FLEET_NODE_WORKFLOW)
+class FleetNodeWorkflow:
+    """What a fleet wants on one node, and what is known of it, for as long as the node belongs to the fleet."""
+
+    @workflow.init
+    def __init__(self, start_input: Any = None) -> None:
+        self.commands, decisions = Commands(start_input), decisions_taken()
+        self.state, self.refusal = _begun(self.commands.input, workflow.info().workflow_id, decisions)
+        if self.state.since is None:
+            self.state.since = self.state.presence_since = workflow.now()
+        self.entity = Entity(self, self.state, FleetInbox(), self.commands, part=_PART)
+        self.busy: dict[str, asyncio.Task[None]] = {}
+        self.sent = 0
+        """Generation that the running `take_intent` carries."""
+        self.published: FleetNodeSummary | None = None
+
+    @workflow.run
+    async def run(self, _start_input: Any = None) -> None:
+        """Keep the node told, forever."""
+        if self.refusal:
+            raise invalid(self.refusal)
+        while True:
+            await self.entity.take_in()
+            due = self.entity.is_due()
+            if not due:
+                self.ask()
+            self.tell_owners()
+            self.publish()
+            if due:
+                await self.leave()
+            else:
+                await self.entity.wait(lambda: False)
+
+    async def leave(self) -> None:
+        """Continue as new, without what is under way on the node: the next run asks the same again."""
+        for task in self.busy.values():
+            task.cancel()
+        await self.entity.until(lambda: not self.busy)
+        if await self.entity.is_still_quiet_in_the_next_task():
+            # Replay: nothing is awaited between that check and this, or an update could be lost.
+            workflow.continue_as_new(next_input(self.state))
+
+    # --- asking the node ----------------------------------------------------------------------------------------------
+
+    def ask(self) -> None:
+        """Have the node asked for what it has, given what it lacks, and attended."""
+        state = self.state
+        if not state.is_recalled:
+            self.begin(RECALL_INTENT, self.recall())
+        elif state.generation > state.taken:
+            if TAKE_INTENT in self.busy and self.sent < state.generation:
+                self.busy[TAKE_INTENT].cancel()  # its end wakes the workflow, which then sends the newer list
+            self.begin(TAKE_INTENT, self.give())
+        self.begin(ATTEND, self.attend())
+
+    def begin(self, name: str, asking: Any) -> None:
+        """Begin to ask, unless the same is asked already."""
+        if name in self.busy:
+            asking.close()
+            return
+
+        async def run() -> None:
+            try:
+                await asking
+            except asyncio.CancelledError:
+                pass
+            finally:
+                del self.busy[name]
+                self.entity.wake()
+
+        self.busy[name] = asyncio.create_task(run())
+
+    async def recall(self) -> None:
+        """Ask what the node was last given by this fleet."""
+        asked = WhoAsks(fleet=self.state.fleet, node=self.state.name)
+        told = await self.call(RECALL_INTENT, asked, Intent, summary="what does the node have?")
+        if told is not None:
+            node_changes.recalled(self.state, told, workflow.now(), counts=False)
+
+    async def give(self) -> None:
+        """Give the node its newest list."""
+        intent = self.state.intent()
+        self.sent = intent.generation
+        summary = f"intent {intent.generation}: {len(intent.pods)} pods"
+        answer = await self.call(TAKE_INTENT, intent, IntentTaken, summary=summary)
+        if answer is not None:
+            node_changes.taken(self.state, answer, workflow.now())
+
+    async def attend(self) -> None:
+        """Wait until something changes on the node, or nothing is heard of it."""
+        state = self.state
+        grace = timedelta(seconds=state.grace)
+        # A node that is known to be silent is waited for as long as it takes.
+        soonest = None if state.presence in ("Joining", "Unknown") else grace
+        try:
+            returned: RawValue = await workflow.execute_activity(
+                ATTEND,
+                Attend(fleet=state.fleet, node=state.name, version=state.version),
+                task_queue=fleet_node_id(state.name),
+                start_to_close_timeout=timedelta(seconds=ATTEND_SECONDS) + grace,
+                schedule_to_start_timeout=soonest,
+                heartbeat_timeout=grace,
+                retry_policy=_ONCE,
+                summary=f"wait for a change on {state.name}",
+                result_type=RawValue,
+            )
+        except ActivityError as error:
+            if isinstance(error.cause, TimeoutError) and error.cause.type != TimeoutType.SCHEDULE_TO_CLOSE:
+                node_changes.silent(state, workflow.now())
+            elif not isinstance(error.cause, CancelledError):
+                await self.stumble(_why(error))
+            return
+        answer = _read(decoded(returned), Attended)
+        if answer is None:
+            await self.stumble("its report cannot be read")
+            return
+        node_changes.attended(state, answer, workflow.now())
+
+    async def call(self, name: str, asked: Message, answer: type[Answer], *, summary: str) -> Answer | None:
+        """Ask the node something short, until it answers; None if it refuses, which the state then says."""
+        try:
+            returned: RawValue = await workflow.execute_activity(
+                name,
+                asked,
+                task_queue=fleet_node_id(self.state.name),
+                start_to_close_timeout=_ANSWER,
+                retry_policy=_RETRY,
+                summary=summary,
+                result_type=RawValue,
+            )
+        except ActivityError as error:
+            if isinstance(error.cause, ApplicationError) and error.cause.type == STALE_INTENT:
+                await self.recall_newer(error.cause.message)
+            elif not isinstance(error.cause, CancelledError):
+                await self.stumble(_why(error))
+            return None
+        read = _read(decoded(returned), answer)
+        if read is None:
+            await self.stumble(f"its answer to {name} cannot be read")
+        return read
+
+    async def recall_newer(self, why: str) -> None:
+        """Take the node's list in place of this one: the fleet's database was restored from an older state."""
+        self.state.event(workflow.now(), "Warning", "StaleIntent", why)
+        asked = WhoAsks(fleet=self.state.fleet, node=self.state.name)
+        told = await self.call(RECALL_INTENT, asked, Intent, summary="the node has a newer list: which?")
+        if told is not None:
+            node_changes.recalled(self.state, told, workflow.now(), counts=True)
+
+    async def stumble(self, why: str) -> None:
+        """Show that the node has answered with an error, and wait before it is asked again."""
+        self.state.trouble = why
+        self.state.event(workflow.now(), "Warning", "FailedNode", why)
+        await workflow.sleep(_PAUSE, summary=f"before {self.state.name} is asked again")
+
+    # --- telling ------------------------------------------------------------------------------------------------------
+
+    def tell_owners(self) -> None:
+        """Signal to each owner what has changed of its pods; one signal at a time to each."""
+        for owner in [each for each in self.state.untold if f"tell {each}" not in self.busy]:
+            news = self.state.news(owner, self.state.untold.pop(owner))
+            self.begin(f"tell {owner}", self.tell(owner, news))
+
+    async def tell(self, owner: str, news: Any) -> None:
+        """Signal one owner."""
+        try:
+            await workflow.get_external_workflow_handle(owner).signal("pods_changed", news)
+        except FailureError as error:
+            text = f"the owner {owner} of {len(news.pods)} pods cannot be told: {error.message}"
+            self.state.event(workflow.now(), "Warning", "FailedOwner", text)
+
+    def publish(self) -> None:
+        """Write to the memo what lists of nodes show, and show the node in the UI."""
+        summary = node_report.summary(self.state)
+        if self.published is None:
+            self.published = _recorded()
+        if summary != self.published:
+            workflow.upsert_memo({FLEET_NODE_MEMO: summary.model_dump(mode="json", by_alias=True)})
+            self.published = summary
+        workflow.set_current_details(node_report.details(self.state))
+
+    # --- what the entity asks of its workflow -------------------------------------------------------------------------
+
+    def absorb(self, name: str, _args: tuple[Any, ...]) -> None:
+        """Show a signal that this workflow does not know."""
+        self.state.reject(workflow.now(), f"signal {name}", "unknown; known: renew")
+
+    def on_cancel(self) -> None:
+        """Go on, and show that a cancellation was not obeyed."""
+        self.state.reject(workflow.now(), "cancel", "a node leaves its fleet by `syncpod fleet remove`")
+
+    def refuse(self, name: str, why: str) -> None:
+        """Show that a signal was not accepted, and why."""
+        self.state.reject(workflow.now(), f"signal {name}", why)
+
+    def is_at_rest(self) -> bool:
+        """Say whether nothing is asked of the node."""
+        return not self.busy
+
+    def sentence(self, wrong: Exception) -> str:
+        """Return one sentence that says why an update is refused."""
+        return node_changes.sentence(wrong)
+
+    # --- signals, updates, queries ------------------------------------------------------------------------------------
+
+    @workflow.signal
+    def renew(self, *args: Any) -> None:
+        """Continue as new at the next quiet point."""
+        if self.entity.is_accepted("renew", args):
+            self.entity.renew()
+
+    @workflow.signal(dynamic=True)
+    def unknown(self, name: str, args: Sequence[RawValue]) -> None:
+        """Show a signal of an unknown name as a rejection."""
+        self.entity.put(name, args)
+
+    @workflow.update
+    async def place(self, *args: Any) -> dict[str, Any]:
+        """Run pods on the node: ``{"owner": "workload/…", "pods": [<v1 Pod>, …]}``."""
+        return await self.change("place", args)
+
+    @place.validator
+    def check_place(self, *args: Any) -> None:
+        """Refuse pods that the node cannot take, and a node that takes none."""
+        self.check("place", args)
+
+    @workflow.update
+    async def withdraw(self, *args: Any) -> dict[str, Any]:
+        """End pods on the node: ``{"pods": [{"namespace": "default", "name": "web"}], "reason": "…"}``."""
+        return await self.change("withdraw", args)
+
+    @withdraw.validator
+    def check_withdraw(self, *args: Any) -> None:
+        """Refuse a wrong payload."""
+        self.check("withdraw", args)
+
+    @workflow.update
+    async def cordon(self, *args: Any) -> dict[str, Any]:
+        """Place no new pods on the node; existing ones go on."""
+        return await self.change("cordon", args)
+
+    @cordon.validator
+    def check_cordon(self, *args: Any) -> None:
+        """Refuse whoever may not command the fleet."""
+        self.check("cordon", args)
+
+    @workflow.update
+    async def uncordon(self, *args: Any) -> dict[str, Any]:
+        """Place new pods on the node again."""
+        return await self.change("uncordon", args)
+
+    @uncordon.validator
+    def check_uncordon(self, *args: Any) -> None:
+        """Refuse whoever may not command the fleet."""
+        self.check("uncordon", args)
+
+    async def change(self, name: str, args: tuple[Any, ...]) -> dict[str, Any]:
+        """Carry out an accepted update; an earlier one may have made it impossible."""
+        given = self.entity.obey(name, args)
+        await self.entity.change(lambda: node_changes.change(self.state, name, given, workflow.now()))
+        return {"node": self.state.name, "generation": self.state.generation}
+
+    def check(self, name: str, args: tuple[Any, ...]) -> None:
+        """Try a change on a copy of the state, so that a wrong one is refused before anything is written."""
+        if self.refusal:
+            raise invalid(self.refusal)
+        given = self.entity.allow(name, args)
+        copy = self.state.model_copy(deep=True)
+        self.entity.attempt(lambda: node_changes.change(copy, name, given, workflow.now()))
+
+    @workflow.query
+    def fleet_node(self) -> dict[str, Any]:
+        """Return the whole node (:class:`syncpod.messages.fleet.FleetNodeView`)."""
+        return node_report.view(self.state).model_dump(mode="json", by_alias=True)
+
+    @workflow.query
+    def intent(self) -> dict[str, Any]:
+        """Return the list that the node is given (:class:`syncpod.messages.fleet.Intent`)."""
+        return self.state.intent().model_dump(mode="json", by_alias=True)
+
+
+def next_input(state: FleetNodeState) -> dict[str, Any]:
+    """Return the input of the run that follows this one."""
+    return {"snapshot": state.model_dump(mode="json", exclude_defaults=True), "decisions": state.decision_version}
+
+
+def _begun(start: Any, workflow_id: str, decisions: int) -> tuple[FleetNodeState, str]:
+    """Return the state that a run begins with, and "" or the sentence that says why it cannot begin."""
+    if refusal := too_old(decisions):
+        return FleetNodeState(), refusal
+    if not isinstance(start, dict):
+        return FleetNodeState(), 'input: must be {"fleet": <id>, "node": <name>}'
+    if "snapshot" in start:
+        try:
+            state = FleetNodeState.model_validate(start["snapshot"])
+        except ValueError as wrong:
+            return FleetNodeState(), f"snapshot: {wrong}"
+    else:
+        limit = start.get("maxEvents", 0)
+        state = FleetNodeState(max_events=limit if isinstance(limit, int) else 0)
+        state.fleet, state.name = str(start.get("fleet", "")), str(start.get("node", ""))
+        grace = start.get("graceSeconds")
+        state.grace = float(grace) if isinstance(grace, int | float) and grace > 0 else state.grace
+    if not state.fleet:
+        return state, "fleet: required"
+    if workflow_id != fleet_node_id(state.name):
+        return state, f"node: must be the one of the workflow id {workflow_id}, is {state.name!r}"
+    state.decision_version = decisions
+    return state, ""
+
+
+def _recorded() -> FleetNodeSummary | None:
+    """Return the summary that earlier runs left in the memo; None if there is none that can be read."""
+    try:
+        return FleetNodeSummary.model_validate(workflow.memo_value(FLEET_NODE_MEMO, None))
+    except ValueError:
+        return None
+
+
+def _read(said: Any, answer: type[Answer]) -> Answer | None:
+    """Return a node's answer; None if it makes no sense."""
+    try:
+        return answer.model_validate(said)
+    except ValueError:
+        return None
+
+
+def _why(error: ActivityError) -> str:
+    cause = error.cause
+    if isinstance(cause, ApplicationError):
+        return f"{cause.type or 'Error'}: {cause.message}"
+    return f"{type(cause).__name__}: {cause}" if cause is not None else str(error)

@@ -1,0 +1,57 @@
+"""What the workflow of a fleet's node shows: its query, its memo, and its page in the UI."""
+
+from __future__ import annotations
+
+from syncpod.messages.fleet import FleetNodeSummary, FleetNodeView
+from workflows.fleet.node_state import FleetNodeState
+
+_SHOWN = 50
+"""How many pods the page names."""
+
+
+def summary(state: FleetNodeState) -> FleetNodeSummary:
+    """Return what the memo keeps."""
+    return FleetNodeSummary(
+        name=state.name,
+        presence=state.presence,
+        since=state.presence_since,
+        unschedulable=state.unschedulable or state.report.unschedulable,
+        joined=state.joined,
+        labels=state.report.labels,
+        allocatable=state.report.allocatable,
+        addresses=state.report.addresses,
+        node_info=state.report.node_info,
+        pods=len(state.placed),
+    )
+
+
+def view(state: FleetNodeState) -> FleetNodeView:
+    """Return the whole node, as its fleet has it."""
+    return FleetNodeView(
+        **summary(state).model_dump(),
+        fleet=state.fleet,
+        generation=state.generation,
+        taken=state.taken,
+        conditions=state.report.conditions,
+        capacity=state.report.capacity,
+        placed=tuple(state.pod(key) for key in sorted({*state.placed, *state.withdrawn})),
+        events=state.events,
+    )
+
+
+def details(state: FleetNodeState) -> str:
+    """Return the node as a page: whether it is heard, what it has taken, and its pods."""
+    cordoned = ", cordoned" if state.unschedulable or state.report.unschedulable else ""
+    lines = [f"**{state.name}**: {state.presence}{cordoned}", ""]
+    behind = "" if state.taken >= state.generation else f"; the node has taken {state.taken}"
+    lines.append(f"- intent {state.generation}{behind}")
+    if state.trouble:
+        lines.append(f"- {state.trouble}")
+    shown = sorted({*state.placed, *state.withdrawn})[:_SHOWN]
+    if shown:
+        lines += ["", "| pod | state | status | restarts |", "|---|---|---|---|"]
+    for key in shown:
+        pod = state.pod(key)
+        status, restarts = (pod.report.status, pod.report.restarts) if pod.report else ("", 0)
+        lines.append(f"| {key} | {pod.state} | {status} | {restarts} |")
+    return "\n".join(lines)

@@ -1,0 +1,165 @@
+"""What the workflow of a fleet's node remembers: the snapshot that is carried from run to run."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from syncpod.lifecycle.version import DECISION_VERSION
+from syncpod.messages.fleet import GRACE_SECONDS, Intent, NodeReport, PlacedPod, PodReport, PodsChanged, Presence
+from syncpod.messages.node import PodKey
+from syncpod.messages.queries import EventRecord
+from syncpod.messages.signed import Accepted
+from workflows.event_log import with_event
+from workflows.rejections import REJECTED
+
+OWNER_ANNOTATION: Final = "syncpod.dev/fleet-owner"
+"""The workflow that owns a placed pod. It goes to the node with the pod, so that a fleet that has lost its database
+learns it from there."""
+
+
+class Placed(BaseModel):
+    """One pod that the fleet wants on the node."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    document: dict[str, Any]
+    """A v1 Pod with all its defaults, and its owner as an annotation."""
+    generation: int
+    """The first generation of the intent that has this document."""
+
+    @property
+    def owner(self) -> str:
+        """Id of the workflow that is signalled when the pod changes; "" = nobody is."""
+        annotations = self.document.get("metadata", {}).get("annotations") or {}
+        return str(annotations.get(OWNER_ANNOTATION, ""))
+
+
+class Withdrawn(BaseModel):
+    """A pod that the fleet no longer wants, and that the node has not ended yet."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    owner: str = ""
+    why: str = ""
+    generation: int = 0
+    """The first generation of the intent without it."""
+
+
+class FleetNodeState(BaseModel):
+    """The snapshot. Mutable; changed only between two awaits of the workflow."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    decision_version: int = DECISION_VERSION
+    accepted: Accepted = Accepted()
+    fleet: str = ""
+    name: str = ""
+    since: datetime | None = None
+    """When the first run of this chain began."""
+    joined: datetime | None = None
+    """When the node has first spoken."""
+    grace: float = GRACE_SECONDS
+    """Seconds of silence after which the node is Unknown."""
+    unschedulable: bool = False
+    generation: int = 0
+    """Grows with each change of `placed`."""
+    taken: int = 0
+    is_recalled: bool = False
+    """The node has been asked what it was last given. Before that it is given nothing: a fleet whose database was lost
+    must not end what runs on its nodes."""
+    placed: dict[str, Placed] = {}
+    """By ``namespace/name``."""
+    withdrawn: dict[str, Withdrawn] = {}
+    refused: dict[str, str] = {}
+    presence: Presence = "Joining"
+    presence_since: datetime | None = None
+    version: str = ""
+    """Of the node's last report."""
+    report: NodeReport = NodeReport()
+    pods: dict[str, PodReport] = {}
+    trouble: str = ""
+    """Why the node does not take its list; "" if it does."""
+    events: tuple[EventRecord, ...] = ()
+    max_events: int = 0
+    untold: dict[str, tuple[str, ...]] = {}
+    """By owner: keys of its pods that have changed since it was last told."""
+
+    # --- what has changed ---------------------------------------------------------------------------------------------
+
+    def owner_of(self, key: str) -> str:
+        """Return the owner of a pod that is placed or ending here; "" if it has none."""
+        if key in self.placed:
+            return self.placed[key].owner
+        return self.withdrawn[key].owner if key in self.withdrawn else ""
+
+    def note(self, key: str, owner: str | None = None) -> None:
+        """Have a pod's owner told that it has changed."""
+        if whom := self.owner_of(key) if owner is None else owner:
+            self.untold[whom] = tuple(dict.fromkeys((*self.untold.get(whom, ()), key)))
+
+    def note_all(self) -> None:
+        """Have every owner told of all its pods here."""
+        for key in (*self.placed, *self.withdrawn):
+            self.note(key)
+
+    def news(self, owner: str, keys: tuple[str, ...]) -> PodsChanged:
+        """Return what an owner is told of these pods."""
+        there = [key for key in keys if key in self.placed or key in self.withdrawn]
+        return PodsChanged(
+            node=self.name,
+            presence=self.presence,
+            pods=tuple(self.pod(key) for key in there),
+            gone=tuple(split(key) for key in keys if key not in there),
+        )
+
+    def set_presence(self, presence: Presence, now: datetime) -> bool:
+        """Note whether the node is heard; return whether that is new. Owners are told."""
+        if presence == self.presence:
+            return False
+        self.presence, self.presence_since = presence, now
+        self.note_all()
+        return True
+
+    # --- what it shows ------------------------------------------------------------------------------------------------
+
+    def pod(self, key: str) -> PlacedPod:
+        """Return a pod that is placed or ending here, with what the node says of it."""
+        name, report = split(key), self.pods.get(key)
+        state: Literal["placed", "taken", "refused", "ending"]
+        if key not in self.placed:
+            gone = self.withdrawn.get(key, Withdrawn())
+            state, why, owner = "ending", gone.why, gone.owner
+        else:
+            placed, why = self.placed[key], self.refused.get(key, "")
+            state = "refused" if why else "taken" if placed.generation <= self.taken else "placed"
+            owner = placed.owner
+        return PlacedPod(namespace=name.namespace, name=name.name, owner=owner, state=state, why=why, report=report)
+
+    def intent(self) -> Intent:
+        """Return all that the node shall run."""
+        documents = tuple(self.placed[key].document for key in sorted(self.placed))
+        return Intent(fleet=self.fleet, node=self.name, generation=self.generation, pods=documents)
+
+    def event(self, now: datetime, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+        """Record an event; repeats are counted."""
+        self.events = with_event(self.events, now, kind, reason, message)
+
+    def reject(self, now: datetime, name: str, why: str) -> None:
+        """Record that something that came in was not accepted, and why."""
+        self.event(now, "Warning", REJECTED, f"{name}: {why}")
+
+
+def key_of(document: Any) -> str:
+    """Return the key of a pod's document: ``namespace/name``; "" if it has no name."""
+    meta = document.get("metadata") if isinstance(document, dict) else None
+    name = meta.get("name") if isinstance(meta, dict) else None
+    return f"{meta.get('namespace') or 'default'}/{name}" if isinstance(meta, dict) and isinstance(name, str) else ""
+
+
+def split(key: str) -> PodKey:
+    """Return the pod of a key."""
+    namespace, _, name = key.partition("/")
+    return PodKey(namespace=namespace, name=name)
