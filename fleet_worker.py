@@ -18,11 +18,13 @@ from temporalio.client import Client
 from temporalio.envconfig import ClientConnectConfig
 from temporalio.worker import Worker
 
+from activities.fleet_workload import fleet_steps
 from syncpod.messages.fleet import FLEET_QUEUE
 from syncpod.temporal.plugin import NoServer, connect, connection_settings
 from syncpod.temporal.timeouts import STICKY_QUEUE
 from worker import build_id
 from workflows.fleet.node import FleetNodeWorkflow
+from workflows.fleet.workload import WorkloadWorkflow
 from workflows.runner import workflow_runner
 
 log = logging.getLogger("syncpod.fleet")
@@ -37,7 +39,8 @@ def make_worker(client: Client) -> Worker:
         client,
         task_queue=FLEET_QUEUE,
         build_id=build_id(),
-        workflows=[FleetNodeWorkflow],
+        workflows=[FleetNodeWorkflow, WorkloadWorkflow],
+        activities=fleet_steps(client),
         workflow_runner=workflow_runner(),
         sticky_queue_schedule_to_start_timeout=STICKY_QUEUE,
         max_cached_workflows=CACHED_WORKFLOWS,
