@@ -191,6 +191,8 @@ class Gate:
             answered: bytes = await call(passed.request, timeout=seconds, metadata=metadata)
         except grpc.aio.AioRpcError as error:
             away = error.code() is grpc.StatusCode.UNAVAILABLE  # gRPC's own text has the server's address
+            if away:
+                self._introductions.forget()
             details = tuple((k, v) for k, v in error.trailing_metadata() or () if k == _DETAILS)
             await context.abort(error.code(), _AWAY if away else error.details() or "", details)
         return passed.answer(answered)
