@@ -36,7 +36,7 @@ _RETRY_SECONDS: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
 _GRACE: Final = timedelta(seconds=2)
 _THROTTLE: Final = timedelta(seconds=1)
 """The SDK would hold heartbeats back for most of their timeout, which leaves little for a slow link."""
-_TOLD_SECONDS: Final = 30.0
+_TOLD_SECONDS: Final = 10.0
 
 ToFleet = Callable[[Invitation], Awaitable[Client]]
 
