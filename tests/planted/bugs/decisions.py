@@ -54,6 +54,15 @@ BUGS = (
         tests=("tests/lifecycle/test_probing.py",),
     ),
     Plant(
+        name="replaced-while-it-ends",
+        room=FLEET,
+        file="syncpod/fleet/presence.py",
+        before="return member.unknown_since + rule.after + stopping",
+        after="return member.unknown_since + rule.after",
+        harm="A pod that its lost node is to stop is replaced while it may still be ending there: it runs twice.",
+        tests=("tests/fleet/test_rollout.py",),
+    ),
+    Plant(
         name="placed-on-a-lost-node",
         room=FLEET,
         file="syncpod/fleet/placement.py",

@@ -1,0 +1,268 @@
+"""What a DaemonSet does next: a pod on each node that it is for, and their replacement by those of a new template.
+
+Mirrors pkg/controller/daemon, v1.36 (daemon_controller.go, update.go). Differences:
+
+- A new template's first failing pod ends its rollout, and the last good template is rolled out again.
+- Nodes of which nothing is heard count neither for the rollout's bounds nor for its end: it goes on without them, and
+  reaches them when they are back.
+- A pod that has ended is replaced with a back-off: 10 s, doubling to 300 s, for the whole DaemonSet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from syncpod.fleet.members import Member, health, leaving_order
+from syncpod.fleet.offers import NodeOffer
+from syncpod.fleet.rollout import (
+    Counts,
+    Creation,
+    Decision,
+    RolloutState,
+    Wish,
+    Withdrawal,
+    ended_again,
+    health_gate,
+    taken_up,
+)
+from syncpod.fleet.sizes import SizeOrPercent, size_of
+from syncpod.fleet.taints import ENDS, KEEPS_AWAY, NOT_READY, UNREACHABLE, UNSCHEDULABLE, taints_of, untolerated
+from syncpod.lifecycle.node_affinity import matches_node
+from syncpod.pod import Pod, Toleration
+
+_PRESSURES: Final = ("disk-pressure", "memory-pressure", "pid-pressure")
+_ADDED: Final = (
+    *(Toleration(key=key, operator="Exists", effect="NoExecute") for key in (NOT_READY, UNREACHABLE)),
+    *(Toleration(key=f"node.kubernetes.io/{name}", operator="Exists", effect="NoSchedule") for name in _PRESSURES),
+    Toleration(key=UNSCHEDULABLE, operator="Exists", effect="NoSchedule"),
+)
+_OF_HOST_NETWORK: Final = Toleration(
+    key="node.kubernetes.io/network-unavailable", operator="Exists", effect="NoSchedule"
+)
+
+
+@dataclass(frozen=True)
+class DaemonWish:
+    """What is asked for: a pod of a template on each node, and how they may be replaced."""
+
+    revision: str
+    max_unavailable: SizeOrPercent = 1
+    max_surge: SizeOrPercent = 0
+    min_ready: timedelta = timedelta(0)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a DaemonSet has to do with one node."""
+
+    runs: bool
+    """A pod of it is to be there."""
+    stays: bool
+    """A pod of it that is there may stay."""
+    is_heard: bool = True
+    """The node can be told."""
+    why: str = ""
+    """Why a pod may not stay."""
+
+
+def with_daemon_tolerations(pod: Pod) -> Pod:
+    """Return a pod with what all pods of DaemonSets tolerate: pressure, a cordon, and a node that is not ready.
+
+    Mirrors pkg/controller/daemon/util/daemonset_util.go, v1.36, AddOrUpdateDaemonPodTolerations.
+    """
+    added = (*_ADDED, _OF_HOST_NETWORK) if pod.spec.host_network else _ADDED
+    own = pod.spec.tolerations
+    tolerations = (*own, *(one for one in added if one not in own))
+    return pod.model_copy(update={"spec": pod.spec.model_copy(update={"tolerations": tolerations})})
+
+
+def standing(pod: Pod, node: NodeOffer) -> Standing:
+    """Say whether a node is to have a pod of a DaemonSet, as `with_daemon_tolerations` returns it.
+
+    Mirrors daemon_controller.go, v1.36, NodeShouldRunDaemonPod: what is free on the node does not matter here.
+    """
+    is_heard = node.presence != "Unknown"
+    if pod.spec.node_name and pod.spec.node_name != node.name:
+        return Standing(False, False, is_heard, f"spec.nodeName is {pod.spec.node_name}")
+    if not matches_node(pod, node.name, node.labels):
+        return Standing(False, False, is_heard, "the node is none that its node selector or affinity asks for")
+    if (taint := untolerated(taints_of(node), pod.spec.tolerations, ENDS)) is not None:
+        return Standing(False, False, is_heard, f"it does not tolerate the node's taint {taint}")
+    tainted = untolerated(node.taints, pod.spec.tolerations, KEEPS_AWAY) is not None
+    return Standing(is_heard and not tainted, True, is_heard)
+
+
+def decide_daemons(
+    wish: DaemonWish, nodes: Mapping[str, Standing], members: Iterable[Member], state: RolloutState, now: datetime
+) -> Decision:
+    """Decide what a DaemonSet does next; the order of nodes and pods does not matter.
+
+    A node never gets a second pod while it has one, but for a surge, and then not while a third is ending. `nodes` are
+    all nodes of the fleet; a member whose node is not among them goes.
+    """
+    return _Round(wish, nodes, members, state, now).decision()
+
+
+class _Round:
+    """One decision."""
+
+    def __init__(
+        self,
+        wish: DaemonWish,
+        nodes: Mapping[str, Standing],
+        members: Iterable[Member],
+        state: RolloutState,
+        now: datetime,
+    ) -> None:
+        self._wish, self._nodes, self._now = wish, dict(sorted(nodes.items())), now
+        self._members = sorted(members, key=lambda member: member.name)
+        self._going: dict[str, str] = {}
+        self._heard = [name for name, node in self._nodes.items() if node.is_heard and (node.runs or self._there(name))]
+        self._surge = size_of(wish.max_surge, len(self._heard), up=True)
+        self._unavailable = size_of(wish.max_unavailable, len(self._heard), up=True)
+        self._state = taken_up(Wish(wish.revision, len(self._heard)), state, now)
+        self._create: list[Creation] = []
+        self._rolled_back = self._became_good = ""
+        self._times: list[datetime] = []
+
+    def decision(self) -> Decision:
+        self._clear()
+        self._judge()
+        for name in self._heard:
+            self._fill(name)
+        self._replace_outdated()
+        self._mark_good()
+        counted = [member for member in self._members if self._counts(member)]
+        counts = Counts(
+            replicas=len(counted),
+            updated=sum(member.revision == self._state.target for member in counted),
+            ready=sum(member.is_ready() for member in counted),
+            available=sum(map(self._is_available, counted)),
+        )
+        self._times += [
+            member.ready_since + self._wish.min_ready for member in counted if member.ready_since is not None
+        ]
+        later = [moment for moment in self._times if moment > self._now]
+        return Decision(
+            state=self._state,
+            create=tuple(self._create),
+            withdraw=tuple(Withdrawal(name, why) for name, why in sorted(self._going.items())),
+            became_good=self._became_good,
+            rolled_back=self._rolled_back,
+            says=self._says(counts),
+            look_again=min(later, default=None),
+            counts=counts,
+        )
+
+    def _counts(self, member: Member) -> bool:
+        return not member.leaving and not member.ended and member.name not in self._going
+
+    def _there(self, node: str) -> list[Member]:
+        """Return the pods that count on a node, those that are missed most first."""
+        found = [member for member in self._members if member.node == node]
+        return leaving_order(filter(self._counts, found))[::-1]
+
+    def _is_available(self, member: Member) -> bool:
+        return member.is_available(self._now, self._wish.min_ready)
+
+    def _is_new(self, member: Member) -> bool:
+        return member.revision == self._state.target
+
+    def _clear(self) -> None:
+        """Have pods go that have ended, or that have nothing to do with their node any more."""
+        ended = [member for member in self._members if member.ended and not member.leaving]
+        for member in ended:
+            self._going[member.name] = f"{member.called} goes: it has ended with {member.status or 'no word'}"
+        if ended:
+            self._state = ended_again(self._state, self._now)
+        if self._state.held_until is not None:
+            self._times.append(self._state.held_until)
+        for member in filter(self._counts, self._members):
+            node = self._nodes.get(member.node, Standing(False, False, why="the node is gone"))
+            if not node.stays:
+                self._going[member.name] = f"{member.called} goes: {node.why}"
+
+    def _judge(self) -> None:
+        """Go back to the last good template if a pod of the new one fails."""
+        state = self._state
+        if not state.good or state.target == state.good:
+            return
+        failed = [member for member in self._members if self._is_new(member) and not member.leaving]
+        if why := health_gate(failed, state.target, state.good):
+            self._rolled_back = why
+            self._state = replace(state, target=state.good, rolled_back=why, setbacks=0, held_until=None)
+
+    def _fill(self, name: str) -> None:
+        """Have a node have one pod: of several the best one, or the new one beside an old one that it replaces."""
+        there = self._there(name)
+        new, old = [one for one in there if self._is_new(one)], [one for one in there if not self._is_new(one)]
+        keeps_old = old[:1] if self._surge and not any(map(self._is_available, new)) else []
+        kept = (new[:1] + keeps_old) if new else old[:1]
+        for member in there:
+            if member not in kept:
+                reason = f"{kept[0].name} is there too" if self._is_new(member) else self._outdated()
+                self._going[member.name] = f"{member.called} goes: {reason}"
+        if not kept and self._nodes[name].runs and not self._is_ending_on(name) and not self._is_held():
+            self._create.append(Creation(self._state.target, node=name))
+
+    def _replace_outdated(self) -> None:
+        """Have old pods go, or new ones be made beside them, as many as the bounds allow."""
+        held = self._is_held() or self._is_in_trouble()
+        alone = [
+            there[0] for name in self._heard if len(there := self._there(name)) == 1 and not self._is_new(there[0])
+        ]
+        both = sum(len(self._there(name)) > 1 for name in self._heard)
+        lacking = sum(not any(map(self._is_available, self._there(name))) for name in self._heard)
+        for member in sorted(alone, key=lambda one: (self._is_available(one), one.node)):
+            if not self._nodes[member.node].runs:
+                continue
+            if self._surge:
+                if both < self._surge and not held and not self._is_ending_on(member.node):
+                    self._create.append(Creation(self._state.target, node=member.node))
+                    both += 1
+            elif not self._is_available(member):
+                self._going[member.name] = f"{member.called} goes: {self._outdated()}"
+            elif lacking < self._unavailable and not held:
+                self._going[member.name] = f"{member.called} goes: {self._outdated()}"
+                lacking += 1
+
+    def _is_ending_on(self, node: str) -> bool:
+        going = (one for one in self._members if one.leaving or one.name in self._going)
+        return any(one.node == node and not one.ended for one in going)
+
+    def _is_held(self) -> bool:
+        return self._state.held_until is not None and self._now < self._state.held_until
+
+    def _is_in_trouble(self) -> bool:
+        state = self._state
+        is_rolling_out = bool(state.good) and state.target != state.good
+        counted = filter(self._counts, self._members)
+        return is_rolling_out and any(self._is_new(member) and health(member) != "fine" for member in counted)
+
+    def _outdated(self) -> str:
+        return f"{self._state.target} is rolled out"
+
+    def _is_complete(self) -> bool:
+        """Say whether each node that is heard has one available pod of the target, and nothing else."""
+        return not self._create and all(
+            len(there := self._there(name)) == 1 and self._is_new(there[0]) and self._is_available(there[0])
+            for name in self._heard
+        )
+
+    def _mark_good(self) -> None:
+        if not self._heard or not self._is_complete():
+            return
+        self._state = replace(self._state, setbacks=0, held_until=None)
+        if self._state.good != self._state.target:
+            self._became_good = self._state.target
+            self._state = replace(self._state, good=self._state.target)
+
+    def _says(self, counts: Counts) -> str:
+        state = self._state
+        numbers = f"{counts.updated} of {len(self._heard)} nodes have it, {counts.available} are available"
+        if self._is_complete():
+            return f"{state.target} is rolled out{f'; {state.rolled_back}' if state.rolled_back else ''}"
+        return f"{state.rolled_back or f'{state.target} is being rolled out'}: {numbers}"

@@ -1,0 +1,91 @@
+"""The pods of a workload: how its template is called, the pods that are made of it, and what a document wishes for.
+
+Mirrors pkg/controller/controller_utils.go, v1.36, GetPodFromTemplate. Difference: pods are numbered, as in ``web-7``,
+so that names say which came later.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import timedelta
+from typing import Final
+
+from syncpod.fleet.daemons import DaemonWish, with_daemon_tolerations
+from syncpod.fleet.rollout import Wish
+from syncpod.fleet.sizes import surge_and_unavailable
+from syncpod.fleet.when_lost import WHEN_LOST, WhenLost
+from syncpod.fleet.workload_documents import NO_DEADLINE, DaemonSet, Deployment, PodTemplate, Workload, lost_rule
+from syncpod.pod import Pod, canonical_json
+
+_REVISION_LABELS: Final = {"Deployment": "pod-template-hash", "DaemonSet": "controller-revision-hash"}
+_DIGITS: Final = 10
+
+
+def workload_id(kind: str, namespace: str, name: str) -> str:
+    """Return the id of a workload's workflow: ``workload/Deployment/default/web``."""
+    return f"workload/{kind}/{namespace}/{name}"
+
+
+def owner_of(workload: Workload) -> str:
+    """Return the id of the workflow that a workload's pods belong to."""
+    return workload_id(workload.kind, workload.metadata.namespace or "default", workload.metadata.name)
+
+
+def revision_of(template: PodTemplate) -> str:
+    """Return what a template is called: the same for equal templates, and as good as never for others."""
+    return hashlib.sha256(canonical_json(template).encode()).hexdigest()[:_DIGITS]
+
+
+def pod_of(workload: Workload, template: PodTemplate, number: int) -> Pod:
+    """Return a pod of a workload, of the template that is given, which may be an earlier one."""
+    label = _REVISION_LABELS[workload.kind]
+    annotations, rule = template.metadata.annotations, lost_rule(workload)
+    if rule != WhenLost():
+        annotations = {**annotations, WHEN_LOST: str(rule)}
+    metadata = template.metadata.model_copy(
+        update={
+            "name": f"{workload.metadata.name}-{number}",
+            "namespace": workload.metadata.namespace or "default",
+            "labels": {**template.metadata.labels, label: revision_of(template)},
+            "annotations": annotations,
+        }
+    )
+    pod = Pod(metadata=metadata, spec=template.spec)
+    return with_daemon_tolerations(pod) if workload.kind == "DaemonSet" else pod
+
+
+def wish_of(deployment: Deployment) -> Wish:
+    """Return what an admitted Deployment asks for."""
+    spec, rolling = deployment.spec, deployment.spec.strategy.rolling_update
+    replicas = 1 if spec.replicas is None else spec.replicas
+    surge, unavailable = (rolling.max_surge, rolling.max_unavailable) if rolling is not None else (0, 0)
+    more, fewer = surge_and_unavailable(surge or 0, unavailable or 0, replicas)
+    seconds = spec.progress_deadline_seconds
+    return Wish(
+        revision=revision_of(spec.template),
+        replicas=replicas,
+        max_surge=more,
+        max_unavailable=fewer,
+        recreate=spec.strategy.type == "Recreate",
+        paused=spec.paused,
+        min_ready=timedelta(seconds=spec.min_ready_seconds),
+        deadline=None if seconds in (None, NO_DEADLINE) else timedelta(seconds=seconds or 0),
+        when_lost=lost_rule(deployment),
+        grace=timedelta(seconds=_grace_seconds(spec.template)),
+    )
+
+
+def daemon_wish_of(daemons: DaemonSet) -> DaemonWish:
+    """Return what an admitted DaemonSet asks for."""
+    rolling = daemons.spec.update_strategy.rolling_update
+    return DaemonWish(
+        revision=revision_of(daemons.spec.template),
+        max_unavailable=(rolling.max_unavailable or 0) if rolling is not None else 1,
+        max_surge=(rolling.max_surge or 0) if rolling is not None else 0,
+        min_ready=timedelta(seconds=daemons.spec.min_ready_seconds),
+    )
+
+
+def _grace_seconds(template: PodTemplate) -> int:
+    seconds = template.spec.termination_grace_period_seconds
+    return 30 if seconds is None else seconds

@@ -1,0 +1,153 @@
+"""A small fleet of nodes that die and return, with a workload on it that only the decisions under test drive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from syncpod.fleet.members import Member
+from syncpod.fleet.rollout import Decision, RolloutState, Wish, decide
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+BAD = "bad"
+"""A revision whose pods fail."""
+DUD = "dud"
+"""A revision whose pods never get ready."""
+
+
+@dataclass
+class World:
+    """Nodes, what really runs on them, and what the fleet knows."""
+
+    wish: Wish
+    nodes: dict[str, bool] = field(default_factory=lambda: {"n1": True, "n2": True, "n3": True, "n4": True})
+    """Which can be reached."""
+    now: datetime = START
+    state: RolloutState = field(default_factory=RolloutState)
+    members: dict[str, Member] = field(default_factory=dict)
+    lost_since: dict[str, datetime] = field(default_factory=dict)
+    decisions: list[Decision] = field(default_factory=list)
+    numbered: int = 0
+    stopped: dict[str, bool] = field(default_factory=dict)
+    """Pods that their lost nodes have stopped, and whether their nodes have said so."""
+
+    def step(self, seconds: int = 5) -> Decision:
+        """Let time pass, nodes report, and the decision be carried out; check what holds for every decision."""
+        self.now += timedelta(seconds=seconds)
+        self._report()
+        self._stop_what_is_lost()
+        before = list(self.members.values())
+        decision = decide(self.wish, before, self.state, self.now)
+        assert decision == decide(self.wish, reversed(before), self.state, self.now)
+        self._check(before, decision)
+        self.state = decision.state
+        for withdrawal in decision.withdraw:
+            self.members[withdrawal.name] = replace(self.members[withdrawal.name], leaving=True)
+        for creation in decision.create:
+            self.numbered += 1
+            name = f"web-{self.numbered}"
+            self.members[name] = Member(name, creation.revision, self.now, replaces=creation.replaces)
+        self.decisions.append(decision)
+        return decision
+
+    def settle(self, most: int = 400) -> None:
+        """Step until nothing is to be done any more, and time alone changes nothing."""
+        for _ in range(most):
+            decision = self.step()
+            pending = any(self._changes(member) for member in self.members.values())
+            if not (decision.create or decision.withdraw or decision.look_again or pending):
+                return
+        raise AssertionError(f"does not settle: {self.decisions[-1]}")
+
+    def settle_whatever(self, steps: int = 200) -> None:
+        for _ in range(steps):
+            self.step()
+
+    def lose(self, name: str) -> None:
+        self.nodes[name] = False
+        self.lost_since[name] = self.now
+
+    def bring_back(self, name: str) -> None:
+        self.nodes[name] = True
+        self.lost_since.pop(name, None)
+
+    def counted(self) -> list[Member]:
+        return [
+            one
+            for one in self.members.values()
+            if not one.leaving and not one.ended and one.name not in self.state.written_off
+        ]
+
+    def _changes(self, member: Member) -> bool:
+        """Say whether a pod gets on by itself."""
+        if not member.node:
+            return any(self.nodes.values())
+        starts = member.ready_since is None and member.revision not in (BAD, DUD)
+        return self.nodes[member.node] and (member.leaving or starts)
+
+    def _report(self) -> None:
+        reached = sorted(name for name, is_reached in self.nodes.items() if is_reached)
+        for member in list(self.members.values()):
+            if not member.node:
+                if member.leaving:
+                    del self.members[member.name]
+                elif reached:
+                    node = min(reached, key=lambda name: (self._on(name), name))
+                    self.members[member.name] = replace(member, node=node, status="ContainerCreating")
+                continue
+            if not self.nodes[member.node]:
+                since = self.lost_since[member.node]
+                self.members[member.name] = replace(member, presence="Unknown", unknown_since=since)
+                continue
+            member = replace(member, presence="Ready", unknown_since=None)
+            if member.name in self.stopped and not member.leaving:
+                # A node that is back starts a pod again only after it has heard from the fleet.
+                if not self.stopped[member.name]:
+                    self.stopped[member.name] = True
+                    self.members[member.name] = replace(member, ready_since=None, status="Pending")
+                    continue
+                del self.stopped[member.name]
+            if member.leaving:
+                del self.members[member.name]
+                continue
+            if member.revision == BAD:
+                member = replace(member, status="CrashLoopBackOff", message="back-off 10s restarting failed container")
+            elif (
+                member.ready_since is None
+                and member.revision != DUD
+                and self.now - member.created > timedelta(seconds=7)
+            ):
+                member = replace(member, ready_since=self.now, status="Running")
+            elif member.revision == DUD:
+                member = replace(member, status="Running")
+            self.members[member.name] = member
+
+    def _stop_what_is_lost(self) -> None:
+        rule = self.wish.when_lost
+        for member in self.members.values():
+            since = self.lost_since.get(member.node)
+            if rule.action == "stop-after" and since is not None and self.now >= since + rule.after + self.wish.grace:
+                self.stopped.setdefault(member.name, False)
+
+    def running(self) -> list[str]:
+        """Return the pods that really run, also where the fleet does not see them."""
+        return [one.name for one in self.members.values() if one.node and one.name not in self.stopped]
+
+    def _on(self, node: str) -> int:
+        return sum(member.node == node for member in self.members.values())
+
+    def _check(self, before: list[Member], decision: Decision) -> None:
+        gone = {withdrawal.name for withdrawal in decision.withdraw}
+        off = set(decision.state.written_off)
+        counted = [one for one in before if not one.leaving and not one.ended and one.name not in off]
+        stays = [one for one in counted if one.name not in gone]
+        if decision.create:
+            assert len(stays) + len(decision.create) <= self.wish.replicas + self.wish.max_surge
+        if not self.wish.recreate:
+            was = sum(one.is_available(self.now, self.wish.min_ready) for one in counted)
+            still = sum(one.is_available(self.now, self.wish.min_ready) for one in stays)
+            assert still >= min(was, self.wish.replicas - self.wish.max_unavailable)
+        assert len(gone) == len(decision.withdraw) and not any(self.members[name].leaving for name in gone)
+        assert all(withdrawal.why.startswith(f"{withdrawal.name}") for withdrawal in decision.withdraw)
+        taken = [creation.replaces for creation in decision.create if creation.replaces]
+        assert len(taken) == len(set(taken)) and set(taken) <= off

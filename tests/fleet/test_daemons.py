@@ -1,0 +1,202 @@
+"""DaemonSets: which nodes they are for, their rollout over nodes that come and go, and never two pods on one node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from syncpod.fleet.daemons import DaemonWish, Standing, decide_daemons, standing, with_daemon_tolerations
+from syncpod.fleet.members import Member
+from syncpod.fleet.offers import NodeOffer, Taint
+from syncpod.fleet.rollout import Decision, RolloutState
+from syncpod.pod import Pod
+from tests.fleet.fleets import node, pod
+from tests.fleet.simulation import BAD, START
+
+RUNS, STAYS, NEITHER = (True, True), (False, True), (False, False)
+
+
+@pytest.mark.parametrize(
+    ("asking", "offer", "expected"),
+    [
+        (pod(), node(), RUNS),
+        (pod(), node(unschedulable=True), RUNS),
+        (pod(), node(presence="NotReady"), RUNS),
+        (pod(), node(presence="Unknown"), STAYS),
+        (pod(), node(taints=(Taint("gpu"),)), STAYS),
+        (pod(), node(taints=(Taint("gpu", effect="NoExecute"),)), NEITHER),
+        (pod(), node(taints=(Taint("node.kubernetes.io/disk-pressure"),)), RUNS),
+        (pod(tolerations=[{"key": "gpu", "operator": "Exists"}]), node(taints=(Taint("gpu"),)), RUNS),
+        (pod(nodeSelector={"disk": "ssd"}), node(), NEITHER),
+        (pod(nodeSelector={"disk": "ssd"}), node(labels={"disk": "ssd"}), RUNS),
+        (pod(cpu="64"), node(), RUNS),
+        (pod(nodeName="n2"), node(), NEITHER),
+    ],
+)
+def test_nodes_that_a_daemon_set_is_for(asking: Pod, offer: NodeOffer, expected: tuple[bool, bool]) -> None:
+    found = standing(with_daemon_tolerations(asking), offer)
+    assert (found.runs, found.stays) == expected
+
+
+@dataclass
+class Nodes:
+    """Nodes that can be reached or not, and the pods of a DaemonSet on them."""
+
+    wish: DaemonWish
+    nodes: dict[str, Standing] = field(
+        default_factory=lambda: {f"n{number}": Standing(True, True) for number in (1, 2, 3)}
+    )
+    now: datetime = START
+    state: RolloutState = field(default_factory=RolloutState)
+    members: dict[str, Member] = field(default_factory=dict)
+    said: list[Decision] = field(default_factory=list)
+    numbered: int = 0
+
+    def step(self) -> Decision:
+        self.now += timedelta(seconds=5)
+        for member in list(self.members.values()):
+            self._report(member)
+        before = list(self.members.values())
+        decision = decide_daemons(self.wish, self.nodes, before, self.state, self.now)
+        turned = dict(reversed(self.nodes.items()))
+        assert decision == decide_daemons(self.wish, turned, reversed(before), self.state, self.now)
+        self._check(before, decision)
+        self.state = decision.state
+        for withdrawal in decision.withdraw:
+            self.members[withdrawal.name] = replace(self.members[withdrawal.name], leaving=True)
+        for creation in decision.create:
+            self.numbered += 1
+            name = f"log-{self.numbered}"
+            self.members[name] = Member(name, creation.revision, self.now, creation.node)
+        self.said.append(decision)
+        return decision
+
+    def settle(self) -> None:
+        quiet = 0
+        for _ in range(100):
+            before = (self.state, [replace(one, unknown_since=None) for one in self.members.values()])
+            self.step()
+            after = (self.state, [replace(one, unknown_since=None) for one in self.members.values()])
+            quiet = quiet + 1 if before == after and self.said[-1].look_again is None else 0
+            if quiet == 3:  # no pod takes longer to start
+                return
+        raise AssertionError(f"does not settle: {self.said[-1]}")
+
+    def _report(self, member: Member) -> None:
+        here = self.nodes.get(member.node)
+        if here is None:
+            del self.members[member.name]
+        elif not here.is_heard:
+            self.members[member.name] = replace(member, presence="Unknown", unknown_since=self.now)
+        elif member.leaving:
+            del self.members[member.name]
+        elif member.revision == BAD:
+            self.members[member.name] = replace(member, presence="Ready", status="CrashLoopBackOff")
+        elif self.now - member.created > timedelta(seconds=7):
+            since = member.ready_since or self.now
+            self.members[member.name] = replace(member, presence="Ready", status="Running", ready_since=since)
+
+    def _check(self, before: list[Member], decision: Decision) -> None:
+        gone = {withdrawal.name for withdrawal in decision.withdraw}
+        stays = [one for one in before if not one.leaving and one.name not in gone]
+        for name in self.nodes:
+            kept = [one for one in stays if one.node == name]
+            made = [one for one in decision.create if one.node == name]
+            is_ending = any(one.node == name and (one.leaving or one.name in gone) for one in before)
+            assert not made or not is_ending
+            assert len(kept) + len(made) <= (2 if self.wish.max_surge else 1)
+        heard = [name for name, each in self.nodes.items() if each.is_heard and each.runs]
+        if self.wish.max_surge == 0 and isinstance(self.wish.max_unavailable, int):
+            was = {one.node for one in before if not one.leaving and one.is_available(self.now, self.wish.min_ready)}
+            still = {one.node for one in stays if one.is_available(self.now, self.wish.min_ready)}
+            lost = (was - still) & set(heard)
+            assert not lost or len(set(heard) - still) <= self.wish.max_unavailable
+
+
+def test_each_node_has_one_pod_and_a_new_node_gets_one() -> None:
+    fleet = Nodes(DaemonWish("a"))
+    fleet.settle()
+    assert [one.node for one in fleet.members.values()] == ["n1", "n2", "n3"] and fleet.state.good == "a"
+    fleet.nodes["n4"] = Standing(True, True)
+    fleet.settle()
+    assert len(fleet.members) == 4
+    fleet.nodes["n4"] = Standing(False, False, why="its labels have changed")
+    assert [one.why for one in fleet.step().withdraw] == ["log-4 on n4 goes: its labels have changed"]
+
+
+def test_a_rollout_goes_from_node_to_node_and_past_one_that_is_lost() -> None:
+    fleet = Nodes(DaemonWish("a"))
+    fleet.settle()
+    fleet.nodes["n2"] = Standing(False, True, is_heard=False)
+    fleet.wish = DaemonWish("b")
+    assert len(fleet.step().withdraw) == 1
+    fleet.settle()
+    assert fleet.state.good == "b"
+    assert {one.node: one.revision for one in fleet.members.values()} == {"n1": "b", "n2": "a", "n3": "b"}
+    fleet.nodes["n2"] = Standing(True, True)
+    fleet.settle()
+    assert {one.revision for one in fleet.members.values()} == {"b"} and len(fleet.members) == 3
+
+
+@pytest.mark.parametrize("wish", [DaemonWish("a"), DaemonWish("a", max_unavailable=0, max_surge=1)])
+def test_a_bad_template_stops_at_its_first_pod_and_goes_back(wish: DaemonWish) -> None:
+    fleet = Nodes(wish)
+    fleet.settle()
+    fleet.wish = replace(wish, revision=BAD)
+    fleet.settle()
+    assert sum(one.revision == BAD for each in fleet.said for one in each.create) == 1
+    assert {one.revision for one in fleet.members.values()} == {"a"} and len(fleet.members) == 3
+    assert "fails with CrashLoopBackOff; back to a" in fleet.state.rolled_back
+
+
+def test_with_a_surge_a_node_is_never_without_a_pod() -> None:
+    fleet = Nodes(DaemonWish("a", max_unavailable=0, max_surge="50%"))
+    fleet.settle()
+    fleet.wish, before = replace(fleet.wish, revision="b"), len(fleet.said)
+    first = fleet.step()
+    assert len(first.create) == 2 and not first.withdraw
+    fleet.settle()
+    assert all(each.counts.available >= 3 for each in fleet.said[before:])
+    assert {one.revision for one in fleet.members.values()} == {"b"}
+
+
+@settings(max_examples=60)
+@given(
+    wish=st.sampled_from((DaemonWish("a"), DaemonWish("a", 2), DaemonWish("a", 0, 1), DaemonWish("a", 0, "100%"))),
+    events=st.lists(
+        st.one_of(
+            st.tuples(st.sampled_from(("lose", "back", "leave", "taint")), st.sampled_from(("n1", "n2", "n3", "n4"))),
+            st.tuples(st.just("roll"), st.sampled_from(("a", "b", BAD))),
+            st.tuples(st.just("pass"), st.sampled_from(("2", "10"))),
+        ),
+        max_size=8,
+    ),
+)
+def test_whatever_happens_each_node_ends_with_one_pod(wish: DaemonWish, events: list[tuple[str, str]]) -> None:
+    fleet = Nodes(wish)
+    fleet.settle()
+    for event, value in events:
+        match event:
+            case "lose" if value in fleet.nodes:
+                fleet.nodes[value] = replace(fleet.nodes[value], runs=False, is_heard=False)
+            case "back":
+                fleet.nodes[value] = Standing(True, True)
+            case "leave":
+                fleet.nodes.pop(value, None)
+            case "taint" if value in fleet.nodes:
+                fleet.nodes[value] = Standing(False, False, why="it is tainted")
+            case "roll":
+                fleet.wish = replace(wish, revision=value)
+        for _ in range(int(value) if event == "pass" else 2):
+            fleet.step()
+    for name in fleet.nodes:
+        fleet.nodes[name] = Standing(True, True)
+    fleet.settle()
+    assert sorted(one.node for one in fleet.members.values()) == sorted(fleet.nodes)
+    if fleet.nodes:
+        assert {one.revision for one in fleet.members.values()} == {fleet.state.good}
+        assert bool(fleet.state.rolled_back) or fleet.state.good == fleet.wish.revision

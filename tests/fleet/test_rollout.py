@@ -1,0 +1,300 @@
+"""Rollouts: their bounds, the way back from a bad template, scaling, and pods of lost nodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from syncpod.fleet.members import Member, leaving_order
+from syncpod.fleet.rollout import RolloutState, Wish, decide
+from syncpod.fleet.sizes import surge_and_unavailable
+from syncpod.fleet.when_lost import WAIT, WhenLost
+from tests.fleet.simulation import BAD, DUD, START, World
+
+SECOND = timedelta(seconds=1)
+REPLACE = WhenLost("replace-after", timedelta(minutes=1))
+STOP = WhenLost("stop-after", timedelta(minutes=1))
+
+
+def rolled_out(wish: Wish) -> World:
+    world = World(wish)
+    world.settle()
+    assert world.state.good == wish.revision and len(world.counted()) == wish.replicas
+    return world
+
+
+def test_a_first_rollout_makes_all_pods_at_once() -> None:
+    world = World(Wish("a", 3))
+    first = world.step()
+    assert [creation.revision for creation in first.create] == ["a", "a", "a"]
+    assert first.says == "a is being rolled out: 0 of 3 pods have it, 0 are available"
+    world.settle()
+    assert (world.state.good, world.decisions[-1].says) == ("a", "a is rolled out")
+
+
+def test_a_new_template_replaces_pods_within_its_bounds() -> None:
+    world = rolled_out(Wish("a", 4, max_surge=1, max_unavailable=1))
+    world.wish = replace(world.wish, revision="b")
+    decision = world.step()
+    assert (len(decision.create), len(decision.withdraw)) == (1, 1)
+    assert decision.withdraw[0].why.endswith("goes: it is of a, and b is rolled out")
+    world.settle()
+    assert world.state.good == "b" and {one.revision for one in world.counted()} == {"b"}
+
+
+def test_a_bad_template_stops_at_its_first_failing_pod_and_goes_back() -> None:
+    world = rolled_out(Wish("a", 4, max_surge=1, max_unavailable=0))
+    world.wish = replace(world.wish, revision=BAD)
+    world.settle()
+    made = [creation for decision in world.decisions for creation in decision.create if creation.revision == BAD]
+    assert len(made) == 1
+    back = next(decision.rolled_back for decision in world.decisions if decision.rolled_back)
+    assert back == "web-5 on n1 of bad fails with CrashLoopBackOff: back-off 10s restarting failed container; back to a"
+    assert world.decisions[-1].says == f"a is rolled out; {back}"
+    assert {one.revision for one in world.counted()} == {"a"} and len(world.counted()) == 4
+    world.wish = replace(world.wish, revision="c")
+    world.settle()
+    assert world.state.good == "c" and world.state.rolled_back == ""
+
+
+def test_a_template_without_progress_goes_back_at_its_deadline() -> None:
+    world = rolled_out(Wish("a", 2, deadline=60 * SECOND))
+    world.wish = replace(world.wish, revision=DUD)
+    world.settle()
+    back = next(decision.rolled_back for decision in world.decisions if decision.rolled_back)
+    assert back == "dud made no progress in 1m0s: 0 of 2 pods available; web-3 on n3: Running; back to a"
+
+
+def test_a_first_template_that_fails_has_no_way_back() -> None:
+    world = World(Wish(BAD, 2, deadline=60 * SECOND))
+    world.settle_whatever(20)
+    assert (world.state.target, world.state.rolled_back, len(world.counted())) == (BAD, "", 2)
+    assert world.decisions[-1].says.startswith(
+        "bad made no progress in 1m0s: 0 of 2 pods available; web-1 on n1: back-off"
+    )
+
+
+def test_a_pod_in_trouble_holds_others_up() -> None:
+    old = [Member(f"web-{number}", "a", START, "n1", ready_since=START) for number in (1, 2, 3)]
+    state = RolloutState(asked="b", target="b", good="a", replicas=3, progressed_at=START)
+    now = START + 10 * SECOND
+    first_exit = Member("web-4", "b", START, "n2", status="Error")
+    assert not decide(Wish("b", 3, max_surge=2), [*old, first_exit], state, now).create
+    assert decide(Wish("b", 3, max_surge=2), [*old, replace(first_exit, status="Running")], state, now).create
+
+
+def test_recreate_waits_until_all_others_are_gone() -> None:
+    world = rolled_out(Wish("a", 3, recreate=True))
+    world.wish = replace(world.wish, revision="b")
+    decision = world.step()
+    assert (len(decision.withdraw), len(decision.create)) == (3, 0)
+    assert decision.says == "b waits until web-1 on n1 is gone: 0 of 3 pods have it, 0 are available"
+    world.settle()
+    assert {one.revision for one in world.counted()} == {"b"}
+
+
+def test_a_lost_pod_is_awaited_under_recreate_and_no_lack_of_progress() -> None:
+    world = rolled_out(Wish("a", 1, recreate=True, deadline=60 * SECOND))
+    world.lose(world.members["web-1"].node)
+    world.wish = replace(world.wish, revision="b")
+    world.settle_whatever(50)
+    assert set(world.members) == {"web-1"} and not world.state.rolled_back
+    world.bring_back("n1")
+    world.settle()
+    assert {one.revision for one in world.members.values()} == {"b"}
+
+
+def test_a_pause_lets_only_the_number_change() -> None:
+    world = rolled_out(Wish("a", 3))
+    world.wish = replace(world.wish, revision="b", replicas=5, paused=True)
+    world.settle()
+    assert [one.revision for one in world.counted()] == ["a"] * 5
+    world.wish = replace(world.wish, replicas=2)
+    world.settle()
+    assert [one.revision for one in world.counted()] == ["a"] * 2
+    world.wish = replace(world.wish, paused=False)
+    world.settle()
+    assert [one.revision for one in world.counted()] == ["b"] * 2
+    assert not World(Wish("a", 3, paused=True)).step().create
+
+
+def test_pods_that_end_are_replaced_more_and_more_slowly() -> None:
+    world = rolled_out(Wish("a", 2))
+    member = world.counted()[0]
+    world.members[member.name] = replace(member, ended=True, status="Evicted")
+    decision = world.step()
+    assert [one.why for one in decision.withdraw] == [f"{member.called} goes: it has ended with Evicted"]
+    assert not decision.create and decision.look_again == world.now + 10 * SECOND
+    world.settle()
+    assert len(world.counted()) == 2 and world.state.setbacks == 0
+
+
+def test_minimal_readiness_delays_what_counts_as_available() -> None:
+    world = rolled_out(Wish("a", 2, min_ready=30 * SECOND))
+    ready = [decision.counts.ready for decision in world.decisions].index(2)
+    available = [decision.counts.available for decision in world.decisions].index(2)
+    assert available - ready == 6
+    assert world.decisions[ready].look_again == START + (ready + 1) * 5 * SECOND + 30 * SECOND
+
+
+def test_who_goes_first() -> None:
+    ready = Member("ready", "a", START, "n1", ready_since=START)
+    members = [
+        Member("unplaced", "a", START),
+        Member("lost", "a", START, "n9", presence="Unknown", ready_since=START),
+        Member("failing", "a", START, "n2", status="CrashLoopBackOff"),
+        Member("starting", "a", START, "n3"),
+        replace(ready, name="cheap", node="n4", deletion_cost=-1),
+        replace(ready, name="doubled", created=START + SECOND),
+        ready,
+        replace(ready, name="later", node="n5", ready_since=START + SECOND),
+        replace(ready, name="restarted", node="n6", restarts=2),
+        replace(ready, name="newer", node="n7", created=START + SECOND),
+        replace(ready, name="old", node="n8"),
+    ]
+    expected = [
+        *("unplaced", "lost", "failing", "starting", "cheap", "doubled", "ready"),
+        *("later", "restarted", "newer", "old"),
+    ]
+    assert [member.name for member in leaving_order(members)] == expected
+    assert [member.name for member in leaving_order(reversed(members))] == expected
+
+
+def lost_world(rule: WhenLost) -> tuple[World, str]:
+    world = rolled_out(Wish("a", 3, when_lost=rule))
+    world.lose("n2")
+    (name,) = (one.name for one in world.counted() if one.node == "n2")
+    return world, name
+
+
+def test_a_lost_pod_is_waited_for() -> None:
+    world, _ = lost_world(WAIT)
+    world.settle()
+    assert not any(decision.create for decision in world.decisions[-3:]) and len(world.members) == 3
+    world.bring_back("n2")
+    world.settle()
+    assert len(world.members) == 3
+
+
+def test_a_lost_pod_is_replaced_and_goes_when_its_node_is_back() -> None:
+    world, name = lost_world(REPLACE)
+    world.settle()
+    assert world.state.written_off == (name,) and len(world.counted()) == 3
+    world.bring_back("n2")
+    decision = world.step()
+    since = world.members["web-4"].ready_since
+    assert since is not None
+    assert [one.why for one in decision.withdraw] == [
+        f"{name} on n2 goes: its replacement web-4 on n4 is ready since {since:%Y-%m-%dT%H:%M:%SZ}"
+    ]
+    world.settle()
+    assert len(world.members) == 3 and not world.state.written_off
+
+
+def test_a_node_that_is_back_before_the_replacement_is_ready_keeps_its_pod() -> None:
+    world, name = lost_world(REPLACE)
+    while not any(decision.create for decision in world.decisions[-1:]):
+        world.step()
+    world.bring_back("n2")
+    assert [one.why for one in world.step().withdraw] == [
+        f"web-4 on n4 goes: {name} on n2 is back, and web-4 was not available yet"
+    ]
+    world.settle()
+    assert set(world.members) == {"web-1", "web-2", "web-3"}
+
+
+def test_a_pod_that_its_node_stops_is_replaced_only_after_its_end() -> None:
+    world, _ = lost_world(STOP)
+    lost_at = world.now
+    while not any(decision.create for decision in world.decisions[-1:]):
+        world.step()
+    assert world.now >= lost_at + timedelta(minutes=1, seconds=60)
+
+
+def test_a_replacement_that_is_lost_in_turn_leaves_one_copy() -> None:
+    world, _ = lost_world(REPLACE)
+    world.settle()
+    world.lose(world.members["web-4"].node)
+    world.settle()
+    for name in list(world.nodes):
+        world.bring_back(name)
+    world.settle()
+    assert len(world.members) == 3 == len(world.counted())
+
+
+RULES = st.sampled_from((WAIT, REPLACE, STOP))
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("lose"), st.sampled_from(("n1", "n2", "n3", "n4"))),
+        st.tuples(st.just("back"), st.sampled_from(("n1", "n2", "n3", "n4"))),
+        st.tuples(st.just("roll"), st.sampled_from(("a", "b", BAD, DUD))),
+        st.tuples(st.just("scale"), st.integers(0, 5)),
+        st.tuples(st.just("pause"), st.booleans()),
+        st.tuples(st.just("pass"), st.integers(1, 30)),
+    ),
+    max_size=10,
+)
+
+
+@settings(max_examples=60)
+@given(
+    events=EVENTS,
+    rule=RULES,
+    surge=st.sampled_from((0, 1, "50%")),
+    unavailable=st.sampled_from((0, 1, "50%")),
+    recreate=st.booleans(),
+    replicas=st.integers(1, 5),
+)
+def test_whatever_happens_bounds_hold_and_one_copy_is_left_of_each(
+    events: list[tuple[str, str | int | bool]],
+    rule: WhenLost,
+    surge: int | str,
+    unavailable: int | str,
+    recreate: bool,
+    replicas: int,
+) -> None:
+    def wish(revision: str, replicas: int, paused: bool = False) -> Wish:
+        more, fewer = surge_and_unavailable(surge, unavailable, replicas)
+        return Wish(revision, replicas, more, fewer, recreate, paused, deadline=120 * SECOND, when_lost=rule)
+
+    world = World(wish("a", replicas))
+    world.settle()
+    most = replicas
+    for event, value in events:
+        now = world.wish
+        if event == "lose" and world.nodes[str(value)]:
+            world.lose(str(value))
+        elif event == "back":
+            world.bring_back(str(value))
+        elif event == "roll":
+            world.wish = wish(str(value), now.replicas, now.paused)
+        elif event == "scale":
+            world.wish = wish(now.revision, int(value), now.paused)
+        elif event == "pause":
+            world.wish = wish(now.revision, now.replicas, bool(value))
+        for _ in range(int(value) if event == "pass" else 2):
+            world.step()
+            most = max(most, world.wish.replicas)
+            assert not (recreate and rule is STOP) or len(world.running()) <= most
+    for name in world.nodes:
+        world.bring_back(name)
+    world.wish = wish(world.wish.revision, world.wish.replicas)
+    world.settle()
+    assert len(world.members) == len(world.counted()) == world.wish.replicas
+    if world.wish.replicas:
+        assert {one.revision for one in world.counted()} == {world.state.target} == {world.state.good}
+        assert world.state.good in ("a", "b")
+        assert bool(world.state.rolled_back) or world.state.good == world.wish.revision
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [Wish("a", 3, max_surge=1), Wish("a", 3, max_surge=0, max_unavailable=1), Wish("a", 3, recreate=True)],
+)
+def test_decisions_say_nothing_twice(wish: Wish) -> None:
+    world = rolled_out(wish)
+    assert world.step().withdraw == () and world.step().create == ()
