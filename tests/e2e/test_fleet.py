@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +21,6 @@ import pytest
 import pytest_asyncio
 from temporalio.client import Client
 
-from fleet_worker import make_worker
 from syncpod.gate.authority import Fleet, now, open_fleet
 from syncpod.gate.gate import Behind, Gate
 from syncpod.messages.fleet import FLEET_NODE_WORKFLOW, FLEET_QUEUE, FleetNodeView, fleet_node_id
@@ -25,21 +29,23 @@ from syncpod.settings.invitation import Invitation
 from syncpod.settings.membership import keep_membership
 from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.agent.waiting import pauses
+from tests.cli.conftest import Result, program
 from tests.e2e.engine import PATIENCE
 from tests.fork_server import start_worker
 from tests.runtimes.embedded import Embedded
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.temporal import DevServer
-from tests.worker.node_process import NodeProcess
+from tests.worker.node_process import ROOT, NodeProcess
 
 
 @dataclass
 class FleetOfOne:
-    """A fleet on a server of its own, and the way to it, which a test can cut."""
+    """A fleet on a server of its own, commanded as people do, and the way to it, which a test can cut."""
 
     authority: Fleet
     server: DevServer
     client: Client
+    environ: dict[str, str]
     gate: Gate | None = None
     port: int = 0
 
@@ -67,8 +73,16 @@ class FleetOfOne:
             key=pair.key,
         )
 
-    async def update(self, node: str, name: str, asked: dict[str, Any]) -> None:
-        await self.client.get_workflow_handle(fleet_node_id(node)).execute_update(name, asked)
+    async def say(self, *words: str, code: int = 0, stdin: str = "") -> Result:
+        """Run ``syncpod fleet``."""
+        done = await asyncio.to_thread(program, "fleet", *words, environ=self.environ, stdin=stdin)
+        assert done.code == code, done
+        return done
+
+    async def lists(self, *words: str) -> list[list[str]]:
+        """The cells of what ``syncpod fleet get`` lists, in its order."""
+        done = await self.say("get", *words, "--no-headers")
+        return [re.split(r" {3,}", line) for line in done.out.splitlines()]
 
     async def expect(self, node: str, grace: float) -> None:
         """Have the fleet know a node before it joins, with its own grace, in seconds."""
@@ -129,26 +143,38 @@ async def node(temporal_server: DevServer, tmp_path: Path) -> AsyncIterator[Node
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def fleet(tmp_path: Path) -> AsyncIterator[FleetOfOne]:
-    """A fleet with a server, a worker and a gate of its own."""
+    """A fleet with a server, a worker's process and a gate of its own."""
     server = await asyncio.to_thread(DevServer.launch, synced=False)
     async with AsyncExitStack() as last:
         last.callback(server.close)
+        environ = {"TEMPORAL_ADDRESS": server.address, "SYNCPOD_STATE_DIR": str(tmp_path / "fleet")}
+        last.enter_context(serving({**os.environ, **environ, "TEMPORAL_CONFIG_FILE": os.devnull}))
         client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
-        await last.enter_async_context(make_worker(client))
-        fleet = FleetOfOne(open_fleet(tmp_path / "fleet", now()), server, client)
+        fleet = FleetOfOne(open_fleet(tmp_path / "authority", now()), server, client, environ)
         await fleet.open()
         last.push_async_callback(fleet.cut)
         yield fleet
 
 
-def pod(name: str) -> dict[str, Any]:
+@contextmanager
+def serving(environ: dict[str, str]) -> Iterator[None]:
+    """The fleet's worker as a process, which ends as it should."""
+    command = [sys.executable, str(ROOT / "fleet_worker.py")]
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("fleet worker ready: Temporal 127.0.0.1:")
+            yield
+        finally:
+            process.terminate()
+        assert process.wait(60) == 0
+
+
+def pod(name: str, node: str) -> str:
     """A pod's manifest."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": BUSYBOX}]},
-    }
+    containers = [{"name": "main", "image": BUSYBOX}]
+    spec = {"nodeName": node, "terminationGracePeriodSeconds": 1, "containers": containers}
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
 
 
 def words(view: FleetNodeView) -> dict[str, str]:
@@ -161,16 +187,26 @@ async def test_a_node_that_is_cut_off_runs_on_and_takes_the_newest_list_when_it_
     node: Node, fleet: FleetOfOne
 ) -> None:
     name, local = node.name, await Client.connect(node.server.address, data_converter=DATA_CONVERTER)
+    stays, goes = f"stays-{name}", f"goes-{name}"
     await fleet.expect(name, grace=5)
+    joining = await fleet.say("apply", "-f", "-", stdin=pod(stays, name), code=1)
+    assert f"node {name} is Joining, and takes no new pods" in joining.err
     keep_membership(node.state_dir, fleet.invitation(name))
     await fleet.until(name, lambda view: view.presence == "Ready")
-    stays, goes = f"stays-{name}", f"goes-{name}"
-    await fleet.update(name, "place", {"pods": [pod(stays), pod(goes)]})
+    assert [line[:3] for line in await fleet.lists("nodes")] == [[name, "Ready", "0"]]
+
+    for each in (stays, goes):
+        applied = await fleet.say("apply", "-f", "-", stdin=pod(each, name))
+        assert applied.out == f"pod/{each} created on node/{name}\n"
     await fleet.until(name, lambda view: words(view) == {stays: "Running", goes: "Running"})
+    assert [line[:4] for line in await fleet.lists("pods")] == [
+        [goes, "1/1", "Running", "0"],
+        [stays, "1/1", "Running", "0"],
+    ]
 
     await fleet.cut()
     node.kill()
-    await fleet.update(name, "withdraw", {"pods": [{"name": goes}]})
+    await fleet.say("delete", goes)
     await node.serve()
     for each in (stays, goes):
         found = await local.get_workflow_handle(pod_workflow_id("default", each)).query("pod")
@@ -179,5 +215,6 @@ async def test_a_node_that_is_cut_off_runs_on_and_takes_the_newest_list_when_it_
     await fleet.open()
     view = await fleet.until(name, lambda view: words(view) == {stays: "Running"})
     assert view.taken == view.generation
-    await fleet.update(name, "withdraw", {"pods": [{"name": stays}]})
+    await fleet.say("delete", stays)
     await fleet.until(name, lambda view: not view.placed)
+    assert "not found in the fleet" in (await fleet.say("delete", stays, code=1)).err
