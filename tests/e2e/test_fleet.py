@@ -21,8 +21,10 @@ import pytest
 import pytest_asyncio
 from temporalio.client import Client
 
+from syncpod.fleet_client import converter_of
 from syncpod.gate.authority import Fleet, now, open_fleet
-from syncpod.gate.gate import Behind, Gate
+from syncpod.gate.gate import Behind, Gate, fleet_directory
+from syncpod.gate.sealing_keys import FleetSealingKeys
 from syncpod.messages.fleet import FLEET_NODE_WORKFLOW, FLEET_QUEUE, FleetNodeView, fleet_node_id
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.settings.invitation import Invitation
@@ -71,6 +73,7 @@ class FleetOfOne:
             authorities=self.authority.authorities_pem(),
             certificate=pair.certificate,
             key=pair.key,
+            fleet_key=FleetSealingKeys(self.authority, now).public_pem(),
         )
 
     async def say(self, *words: str, code: int = 0, stdin: str = "") -> Result:
@@ -149,8 +152,8 @@ async def fleet(tmp_path: Path) -> AsyncIterator[FleetOfOne]:
         last.callback(server.close)
         environ = {"TEMPORAL_ADDRESS": server.address, "SYNCPOD_STATE_DIR": str(tmp_path / "fleet")}
         last.enter_context(serving({**os.environ, **environ, "TEMPORAL_CONFIG_FILE": os.devnull}))
-        client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
-        fleet = FleetOfOne(open_fleet(tmp_path / "authority", now()), server, client, environ)
+        client = await Client.connect(server.address, data_converter=converter_of(tmp_path / "fleet"))
+        fleet = FleetOfOne(open_fleet(fleet_directory(tmp_path / "fleet"), now()), server, client, environ)
         await fleet.open()
         last.push_async_callback(fleet.cut)
         yield fleet
@@ -188,10 +191,11 @@ async def test_a_node_that_is_cut_off_runs_on_and_takes_the_newest_list_when_it_
 ) -> None:
     name, local = node.name, await Client.connect(node.server.address, data_converter=DATA_CONVERTER)
     stays, goes = f"stays-{name}", f"goes-{name}"
+    invitation = fleet.invitation(name)  # first: what a node without a certificate is told, nobody can open
     await fleet.expect(name, grace=5)
     joining = await fleet.say("apply", "-f", "-", stdin=pod(stays, name), code=1)
     assert f"node {name} is Joining, and takes no new pods" in joining.err
-    keep_membership(node.state_dir, fleet.invitation(name))
+    keep_membership(node.state_dir, invitation)
     await fleet.until(name, lambda view: view.presence == "Ready")
     assert [line[:3] for line in await fleet.lists("nodes")] == [[name, "Ready", "0"]]
 
@@ -215,6 +219,9 @@ async def test_a_node_that_is_cut_off_runs_on_and_takes_the_newest_list_when_it_
     await fleet.open()
     view = await fleet.until(name, lambda view: words(view) == {stays: "Running"})
     assert view.taken == view.generation
+    kept = b"".join(each.read_bytes() for each in fleet.server.directory.glob("temporal.db*"))
+    assert b"FleetNode" in kept
+    assert BUSYBOX.encode() not in kept, "the fleet's database shows a spec"
     await fleet.say("delete", stays)
     await fleet.until(name, lambda view: not view.placed)
     assert "not found in the fleet" in (await fleet.say("delete", stays, code=1)).err

@@ -57,8 +57,12 @@ _PART: Final = 256
 _ANSWER: Final = timedelta(seconds=30)
 """How long a node may take for a list: it writes it to its disk and tells its own workflow."""
 _RETRY: Final = RetryPolicy(
-    initial_interval=timedelta(seconds=1), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=30)
+    initial_interval=timedelta(seconds=1),
+    backoff_coefficient=2.0,
+    maximum_interval=timedelta(seconds=30),
+    maximum_attempts=6,
 )
+"""Then it is sent anew: it was sealed for the certificates that the node had then, and may have another one now."""
 BEAT: Final = 0.4
 """Part of a node's grace after which an ``attend`` without a heartbeat is given up, and the node asked anew."""
 _ONCE: Final = RetryPolicy(maximum_attempts=1)

@@ -27,6 +27,7 @@ from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.invitation import Invitation
 from syncpod.settings.membership import read_membership
 from syncpod.temporal.plugin import NoServer, connect
+from syncpod.temporal.sealing import fleet_converter, node_codec
 
 log = logging.getLogger(__name__)
 
@@ -165,7 +166,14 @@ def to_gate() -> ToFleet:
             "tls": tls,
         }
         try:
-            return await connect(settings=settings, runtime=runtime(), identity=fleet_node_id(invitation.node))
+            return await connect(
+                settings=settings,
+                runtime=runtime(),
+                identity=fleet_node_id(invitation.node),
+                converter=fleet_converter(node_codec(invitation.key, invitation.fleet_key)),
+            )
+        except ValueError as wrong:
+            raise NoServer(f"the invitation is of no use: {wrong}") from wrong
         except NoServer as error:
             raise NoServer(f"its gate does not let this node in, or cannot be reached ({_cause(error)})") from error
 
