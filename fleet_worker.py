@@ -8,19 +8,27 @@ asked to end, 1 a defect, 2 cannot serve, with one sentence that says why.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import logging
 import os
 import signal
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 from temporalio.client import Client
+from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConnectConfig
 from temporalio.worker import Worker
 
 from activities.fleet_workload import fleet_steps
+from syncpod.fleet_client import connect_to_fleet, converter_of
 from syncpod.messages.fleet import FLEET_QUEUE
-from syncpod.temporal.plugin import NoServer, connect, connection_settings
+from syncpod.settings.directories import default_state_dir
+from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.variables import STATE_DIR
+from syncpod.temporal.plugin import NoServer, connection_settings
 from syncpod.temporal.timeouts import STICKY_QUEUE
 from worker import build_id
 from workflows.fleet.node import FleetNodeWorkflow
@@ -47,9 +55,9 @@ def make_worker(client: Client) -> Worker:
     )
 
 
-async def serve(connection: ClientConnectConfig, stop: asyncio.Event) -> None:
+async def serve(connection: ClientConnectConfig, converter: DataConverter, stop: asyncio.Event) -> None:
     """Serve the fleet until `stop`. Raises NoServer; anything else is a defect."""
-    client = await connect(settings=connection)
+    client = await connect_to_fleet(connection, converter)
     async with make_worker(client):
         sys.stdout.write(
             f"fleet worker ready: Temporal {connection['target_host']} namespace {client.namespace}, "
@@ -59,19 +67,27 @@ async def serve(connection: ClientConnectConfig, stop: asyncio.Event) -> None:
         await stop.wait()
 
 
-async def _until_signalled(connection: ClientConnectConfig) -> None:
+async def _until_signalled(connection: ClientConnectConfig, converter: DataConverter) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await serve(connection, stop)
+    await serve(connection, converter, stop)
 
 
-def main() -> int:
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="syncpod fleet serve", description="Run a fleet's workflows.")
+    default = os.environ.get(STATE_DIR) or str(default_state_dir(os.environ))
+    parser.add_argument("--state-dir", default=default, help=f"where the fleet's keys are ({STATE_DIR})")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the worker as a process; return its exit code."""
+    state_dir = Path(_parser().parse_args(arguments).state_dir)
     logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        asyncio.run(_until_signalled(connection_settings()))
-    except NoServer as refusal:
+        asyncio.run(_until_signalled(connection_settings(), converter_of(state_dir)))
+    except (NoServer, SettingsInvalid, OSError) as refusal:
         sys.stderr.write(f"syncpod fleet serve: {refusal}\n")
         return 2
     except Exception:

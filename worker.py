@@ -197,9 +197,9 @@ async def _prepared(
     _tell_who_commands(settings, address)
     prepare_memory(settings)
     runtime = await meet_runtime(settings, kept, endpoint, cri, awaited)
-    keys, sdk = _keys(settings), _runtime()
+    keys = _keys(settings)
     client = await connect(
-        settings=connection, runtime=sdk, identity=life.identity, keys=keys, interceptors=[TracedSignals()]
+        settings=connection, runtime=_runtime(), identity=life.identity, keys=keys, interceptors=[TracedSignals()]
     )
     cluster = await require_cluster(settings, kept, client, address)
     await refuse_rivals(client, task_queue, life)
@@ -242,9 +242,7 @@ async def _prepared(
     if keys is not None:
         agent.add_background_task("codec server", CodecServer(settings.state_dir, keys, address).run)
     add_node_workflow_tasks(agent, client, context, life, lambda: followed.current, settings.manifest_dir)
-    add_fleet_link(
-        agent, client, context, fleet_answers, to_gate(client.service_client.config.runtime or Runtime.default())
-    )
+    add_fleet_link(agent, client, context, fleet_answers, to_gate())
     worker = make_worker(client, node, agent, task_queue=task_queue, identity=life.identity, keys=keys)
     _keep(settings, KeptSettings({}, runtime.name, cluster, address, client.namespace), endpoint)
     return worker, agent, record

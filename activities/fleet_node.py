@@ -46,16 +46,20 @@ def fleet_answers(member: FleetMember) -> list[Callable[..., Any]]:
     async def attend(asked: Attend) -> Attended:
         task = asyncio.create_task(member.attend(asked))
         try:
-            while not (await asyncio.wait({task}, timeout=HEARTBEAT_SECONDS))[0]:
+            while not (await asyncio.wait({task}, timeout=_pause()))[0]:
                 activity.heartbeat()
         except asyncio.CancelledError:
-            if not activity.is_worker_shutdown():
-                raise
-            # The next worker is asked anew at once, where a failure would say that something is wrong with the node.
-            return Attended(version="")
+            # The worker stops, or nobody waits any more: the next `attend` asks anew. A failure would be logged as one.
+            return Attended()
         finally:
             task.cancel()
         return task.result()
 
     named = ((RECALL_INTENT, recall_intent), (TAKE_INTENT, take_intent), (ATTEND, attend))
     return [activity.defn(name=name)(answer) for name, answer in named]
+
+
+def _pause() -> float:
+    """Return the seconds between two heartbeats: three for each timeout, and at least one in ten seconds."""
+    timeout = activity.info().heartbeat_timeout
+    return min(HEARTBEAT_SECONDS, timeout.total_seconds() / 3) if timeout else HEARTBEAT_SECONDS

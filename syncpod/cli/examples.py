@@ -35,6 +35,17 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("For a tool whose command line names no workflow", "syncpod env --workflow pod/default/web"),
     ),
     "fleet": (("A node's invitation, which it joins with", "syncpod fleet invite n1 --gate fleet.example.com:7300"),),
+    "fleet get": (
+        ("The fleet's nodes", "syncpod fleet get nodes -o wide"),
+        ("Its pods, on all nodes", "syncpod --fleet get pods"),
+    ),
+    "fleet apply": (("A pod for the node in its spec.nodeName", "syncpod fleet apply -f examples/fleet-pod.yaml"),),
+    "fleet delete": (("End a pod of the fleet", "syncpod fleet delete web"),),
+    "fleet cordon": (("Place nothing new on a node", "syncpod fleet cordon n1"),),
+    "fleet uncordon": (("Place pods there again", "syncpod fleet uncordon n1"),),
+    "fleet serve": (("On the fleet's machine, beside its Temporal server", "syncpod fleet serve"),),
+    "join": (("With the file that the fleet's machine has written", "syncpod join n1.invitation"),),
+    "leave": (("Belong to no fleet any more", "syncpod leave"),),
     "fleet gate": (
         ("For nodes of other machines", "syncpod fleet gate --listen 0.0.0.0:7300 --name fleet.example.com"),
     ),

@@ -45,7 +45,7 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     try:
         commands = program()
-        words = arranged(commands, arguments)
+        words = arranged(commands, _of_fleet(arguments))
         code = commands.main(args=words, prog_name="syncpod", standalone_mode=False)
         sys.stdout.flush()
     except Failure as failure:
@@ -65,6 +65,11 @@ def run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     return code if isinstance(code, int) else 0
+
+
+def _of_fleet(arguments: Sequence[str]) -> Sequence[str]:
+    """Return the words of a command, with ``--fleet get`` as ``fleet get``: the same, about the whole fleet."""
+    return ["fleet", *arguments[1:]] if arguments and arguments[0] == "--fleet" else arguments
 
 
 def _fail(sentence: str, code: int) -> int:

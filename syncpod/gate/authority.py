@@ -202,6 +202,14 @@ class Fleet:
         # Each file is replaced whole. Two changes may have one time, and then they have two inodes.
         return frozenset((name, status.st_ino, status.st_mtime_ns) for name, status in found)
 
+    def issued_changed(self) -> int:
+        """Return a number that changes whenever a certificate is issued."""
+        return (self.directory / _CERTIFICATES).stat().st_mtime_ns
+
+    def record(self, serial: str) -> bytes:
+        """Return a certificate that was issued, PEM."""
+        return (self.directory / _CERTIFICATES / serial).read_bytes()
+
     def _path(self, number: int, kind: str) -> Path:
         return self.directory / _AUTHORITIES / f"{number}.{kind}"
 

@@ -41,7 +41,9 @@ _SERVER_OPTIONS: Final = (
     # A node that is cut off is noticed by this, and its polls are given up.
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.ping_timeout_ms", 10_000),  # this is what counts, and it is 60 s by itself
     ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
     # A worker asks every 30 seconds whether the gate lives, and gets nothing else during a poll.
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.so_reuseport", 0),
@@ -191,6 +193,8 @@ class Gate:
             answered: bytes = await call(passed.request, timeout=seconds, metadata=metadata)
         except grpc.aio.AioRpcError as error:
             away = error.code() is grpc.StatusCode.UNAVAILABLE  # gRPC's own text has the server's address
+            if away:
+                self._introductions.forget()
             details = tuple((k, v) for k, v in error.trailing_metadata() or () if k == _DETAILS)
             await context.abort(error.code(), _AWAY if away else error.details() or "", details)
         return passed.answer(answered)

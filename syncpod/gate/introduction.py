@@ -40,6 +40,10 @@ class Introductions:
         await self._call(METHOD, start_request(self._fleet, self._namespace, node).SerializeToString())
         self._told[node] = now
 
+    def forget(self) -> None:
+        """Introduce every node again: the server was away, and may have come back without what it knew."""
+        self._told.clear()
+
 
 def start_request(fleet: str, namespace: str, node: str) -> StartWorkflowExecutionRequest:
     """Return the request that starts a node's workflow in its fleet, and changes nothing if it runs."""

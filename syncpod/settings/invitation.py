@@ -26,6 +26,7 @@ _PEM: Final = {
     "authorities": "-----BEGIN CERTIFICATE-----",
     "certificate": "-----BEGIN CERTIFICATE-----",
     "key": "-----BEGIN PRIVATE KEY-----",
+    "fleet_key": "-----BEGIN PUBLIC KEY-----",
 }
 
 
@@ -48,7 +49,9 @@ class Invitation:
     certificate: str
     """The node's certificate, PEM."""
     key: str
-    """The node's private key, PEM (PKCS 8)."""
+    """The node's private key, PEM (PKCS 8). What the fleet seals for the node is opened with it too."""
+    fleet_key: str
+    """The public key with which the fleet seals what it tells the node, PEM."""
 
 
 def is_node_name(text: str) -> bool:

@@ -118,8 +118,11 @@ async def connect(
     identity: str | None = None,
     keys: Keys | None = None,
     interceptors: Sequence[Interceptor] = (),
+    converter: DataConverter | None = None,
 ) -> Client:
     """Connect to the server and check that the namespace exists; with `keys`, all commands are signed.
+
+    `converter` is for a server that is a fleet's (`syncpod.temporal.sealing`), where nothing is signed.
 
     `interceptors` are called before those that every client has. Raises NoServer.
     """
@@ -129,7 +132,8 @@ async def connect(
         async with asyncio.timeout(ANSWER_TIMEOUT.total_seconds()):
             client = await Client.connect(
                 **settings,
-                data_converter=DATA_CONVERTER if keys is None else signing_converter(_base(keys), keys, verifies=False),
+                data_converter=converter
+                or (DATA_CONVERTER if keys is None else signing_converter(_base(keys), keys, verifies=False)),
                 interceptors=[*interceptors, AskAgain(), *([] if keys is None else [SigningClient(keys.number)])],
                 plugins=[plugin] if plugin else [],
                 runtime=runtime,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import ssl
+import subprocess
+import sys
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -281,16 +284,53 @@ async def test_a_poll_that_a_node_gave_up_is_given_up_behind(door: Gated) -> Non
     await until(lambda: polls(door, "a"))
     await gone.close()
     await asyncio.gather(given_up, return_exceptions=True)
-
-    async def none_waits() -> bool:
-        return not door.gate._bounds._calls
-
-    await until(none_waits)
+    await until(lambda: no_call(door))
     async with connected(door, "a") as [a], asking(door, "a") as handle:
         task = await polled(a, "a")
         assert task.attempt == 1
         await call(a, "RespondActivityTaskCompleted", completed(task.task_token))
         assert await handle.result() == "done"
+
+
+async def test_a_node_that_says_nothing_any_more_loses_its_polls(
+    tmp_path: Path, temporal_server: DevServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is cut off, or stopped, takes no task with it."""
+    sooner = {"grpc.keepalive_time_ms": 1_000, "grpc.http2.ping_timeout_ms": 500}
+    options = tuple((name, sooner.get(name, value)) for name, value in gates._SERVER_OPTIONS)
+    monkeypatch.setattr(gates, "_SERVER_OPTIONS", options)
+    async with gated(tmp_path / "fleet", temporal_server.address) as door:
+        pair = door.pair("a")
+        port = int(door.address.rpartition(":")[2])
+        script = [sys.executable, "-c", _POLLS, str(port), door.fleet.server_name]
+        said = "\0".join((pair.key, pair.certificate, door.fleet.authorities_pem()))
+        with subprocess.Popen(script, stdin=subprocess.PIPE, text=True) as node:  # noqa: ASYNC220
+            try:
+                assert node.stdin is not None
+                node.stdin.write(said)
+                node.stdin.close()
+                await until(lambda: polls(door, "a"))
+                node.send_signal(signal.SIGSTOP)
+                async with asyncio.timeout(30):  # by itself the poll would end later
+                    await until(lambda: no_call(door))
+            finally:
+                node.kill()
+
+
+_POLLS = """
+import grpc, sys
+from tests.gate.test_attacks import poll
+key, certificate, roots = (each.encode() for each in sys.stdin.read().split("\\0"))
+channel = grpc.secure_channel(
+    f"127.0.0.1:{sys.argv[1]}", grpc.ssl_channel_credentials(roots, key, certificate),
+    options=[("grpc.ssl_target_name_override", sys.argv[2])])
+asked = poll("fleet-node/a").SerializeToString()
+channel.unary_unary("/temporal.api.workflowservice.v1.WorkflowService/PollActivityTaskQueue")(asked, timeout=600)
+"""
+
+
+async def no_call(door: Gated) -> bool:
+    return not door.gate._bounds._calls
 
 
 async def polls(door: Gated, node: str) -> bool:

@@ -23,6 +23,7 @@ INVITATION = Invitation(
     authorities="-----BEGIN CERTIFICATE-----\n",
     certificate="-----BEGIN CERTIFICATE-----\n",
     key="-----BEGIN PRIVATE KEY-----\n",
+    fleet_key="-----BEGIN PUBLIC KEY-----\n",
 )
 
 

@@ -57,8 +57,14 @@ _PART: Final = 256
 _ANSWER: Final = timedelta(seconds=30)
 """How long a node may take for a list: it writes it to its disk and tells its own workflow."""
 _RETRY: Final = RetryPolicy(
-    initial_interval=timedelta(seconds=1), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=30)
+    initial_interval=timedelta(seconds=1),
+    backoff_coefficient=2.0,
+    maximum_interval=timedelta(seconds=30),
+    maximum_attempts=6,
 )
+"""Then it is sent anew: it was sealed for the certificates that the node had then, and may have another one now."""
+BEAT: Final = 0.4
+"""Part of a node's grace after which an ``attend`` without a heartbeat is given up, and the node asked anew."""
 _ONCE: Final = RetryPolicy(maximum_attempts=1)
 _PAUSE: Final = timedelta(seconds=5)
 """Before a node that has answered with an error is asked again."""
@@ -80,6 +86,8 @@ class FleetNodeWorkflow:
         self.busy: dict[str, asyncio.Task[None]] = {}
         self.sent = 0
         """Generation that the running `take_intent` carries."""
+        self.missed = False
+        """The last `attend` ended for want of heartbeats."""
         self.published: FleetNodeSummary | None = None
 
     @workflow.run
@@ -158,8 +166,9 @@ class FleetNodeWorkflow:
         """Wait until something changes on the node, or nothing is heard of it."""
         state = self.state
         grace = timedelta(seconds=state.grace)
+        beat = grace * BEAT
         # A node that is known to be silent is waited for as long as it takes.
-        soonest = None if state.presence in ("Joining", "Unknown") else grace
+        soonest = None if state.presence in ("Joining", "Unknown") else grace - beat if self.missed else grace
         try:
             returned: RawValue = await workflow.execute_activity(
                 ATTEND,
@@ -167,17 +176,20 @@ class FleetNodeWorkflow:
                 task_queue=fleet_node_id(state.name),
                 start_to_close_timeout=timedelta(seconds=ATTEND_SECONDS) + grace,
                 schedule_to_start_timeout=soonest,
-                heartbeat_timeout=grace,
+                heartbeat_timeout=beat,
                 retry_policy=_ONCE,
                 summary=f"wait for a change on {state.name}",
                 result_type=RawValue,
             )
         except ActivityError as error:
-            if isinstance(error.cause, TimeoutError) and error.cause.type != TimeoutType.SCHEDULE_TO_CLOSE:
+            if isinstance(error.cause, TimeoutError) and error.cause.type == TimeoutType.HEARTBEAT and not self.missed:
+                self.missed = True  # its worker may have been started again, and answers the next one
+            elif isinstance(error.cause, TimeoutError):
                 node_changes.silent(state, workflow.now())
             elif not isinstance(error.cause, CancelledError):
                 await self.stumble(_why(error))
             return
+        self.missed = False
         answer = _read(decoded(returned), Attended)
         if answer is None:
             await self.stumble("its report cannot be read")

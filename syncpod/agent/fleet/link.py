@@ -10,11 +10,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from temporalio.client import Client
-from temporalio.runtime import Runtime
+from temporalio.envconfig import ClientConnectConfig
+from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.service import RPCError, TLSConfig
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
@@ -25,6 +27,7 @@ from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.invitation import Invitation
 from syncpod.settings.membership import read_membership
 from syncpod.temporal.plugin import NoServer, connect
+from syncpod.temporal.sealing import fleet_converter, node_codec
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +35,9 @@ LOOK_SECONDS: Final = 2.0
 """Between two looks whether the node has joined a fleet, or left it."""
 _RETRY_SECONDS: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
 _GRACE: Final = timedelta(seconds=2)
-_TOLD_SECONDS: Final = 30.0
+_THROTTLE: Final = timedelta(seconds=1)
+"""The SDK would hold heartbeats back for most of their timeout, which leaves little for a slow link."""
+_TOLD_SECONDS: Final = 10.0
 
 ToFleet = Callable[[Invitation], Awaitable[Client]]
 
@@ -115,6 +120,7 @@ class FleetLink:
             max_concurrent_activities=8,
             activity_task_poller_behavior=PollerBehaviorSimpleMaximum(2),
             graceful_shutdown_timeout=_GRACE,
+            max_heartbeat_throttle_interval=_THROTTLE,
             disable_eager_activity_execution=True,
         )
         log.info("linked to fleet %s at %s", invitation.fleet, invitation.address)
@@ -137,8 +143,15 @@ class FleetLink:
         self._trouble = trouble
 
 
-def to_gate(runtime: Runtime) -> ToFleet:
+def to_gate() -> ToFleet:
     """Return what connects to a fleet's gate, with the node's certificate."""
+
+    @cache
+    def runtime() -> Runtime:
+        # One of its own: what the SDK logs of an outage names no server, and the node's own server has not failed.
+        forwarding = LogForwardingConfig(logger=logging.getLogger("syncpod.fleet.sdk"))
+        filtered = TelemetryFilter(core_level="ERROR", other_level="ERROR")
+        return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=filtered, forwarding=forwarding)))
 
     async def through_gate(invitation: Invitation) -> Client:
         tls = TLSConfig(
@@ -147,10 +160,36 @@ def to_gate(runtime: Runtime) -> ToFleet:
             client_cert=invitation.certificate.encode(),
             client_private_key=invitation.key.encode(),
         )
-        return await connect(
-            settings={"target_host": invitation.address, "namespace": invitation.namespace, "tls": tls},
-            runtime=runtime,
-            identity=fleet_node_id(invitation.node),
-        )
+        settings: ClientConnectConfig = {
+            "target_host": invitation.address,
+            "namespace": invitation.namespace,
+            "tls": tls,
+        }
+        try:
+            return await connect(
+                settings=settings,
+                runtime=runtime(),
+                identity=fleet_node_id(invitation.node),
+                converter=fleet_converter(node_codec(invitation.key, invitation.fleet_key)),
+            )
+        except ValueError as wrong:
+            raise NoServer(f"the invitation is of no use: {wrong}") from wrong
+        except NoServer as error:
+            raise NoServer(f"its gate does not let this node in, or cannot be reached ({_cause(error)})") from error
 
     return through_gate
+
+
+def _cause(error: NoServer) -> str:
+    """Return what the SDK or the gate says, without what to do about one's own server."""
+    text = str(error.__cause__ or error)
+    for sign, meaning in (
+        ("fleet's server cannot be reached", "the fleet's server behind it is away"),
+        ("ConnectionRefused", "connection refused"),
+        ("CertificateExpired", "the node's certificate has expired"),
+        ("certificate", "a certificate is not accepted"),
+        ("dns error", "the name cannot be resolved"),
+    ):
+        if sign in text:
+            return meaning
+    return text[:200]

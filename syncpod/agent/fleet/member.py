@@ -30,6 +30,7 @@ from syncpod.messages.fleet import (
     IntentTaken,
     WhoAsks,
 )
+from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.node import NodeView, SyncPods
 from syncpod.pod import PodInvalid, admit_pod
 from syncpod.settings.invitation import Invitation
@@ -61,6 +62,7 @@ class Member:
         self._tell, self._open_pods = tell, open_pods
         self._intent: Intent | None = None
         self._is_complete = False
+        self._missing_before: set[str] = set()
         self._turn = asyncio.Lock()
         """A list is kept and told in one go: a newer one must not overtake it in between."""
 
@@ -119,17 +121,34 @@ class Member:
     # --- the node's own workflow --------------------------------------------------------------------------------------
 
     async def tell_again(self, view: NodeView | None) -> None:
-        """Send the list to a workflow that has received none, because it is new. Raises RPCError, OSError.
+        """Send the list to a workflow that has received none, and if somebody has ended a pod of it.
 
-        `view` is what the workflow knows; None = it does not run.
+        `view` is what the node's workflow knows; None = it does not run. A pod counts as ended only if it is missing
+        twice in a row: it may be about to begin, or to end for a newer list. Raises RPCError, OSError, OpenPodsUnknown.
         """
-        if view is not None and FLEET_SOURCE in view.sources:
+        kept = await self._kept()
+        if kept.fleet != self._fleet or not kept.generation:
             return
+        missing = set() if view is None else await self._missing(kept, view)
+        if view is not None and FLEET_SOURCE in view.sources and not missing & self._missing_before:
+            self._missing_before = missing
+            return
+        self._missing_before = set()
         async with self._turn:
             kept = await self._kept()
-            if kept.fleet == self._fleet and kept.generation:
-                log.warning("the node's workflow does not know the fleet's pods: it is told list %d", kept.generation)
-                await self._tell_list(kept)
+            log.warning("list %d of the fleet is told again: %s", kept.generation, _why(missing))
+            await self._tell_list(kept)
+
+    async def _missing(self, kept: Intent, view: NodeView) -> set[str]:
+        """Return the keys of pods that the node's workflow has begun, and that are not there."""
+        began = {
+            f"{each.namespace}/{each.name}"
+            for each in view.desired
+            if each.source == FLEET_SOURCE and each.state == "applied"
+        }
+        there = await self._open_pods()
+        keys = {key for each in kept.pods if (key := _key_of(each)) in began}
+        return {key for key in keys if pod_workflow_id(*key.split("/", 1)) not in there}
 
     async def _tell_list(self, intent: Intent) -> dict[str, str]:
         """Send the list, and return why some of its pods cannot run on any node, by key."""
@@ -157,6 +176,12 @@ class Member:
                 type=FOREIGN_INTENT,
                 non_retryable=True,
             )
+
+
+def _why(missing: set[str]) -> str:
+    if not missing:
+        return "the node's workflow does not know it"
+    return f"somebody has ended {', '.join(sorted(missing)[:5])}"
 
 
 def _key_of(document: Any) -> str:

@@ -11,7 +11,7 @@ from syncpod.cli.commands.fleet_get import get
 from syncpod.cli.commands.fleet_serve import serve
 from syncpod.cli.manual import Group, Page
 
-app = typer.Typer(cls=Group, help="Let nodes into a fleet, and keep them out.", no_args_is_help=True)
+app = typer.Typer(cls=Group, help="Many nodes as one fleet: what they run, and who is let in.", no_args_is_help=True)
 app.command("get", cls=Page)(get)
 app.command("apply", cls=Page)(apply)
 app.command("delete", cls=Page)(delete)

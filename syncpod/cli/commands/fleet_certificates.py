@@ -41,6 +41,7 @@ def invite(
     """
     from syncpod.gate.authority import now
     from syncpod.gate.record import GateRecord, read_gate_record
+    from syncpod.gate.sealing_keys import FleetSealingKeys
     from syncpod.settings.errors import SettingsInvalid
     from syncpod.settings.invitation import Invitation, invitation_text, is_address, is_node_name, write_invitation
 
@@ -69,6 +70,7 @@ def invite(
             authorities=fleet.authorities_pem(),
             certificate=pair.certificate,
             key=pair.key,
+            fleet_key=FleetSealingKeys(fleet, now).public_pem(),
         )
         if output == "-":
             say(invitation_text(invitation).rstrip("\n"))

@@ -8,14 +8,16 @@ from syncpod.cli.input.options import StateDir
 def serve(state_dir: StateDir = "") -> None:
     """Run the fleet's workflows until Ctrl-C, on the Temporal server that the environment names, or on your own.
 
-    Any number of them may run, on any machines: what the fleet knows is in the server.
+    Any number of them may run, on any machines that have the fleet's keys: what it knows is in the server.
     """
     import os
     import sys
 
     from syncpod.cli.machine.processes import run_in_place
+    from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.worker_process import fleet_worker_program
     from syncpod.cli.temporal.session import connection
 
-    address = connection(state_dir)["target_host"]
-    run_in_place([sys.executable, str(fleet_worker_program())], {**os.environ, "TEMPORAL_ADDRESS": address})
+    address, directory = connection(state_dir)["target_host"], settings(state_dir=state_dir).state_dir
+    command = [sys.executable, str(fleet_worker_program()), "--state-dir", str(directory)]
+    run_in_place(command, {**os.environ, "TEMPORAL_ADDRESS": address})

@@ -16,10 +16,10 @@ def join(
     invitation: Annotated[str, typer.Argument(metavar="FILE", hidden=True, show_default=False)],
     state_dir: StateDir = "",
 ) -> None:
-    """Have this machine's node belong to a fleet, by the file that `syncpod fleet invite` has written.
+    """Have this machine's node belong to a fleet.
 
-    A running worker notices within seconds; the file can be removed afterwards. The node goes on to run its own pods,
-    and those of the fleet also while the fleet cannot be reached.
+    FILE is what `syncpod fleet invite` has written. A running worker notices within seconds; then the file can be
+    removed. The node goes on to run its own pods, and those of the fleet also while the fleet cannot be reached.
     """
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.state_directory import prepare

@@ -11,10 +11,14 @@ from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.cli.failure import Failure
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.machine.settings import settings
 from syncpod.cli.temporal import session
+from syncpod.fleet_client import connect_to_fleet, converter_of
+from syncpod.messages.encryption import Undecipherable
 from syncpod.messages.fleet import FLEET_NODE_MEMO, FLEET_NODE_WORKFLOW, FleetNodeSummary, FleetNodeView, fleet_node_id
-from syncpod.temporal.plugin import NoServer, connect
+from syncpod.settings.errors import SettingsInvalid
+from syncpod.temporal.plugin import NoServer
 
 _Result = TypeVar("_Result")
 _RPC: Final = timedelta(seconds=10)
@@ -24,12 +28,17 @@ NO_WORKER: Final = "no worker of the fleet answers: start one with `syncpod flee
 def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") -> _Result:
     """Connect to the fleet's server, do the work and return its result.
 
-    The server is the one that the environment names, else this machine's own. Raises Failure, BadInput.
+    The server is the one that the environment names, else this machine's own; the fleet's keys are those of the state
+    directory. Raises Failure, BadInput.
     """
     config = session.connection(state_dir)
+    try:
+        converter = converter_of(settings(state_dir=state_dir).state_dir)
+    except (SettingsInvalid, OSError) as wrong:
+        raise BadInput(f"the fleet's keys cannot be read: {wrong}") from None
 
     async def connected() -> _Result:
-        return await work(await connect(settings=config))
+        return await work(await connect_to_fleet(config, converter, session.who()))
 
     try:
         return asyncio.run(connected())
@@ -37,6 +46,8 @@ def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") ->
         raise Failure(str(error)) from None
     except RPCError as error:
         raise session.refused(error) from None
+    except Undecipherable as error:
+        raise Failure(f"this is not the directory of that fleet's keys: {error}") from None
 
 
 async def summaries(client: Client) -> list[FleetNodeSummary]:

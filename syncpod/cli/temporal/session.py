@@ -89,13 +89,13 @@ async def connect(config: ClientConnectConfig, state_dir: Path | None = None) ->
     address, patience = config["target_host"], plugin.ANSWER_TIMEOUT.total_seconds()
     try:
         with waiting(f"waiting up to {patience:g} s for the Temporal server at {address} to answer"):
-            return await plugin.connect(settings=config, keys=keys, identity=_who())
+            return await plugin.connect(settings=config, keys=keys, identity=who())
     except plugin.NoServer as error:
         stale = _NAMED if _is_unreachable(error) and os.environ.get(_ADDRESS) == config["target_host"] else ""
         raise BadInput(f"{error}{stale}") from None
 
 
-def _who() -> str:
+def who() -> str:
     """Return who runs which command, as each event that it causes shows it: `syncpod delete, root@vm, pid 27711`."""
     command = next((each for each in sys.argv[1:] if not each.startswith("-")), "")
     try:

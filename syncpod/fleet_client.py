@@ -1,0 +1,34 @@
+"""Connects to a fleet's server as the fleet itself: what the server keeps is encrypted, and what a node gets is sealed.
+
+The keys are in the fleet's directory, beside its certificate authority. Whoever commands the fleet, or runs one of its
+workers, reads them there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from temporalio.client import Client
+from temporalio.converter import DataConverter
+from temporalio.envconfig import ClientConnectConfig
+
+from syncpod.gate.authority import now, open_fleet
+from syncpod.gate.gate import fleet_directory
+from syncpod.gate.sealing_keys import FleetSealingKeys
+from syncpod.signing.keys import make_signing_keys
+from syncpod.temporal.plugin import connect
+from syncpod.temporal.sealing import FleetCodec, fleet_converter
+
+
+def converter_of(state_dir: Path) -> DataConverter:
+    """Return the data converter of the fleet of a state directory, which is made at its first use. Blocks.
+
+    Raises SettingsInvalid, OSError.
+    """
+    fleet = open_fleet(fleet_directory(state_dir), now())
+    return fleet_converter(FleetCodec(make_signing_keys(fleet.directory), FleetSealingKeys(fleet, now)))
+
+
+async def connect_to_fleet(settings: ClientConnectConfig, converter: DataConverter, identity: str = "") -> Client:
+    """Connect to the fleet's server. Raises NoServer."""
+    return await connect(settings=settings, converter=converter, identity=identity or None)

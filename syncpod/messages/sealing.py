@@ -1,0 +1,149 @@
+"""Sealing of payloads between a fleet and one node: who is none of the two neither reads nor makes one. Values in, out.
+
+What a fleet tells a node lies in the fleet's database, and so does the answer. Both have an elliptic key (P-256): the
+node that of its certificate, the fleet one of its own, whose public part the invitation has. A payload is encrypted as
+a whole with a key of its own (AES-256-GCM), and that key for each key of the receiver: a node that is invited anew has
+two for a while. What wraps it comes from two agreements (ECDH), of a key made for this payload and of the sender's,
+each with the receiver's (HKDF-SHA256). So only the receiver opens it, and it knows who has sealed it.
+
+A sealed payload is bound to its workflow and to the type of its activity, and holds in one direction. That it is no
+copy of an earlier one of the same kind is for the receiver to see: intent has a generation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from syncpod.messages.signature import Place
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
+
+ENCODING: Final = "encoding"
+SEALED: Final = b"binary/sealed"
+"""The encoding of a sealed payload."""
+SENDER: Final = "syncpod-sealed-by"
+"""Metadata: the id of the key of whoever has sealed it."""
+NONCE_BYTES: Final = 12
+CONTENT_KEY_BYTES: Final = 32
+_VERSION: Final = b"syncpod sealing 1"
+_POINT_BYTES: Final = 65
+_ID_BYTES: Final = 8
+_WRAPPED_BYTES: Final = CONTENT_KEY_BYTES + 16
+_HEAD_BYTES: Final = _POINT_BYTES + NONCE_BYTES + 1
+_MOST_KEYS: Final = 255
+
+
+class Unsealable(ValueError):
+    """A sealed payload cannot be opened; the text is a clause that says why."""
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """What each sealed payload must have of its own, by chance."""
+
+    key: EllipticCurvePrivateKey
+    content_key: bytes
+    """CONTENT_KEY_BYTES."""
+    nonce: bytes
+    """NONCE_BYTES."""
+
+
+def is_sealed(metadata: Mapping[str, bytes]) -> bool:
+    """Say whether a payload with this metadata is sealed."""
+    return metadata.get(ENCODING) == SEALED
+
+
+def public_key_id(key: EllipticCurvePublicKey) -> str:
+    """Return the id of a public key: 16 hexadecimal digits."""
+    import hashlib
+
+    return hashlib.sha256(_point(key)).hexdigest()[: 2 * _ID_BYTES]
+
+
+def seal(
+    sender: EllipticCurvePrivateKey,
+    receivers: Sequence[EllipticCurvePublicKey],
+    place: Place,
+    payload: bytes,
+    fresh: Fresh,
+) -> tuple[dict[str, bytes], bytes]:
+    """Return metadata and data of the payload that holds another one, serialized; each of `receivers` opens it.
+
+    Without receivers nobody does. Of the place, all but the activity's id counts.
+    """
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    by, point = public_key_id(sender.public_key()), _point(fresh.key.public_key())
+    wrapped = []
+    for each in receivers[:_MOST_KEYS]:
+        to = public_key_id(each)
+        key = _wrapping(_agreed(fresh.key, each) + _agreed(sender, each), place, by, to, point)
+        wrapped.append(bytes.fromhex(to) + AESGCM(key).encrypt(bytes(NONCE_BYTES), fresh.content_key, None))
+    head = point + fresh.nonce + bytes([len(wrapped)]) + b"".join(wrapped)
+    sealed = AESGCM(fresh.content_key).encrypt(fresh.nonce, payload, _bound(place, by.encode(), head))
+    return {ENCODING: SEALED, SENDER: by.encode()}, head + sealed
+
+
+def open_sealed(
+    receivers: Sequence[EllipticCurvePrivateKey],
+    senders: Iterable[EllipticCurvePublicKey],
+    place: Place,
+    metadata: Mapping[str, bytes],
+    data: bytes,
+) -> bytes:
+    """Return the payload that a sealed one holds, serialized, if one of `senders` has sealed it. Raises Unsealable."""
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    by = metadata.get(SENDER, b"").decode(errors="replace")
+    sender = next((each for each in senders if public_key_id(each) == by), None)
+    if sender is None:
+        raise Unsealable("it was sealed by somebody else")
+    if len(data) < _HEAD_BYTES:
+        raise Unsealable("it is too short")
+    count, entry = data[_HEAD_BYTES - 1], _ID_BYTES + _WRAPPED_BYTES
+    head, sealed = data[: _HEAD_BYTES + count * entry], data[_HEAD_BYTES + count * entry :]
+    point, nonce = head[:_POINT_BYTES], head[_POINT_BYTES : _HEAD_BYTES - 1]
+    entries = [head[at : at + entry] for at in range(_HEAD_BYTES, len(head), entry)]
+    wrapped = {each[:_ID_BYTES].hex(): each[_ID_BYTES:] for each in entries}
+    ours = {public_key_id(each.public_key()): each for each in receivers}
+    to = next((each for each in wrapped if each in ours), None)
+    if to is None:
+        raise Unsealable("it was sealed for another key")
+    try:
+        fresh = EllipticCurvePublicKey.from_encoded_point(SECP256R1(), point)
+        key = _wrapping(_agreed(ours[to], fresh) + _agreed(ours[to], sender), place, by, to, point)
+        content_key = AESGCM(key).decrypt(bytes(NONCE_BYTES), wrapped[to], None)
+        return AESGCM(content_key).decrypt(nonce, sealed, _bound(place, by.encode(), head))
+    except (InvalidTag, ValueError):  # ValueError: no point of the curve, or a key or a nonce that is too short
+        raise Unsealable("it was sealed for another workflow or activity, or altered") from None
+
+
+def _agreed(own: EllipticCurvePrivateKey, other: EllipticCurvePublicKey) -> bytes:
+    from cryptography.hazmat.primitives.asymmetric.ec import ECDH
+
+    return own.exchange(ECDH(), other)
+
+
+def _wrapping(agreed: bytes, place: Place, by: str, to: str, point: bytes) -> bytes:
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    bound = _bound(place, by.encode(), to.encode(), point)
+    return HKDF(algorithm=SHA256(), length=32, salt=None, info=bound).derive(agreed)
+
+
+def _bound(place: Place, *more: bytes) -> bytes:
+    """Return what a sealed payload is bound to: each part with its length before it."""
+    parts = (_VERSION, *(each.encode() for each in (place.namespace, place.workflow_id, place.activity_type)), *more)
+    return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+
+
+def _point(key: EllipticCurvePublicKey) -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    return key.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)

@@ -1,0 +1,197 @@
+"""The codecs of a fleet and of its nodes: what passes between them is sealed, and what the fleet keeps is encrypted.
+
+The fleet's codec knows by an activity's task queue that it is a node's. A worker's codec must not raise, since that
+would fail the workflow task again and again: an answer that is not the node's own becomes a `Refused`, as a step's does
+that is not signed. The node's raises: the activity fails then, before anything of it was looked at.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+from temporalio.api.common.v1 import Payload
+from temporalio.converter import (
+    ActivitySerializationContext,
+    DataConverter,
+    PayloadCodec,
+    SerializationContext,
+    WithSerializationContext,
+    WorkflowSerializationContext,
+)
+
+from syncpod.messages.encryption import Undecipherable, is_encrypted
+from syncpod.messages.sealing import (
+    CONTENT_KEY_BYTES,
+    NONCE_BYTES,
+    Fresh,
+    Unsealable,
+    is_sealed,
+    open_sealed,
+    seal,
+)
+from syncpod.messages.signature import Keys, Place
+from syncpod.temporal.encryption import decrypted, encrypted
+from syncpod.temporal.failures import EncodedFailureConverter
+from syncpod.temporal.signing import ENCODING, REFUSED, SignablePayloadConverter
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
+
+QUEUE_PREFIX: Final = "fleet-node/"
+"""Before a node's name: the task queue whose payloads are sealed."""
+_UNSEALED: Final = "it is not sealed"
+
+
+class FleetKeys(Protocol):
+    """The fleet's own key, and those of its nodes."""
+
+    @property
+    def own(self) -> EllipticCurvePrivateKey:
+        """The fleet's."""
+        ...
+
+    def receiving(self, node: str) -> Sequence[EllipticCurvePublicKey]:
+        """Return the keys of a node's certificates that count."""
+        ...
+
+    def known(self, node: str) -> Sequence[EllipticCurvePublicKey]:
+        """Return the keys of all certificates that a node ever had: histories have what they sealed."""
+        ...
+
+
+class FleetCodec(PayloadCodec, WithSerializationContext):
+    """Seals for nodes what they are told, opens what they answer, and encrypts everything else with the fleet's key."""
+
+    def __init__(self, keys: Keys, sealing: FleetKeys, place: Place | None = None, node: str = "") -> None:
+        self._keys, self._sealing, self._place, self._node = keys, sealing, place, node
+
+    def with_context(self, context: SerializationContext) -> FleetCodec:
+        """Return the codec for a workflow's or an activity's payloads."""
+        place = _place(context)
+        node = ""
+        if isinstance(context, ActivitySerializationContext):
+            prefix, found, name = (context.activity_task_queue or "").partition(QUEUE_PREFIX)
+            node = name if found and not prefix else ""
+        return FleetCodec(self._keys, self._sealing, place, node) if place is not None else self
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """Seal, or encrypt."""
+        if not self._node or self._place is None:
+            place = self._place or Place("", "")
+            return [encrypted(self._keys.current, place, payload) for payload in payloads]
+        # Without a certificate that counts nobody opens it, and nobody can poll for it either.
+        receivers = self._sealing.receiving(self._node)
+        return [_sealed(self._sealing.own, receivers, self._place, payload) for payload in payloads]
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """Open, or decrypt. Raises Undecipherable for what is encrypted with a key that the fleet has not."""
+        if not self._node or self._place is None:
+            return [self._decrypted(payload) for payload in payloads]
+        place, known = self._place, self._sealing.known(self._node)
+        opened = []
+        for payload in payloads:
+            try:
+                opened.append(_opened([self._sealing.own], known, place, payload))
+            except Unsealable as why:
+                opened.append(Payload(metadata={ENCODING: REFUSED}, data=str(why).encode()))
+        return opened
+
+    def _decrypted(self, payload: Payload) -> Payload:
+        return decrypted(self._keys.by_id, self._place, payload) if is_encrypted(payload.metadata) else payload
+
+
+class NodeCodec(PayloadCodec, WithSerializationContext):
+    """Opens what the fleet has sealed for this node, and seals its answers for the fleet."""
+
+    def __init__(
+        self,
+        own: Sequence[EllipticCurvePrivateKey],
+        fleet: EllipticCurvePublicKey,
+        place: Place | None = None,
+    ) -> None:
+        """`own`: the key of the node's invitation, and then those of earlier ones that may still be sealed for."""
+        self._own, self._fleet, self._place = own, fleet, place
+
+    def with_context(self, context: SerializationContext) -> NodeCodec:
+        """Return the codec for an activity's payloads."""
+        place = _place(context)
+        return NodeCodec(self._own, self._fleet, place) if place is not None else self
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """Seal for the fleet."""
+        place = self._place or Place("", "")
+        return [_sealed(self._own[0], [self._fleet], place, payload) for payload in payloads]
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """Open what the fleet, or an earlier try of this node, has sealed. Raises Undecipherable for all else."""
+        place = self._place or Place("", "")
+        try:
+            return [_opened(self._own, [self._fleet], place, payload) for payload in payloads]
+        except Unsealable as why:
+            raise Undecipherable(f"what the fleet is said to tell this node is refused: {why}") from None
+
+
+def fleet_converter(codec: FleetCodec | NodeCodec) -> DataConverter:
+    """Return the data converter of a client or worker of the fleet's server; failures are hidden too."""
+    return DataConverter(
+        payload_converter_class=SignablePayloadConverter,
+        failure_converter_class=EncodedFailureConverter,
+        payload_codec=codec,
+    )
+
+
+def node_codec(key_pem: str, fleet_key_pem: str, *earlier_pem: str) -> NodeCodec:
+    """Return a node's codec from the `key` and `fleet_key` of its invitation; `earlier_pem`: keys of earlier ones.
+
+    Raises ValueError.
+    """
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+
+    own = [load_pem_private_key(each.encode(), password=None) for each in (key_pem, *earlier_pem)]
+    fleet = load_pem_public_key(fleet_key_pem.encode())
+    elliptic = [each for each in own if isinstance(each, EllipticCurvePrivateKey)]
+    if len(elliptic) != len(own) or not isinstance(fleet, EllipticCurvePublicKey):
+        raise ValueError("a key of the invitation is none of an elliptic curve")
+    return NodeCodec(elliptic, fleet)
+
+
+def _place(context: SerializationContext) -> Place | None:
+    match context:
+        case WorkflowSerializationContext(namespace=namespace, workflow_id=workflow_id):
+            return Place(namespace, workflow_id or "")
+        case ActivitySerializationContext():
+            # The id of an activity is not known where it is scheduled, unless the workflow names it.
+            return Place(context.namespace, context.workflow_id or "", "", context.activity_type or "")
+    return None
+
+
+def _sealed(
+    own: EllipticCurvePrivateKey, receivers: Sequence[EllipticCurvePublicKey], place: Place, payload: Payload
+) -> Payload:
+    from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+
+    if is_sealed(payload.metadata):
+        return payload
+    key = generate_private_key(SECP256R1())
+    fresh = Fresh(key, secrets.token_bytes(CONTENT_KEY_BYTES), secrets.token_bytes(NONCE_BYTES))
+    metadata, data = seal(own, receivers, place, payload.SerializeToString(), fresh)
+    return Payload(metadata=metadata, data=data)
+
+
+def _opened(
+    own: Sequence[EllipticCurvePrivateKey],
+    senders: Sequence[EllipticCurvePublicKey],
+    place: Place,
+    payload: Payload,
+) -> Payload:
+    """Return what a sealed payload holds. Raises Unsealable."""
+    if not is_sealed(payload.metadata):
+        raise Unsealable(_UNSEALED)
+    inner = open_sealed(own, senders, place, dict(payload.metadata), payload.data)
+    try:
+        return Payload.FromString(inner)
+    except Exception:  # noqa: BLE001  # protobuf's own; who has the key may have sealed anything
+        raise Unsealable("it holds no payload") from None

@@ -1,0 +1,227 @@
+"""A node in a fleet, whole: its worker between its own Temporal server and its fleet's gate, with simulated pods."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from temporalio.client import Client
+
+from syncpod.fleet_client import converter_of
+from syncpod.gate.authority import Fleet, now, open_fleet
+from syncpod.gate.gate import Behind, Gate, fleet_directory
+from syncpod.gate.sealing_keys import FleetSealingKeys
+from syncpod.messages.fleet import FLEET_NODE_WORKFLOW, FLEET_QUEUE, FleetNodeView, fleet_node_id
+from syncpod.messages.identity import pod_workflow_id
+from syncpod.settings.invitation import Invitation
+from syncpod.settings.membership import keep_membership
+from syncpod.temporal.plugin import DATA_CONVERTER
+from tests.agent.waiting import pauses
+from tests.cli.conftest import Result, program
+from tests.e2e.engine import PATIENCE
+from tests.fork_server import start_worker
+from tests.runtimes.embedded import Embedded
+from tests.runtimes.images import BUSYBOX
+from tests.runtimes.temporal import DevServer
+from tests.worker.node_process import ROOT, NodeProcess
+
+
+@dataclass
+class FleetOfOne:
+    """A fleet on a server of its own, commanded as people do, and the way to it, which a test can cut."""
+
+    authority: Fleet
+    server: DevServer
+    client: Client
+    environ: dict[str, str]
+    gate: Gate | None = None
+    port: int = 0
+
+    async def open(self) -> None:
+        """Let nodes in, always at the same port."""
+        self.gate = Gate(self.authority, Behind(self.server.address, "default"), ["localhost"])
+        self.port = await self.gate.start("127.0.0.1", self.port)
+
+    async def cut(self) -> None:
+        """Keep all nodes out, in the middle of whatever they ask."""
+        if self.gate is not None:
+            await self.gate.close()
+        self.gate = None
+
+    def invitation(self, node: str) -> Invitation:
+        pair = self.authority.issue(node, timedelta(hours=1), now())
+        return Invitation(
+            fleet=self.authority.id,
+            node=node,
+            address=f"127.0.0.1:{self.port}",
+            server_name=self.authority.server_name,
+            namespace="default",
+            authorities=self.authority.authorities_pem(),
+            certificate=pair.certificate,
+            key=pair.key,
+            fleet_key=FleetSealingKeys(self.authority, now).public_pem(),
+        )
+
+    async def say(self, *words: str, code: int = 0, stdin: str = "") -> Result:
+        """Run ``syncpod fleet``."""
+        done = await asyncio.to_thread(program, "fleet", *words, environ=self.environ, stdin=stdin)
+        assert done.code == code, done
+        return done
+
+    async def lists(self, *words: str) -> list[list[str]]:
+        """The cells of what ``syncpod fleet get`` lists, in its order."""
+        done = await self.say("get", *words, "--no-headers")
+        return [re.split(r" {3,}", line) for line in done.out.splitlines()]
+
+    async def expect(self, node: str, grace: float) -> None:
+        """Have the fleet know a node before it joins, with its own grace, in seconds."""
+        await self.client.start_workflow(
+            FLEET_NODE_WORKFLOW,
+            {"fleet": self.authority.id, "node": node, "graceSeconds": grace},
+            id=fleet_node_id(node),
+            task_queue=FLEET_QUEUE,
+        )
+
+    async def until(self, node: str, seen: Callable[[FleetNodeView], Any]) -> FleetNodeView:
+        """Ask what the fleet knows of a node until `seen` holds."""
+        handle, deadline, pause = self.client.get_workflow_handle(fleet_node_id(node)), time.monotonic(), pauses(0.1)
+        while True:
+            view = FleetNodeView.model_validate(await handle.query("fleet_node"))
+            if seen(view):
+                return view
+            assert time.monotonic() < deadline + PATIENCE, view.model_dump_json(indent=1)
+            await asyncio.sleep(next(pause))
+
+
+@dataclass
+class Node:
+    """A node whose pods are timers."""
+
+    name: str
+    runtime: Embedded
+    server: DevServer
+    directory: Path
+    worker: NodeProcess | None = None
+
+    @property
+    def state_dir(self) -> Path:
+        return self.directory / "state"
+
+    async def serve(self) -> None:
+        """Start its worker, which takes over from the one before."""
+        worker = NodeProcess.of(self.runtime, self.server, self.directory, node=self.name, start=start_worker)
+        self.worker = await worker.ready()
+
+    def kill(self) -> None:
+        if self.worker is not None:
+            self.worker.kill()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def node(temporal_server: DevServer, tmp_path: Path) -> AsyncIterator[Node]:
+    """A node that serves."""
+    runtime = await asyncio.to_thread(Embedded.launch, "--simulate")
+    node = Node(f"n-{uuid.uuid4().hex[:8]}", runtime, temporal_server, tmp_path)
+    try:
+        await node.serve()
+        yield node
+    finally:
+        node.kill()
+        await asyncio.to_thread(runtime.close)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def fleet(tmp_path: Path) -> AsyncIterator[FleetOfOne]:
+    """A fleet with a server, a worker's process and a gate of its own."""
+    server = await asyncio.to_thread(DevServer.launch, synced=False)
+    async with AsyncExitStack() as last:
+        last.callback(server.close)
+        environ = {"TEMPORAL_ADDRESS": server.address, "SYNCPOD_STATE_DIR": str(tmp_path / "fleet")}
+        last.enter_context(serving({**os.environ, **environ, "TEMPORAL_CONFIG_FILE": os.devnull}))
+        client = await Client.connect(server.address, data_converter=converter_of(tmp_path / "fleet"))
+        fleet = FleetOfOne(open_fleet(fleet_directory(tmp_path / "fleet"), now()), server, client, environ)
+        await fleet.open()
+        last.push_async_callback(fleet.cut)
+        yield fleet
+
+
+@contextmanager
+def serving(environ: dict[str, str]) -> Iterator[None]:
+    """The fleet's worker as a process, which ends as it should."""
+    command = [sys.executable, str(ROOT / "fleet_worker.py")]
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("fleet worker ready: Temporal 127.0.0.1:")
+            yield
+        finally:
+            process.terminate()
+        assert process.wait(60) == 0
+
+
+def pod(name: str, node: str) -> str:
+    """A pod's manifest."""
+    containers = [{"name": "main", "image": BUSYBOX}]
+    spec = {"nodeName": node, "terminationGracePeriodSeconds": 1, "containers": containers}
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+
+
+def words(view: FleetNodeView) -> dict[str, str]:
+    """What the fleet says of each pod."""
+    return {each.name: each.report.status if each.report else "" for each in view.placed}
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_node_that_is_cut_off_runs_on_and_takes_the_newest_list_when_it_is_back(
+    node: Node, fleet: FleetOfOne
+) -> None:
+    name, local = node.name, await Client.connect(node.server.address, data_converter=DATA_CONVERTER)
+    stays, goes = f"stays-{name}", f"goes-{name}"
+    invitation = fleet.invitation(name)  # first: what a node without a certificate is told, nobody can open
+    await fleet.expect(name, grace=5)
+    joining = await fleet.say("apply", "-f", "-", stdin=pod(stays, name), code=1)
+    assert f"node {name} is Joining, and takes no new pods" in joining.err
+    keep_membership(node.state_dir, invitation)
+    await fleet.until(name, lambda view: view.presence == "Ready")
+    assert [line[:3] for line in await fleet.lists("nodes")] == [[name, "Ready", "0"]]
+
+    for each in (stays, goes):
+        applied = await fleet.say("apply", "-f", "-", stdin=pod(each, name))
+        assert applied.out == f"pod/{each} created on node/{name}\n"
+    await fleet.until(name, lambda view: words(view) == {stays: "Running", goes: "Running"})
+    assert [line[:4] for line in await fleet.lists("pods")] == [
+        [goes, "1/1", "Running", "0"],
+        [stays, "1/1", "Running", "0"],
+    ]
+
+    await fleet.cut()
+    node.kill()
+    await fleet.say("delete", goes)
+    await node.serve()
+    for each in (stays, goes):
+        found = await local.get_workflow_handle(pod_workflow_id("default", each)).query("pod")
+        assert found["status"]["containerStatuses"][0]["restartCount"] == 0
+
+    await fleet.open()
+    view = await fleet.until(name, lambda view: words(view) == {stays: "Running"})
+    assert view.taken == view.generation
+    kept = b"".join(each.read_bytes() for each in fleet.server.directory.glob("temporal.db*"))
+    assert b"FleetNode" in kept
+    assert BUSYBOX.encode() not in kept, "the fleet's database shows a spec"
+    await fleet.say("delete", stays)
+    await fleet.until(name, lambda view: not view.placed)
+    assert "not found in the fleet" in (await fleet.say("delete", stays, code=1)).err

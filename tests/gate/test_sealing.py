@@ -1,0 +1,215 @@
+"""What a fleet tells a node, and what the node answers: nobody else reads it, and nobody else makes it."""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey, generate_private_key
+from hypothesis import given
+from hypothesis import strategies as st
+from temporalio import activity, workflow
+from temporalio.api.common.v1 import Payload
+from temporalio.client import Client
+from temporalio.common import RetryPolicy
+from temporalio.converter import DataConverter
+from temporalio.exceptions import ActivityError
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+from syncpod.gate.authority import Fleet, now, open_fleet
+from syncpod.gate.sealing_keys import FleetSealingKeys
+from syncpod.messages.sealing import Fresh, Unsealable, open_sealed, seal
+from syncpod.messages.signature import Place
+from syncpod.messages.signed import Refused
+from syncpod.signing.keys import make_signing_keys
+from syncpod.temporal.plugin import DATA_CONVERTER
+from syncpod.temporal.sealing import FleetCodec, NodeCodec, fleet_converter, node_codec
+from tests.gate.conftest import Gated
+
+FLEET, NODE, OTHER = (generate_private_key(SECP256R1()) for _ in range(3))
+PLACE = Place("default", "fleet-node/a", "", "take_intent")
+SPEC = "a-spec-that-nobody-may-read"
+
+
+def fresh() -> Fresh:
+    return Fresh(generate_private_key(SECP256R1()), secrets.token_bytes(32), secrets.token_bytes(12))
+
+
+def opened(
+    metadata: dict[str, bytes],
+    data: bytes,
+    own: Sequence[EllipticCurvePrivateKey] = (NODE,),
+    by: Sequence[EllipticCurvePrivateKey] = (FLEET,),
+    place: Place = PLACE,
+) -> bytes:
+    return open_sealed(own, [each.public_key() for each in by], place, metadata, data)
+
+
+@given(st.binary(max_size=300))
+def test_each_receiver_opens_it(said: bytes) -> None:
+    sealed = seal(FLEET, [OTHER.public_key(), NODE.public_key()], PLACE, said, fresh())
+    assert opened(*sealed) == opened(*sealed, own=[OTHER]) == said
+    assert len(said) < 4 or said not in sealed[1]
+
+
+SEALED = seal(FLEET, [NODE.public_key()], PLACE, b"said", fresh())
+
+
+@given(st.integers(0, len(SEALED[1]) - 1), st.integers(1, 255))
+def test_no_byte_of_it_can_be_changed(at: int, by: int) -> None:
+    metadata, data = SEALED
+    with pytest.raises(Unsealable):
+        opened(metadata, data[:at] + bytes([data[at] ^ by]) + data[at + 1 :])
+
+
+@given(st.integers(0, len(SEALED[1]) - 1))
+def test_a_part_of_it_is_nothing(length: int) -> None:
+    with pytest.raises(Unsealable):
+        opened(SEALED[0], SEALED[1][:length])
+
+
+@pytest.mark.parametrize(
+    "otherwise",
+    [
+        {"own": [OTHER]},
+        {"own": [FLEET]},
+        {"by": [OTHER]},
+        {"by": [NODE]},
+        {"place": Place("other", "fleet-node/a", "", "take_intent")},
+        {"place": Place("default", "fleet-node/b", "", "take_intent")},
+        {"place": Place("default", "fleet-node/a", "", "attend")},
+    ],
+)
+def test_it_is_of_one_sender_one_receiver_and_one_place(otherwise: dict[str, Any]) -> None:
+    assert opened(*SEALED) == b"said"
+    with pytest.raises(Unsealable):
+        opened(*SEALED, **otherwise)
+
+
+def test_who_names_the_fleet_as_sender_without_its_key_is_found_out() -> None:
+    metadata, data = seal(OTHER, [NODE.public_key()], PLACE, b"run this", fresh())
+    with pytest.raises(Unsealable, match="altered"):
+        opened({**metadata, "syncpod-sealed-by": SEALED[0]["syncpod-sealed-by"]}, data)
+
+
+def test_without_a_receiver_nobody_opens_it() -> None:
+    with pytest.raises(Unsealable, match="another key"):
+        opened(*seal(FLEET, [], PLACE, b"said", fresh()))
+
+
+def test_keys_follow_invitations_and_revocations(tmp_path: Path) -> None:
+    fleet = open_fleet(tmp_path / "fleet", now())
+    keys = FleetSealingKeys(fleet, now)
+    assert not keys.known("a")
+    fleet.issue("a", timedelta(hours=1), now())
+    assert len(keys.receiving("a")) == 1
+    fleet.issue("a", timedelta(hours=2), now())
+    assert (len(keys.receiving("a")), keys.receiving("b")) == (2, [])
+    fleet.revoke("a", now())
+    assert (keys.receiving("a"), len(keys.known("a"))) == ([], 2)
+    assert FleetSealingKeys(fleet, now).public_pem() == keys.public_pem()
+
+
+@workflow.defn(name="Tell", sandboxed=False)
+class Tell:
+    """Tells a node a spec, and says what came back."""
+
+    @workflow.run
+    async def run(self, node: str, spec: str) -> str:
+        try:
+            answer = await workflow.execute_activity(
+                "take",
+                spec,
+                task_queue=f"fleet-node/{node}",
+                start_to_close_timeout=timedelta(seconds=20),
+                retry_policy=RetryPolicy(maximum_attempts=1),
+            )
+        except ActivityError as error:
+            return f"failed: {error.cause}"
+        return answer.why if isinstance(answer, Refused) else f"answered: {answer}"
+
+
+@activity.defn
+async def take(spec: str) -> str:
+    """Answer with what was told."""
+    if spec == "fail":
+        raise ValueError(SPEC)
+    return f"took {spec}"
+
+
+def of_fleet(fleet: Fleet) -> DataConverter:
+    return fleet_converter(FleetCodec(make_signing_keys(fleet.directory), FleetSealingKeys(fleet, now)))
+
+
+async def told(door: Gated, fleet: DataConverter, node: DataConverter, spec: str = SPEC) -> tuple[str, bytes]:
+    """Have the fleet tell node a something; return what came of it, and the bytes of the history."""
+    queue, pair = f"fleet-{uuid.uuid4()}", door.pair("a")
+    there = await Client.connect(door.behind, data_converter=fleet)
+    here = await door.client("a", pair, data_converter=node)
+    async with (
+        Worker(there, task_queue=queue, workflows=[Tell], workflow_runner=UnsandboxedWorkflowRunner()),
+        Worker(here, task_queue="fleet-node/a", activities=[take]),
+    ):
+        handle = await there.start_workflow(Tell.run, args=["a", spec], id=queue, task_queue=queue)
+        result: str = await handle.result()
+    history = await handle.fetch_history()
+    return result, b"".join(event.SerializeToString() for event in history.events)
+
+
+def of_node(door: Gated) -> NodeCodec:
+    return node_codec(door.pair("a").key, FleetSealingKeys(door.fleet, now).public_pem())
+
+
+async def test_the_fleets_database_shows_no_spec(door: Gated) -> None:
+    said, history = await told(door, of_fleet(door.fleet), fleet_converter(of_node(door)))
+    assert said == f"answered: took {SPEC}"
+    assert b"binary/sealed" in history
+    assert SPEC.encode() not in history
+    failed, history = await told(door, of_fleet(door.fleet), fleet_converter(of_node(door)), "fail")
+    assert failed == f"failed: ValueError: {SPEC}"
+    assert SPEC.encode() not in history
+
+
+async def test_a_node_does_nothing_that_the_fleet_has_not_sealed(door: Gated) -> None:
+    """Whoever can write to the fleet's server, without the fleet's key, commands no node."""
+    said, _ = await told(door, DATA_CONVERTER, fleet_converter(of_node(door)))
+    assert said.startswith("failed:")
+    assert "answered" not in said
+    stranger = FleetCodec(make_signing_keys(door.fleet.directory), Stranger(door.fleet, now))
+    said, _ = await told(door, fleet_converter(stranger), fleet_converter(of_node(door)))
+    assert "answered" not in said
+
+
+class Stranger(FleetSealingKeys):
+    """Knows the nodes' public keys, and has a key of its own."""
+
+    @property
+    def own(self) -> EllipticCurvePrivateKey:
+        return OTHER
+
+
+async def test_the_fleet_believes_no_answer_that_the_node_has_not_sealed(door: Gated) -> None:
+    """It wedges no workflow either."""
+    liar = SealedByAnother([OTHER], FleetSealingKeys(door.fleet, now).own.public_key(), of_node(door))
+    said, _ = await told(door, of_fleet(door.fleet), fleet_converter(liar))
+    assert said == "it was sealed by somebody else"
+
+
+class SealedByAnother(NodeCodec):
+    """Opens as the node, and seals as another."""
+
+    def __init__(self, own: Sequence[EllipticCurvePrivateKey], fleet: Any, opens: NodeCodec, place: Any = None) -> None:
+        super().__init__(own, fleet, place)
+        self._opens = opens
+
+    def with_context(self, context: Any) -> SealedByAnother:
+        placed = super().with_context(context)
+        return SealedByAnother(placed._own, placed._fleet, self._opens.with_context(context), placed._place)
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return await self._opens.decode(payloads)
