@@ -14,18 +14,22 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.fleet.affinity import matters
 from syncpod.fleet.offers import NodeOffer, Presence
 from syncpod.fleet.placement import as_there, taking
+from syncpod.fleet.workload_pods import revision_in
 from syncpod.messages.fleet import (
     FLEET_NODE_MEMO,
     FLEET_NODE_WORKFLOW,
+    OWNER_ANNOTATION,
     FleetNodeSummary,
     FleetNodeView,
     Intent,
+    PodsChanged,
     fleet_node_id,
 )
 from syncpod.messages.workload import (
     PLACE_PODS,
     SURVEY_NODES,
     WITHDRAW_PODS,
+    OwnPods,
     PlacePods,
     PodsPlaced,
     PodsWithdrawn,
@@ -35,7 +39,6 @@ from syncpod.messages.workload import (
 )
 from syncpod.pod import Pod, PodInvalid, parse_quantity, readmit
 
-_OWNER_ANNOTATION: Final = "syncpod.dev/fleet-owner"
 _AT_ONCE: Final = 16
 """Nodes that are asked at once."""
 _NODES: Final = f"WorkflowType = '{FLEET_NODE_WORKFLOW}' AND ExecutionStatus = 'Running'"
@@ -54,7 +57,9 @@ def fleet_steps(client: Client) -> list[Callable[..., Any]]:
 
         found = [look_at(run) async for run in client.list_workflows(_NODES)]
         offers = [offer for offer in await asyncio.gather(*found) if offer is not None]
-        return Surveyed(nodes=tuple(sorted(offers, key=lambda offer: offer.name)))
+        offers.sort(key=lambda offer: offer.name)
+        own = [await _own(client, offer, asked.owner) for offer in offers if _has(offer, asked.owner)]
+        return Surveyed(nodes=tuple(offers), own=tuple(own))
 
     async def place_pods(asked: PlacePods) -> PodsPlaced:
         body = {"owner": asked.owner, "pods": list(asked.pods)}
@@ -112,11 +117,29 @@ def _with(offer: NodeOffer, document: dict[str, Any], wanted: list[Pod], owner: 
         pod = readmit(document).pod
     except PodInvalid:
         return replace(offer, others=offer.others + 1)
-    there = as_there(pod, pod.metadata.annotations.get(_OWNER_ANNOTATION, ""))
+    there = as_there(pod, pod.metadata.annotations.get(OWNER_ANNOTATION, ""))
     offer = taking(offer, pod)
     if there.owner == owner or any(matters(there, one, one.metadata.namespace or "default") for one in wanted):
         return replace(offer, pods=(*offer.pods, there))
     return replace(offer, others=offer.others + 1)
+
+
+def _has(offer: NodeOffer, owner: str) -> bool:
+    return any(there.owner == owner for there in offer.pods)
+
+
+async def _own(client: Client, offer: NodeOffer, owner: str) -> OwnPods:
+    """Return what a node's workflow has of a workload's pods, those too that are ending."""
+    handle = client.get_workflow_handle(fleet_node_id(offer.name))
+    view = FleetNodeView.model_validate(await handle.query("fleet_node"))
+    return OwnPods(
+        news=PodsChanged(
+            node=offer.name,
+            presence=view.presence,
+            pods=tuple(each for each in view.placed if each.owner == owner),
+        ),
+        revisions={there.name: revision_in(there.labels) for there in offer.pods if there.owner == owner},
+    )
 
 
 def _presence(presence: str) -> Presence:

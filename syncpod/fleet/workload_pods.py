@@ -7,6 +7,7 @@ so that names say which came later.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
@@ -34,6 +35,11 @@ def owner_of(workload: Workload) -> str:
 def revision_of(template: PodTemplate) -> str:
     """Return what a template is called: the same for equal templates, and as good as never for others."""
     return hashlib.sha256(canonical_json(template).encode()).hexdigest()[:_DIGITS]
+
+
+def revision_in(labels: Mapping[str, str]) -> str:
+    """Return the revision of the template that a pod with these labels was made of; "" if it was made of none."""
+    return next((labels[label] for label in _REVISION_LABELS.values() if label in labels), "")
 
 
 def pod_of(workload: Workload, template: PodTemplate, number: int) -> Pod:

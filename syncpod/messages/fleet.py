@@ -25,6 +25,9 @@ FLEET_NODE_MEMO: Final = "fleetNode"
 """Key of the workflow's memo that holds a :class:`FleetNodeSummary`."""
 FLEET_QUEUE: Final = "fleet"
 """The task queue of the fleet's own workers."""
+OWNER_ANNOTATION: Final = "syncpod.dev/fleet-owner"
+"""The workflow that owns a placed pod. It goes to the node with the pod, so that a fleet that has lost its database
+learns it from there."""
 FLEET_SOURCE: Final = "fleet"
 """The source of pods that a fleet is, in ``sync_pods`` and in the annotation ``kubernetes.io/config.source``."""
 

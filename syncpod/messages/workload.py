@@ -9,7 +9,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
+from pydantic import Field
+
 from syncpod.fleet.offers import NodeOffer
+from syncpod.messages.fleet import PodsChanged
 from syncpod.messages.identity import Message
 from syncpod.messages.node import PodKey
 from syncpod.messages.queries import EventRecord
@@ -36,11 +39,21 @@ class Survey(Message):
     """v1 Pods, one of each template: what matters to none of them is left out of the answer."""
 
 
+class OwnPods(Message):
+    """Pods of a workload that a node is to run, as the fleet has them."""
+
+    news: PodsChanged = PodsChanged()
+    revisions: dict[str, str] = Field(default_factory=dict)
+    """By name of the pod: what its template is called."""
+
+
 class Surveyed(Message):
     """What the fleet's nodes offer."""
 
     nodes: tuple[NodeOffer, ...] = ()
     """By name."""
+    own: tuple[OwnPods, ...] = ()
+    """The workload's own pods, for each node that has any."""
 
 
 class PlacePods(Message):
@@ -112,5 +125,7 @@ class WorkloadView(WorkloadSummary):
     document: dict[str, Any] | None = None
     """As it was admitted, with its defaults."""
     pods: tuple[WorkloadPod, ...] = ()
+    refusals: tuple[str, ...] = ()
+    """Why the pod that was tried last is on no node, a line for each node: what ``explain --placement`` prints."""
     events: tuple[EventRecord, ...] = ()
     """Oldest first."""

@@ -20,6 +20,7 @@ from activities.fleet_node import fleet_answers
 from syncpod.lifecycle.version import build_id
 from syncpod.messages.fleet import (
     FLEET_NODE_WORKFLOW,
+    OWNER_ANNOTATION,
     STALE_INTENT,
     Attend,
     Attended,
@@ -35,7 +36,6 @@ from syncpod.messages.node import PodKey
 from tests.agent.waiting import pauses
 from tests.workflows.scripted import DIGEST
 from workflows.fleet.node import FleetNodeWorkflow
-from workflows.fleet.node_state import OWNER_ANNOTATION
 from workflows.runner import workflow_runner
 
 PATIENCE = 60.0

@@ -237,8 +237,37 @@ async def test_a_pod_that_fits_nowhere_waits_and_says_why(fleet: Fleet) -> None:
     view = await fleet.until(handle, lambda view: any(pod.why for pod in view.pods))
     assert next(pod.why for pod in view.pods if not pod.node).startswith("0/")
     assert "1 Insufficient cpu" in next(each.message for each in view.events if each.reason == "FailedScheduling")
+    assert f"{fleet.prefix}-1: Insufficient cpu (cpu: requested 900, taken 1800, allocatable 2000)" in view.refusals
     await fleet.join(2)
     await fleet.until(handle, is_rolled_out)
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_fleet_that_forgot_a_workload_takes_over_its_pods(fleet: Fleet) -> None:
+    for number in (1, 2):
+        await fleet.join(number)
+    handle = await fleet.apply(fleet.document(replicas=2))
+    await fleet.until(handle, is_rolled_out)
+    before = {name: machine.names() for name, machine in fleet.machines.items()}
+    await handle.terminate()
+    await fleet.apply(fleet.document(replicas=2))
+    view = await fleet.until(handle, is_rolled_out)
+    assert {name: machine.names() for name, machine in fleet.machines.items()} == before
+    assert [each.reason for each in view.events].count("Recalled") == 2
+    await fleet.apply(fleet.document(replicas=3))
+    view = await fleet.until(handle, partial(has_available, 3))
+    assert [pod.name for pod in view.pods] == [f"{fleet.prefix}-{number}" for number in (1, 2, 3)]
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_pod_that_somebody_ends_on_its_node_is_replaced(fleet: Fleet) -> None:
+    machine = await fleet.join(1)
+    handle = await fleet.apply(fleet.document(replicas=1))
+    await fleet.until(handle, is_rolled_out)
+    node = fleet.client.get_workflow_handle(fleet_node_id(machine.name))
+    await node.execute_update("withdraw", {"pods": [{"name": f"{fleet.prefix}-1"}], "reason": "drained"})
+    expected = [(f"{fleet.prefix}-2", machine.name)]
+    await fleet.until(handle, lambda view: [(pod.name, pod.node) for pod in view.pods] == expected)
 
 
 @pytest.mark.asyncio(loop_scope="session")

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from syncpod.messages.fleet import Attended, Intent, IntentTaken, Place, Withdraw
+from syncpod.messages.fleet import OWNER_ANNOTATION, Attended, Intent, IntentTaken, Place, Withdraw
 from syncpod.messages.node import KEPT_BYTES, LIST_LIMIT
 from syncpod.messages.problem import payload_problem
 from syncpod.pod import PodInvalid, admit, pod_to_wire
-from workflows.fleet.node_state import OWNER_ANNOTATION, FleetNodeState, Placed, Withdrawn, key_of
+from workflows.fleet.node_state import FleetNodeState, Placed, Withdrawn, key_of
 
 PLACED_LIMIT: Final = 1000
 """How many pods a fleet can place on one node."""

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from syncpod.lifecycle.version import DECISION_VERSION
-from syncpod.messages.fleet import GRACE_SECONDS, Intent, NodeReport, PlacedPod, PodReport, PodsChanged, Presence
+from syncpod.messages.fleet import (
+    GRACE_SECONDS,
+    OWNER_ANNOTATION,
+    Intent,
+    NodeReport,
+    PlacedPod,
+    PodReport,
+    PodsChanged,
+    Presence,
+)
 from syncpod.messages.node import PodKey
 from syncpod.messages.queries import EventRecord
 from syncpod.messages.signed import Accepted
 from workflows.event_log import with_event
 from workflows.rejections import REJECTED
-
-OWNER_ANNOTATION: Final = "syncpod.dev/fleet-owner"
-"""The workflow that owns a placed pod. It goes to the node with the pod, so that a fleet that has lost its database
-learns it from there."""
 
 
 class Placed(BaseModel):

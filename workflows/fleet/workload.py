@@ -57,6 +57,8 @@ _RETRY: Final = RetryPolicy(
 _PLACED_AGAIN: Final = timedelta(seconds=10)
 """Before a pod that is nowhere is tried again, if nothing else happens."""
 _LONGEST_PAUSE: Final = timedelta(seconds=60)
+_SHOWN: Final = 200
+"""The most nodes of which it is kept why a pod is not there."""
 _DECISIONS: Final = 8
 """The most decisions in one workflow task."""
 _LOOKED_AGAIN: Final = timedelta(seconds=60)
@@ -98,7 +100,9 @@ class WorkloadWorkflow:
             if not due:
                 self.begin_all()
             self.publish()
-            if self.state.deleting and not self.state.pods and not self.busy and workflow.all_handlers_finished():
+            is_asked = self.state.is_known or self.state.document is None
+            is_over = self.state.deleting and is_asked and not self.state.pods
+            if is_over and not self.busy and workflow.all_handlers_finished():
                 return
             if due and self.entity.is_quiet():
                 if await self.entity.is_still_quiet_in_the_next_task():
@@ -114,7 +118,7 @@ class WorkloadWorkflow:
         """Say which pods are to be and which are to go, as long as one decision leads to another."""
         state, now = self.state, workflow.now()
         if state.deleting:
-            workload_changes.withdraw_all(state)
+            workload_changes.withdraw_all(state)  # again each time: those of nodes that are asked only now go too
             return
         for _ in range(_DECISIONS):
             self.decided = decided = workload_changes.decision(state, self.nodes, now)
@@ -128,7 +132,8 @@ class WorkloadWorkflow:
         moments = [self.decided.look_again] if self.decided is not None else []
         if self.retry_at is not None and "place" not in self.busy and workload_changes.unplaced(self.state):
             moments.append(self.retry_at)
-        if self.is_daemon_set() and self.surveyed_at is not None and "look" not in self.busy:
+        looks = self.is_daemon_set() or not self.state.is_known
+        if looks and self.surveyed_at is not None and "look" not in self.busy:
             moments.append(self.surveyed_at + _LOOKED_AGAIN)
         return min((moment for moment in moments if moment is not None), default=None)
 
@@ -145,7 +150,8 @@ class WorkloadWorkflow:
         if names and "place" not in self.busy and (self.retry_at is None or now >= self.retry_at):
             self.begin("place", self.place(names))
         looks = self.surveyed_at is None or now >= self.surveyed_at + _LOOKED_AGAIN
-        if self.is_daemon_set() and looks and "look" not in self.busy and not self.state.deleting:
+        has_to = self.state.document is not None and (self.is_daemon_set() or not self.state.is_known)
+        if has_to and looks and "look" not in self.busy and not (self.state.deleting and self.state.is_known):
             self.begin("look", self.look())
         for node, keys in workload_changes.to_be_told(self.state, self.asked).items():
             if f"withdraw {node}" not in self.busy:
@@ -167,8 +173,11 @@ class WorkloadWorkflow:
         """See which nodes there are."""
         found = await self.call(SURVEY_NODES, Survey(owner=self.owner), Surveyed, summary="which nodes are there?")
         self.surveyed_at = workflow.now()
-        if found is not None:
-            self.nodes = found.nodes
+        if found is None:
+            return
+        self.nodes = found.nodes
+        if not self.state.is_known:
+            workload_changes.known(self.state, found.own, self.surveyed_at)
 
     async def place(self, names: Sequence[str]) -> None:
         """Choose nodes for pods, and have these run them."""
@@ -182,6 +191,7 @@ class WorkloadWorkflow:
         names = [name for name in names if name in state.pods and not state.pods[name].leaving]
         by_node: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         for name, (pod, placement) in workload_changes.placements(state, names, found.nodes, self.owner).items():
+            state.refusals = () if placement.node else tuple(map(str, placement.verdicts[:_SHOWN]))
             if placement.node:
                 # Noted before the node is asked: whatever becomes of the answer, the pod may be there.
                 state.pods[name].node, state.pods[name].trouble = placement.node, ""

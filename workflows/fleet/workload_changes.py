@@ -17,6 +17,7 @@ from syncpod.fleet.workload_pods import daemon_wish_of, owner_of, pod_of, revisi
 from syncpod.messages.fleet import PlacedPod, PodsChanged
 from syncpod.messages.node import PodKey
 from syncpod.messages.problem import payload_problem
+from syncpod.messages.workload import OwnPods
 from syncpod.pod import Pod, PodInvalid, pod_to_wire
 from syncpod.pod.wire import to_wire
 from workflows.fleet.workload_state import PodState, WorkloadState
@@ -73,7 +74,28 @@ def heard(state: WorkloadState, news: PodsChanged, now: datetime) -> None:
             del state.pods[key.name]
 
 
+def known(state: WorkloadState, own: Sequence[OwnPods], now: datetime) -> None:
+    """Take over the pods of this workload that nodes have already: of a fleet that forgot the workload itself."""
+    state.is_known = True
+    prefix = f"{_name(state)}-"
+    for each in own:
+        for said in each.news.pods:
+            number = said.name.removeprefix(prefix)
+            if said.name in state.pods or not said.name.startswith(prefix) or not number.isdecimal():
+                continue
+            revision, leaving = each.revisions.get(said.name, ""), said.state == "ending"
+            pod = PodState(number=int(number), revision=revision, created=now, node=each.news.node)
+            pod.leaving, pod.is_told, pod.why = leaving, leaving, said.why if leaving else ""
+            state.pods[said.name] = pod
+            state.numbered = max(state.numbered, pod.number)
+            state.event(now, "Warning", "Recalled", f"{said.name} is on {each.news.node} already")
+        heard(state, each.news, now)
+
+
 def _heard_of(pod: PodState, said: PlacedPod, news: PodsChanged, now: datetime) -> None:
+    if said.state == "ending" and not pod.leaving:
+        # Somebody else has ended it, as a drain does: another takes its place.
+        pod.leaving, pod.is_told, pod.why = True, True, said.why or f"{said.name} was ended on {news.node}"
     if said.report is not None:
         pod.report = said.report
         pod.ready_at = (pod.ready_at or now) if said.report.ready else None
@@ -85,8 +107,8 @@ def _heard_of(pod: PodState, said: PlacedPod, news: PodsChanged, now: datetime) 
 def decision(state: WorkloadState, nodes: Sequence[NodeOffer] | None, now: datetime) -> Decision:
     """Decide what is next; `nodes` are those of the last survey, which only a DaemonSet goes by."""
     workload = state.workload()
-    if workload is None:
-        return Decision(state.rollout)
+    if workload is None or not state.is_known:
+        return Decision(state.rollout, says="the nodes are yet to be asked")
     if isinstance(workload, Deployment):
         return decide(wish_of(workload), state.members(), state.rollout, now)
     if nodes is None:

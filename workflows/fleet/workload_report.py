@@ -51,6 +51,7 @@ def view(state: WorkloadState, decided: Decision | None) -> WorkloadView:
             )
             for name, pod in pods
         ),
+        refusals=state.refusals,
         events=state.events,
     )
 

@@ -65,6 +65,11 @@ class WorkloadState(BaseModel):
     pods: dict[str, PodState] = {}
     numbered: int = 0
     """The number of the newest pod."""
+    is_known: bool = False
+    """The nodes have been asked for pods that they have of this workload already. Before that nothing is decided: a
+    fleet whose database was lost must not make pods beside those that run."""
+    refusals: tuple[str, ...] = ()
+    """Why the pod that was tried last is on no node, a line for each node; none if it is on one."""
     deleting: bool = False
     events: tuple[EventRecord, ...] = ()
 
