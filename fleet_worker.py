@@ -22,6 +22,7 @@ from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConnectConfig
 from temporalio.worker import Worker
 
+from activities.fleet_workload import fleet_steps
 from syncpod.fleet_client import connect_to_fleet, converter_of
 from syncpod.messages.fleet import FLEET_QUEUE
 from syncpod.settings.directories import default_state_dir
@@ -31,6 +32,7 @@ from syncpod.temporal.plugin import NoServer, connection_settings
 from syncpod.temporal.timeouts import STICKY_QUEUE
 from worker import build_id
 from workflows.fleet.node import FleetNodeWorkflow
+from workflows.fleet.workload import WorkloadWorkflow
 from workflows.runner import workflow_runner
 
 log = logging.getLogger("syncpod.fleet")
@@ -45,7 +47,8 @@ def make_worker(client: Client) -> Worker:
         client,
         task_queue=FLEET_QUEUE,
         build_id=build_id(),
-        workflows=[FleetNodeWorkflow],
+        workflows=[FleetNodeWorkflow, WorkloadWorkflow],
+        activities=fleet_steps(client),
         workflow_runner=workflow_runner(),
         sticky_queue_schedule_to_start_timeout=STICKY_QUEUE,
         max_cached_workflows=CACHED_WORKFLOWS,

@@ -82,6 +82,22 @@ def own_anti_affinity(pod: Pod, namespace: str) -> tuple[PodAffinityTerm, ...]:
     return _resolved(rules.required_during_scheduling_ignored_during_execution if rules else (), pod, namespace)
 
 
+def matters(there: PodThere, pod: Pod, namespace: str) -> bool:
+    """Say whether a rule of a pod about other pods speaks of one that is there, or a rule of that one of any."""
+    affinity = pod.spec.affinity or Affinity()
+    terms: list[PodAffinityTerm] = []
+    for rules in (affinity.pod_affinity, affinity.pod_anti_affinity):
+        if rules is not None:
+            terms += rules.required_during_scheduling_ignored_during_execution
+            terms += (each.pod_affinity_term for each in rules.preferred_during_scheduling_ignored_during_execution)
+    spread = pod.spec.topology_spread_constraints
+    return (
+        bool(there.apart_from)
+        or any(_means(term, there) for term in _resolved(terms, pod, namespace))
+        or (there.namespace == namespace and any(selects(each.label_selector, there.labels) for each in spread))
+    )
+
+
 def _resolved(terms: Iterable[PodAffinityTerm], pod: Pod, namespace: str) -> tuple[PodAffinityTerm, ...]:
     """Return terms that need no look at their pod: with its namespace where they name none, and with its labels."""
     return tuple(

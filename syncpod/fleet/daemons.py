@@ -91,7 +91,7 @@ def standing(pod: Pod, node: NodeOffer) -> Standing:
         return Standing(False, False, is_heard, "the node is none that its node selector or affinity asks for")
     if (taint := untolerated(taints_of(node), pod.spec.tolerations, ENDS)) is not None:
         return Standing(False, False, is_heard, f"it does not tolerate the node's taint {taint}")
-    tainted = untolerated(node.taints, pod.spec.tolerations, KEEPS_AWAY) is not None
+    tainted = untolerated(taints_of(node), pod.spec.tolerations, KEEPS_AWAY) is not None
     return Standing(is_heard and not tainted, True, is_heard)
 
 

@@ -60,3 +60,10 @@ class NodeOffer:
     ports: tuple[HostPort, ...] = ()
     """Ports of the machine that its pods have."""
     pods: tuple[PodThere, ...] = ()
+    others: int = 0
+    """How many more it has: pods of which nothing matters to the pod that is to be placed."""
+
+    @property
+    def crowd(self) -> int:
+        """How many pods it has."""
+        return len(self.pods) + self.others

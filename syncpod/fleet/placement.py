@@ -16,11 +16,11 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from syncpod.fleet.affinity import Neighbors
-from syncpod.fleet.offers import NodeOffer, Taint
+from syncpod.fleet.affinity import Neighbors, own_anti_affinity
+from syncpod.fleet.offers import NodeOffer, PodThere, Taint
 from syncpod.fleet.room import insufficient, least_allocated
 from syncpod.fleet.spread import Spread
 from syncpod.fleet.taints import KEEPS_AWAY, UNSCHEDULABLE, taints_of, tolerates, untolerated
@@ -96,8 +96,27 @@ def place(pod: Pod, nodes: Iterable[NodeOffer], *, owner: str = "") -> Placement
     verdicts = tuple(refused.get(node.name) or Verdict(node.name, score=scores[node.name]) for node in offers)
     if not fitting:
         return Placement("", verdicts, _summary(verdicts))
-    best = min(fitting, key=lambda node: (-scores[node.name], len(node.pods), _lot(pod, node.name), node.name))
+    best = min(fitting, key=lambda node: (-scores[node.name], node.crowd, _lot(pod, node.name), node.name))
     return Placement(best.name, verdicts, f"{len(fitting)}/{len(offers)} nodes are available.")
+
+
+def as_there(pod: Pod, owner: str = "") -> PodThere:
+    """Return a pod as it stands in the way of others."""
+    namespace = pod.metadata.namespace or "default"
+    apart_from = own_anti_affinity(pod, namespace)
+    return PodThere(namespace, pod.metadata.name, pod.metadata.labels, owner, apart_from=apart_from)
+
+
+def with_pod(node: NodeOffer, pod: Pod, owner: str = "") -> NodeOffer:
+    """Return what a node offers once a pod is placed there."""
+    return taking(replace(node, pods=(*node.pods, as_there(pod, owner))), pod)
+
+
+def taking(node: NodeOffer, pod: Pod) -> NodeOffer:
+    """Return what a node offers without the room that a pod takes. Raises ValueError for an invalid quantity."""
+    taken = Counter(node.taken)
+    taken.update(requested_amounts(pod))
+    return replace(node, taken=dict(taken), ports=(*node.ports, *host_ports(pod)))
 
 
 def refusal(pod: Pod, node: NodeOffer, nodes: Iterable[NodeOffer] = ()) -> Verdict | None:

@@ -20,8 +20,8 @@ _SCORED: Final = ("cpu", "memory")
 
 def insufficient(wanted: Mapping[str, int], node: NodeOffer) -> Iterator[tuple[str, str]]:
     """Yield a reason for each resource that a node has not enough of, in the scheduler's order, and the numbers."""
-    if PODS in node.allocatable and len(node.pods) + 1 > node.allocatable[PODS]:
-        yield "Too many pods", f"pods: has {len(node.pods)}, may have {node.allocatable[PODS]}"
+    if PODS in node.allocatable and node.crowd + 1 > node.allocatable[PODS]:
+        yield "Too many pods", f"pods: has {node.crowd}, may have {node.allocatable[PODS]}"
     for name in sorted(wanted, key=_in_order):
         limit = node.allocatable.get(name, 0 if name.startswith(HUGE_PAGES) else None)
         used = node.taken.get(name, 0)

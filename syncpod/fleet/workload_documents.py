@@ -150,6 +150,12 @@ def admit_workload(document: Any) -> AdmittedWorkload:
     return AdmittedWorkload(workload.model_copy(update={"spec": spec}), tuple(warnings))
 
 
+def readmit_workload(document: Mapping[str, Any]) -> Workload:
+    """Read a workload that was admitted before, perhaps by an earlier version with other rules."""
+    model = Deployment if document.get("kind") == "Deployment" else DaemonSet
+    return model.model_validate(document)
+
+
 def lost_rule(workload: Workload) -> WhenLost:
     """Return what happens to the workload's pods on a lost node: its own annotation, else that of its template."""
     annotations = workload.metadata.annotations

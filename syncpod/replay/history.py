@@ -10,6 +10,7 @@ from temporalio.client import WorkflowHistory
 from syncpod.messages.fleet import FLEET_NODE_WORKFLOW
 from syncpod.messages.identity import POD_WORKFLOW
 from syncpod.messages.node import NODE_WORKFLOW
+from syncpod.messages.workload import WORKLOAD_WORKFLOW
 
 _SHOULD_BE: Final = (
     "must be the history of a pod's or a node's run from its first event on, as "
@@ -39,7 +40,7 @@ def checked(history: WorkflowHistory) -> WorkflowHistory:
     if missing := next((at for at, event in enumerate(events, 1) if event.event_id != at), 0):
         raise NoHistory(f"event {missing} is missing: {_SHOULD_BE}")
     kind = events[0].workflow_execution_started_event_attributes.workflow_type.name
-    if kind not in (POD_WORKFLOW, NODE_WORKFLOW, FLEET_NODE_WORKFLOW):
+    if kind not in (POD_WORKFLOW, NODE_WORKFLOW, FLEET_NODE_WORKFLOW, WORKLOAD_WORKFLOW):
         raise NoHistory(f"the history is of a {kind}: {_SHOULD_BE}")
     return history
 

@@ -29,6 +29,7 @@ from syncpod.temporal.encryption import decrypted
 from syncpod.temporal.plugin import DATA_CONVERTER, syncpod_plugin, verifying_converter
 from syncpod.temporal.signing import REFUSAL, UNREADABLE
 from workflows.fleet.node import FleetNodeWorkflow
+from workflows.fleet.workload import WorkloadWorkflow
 from workflows.node.workflow import NodeWorkflow
 from workflows.pod.workflow import PodWorkflow
 from workflows.runner import workflow_runner
@@ -76,7 +77,9 @@ async def replayed(history: WorkflowHistory, keys: Keys | None, namespace: str) 
 
     then = recorded(events, input_of)
     watching = Watching(workflow_runner(), started.task_queue.name, tasks, input_of)
-    plugin = syncpod_plugin(workflows=[PodWorkflow, NodeWorkflow, FleetNodeWorkflow], runner=watching, keys=keys)
+    plugin = syncpod_plugin(
+        workflows=[PodWorkflow, NodeWorkflow, FleetNodeWorkflow, WorkloadWorkflow], runner=watching, keys=keys
+    )
     failure = ""
     try:
         with _silent():

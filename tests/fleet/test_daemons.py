@@ -25,7 +25,7 @@ RUNS, STAYS, NEITHER = (True, True), (False, True), (False, False)
     [
         (pod(), node(), RUNS),
         (pod(), node(unschedulable=True), RUNS),
-        (pod(), node(presence="NotReady"), RUNS),
+        (pod(), node(presence="NotReady"), STAYS),
         (pod(), node(presence="Unknown"), STAYS),
         (pod(), node(taints=(Taint("gpu"),)), STAYS),
         (pod(), node(taints=(Taint("gpu", effect="NoExecute"),)), NEITHER),

@@ -1,0 +1,128 @@
+"""What a workload asks of its fleet: what the nodes offer, and that pods are placed there or withdrawn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from temporalio import activity
+from temporalio.client import Client, WorkflowExecution, WorkflowQueryFailedError, WorkflowUpdateFailedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.fleet.affinity import matters
+from syncpod.fleet.offers import NodeOffer, Presence
+from syncpod.fleet.placement import as_there, taking
+from syncpod.messages.fleet import (
+    FLEET_NODE_MEMO,
+    FLEET_NODE_WORKFLOW,
+    FleetNodeSummary,
+    FleetNodeView,
+    Intent,
+    fleet_node_id,
+)
+from syncpod.messages.workload import (
+    PLACE_PODS,
+    SURVEY_NODES,
+    WITHDRAW_PODS,
+    PlacePods,
+    PodsPlaced,
+    PodsWithdrawn,
+    Survey,
+    Surveyed,
+    WithdrawPods,
+)
+from syncpod.pod import Pod, PodInvalid, parse_quantity, readmit
+
+_OWNER_ANNOTATION: Final = "syncpod.dev/fleet-owner"
+_AT_ONCE: Final = 16
+"""Nodes that are asked at once."""
+_NODES: Final = f"WorkflowType = '{FLEET_NODE_WORKFLOW}' AND ExecutionStatus = 'Running'"
+
+
+def fleet_steps(client: Client) -> list[Callable[..., Any]]:
+    """Return the activities of a fleet's workloads, to register with the fleet's worker."""
+
+    async def survey_nodes(asked: Survey) -> Surveyed:
+        wanted = [readmit(document).pod for document in asked.pods]
+        few = asyncio.Semaphore(_AT_ONCE)
+
+        async def look_at(run: WorkflowExecution) -> NodeOffer | None:
+            async with few:
+                return await _offer(client, run, wanted, asked.owner)
+
+        found = [look_at(run) async for run in client.list_workflows(_NODES)]
+        offers = [offer for offer in await asyncio.gather(*found) if offer is not None]
+        return Surveyed(nodes=tuple(sorted(offers, key=lambda offer: offer.name)))
+
+    async def place_pods(asked: PlacePods) -> PodsPlaced:
+        body = {"owner": asked.owner, "pods": list(asked.pods)}
+        try:
+            await client.get_workflow_handle(fleet_node_id(asked.node)).execute_update("place", body)
+        except WorkflowUpdateFailedError as refused:
+            return PodsPlaced(refused=str(refused.cause))
+        except RPCError as error:
+            if error.status != RPCStatusCode.NOT_FOUND:
+                raise
+            return PodsPlaced(refused=f"node {asked.node} is not in the fleet")
+        return PodsPlaced()
+
+    async def withdraw_pods(asked: WithdrawPods) -> PodsWithdrawn:
+        handle = client.get_workflow_handle(fleet_node_id(asked.node))
+        pods = [key.model_dump(mode="json", by_alias=True) for key in asked.pods]
+        try:
+            await handle.execute_update("withdraw", {"pods": pods, "reason": asked.reason})
+            view = FleetNodeView.model_validate(await handle.query("fleet_node"))
+        except RPCError as error:
+            if error.status != RPCStatusCode.NOT_FOUND:
+                raise
+            return PodsWithdrawn()
+        there = {(each.namespace, each.name) for each in view.placed}
+        return PodsWithdrawn(ending=tuple(key for key in asked.pods if (key.namespace, key.name) in there))
+
+    named = ((SURVEY_NODES, survey_nodes), (PLACE_PODS, place_pods), (WITHDRAW_PODS, withdraw_pods))
+    return [activity.defn(name=name)(step) for name, step in named]
+
+
+async def _offer(client: Client, run: WorkflowExecution, wanted: list[Pod], owner: str) -> NodeOffer | None:
+    """Return what a node offers, by its memo and by the list that it is given; None if it has not spoken yet."""
+    try:
+        node = FleetNodeSummary.model_validate(await run.memo_value(FLEET_NODE_MEMO, None))
+        if node.presence == "Joining":
+            return None
+        offer = NodeOffer(
+            node.name,
+            labels=node.labels,
+            unschedulable=node.unschedulable,
+            presence=_presence(node.presence),
+            allocatable={name: _amount(name, text) for name, text in node.allocatable.items()},
+        )
+        said = await client.get_workflow_handle(run.id, run_id=run.run_id).query("intent")
+    except (ValueError, RPCError, WorkflowQueryFailedError):
+        return None  # it has just left the fleet, or begins a new run: the next survey finds it
+    for document in Intent.model_validate(said).pods:
+        offer = _with(offer, document, wanted, owner)
+    return offer
+
+
+def _with(offer: NodeOffer, document: dict[str, Any], wanted: list[Pod], owner: str) -> NodeOffer:
+    """Return an offer without the room that a pod takes; what matters of the pod is added."""
+    try:
+        pod = readmit(document).pod
+    except PodInvalid:
+        return replace(offer, others=offer.others + 1)
+    there = as_there(pod, pod.metadata.annotations.get(_OWNER_ANNOTATION, ""))
+    offer = taking(offer, pod)
+    if there.owner == owner or any(matters(there, one, one.metadata.namespace or "default") for one in wanted):
+        return replace(offer, pods=(*offer.pods, there))
+    return replace(offer, others=offer.others + 1)
+
+
+def _presence(presence: str) -> Presence:
+    return "Ready" if presence == "Ready" else "NotReady" if presence == "NotReady" else "Unknown"
+
+
+def _amount(name: str, text: str) -> int:
+    quantity = parse_quantity(text)
+    return quantity.milli_value() if name == "cpu" else quantity.value()

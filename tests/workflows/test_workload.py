@@ -1,0 +1,304 @@
+"""Workloads on a real server, with the real workflows of nodes. What the nodes themselves answer is scripted."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from temporalio.client import Client, WithStartWorkflowOperation, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.worker import Worker
+
+from activities import fleet_node
+from activities.fleet_node import fleet_answers
+from activities.fleet_workload import fleet_steps
+from syncpod.lifecycle.version import build_id
+from syncpod.messages.fleet import (
+    FLEET_NODE_MEMO,
+    FLEET_NODE_WORKFLOW,
+    Attend,
+    Attended,
+    Intent,
+    IntentTaken,
+    NodeReport,
+    PodReport,
+    WhoAsks,
+    fleet_node_id,
+)
+from syncpod.messages.node import PodKey
+from syncpod.messages.workload import WORKLOAD_WORKFLOW, WorkloadView
+from tests.agent.waiting import pauses
+from tests.workflows.scripted import DIGEST
+from workflows.fleet.node import FleetNodeWorkflow
+from workflows.fleet.workload import WorkloadWorkflow
+
+PATIENCE = 60.0
+BAD = "registry.local/bad:1"
+
+
+@dataclass
+class Machine:
+    """A node that runs what it is given at once, and reports it as ready; a bad image is in a crash loop."""
+
+    name: str
+    taken: Intent = field(default_factory=Intent)
+    number: int = 1
+    news: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def recall(self, _asked: WhoAsks) -> Intent:
+        return self.taken
+
+    async def take(self, intent: Intent) -> IntentTaken:
+        self.taken = intent
+        async with self.news:
+            self.number += 1
+            self.news.notify_all()
+        return IntentTaken(generation=intent.generation)
+
+    async def attend(self, asked: Attend) -> Attended:
+        async with self.news:
+            await self.news.wait_for(lambda: asked.version != str(self.number))
+        reports = tuple(map(self._report, self.taken.pods))
+        labels = {"kubernetes.io/hostname": self.name, "fleet": self.name.split("-")[0]}
+        return Attended(
+            version=str(self.number),
+            generation=self.taken.generation,
+            present=tuple(PodKey(namespace=each.namespace, name=each.name) for each in reports),
+            node=NodeReport(ready=True, labels=labels, allocatable={"cpu": "2", "memory": "1Gi", "pods": "110"}),
+            pods=reports,
+        )
+
+    def _report(self, document: dict[str, Any]) -> PodReport:
+        meta, fails = document["metadata"], document["spec"]["containers"][0]["image"] == BAD
+        status = {"status": "CrashLoopBackOff", "message": "back-off 10s"} if fails else {"status": "Running"}
+        return PodReport(namespace=meta["namespace"], name=meta["name"], ready=not fails, **status)
+
+    def names(self) -> list[str]:
+        return [each["metadata"]["name"] for each in self.taken.pods]
+
+
+@dataclass
+class Fleet:
+    """Nodes of a fleet, and its worker. Only pods of this test's workload ask for them, by a label."""
+
+    client: Client
+    prefix: str
+    machines: dict[str, Machine] = field(default_factory=dict)
+    workers: dict[str, Worker] = field(default_factory=dict)
+    stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+    started: list[str] = field(default_factory=list)
+
+    @property
+    def queue(self) -> str:
+        return f"fleet-{self.prefix}"
+
+    async def join(self, number: int, grace: float = 60) -> Machine:
+        """Have a node join, and wait until the fleet can see it."""
+        name = f"{self.prefix}-{number}"
+        self.machines[name] = Machine(name)
+        await self.client.start_workflow(
+            FLEET_NODE_WORKFLOW,
+            {"fleet": "f", "node": name, "graceSeconds": grace},
+            id=fleet_node_id(name),
+            task_queue=self.queue,
+        )
+        self.started.append(fleet_node_id(name))
+        await self.bring_back(name)
+        deadline, pause = time.monotonic() + PATIENCE, pauses(0.02)
+        while name not in await self.seen():
+            assert time.monotonic() < deadline, name
+            await asyncio.sleep(next(pause))
+        return self.machines[name]
+
+    async def seen(self) -> set[str]:
+        """Return the nodes that a survey finds ready."""
+        found = self.client.list_workflows(f"WorkflowType = '{FLEET_NODE_WORKFLOW}' AND ExecutionStatus = 'Running'")
+        memos = [await each.memo_value(FLEET_NODE_MEMO, {}) async for each in found]
+        return {each["name"] for each in memos if each.get("presence") == "Ready"}
+
+    async def bring_back(self, name: str) -> None:
+        worker = Worker(self.client, task_queue=fleet_node_id(name), activities=fleet_answers(self.machines[name]))
+        await worker.__aenter__()
+        self.workers[name] = worker
+
+    async def lose(self, name: str) -> None:
+        await self.workers.pop(name).__aexit__(None, None, None)
+
+    def document(self, kind: str = "Deployment", **spec: Any) -> dict[str, Any]:
+        image, annotations = spec.pop("image", "registry.local/web:1"), spec.pop("annotations", {})
+        container = {"name": "main", "image": image, "resources": {"requests": spec.pop("requests", {})}}
+        asked = {"fleet": self.prefix, **spec.pop("nodeSelector", {})}
+        template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container], "nodeSelector": asked}}
+        return {
+            "apiVersion": "apps/v1",
+            "kind": kind,
+            "metadata": {"name": self.prefix, "annotations": annotations},
+            "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template, **spec},
+        }
+
+    async def apply(self, document: dict[str, Any], **start: Any) -> WorkflowHandle[Any, Any]:
+        workload = f"workload/{document['kind']}/default/{self.prefix}"
+        begin: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
+            WORKLOAD_WORKFLOW,
+            start,
+            id=workload,
+            task_queue=self.queue,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        )
+        await self.client.execute_update_with_start_workflow("apply", document, start_workflow_operation=begin)
+        self.started.append(workload)
+        return self.client.get_workflow_handle(workload)
+
+    async def until(self, handle: WorkflowHandle[Any, Any], seen: Callable[[WorkloadView], Any]) -> WorkloadView:
+        deadline, pause = time.monotonic() + PATIENCE, pauses(0.02)
+        while not seen(view := WorkloadView.model_validate(await handle.query("workload"))):
+            assert time.monotonic() < deadline, view.model_dump_json(indent=1)
+            await asyncio.sleep(next(pause))
+        return view
+
+    def running(self) -> list[str]:
+        return sorted(name for machine in self.machines.values() for name in machine.names())
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def fleet(client: Client, worker_options: dict[str, Any]) -> AsyncIterator[Fleet]:
+    fleet = Fleet(client, f"w{uuid.uuid4().hex[:8]}")
+    worker = Worker(
+        client,
+        task_queue=fleet.queue,
+        workflows=[FleetNodeWorkflow, WorkloadWorkflow],
+        activities=fleet_steps(client),
+        build_id=build_id("syncpod-test", DIGEST),
+        **worker_options,
+    )
+    async with worker:
+        yield fleet
+        for name in list(fleet.workers):
+            await fleet.lose(name)
+        for each in dict.fromkeys(fleet.started):
+            handle = client.get_workflow_handle(each)
+            if (await handle.describe()).close_time is None:
+                await handle.terminate()
+
+
+def is_rolled_out(view: WorkloadView) -> bool:
+    return bool(view.good) and view.good == view.revision and view.says.startswith(f"{view.good} is rolled out")
+
+
+def has_available(replicas: int, view: WorkloadView) -> bool:
+    return is_rolled_out(view) and view.available == replicas
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_deployment_is_spread_rolled_out_scaled_and_deleted(fleet: Fleet) -> None:
+    for number in (1, 2):
+        await fleet.join(number)
+    handle = await fleet.apply(fleet.document(replicas=4))
+    view = await fleet.until(handle, is_rolled_out)
+    assert sorted(pod.node for pod in view.pods) == [f"{fleet.prefix}-{number}" for number in (1, 1, 2, 2)]
+    assert [pod.name for pod in view.pods] == fleet.running() == [f"{fleet.prefix}-{number}" for number in (1, 2, 3, 4)]
+    await fleet.apply(fleet.document(replicas=4, image="registry.local/web:2"))
+    second = await fleet.until(handle, lambda view: is_rolled_out(view) and len(view.pods) == 4)
+    assert second.good != view.good and {pod.revision for pod in second.pods} == {second.good}
+    await fleet.apply(fleet.document(replicas=1, image="registry.local/web:2"))
+    await fleet.until(handle, lambda view: len(view.pods) == 1)
+    await handle.execute_update("delete")
+    await handle.result()
+    assert fleet.running() == []
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_bad_image_goes_back_by_itself_and_the_history_says_why(fleet: Fleet) -> None:
+    await fleet.join(1)
+    handle = await fleet.apply(fleet.document(replicas=3))
+    good = (await fleet.until(handle, is_rolled_out)).good
+    await fleet.apply(fleet.document(replicas=3, image=BAD))
+    view = await fleet.until(
+        handle, lambda view: is_rolled_out(view) and "back to" in view.says and len(view.pods) == 3
+    )
+    assert view.good == good and {pod.revision for pod in view.pods} == {good}
+    back = next(each.message for each in view.events if each.reason == "RolledBack")
+    assert back.endswith(f"fails with CrashLoopBackOff: back-off 10s; back to {good}")
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_pod_that_fits_nowhere_waits_and_says_why(fleet: Fleet) -> None:
+    await fleet.join(1)
+    handle = await fleet.apply(fleet.document(replicas=3, requests={"cpu": "900m"}))
+    view = await fleet.until(handle, lambda view: any(pod.why for pod in view.pods))
+    assert next(pod.why for pod in view.pods if not pod.node).startswith("0/")
+    assert "1 Insufficient cpu" in next(each.message for each in view.events if each.reason == "FailedScheduling")
+    await fleet.join(2)
+    await fleet.until(handle, is_rolled_out)
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_lost_pod_is_replaced_and_of_the_two_one_goes_when_its_node_is_back(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet_node, "HEARTBEAT_SECONDS", 0.5)
+    for number in (1, 2):
+        await fleet.join(number, grace=2)
+    handle = await fleet.apply(fleet.document(replicas=2, annotations={"syncpod.dev/when-lost": "replace-after=10s"}))
+    view = await fleet.until(handle, is_rolled_out)
+    lost = next(pod for pod in view.pods if pod.node == f"{fleet.prefix}-2")
+    await fleet.lose(lost.node)
+    await fleet.until(handle, lambda view: any(pod.status == "Unknown" for pod in view.pods))
+    view = await fleet.until(handle, lambda view: len(view.pods) == 3 and view.available == 2)
+    assert {pod.node for pod in view.pods if pod.name != lost.name} == {f"{fleet.prefix}-1"}
+    await fleet.bring_back(lost.node)
+    view = await fleet.until(handle, lambda view: len(view.pods) == 2)
+    said = [each.message for each in view.events if each.reason == "Withdrawn"]
+    assert said[0].startswith(f"{lost.name} on {lost.node} goes: its replacement {fleet.prefix}-3 on {fleet.prefix}-1")
+    assert fleet.running() == sorted(pod.name for pod in view.pods)
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_daemon_set_has_a_pod_on_each_node(fleet: Fleet) -> None:
+    for number in (1, 2):
+        await fleet.join(number)
+    handle = await fleet.apply(fleet.document("DaemonSet"))
+    view = await fleet.until(handle, is_rolled_out)
+    assert sorted(pod.node for pod in view.pods) == sorted(fleet.machines)
+    await fleet.apply(fleet.document("DaemonSet", image="registry.local/web:2"))
+    await fleet.until(handle, lambda now: is_rolled_out(now) and now.good != view.good and len(now.pods) == 2)
+    await handle.execute_update("delete")
+    await handle.result()
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_what_cannot_be_kept_is_refused_in_one_sentence(fleet: Fleet) -> None:
+    handle = await fleet.apply(fleet.document(replicas=0))
+    other = fleet.document(replicas=0)
+    other["metadata"]["name"] = "other"
+    moved = fleet.document(replicas=0)
+    moved["spec"]["selector"] = {"matchExpressions": [{"key": "app", "operator": "Exists"}]}
+    for document, said in (
+        (fleet.document(replicas=-1), "spec.replicas: must not be negative"),
+        (other, f"is workload/Deployment/default/other, and this is {handle.id}"),
+        (moved, "spec.selector: must not be changed"),
+    ):
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await handle.execute_update("apply", copy.deepcopy(document))
+        assert said in str(refused.value.cause)
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_run_continues_as_new_and_loses_nothing(fleet: Fleet) -> None:
+    await fleet.join(1)
+    handle = await fleet.apply(fleet.document(replicas=1), maxEvents=30)
+    first = (await handle.describe()).run_id
+    for replicas in (2, 3, 4, 5, 6):
+        await fleet.apply(fleet.document(replicas=replicas))
+        await fleet.until(handle, partial(has_available, replicas))
+    assert (await handle.describe()).run_id != first
+    assert len(fleet.running()) == 6

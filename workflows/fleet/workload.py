@@ -1,0 +1,376 @@
+"""WorkloadWorkflow: one durable run per workload of a fleet, on the fleet's cluster.
+
+::
+
+    apply, delete ──► document ─┐
+    pods_changed ──► its pods ──┼─► decide ──► pods to be ──► survey_nodes ──► place ──► place_pods ──► FleetNode
+    one timer ──────────────────┘        └───► pods to go ──► withdraw_pods ──► FleetNode
+
+Where a pod goes is decided here, by what the survey found; a node that has changed since refuses, and the pod is placed
+anew. What a rollout does next is :mod:`syncpod.fleet.rollout`'s word, or that of :mod:`syncpod.fleet.daemons`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeVar
+
+from temporalio import workflow
+from temporalio.common import RawValue, RetryPolicy
+from temporalio.exceptions import ActivityError
+
+with workflow.unsafe.imports_passed_through():
+    from syncpod.fleet.offers import NodeOffer
+    from syncpod.fleet.rollout import Decision
+    from syncpod.lifecycle.version import too_old
+    from syncpod.messages.fleet import PodsChanged
+    from syncpod.messages.identity import Message
+    from syncpod.messages.node import PodKey
+    from syncpod.messages.signed import Commands
+    from syncpod.messages.workload import (
+        PLACE_PODS,
+        SURVEY_NODES,
+        WITHDRAW_PODS,
+        WORKLOAD_MEMO,
+        WORKLOAD_WORKFLOW,
+        PlacePods,
+        PodsPlaced,
+        PodsWithdrawn,
+        Survey,
+        Surveyed,
+        WithdrawPods,
+        WorkloadSummary,
+    )
+    from syncpod.pod import pod_to_wire
+    from workflows.entity import Entity, decisions_taken, decoded, invalid
+    from workflows.fleet import workload_changes, workload_report
+    from workflows.fleet.inbox import FleetInbox
+    from workflows.fleet.workload_state import WorkloadState
+
+_PART: Final = 256
+_ANSWER: Final = timedelta(seconds=60)
+_RETRY: Final = RetryPolicy(
+    initial_interval=timedelta(seconds=1), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=30)
+)
+_PLACED_AGAIN: Final = timedelta(seconds=10)
+"""Before a pod that is nowhere is tried again, if nothing else happens."""
+_LONGEST_PAUSE: Final = timedelta(seconds=60)
+_DECISIONS: Final = 8
+"""The most decisions in one workflow task."""
+_LOOKED_AGAIN: Final = timedelta(seconds=60)
+"""How often a DaemonSet looks for new nodes."""
+
+Answer = TypeVar("Answer", bound=Message)
+
+
+@workflow.defn(name=WORKLOAD_WORKFLOW)
+class WorkloadWorkflow:
+    """A Deployment or a DaemonSet, for as long as it is wanted, and until its last pod is gone."""
+
+    @workflow.init
+    def __init__(self, start_input: Any = None) -> None:
+        self.commands, decisions = Commands(start_input), decisions_taken()
+        self.state, self.refusal = _begun(self.commands.input, decisions)
+        self.entity = Entity(self, self.state, FleetInbox(), self.commands, part=_PART)
+        self.busy: dict[str, asyncio.Task[None]] = {}
+        self.nodes: tuple[NodeOffer, ...] | None = None
+        """Those of the last survey of this run."""
+        self.asked: set[str] = set()
+        """Pods that a node is just asked to run."""
+        self.retry_at: datetime | None = None
+        self.pause = _PLACED_AGAIN
+        self.surveyed_at: datetime | None = None
+        self.decided: Decision | None = None
+        self.published: WorkloadSummary | None = None
+        self.owner = workflow.info().workflow_id
+
+    @workflow.run
+    async def run(self, _start_input: Any = None) -> None:
+        """Keep the workload as it is asked for, until it is deleted."""
+        if self.refusal:
+            raise invalid(self.refusal)
+        while True:
+            await self.entity.take_in()
+            due = self.entity.is_due()
+            self.decide()
+            if not due:
+                self.begin_all()
+            self.publish()
+            if self.state.deleting and not self.state.pods and not self.busy and workflow.all_handlers_finished():
+                return
+            if due and self.entity.is_quiet():
+                if await self.entity.is_still_quiet_in_the_next_task():
+                    # Replay: nothing is awaited between that check and this, or an update could be lost.
+                    workflow.continue_as_new(next_input(self.state))
+                continue
+            self.entity.alarm.set(self.next_look(), "until time alone changes something")
+            await self.entity.wait(lambda due=due: due and self.entity.is_quiet())  # type: ignore[misc]
+
+    # --- deciding -----------------------------------------------------------------------------------------------------
+
+    def decide(self) -> None:
+        """Say which pods are to be and which are to go, as long as one decision leads to another."""
+        state, now = self.state, workflow.now()
+        if state.deleting:
+            workload_changes.withdraw_all(state)
+            return
+        for _ in range(_DECISIONS):
+            self.decided = decided = workload_changes.decision(state, self.nodes, now)
+            workload_changes.carry_out(state, decided, now)
+            if not (decided.create or decided.withdraw or decided.rolled_back or decided.became_good):
+                break
+        state.forget_templates(workload_changes.asked_for(state))
+
+    def next_look(self) -> datetime | None:
+        """Return when the alarm has to ring; None = never."""
+        moments = [self.decided.look_again] if self.decided is not None else []
+        if self.retry_at is not None and "place" not in self.busy and workload_changes.unplaced(self.state):
+            moments.append(self.retry_at)
+        if self.is_daemon_set() and self.surveyed_at is not None and "look" not in self.busy:
+            moments.append(self.surveyed_at + _LOOKED_AGAIN)
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def is_daemon_set(self) -> bool:
+        """Say whether every node has to be looked at."""
+        return self.state.document is not None and self.state.document.get("kind") == "DaemonSet"
+
+    # --- asking nodes -------------------------------------------------------------------------------------------------
+
+    def begin_all(self) -> None:
+        """Begin what has to be asked of nodes."""
+        now = workflow.now()
+        names = workload_changes.unplaced(self.state)
+        if names and "place" not in self.busy and (self.retry_at is None or now >= self.retry_at):
+            self.begin("place", self.place(names))
+        looks = self.surveyed_at is None or now >= self.surveyed_at + _LOOKED_AGAIN
+        if self.is_daemon_set() and looks and "look" not in self.busy and not self.state.deleting:
+            self.begin("look", self.look())
+        for node, keys in workload_changes.to_be_told(self.state, self.asked).items():
+            if f"withdraw {node}" not in self.busy:
+                self.begin(f"withdraw {node}", self.withdraw(node, keys))
+
+    def begin(self, name: str, asking: Coroutine[Any, Any, None]) -> None:
+        """Begin to ask something, beside all else."""
+
+        async def run() -> None:
+            try:
+                await asking
+            finally:
+                del self.busy[name]
+                self.entity.wake()
+
+        self.busy[name] = asyncio.create_task(run())
+
+    async def look(self) -> None:
+        """See which nodes there are."""
+        found = await self.call(SURVEY_NODES, Survey(owner=self.owner), Surveyed, summary="which nodes are there?")
+        self.surveyed_at = workflow.now()
+        if found is not None:
+            self.nodes = found.nodes
+
+    async def place(self, names: Sequence[str]) -> None:
+        """Choose nodes for pods, and have these run them."""
+        state = self.state
+        asked = Survey(owner=self.owner, pods=workload_changes.samples(state))
+        found = await self.call(SURVEY_NODES, asked, Surveyed, summary=f"where can {len(names)} pods run?")
+        self.retry_at = workflow.now() + self.pause
+        self.pause = min(self.pause * 2, _LONGEST_PAUSE)
+        if found is None:
+            return
+        names = [name for name in names if name in state.pods and not state.pods[name].leaving]
+        by_node: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+        for name, (pod, placement) in workload_changes.placements(state, names, found.nodes, self.owner).items():
+            if placement.node:
+                # Noted before the node is asked: whatever becomes of the answer, the pod may be there.
+                state.pods[name].node, state.pods[name].trouble = placement.node, ""
+                by_node.setdefault(placement.node, []).append((name, pod_to_wire(pod)))
+            elif state.pods[name].trouble != placement.summary:
+                state.pods[name].trouble = placement.summary
+                state.event(workflow.now(), "Warning", "FailedScheduling", f"{name}: {placement.summary}")
+        await asyncio.gather(*(self.give(node, pods) for node, pods in sorted(by_node.items())))
+        if by_node and all(state.pods[name].node for name in names if name in state.pods):
+            self.retry_at, self.pause = None, _PLACED_AGAIN
+
+    async def give(self, node: str, pods: Sequence[tuple[str, dict[str, Any]]]) -> None:
+        """Have a node run pods."""
+        asked = PlacePods(node=node, owner=self.owner, pods=tuple(document for _, document in pods))
+        names = [name for name, _ in pods]
+        self.asked.update(names)
+        answer = await self.call(PLACE_PODS, asked, PodsPlaced, summary=f"{', '.join(names)} on {node}")
+        self.asked.difference_update(names)
+        why = "its answer cannot be read" if answer is None else answer.refused
+        if not why:
+            self.state.event(workflow.now(), "Normal", "Placed", f"{', '.join(names)} on {node}")
+            return
+        for name in names:
+            if (pod := self.state.pods.get(name)) is not None:
+                pod.node, pod.trouble = "", why
+        self.state.event(workflow.now(), "Warning", "FailedPlacement", f"{', '.join(names)} on {node}: {why}")
+
+    async def withdraw(self, node: str, keys: tuple[PodKey, ...]) -> None:
+        """Have a node end pods, and forget those that it does not have."""
+        pods = self.state.pods
+        asked = WithdrawPods(node=node, pods=keys, reason=pods[keys[0].name].why)
+        summary = f"{', '.join(key.name for key in keys)} on {node} go"
+        answer = await self.call(WITHDRAW_PODS, asked, PodsWithdrawn, summary=summary)
+        if answer is None:
+            return
+        ending = {key.name for key in answer.ending}
+        for key in keys:
+            if key.name in ending and key.name in pods:
+                pods[key.name].is_told = True
+            else:
+                pods.pop(key.name, None)
+
+    async def call(self, name: str, asked: Message, answer: type[Answer], *, summary: str) -> Answer | None:
+        """Ask the fleet something, until it answers; None if the answer makes no sense."""
+        try:
+            returned: RawValue = await workflow.execute_activity(
+                name,
+                asked,
+                start_to_close_timeout=_ANSWER,
+                retry_policy=_RETRY,
+                summary=summary,
+                result_type=RawValue,  # a result that nobody can decode must not fail the workflow task
+            )
+            return answer.model_validate(decoded(returned))
+        except (ActivityError, ValueError) as error:
+            self.state.event(workflow.now(), "Warning", "FailedStep", f"{name}: {error}")
+            await workflow.sleep(_PLACED_AGAIN, summary=f"before {name} is tried again")
+            return None
+
+    # --- telling ------------------------------------------------------------------------------------------------------
+
+    def publish(self) -> None:
+        """Write to the memo what lists show, and show the workload in the UI."""
+        summary = workload_report.summary(self.state, self.decided)
+        if summary != self.published:
+            workflow.upsert_memo({WORKLOAD_MEMO: summary.model_dump(mode="json", by_alias=True)})
+            self.published = summary
+        workflow.set_current_details(workload_report.details(self.state, self.decided))
+
+    # --- what the entity asks of its workflow -------------------------------------------------------------------------
+
+    def absorb(self, name: str, args: tuple[Any, ...]) -> None:
+        """Take what a node says; show a signal that makes no sense as a rejection."""
+        if name != "pods_changed":
+            self.state.reject(workflow.now(), f"signal {name}", "unknown; known: pods_changed, renew")
+            return
+        try:
+            news = PodsChanged.model_validate(args[0] if len(args) == 1 else None)
+        except ValueError as wrong:
+            self.state.reject(workflow.now(), f"signal {name}", workload_changes.sentence(wrong))
+            return
+        workload_changes.heard(self.state, news, workflow.now())
+        if self.retry_at is not None and news.gone:  # there is room where there was none
+            self.retry_at = min(self.retry_at, workflow.now() + timedelta(seconds=1))
+        if any(node.name == news.node and node.presence != news.presence for node in self.nodes or ()):
+            self.surveyed_at = None
+
+    def on_cancel(self) -> None:
+        """Go on, and show that a cancellation was not obeyed."""
+        self.state.reject(workflow.now(), "cancel", "a workload is ended by the update delete")
+
+    def refuse(self, name: str, why: str) -> None:
+        """Show that a signal was not accepted, and why."""
+        self.state.reject(workflow.now(), f"signal {name}", why)
+
+    def is_at_rest(self) -> bool:
+        """Say whether nothing is asked of any node."""
+        return not self.busy
+
+    def sentence(self, wrong: Exception) -> str:
+        """Return one sentence that says why an update is refused."""
+        return workload_changes.sentence(wrong)
+
+    # --- signals, updates, queries ------------------------------------------------------------------------------------
+
+    @workflow.signal
+    def pods_changed(self, *args: Any) -> None:
+        """Hear of pods (:class:`syncpod.messages.fleet.PodsChanged`)."""
+        self.entity.put("pods_changed", args)
+
+    @workflow.signal
+    def renew(self, *args: Any) -> None:
+        """Continue as new at the next quiet point."""
+        if self.entity.is_accepted("renew", args):
+            self.entity.renew()
+
+    @workflow.signal(dynamic=True)
+    def unknown(self, name: str, args: Sequence[RawValue]) -> None:
+        """Show a signal of an unknown name as a rejection."""
+        self.entity.put(name, args)
+
+    @workflow.update
+    async def apply(self, *args: Any) -> dict[str, Any]:
+        """Take the document of an apps/v1 Deployment or DaemonSet."""
+        given = self.entity.obey("apply", args)
+        warnings: list[str] = []
+
+        def change() -> None:
+            warnings.extend(workload_changes.apply(self.state, self.owner, _only(given), workflow.now()))
+
+        await self.entity.change(change)
+        return {"warnings": warnings}
+
+    @apply.validator
+    def check_apply(self, *args: Any) -> None:
+        """Refuse a document that is invalid, or of another workload."""
+        if self.refusal:
+            raise invalid(self.refusal)
+        given = self.entity.allow("apply", args)
+        copy = self.state.model_copy(deep=True)
+        self.entity.attempt(lambda: _ignored(workload_changes.apply(copy, self.owner, _only(given), workflow.now())))
+
+    @workflow.update
+    async def delete(self, *args: Any) -> dict[str, Any]:
+        """Have all pods go, and then this workflow end."""
+        self.entity.obey("delete", args)
+        await self.entity.change(lambda: workload_changes.delete(self.state, workflow.now()))
+        return {"pods": len(self.state.pods)}
+
+    @delete.validator
+    def check_delete(self, *args: Any) -> None:
+        """Refuse whoever may not command the fleet."""
+        if self.refusal:
+            raise invalid(self.refusal)
+        self.entity.allow("delete", args)
+
+    @workflow.query
+    def workload(self) -> dict[str, Any]:
+        """Return the whole workload (:class:`syncpod.messages.workload.WorkloadView`)."""
+        return workload_report.view(self.state, self.decided).model_dump(mode="json", by_alias=True)
+
+
+def next_input(state: WorkloadState) -> dict[str, Any]:
+    """Return the input of the run that follows this one."""
+    return {"snapshot": state.model_dump(mode="json", exclude_defaults=True), "decisions": state.decision_version}
+
+
+def _begun(start: Any, decisions: int) -> tuple[WorkloadState, str]:
+    """Return the state that a run begins with, and "" or the sentence that says why it cannot begin."""
+    if refusal := too_old(decisions):
+        return WorkloadState(), refusal
+    given = start if isinstance(start, dict) else {}
+    limit = given.get("maxEvents", 0)
+    state = WorkloadState(max_events=limit if isinstance(limit, int) else 0)
+    if "snapshot" in given:
+        try:
+            state = WorkloadState.model_validate(given["snapshot"])
+        except ValueError as wrong:
+            return WorkloadState(), f"snapshot: {wrong}"
+    state.decision_version = decisions
+    return state, ""
+
+
+def _only(given: tuple[Any, ...]) -> Any:
+    """Return the one payload of an update. Raises Rejected."""
+    if len(given) != 1:
+        raise workload_changes.Rejected(f"takes one object, got {len(given)} payloads")
+    return given[0]
+
+
+def _ignored(_value: object) -> None:
+    """Return nothing, whatever was returned."""

@@ -1,0 +1,203 @@
+"""Changes of a workload, what its nodes say of its pods, and what is decided, folded into its state."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from syncpod.fleet.daemons import Standing, decide_daemons, standing
+from syncpod.fleet.offers import NodeOffer
+from syncpod.fleet.placement import Placement, place, with_pod
+from syncpod.fleet.rollout import Decision, decide
+from syncpod.fleet.workload_documents import Deployment, Workload, admit_workload
+from syncpod.fleet.workload_pods import daemon_wish_of, owner_of, pod_of, revision_of, wish_of
+from syncpod.messages.fleet import PlacedPod, PodsChanged
+from syncpod.messages.node import PodKey
+from syncpod.messages.problem import payload_problem
+from syncpod.pod import Pod, PodInvalid, pod_to_wire
+from syncpod.pod.wire import to_wire
+from workflows.fleet.workload_state import PodState, WorkloadState
+
+PLACED_AT_ONCE: Final = 25
+"""Pods for which nodes are chosen in one workflow task."""
+
+
+class Rejected(Exception):
+    """What came in cannot be accepted; the text says why, in one sentence."""
+
+
+def sentence(wrong: Exception) -> str:
+    """Return one sentence that says what is wrong with an update."""
+    if isinstance(wrong, ValidationError):
+        return payload_problem(wrong)
+    return str(wrong) if isinstance(wrong, Rejected | PodInvalid) else f"{type(wrong).__name__}: {wrong}"
+
+
+def apply(state: WorkloadState, workflow_id: str, document: Any, now: datetime) -> tuple[str, ...]:
+    """Take a document; return warnings for its author. Raises PodInvalid or Rejected, and has changed nothing then."""
+    if state.deleting:
+        raise Rejected("it is being deleted; apply it again when it is gone")
+    workload, warnings = admit_workload(document)
+    if owner_of(workload) != workflow_id:
+        raise Rejected(f"is {owner_of(workload)}, and this is {workflow_id}")
+    before = state.workload()
+    if before is not None and before.spec.selector != workload.spec.selector:
+        raise Rejected("spec.selector: must not be changed; delete the workload, and apply it again")
+    revision, wire = revision_of(workload.spec.template), to_wire(workload)
+    if wire != state.document:
+        state.document = wire
+        state.templates[revision] = to_wire(workload.spec.template)
+        state.event(now, "Normal", "Applied", f"template {revision} is asked for")
+    return tuple(str(warning) for warning in warnings)
+
+
+def delete(state: WorkloadState, now: datetime) -> None:
+    """Have all pods go, and then the workload."""
+    if not state.deleting:
+        state.deleting = True
+        state.event(now, "Normal", "Deleting", f"{len(state.pods)} pods go")
+
+
+def heard(state: WorkloadState, news: PodsChanged, now: datetime) -> None:
+    """Take what a node says of the workload's pods."""
+    for said in news.pods:
+        if (pod := state.pods.get(said.name)) is not None and pod.node == news.node:
+            _heard_of(pod, said, news, now)
+    for key in news.gone:
+        if (pod := state.pods.get(key.name)) is not None and pod.node == news.node:
+            if not pod.leaving:
+                state.event(now, "Warning", "Gone", f"{key.name} is no longer placed on {news.node}")
+            del state.pods[key.name]
+
+
+def _heard_of(pod: PodState, said: PlacedPod, news: PodsChanged, now: datetime) -> None:
+    if said.report is not None:
+        pod.report = said.report
+        pod.ready_at = (pod.ready_at or now) if said.report.ready else None
+    pod.refused, pod.trouble = said.state == "refused", said.why if said.state == "refused" else ""
+    pod.presence = "Unknown" if news.presence == "Joining" else news.presence
+    pod.since = (pod.since or now) if pod.presence == "Unknown" else None
+
+
+def decision(state: WorkloadState, nodes: Sequence[NodeOffer] | None, now: datetime) -> Decision:
+    """Decide what is next; `nodes` are those of the last survey, which only a DaemonSet goes by."""
+    workload = state.workload()
+    if workload is None:
+        return Decision(state.rollout)
+    if isinstance(workload, Deployment):
+        return decide(wish_of(workload), state.members(), state.rollout, now)
+    if nodes is None:
+        return Decision(state.rollout, says="the nodes are yet to be looked at")
+    standings = _standings(workload, nodes)
+    return decide_daemons(daemon_wish_of(workload), standings, state.members(), state.rollout, now)
+
+
+def _standings(workload: Workload, nodes: Sequence[NodeOffer]) -> Mapping[str, Standing]:
+    pod = pod_of(workload, workload.spec.template, 0)
+    return {node.name: standing(pod, node) for node in nodes}
+
+
+def asked_for(state: WorkloadState) -> str:
+    """Return the revision of the document; "" if there is none."""
+    workload = state.workload()
+    return revision_of(workload.spec.template) if workload is not None else ""
+
+
+def carry_out(state: WorkloadState, decided: Decision, now: datetime) -> None:
+    """Fold a decision into the state: pods that are to be, and pods that are to go."""
+    state.rollout = decided.state
+    for withdrawal in decided.withdraw:
+        pod = state.pods[withdrawal.name]
+        pod.leaving, pod.why = True, withdrawal.why
+        state.event(now, "Normal", "Withdrawn", withdrawal.why)
+    for creation in decided.create:
+        state.numbered += 1
+        name = f"{_name(state)}-{state.numbered}"
+        state.pods[name] = PodState(
+            number=state.numbered,
+            revision=creation.revision,
+            created=now,
+            bound=creation.node,
+            replaces=creation.replaces,
+        )
+    if decided.rolled_back:
+        state.event(now, "Warning", "RolledBack", decided.rolled_back)
+    if decided.became_good:
+        state.event(now, "Normal", "RolledOut", f"template {decided.became_good} is good")
+    drop_unplaced(state)
+
+
+def withdraw_all(state: WorkloadState) -> None:
+    """Have every pod go, since the workload is being deleted."""
+    for pod in state.pods.values():
+        if not pod.leaving:
+            pod.leaving, pod.why = True, "the workload is deleted"
+    drop_unplaced(state)
+
+
+def drop_unplaced(state: WorkloadState) -> None:
+    """Forget pods that are to go, and that no node was ever asked to run."""
+    for name in [name for name, pod in state.pods.items() if pod.leaving and not pod.node]:
+        del state.pods[name]
+
+
+def unplaced(state: WorkloadState) -> list[str]:
+    """Return the pods for which nodes are to be chosen now, oldest first."""
+    names = [name for name, pod in state.pods.items() if not pod.node and not pod.leaving]
+    return sorted(names, key=lambda name: state.pods[name].number)[:PLACED_AT_ONCE]
+
+
+def made(state: WorkloadState, name: str) -> Pod:
+    """Return a pod of the workload, as its node has to run it. The workload has a document."""
+    workload, pod = state.workload(), state.pods[name]
+    if workload is None:
+        raise Rejected("nothing has been applied")
+    return pod_of(workload, state.template(pod.revision), pod.number)
+
+
+def samples(state: WorkloadState) -> tuple[dict[str, Any], ...]:
+    """Return a pod of each template that is to be placed, for a survey."""
+    by_revision = {state.pods[name].revision: name for name in unplaced(state)}
+    return tuple(pod_to_wire(made(state, name)) for _, name in sorted(by_revision.items()))
+
+
+def placements(
+    state: WorkloadState, names: Sequence[str], nodes: Sequence[NodeOffer], owner: str
+) -> dict[str, tuple[Pod, Placement]]:
+    """Choose a node for each of these pods, each as if those before it were there already."""
+    offers = {node.name: node for node in nodes}
+    found = {}
+    for name in names:
+        pod = made(state, name)
+        if bound := state.pods[name].bound:
+            only = [offers[bound]] if bound in offers else []
+            placement = place(pod, only, owner=owner)
+        else:
+            placement = place(pod, offers.values(), owner=owner)
+        if placement.node:
+            offers[placement.node] = with_pod(offers[placement.node], pod, owner)
+        found[name] = (pod, placement)
+    return found
+
+
+def to_be_told(state: WorkloadState, asked: Collection[str]) -> dict[str, tuple[PodKey, ...]]:
+    """Return by node the pods that are to go, and of which the node does not know.
+
+    `asked`: pods that a node is just asked to run. A withdrawal that overtook that would be forgotten there.
+    """
+    found: dict[str, tuple[PodKey, ...]] = {}
+    for name, pod in sorted(state.pods.items()):
+        if pod.leaving and pod.node and not pod.is_told and name not in asked:
+            found[pod.node] = (*found.get(pod.node, ()), PodKey(namespace=_namespace(state), name=name))
+    return found
+
+
+def _name(state: WorkloadState) -> str:
+    return str((state.document or {}).get("metadata", {}).get("name", ""))
+
+
+def _namespace(state: WorkloadState) -> str:
+    return str((state.document or {}).get("metadata", {}).get("namespace") or "default")

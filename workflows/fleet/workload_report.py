@@ -1,0 +1,74 @@
+"""What the workflow of a workload shows: its query, its memo, and its page in the UI."""
+
+from __future__ import annotations
+
+from syncpod.fleet.rollout import Decision
+from syncpod.messages.fleet import PodReport
+from syncpod.messages.workload import WorkloadPod, WorkloadSummary, WorkloadView
+from workflows.fleet.workload_state import WorkloadState
+
+_SHOWN = 50
+"""How many pods the page names."""
+
+
+def summary(state: WorkloadState, decided: Decision | None) -> WorkloadSummary:
+    """Return what the memo keeps."""
+    document = state.document or {}
+    meta, spec = document.get("metadata", {}), document.get("spec", {})
+    counts = decided.counts if decided is not None else None
+    return WorkloadSummary(
+        kind=document.get("kind", ""),
+        namespace=meta.get("namespace") or "default",
+        name=meta.get("name", ""),
+        desired=spec.get("replicas", counts.replicas if counts else 0),
+        replicas=counts.replicas if counts else 0,
+        updated=counts.updated if counts else 0,
+        ready=counts.ready if counts else 0,
+        available=counts.available if counts else 0,
+        revision=state.rollout.target,
+        good=state.rollout.good,
+        says=_says(state, decided),
+        since=state.rollout.progressed_at,
+    )
+
+
+def view(state: WorkloadState, decided: Decision | None) -> WorkloadView:
+    """Return the whole workload."""
+    pods = sorted(state.pods.items(), key=lambda each: each[1].number)
+    return WorkloadView(
+        **summary(state, decided).model_dump(),
+        document=state.document,
+        pods=tuple(
+            WorkloadPod(
+                name=name,
+                node=pod.node,
+                revision=pod.revision,
+                status="Unknown" if pod.presence == "Unknown" else (pod.report or PodReport()).status or "Pending",
+                ready=pod.ready_at is not None and pod.presence == "Ready",
+                restarts=(pod.report or PodReport()).restarts,
+                leaving=pod.leaving,
+                why=pod.why or pod.trouble,
+            )
+            for name, pod in pods
+        ),
+        events=state.events,
+    )
+
+
+def details(state: WorkloadState, decided: Decision | None) -> str:
+    """Return the workload as a page: how its rollout stands, and its pods."""
+    whole = view(state, decided)
+    lines = [f"**{whole.kind} {whole.namespace}/{whole.name}**: {whole.says}", ""]
+    lines.append(f"- {whole.ready} of {whole.desired} ready, {whole.updated} of {whole.revision}")
+    if whole.pods:
+        lines += ["", "| pod | node | revision | status | restarts |", "|---|---|---|---|---|"]
+    for pod in whole.pods[:_SHOWN]:
+        status = "Terminating" if pod.leaving else pod.status
+        lines.append(f"| {pod.name} | {pod.node or pod.why} | {pod.revision} | {status} | {pod.restarts} |")
+    return "\n".join(lines)
+
+
+def _says(state: WorkloadState, decided: Decision | None) -> str:
+    if state.deleting:
+        return f"it is being deleted: {len(state.pods)} pods are yet to go"
+    return decided.says if decided is not None else ""

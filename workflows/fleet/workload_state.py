@@ -1,0 +1,113 @@
+"""What the workflow of a workload remembers: the snapshot that is carried from run to run."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from syncpod.fleet.members import Member
+from syncpod.fleet.offers import Presence
+from syncpod.fleet.rollout import RolloutState
+from syncpod.fleet.workload_documents import PodTemplate, Workload, readmit_workload
+from syncpod.lifecycle.version import DECISION_VERSION
+from syncpod.messages.fleet import PodReport
+from syncpod.messages.queries import EventRecord
+from syncpod.messages.signed import Accepted
+from workflows.event_log import with_event
+from workflows.rejections import REJECTED
+
+
+class PodState(BaseModel):
+    """One pod of the workload."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    number: int
+    revision: str
+    created: datetime
+    bound: str = ""
+    """The node that it has to be on; "" = any."""
+    replaces: str = ""
+    node: str = ""
+    """Where it is placed; "" = nowhere yet."""
+    trouble: str = ""
+    """Why it is nowhere yet, or why its node refuses it."""
+    refused: bool = False
+    """Its node cannot run it, whatever happens."""
+    leaving: bool = False
+    why: str = ""
+    """Why it is to go."""
+    is_told: bool = False
+    """Its node knows that it is to go."""
+    presence: Presence = "Ready"
+    since: datetime | None = None
+    """Since when nothing has been heard of its node."""
+    report: PodReport | None = None
+    ready_at: datetime | None = None
+    """When its node first reported it as ready, by the fleet's own clock; None = it is not."""
+
+
+class WorkloadState(BaseModel):
+    """The snapshot. Mutable; changed only between two awaits of the workflow."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    decision_version: int = DECISION_VERSION
+    accepted: Accepted = Accepted()
+    max_events: int = 0
+    document: dict[str, Any] | None = None
+    """As it was admitted last; None = nothing has been applied yet."""
+    templates: dict[str, dict[str, Any]] = {}
+    """By revision: those of the document, of the pods that there are, and the last good one."""
+    rollout: RolloutState = RolloutState()
+    pods: dict[str, PodState] = {}
+    numbered: int = 0
+    """The number of the newest pod."""
+    deleting: bool = False
+    events: tuple[EventRecord, ...] = ()
+
+    def workload(self) -> Workload | None:
+        """Return the document as it was admitted."""
+        return readmit_workload(self.document) if self.document is not None else None
+
+    def template(self, revision: str) -> PodTemplate:
+        """Return the template of a revision."""
+        return PodTemplate.model_validate(self.templates[revision])
+
+    def members(self) -> list[Member]:
+        """Return the pods as decisions look at them."""
+        return [_member(name, pod) for name, pod in sorted(self.pods.items())]
+
+    def forget_templates(self, asked: str) -> None:
+        """Drop the templates that nothing needs any more; `asked` is the document's."""
+        needed = {asked, self.rollout.good, self.rollout.target, *(pod.revision for pod in self.pods.values())}
+        self.templates = {revision: each for revision, each in self.templates.items() if revision in needed}
+
+    def event(self, now: datetime, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+        """Record an event; repeats are counted."""
+        self.events = with_event(self.events, now, kind, reason, message)
+
+    def reject(self, now: datetime, name: str, why: str) -> None:
+        """Record that something that came in was not accepted, and why."""
+        self.event(now, "Warning", REJECTED, f"{name}: {why}")
+
+
+def _member(name: str, pod: PodState) -> Member:
+    report = pod.report or PodReport()
+    return Member(
+        name=name,
+        revision=pod.revision,
+        created=pod.created,
+        node=pod.node or pod.bound,
+        presence=pod.presence,
+        unknown_since=pod.since,
+        ready_since=pod.ready_at,
+        status="InvalidPod" if pod.refused else report.status,
+        message=pod.trouble or report.message,
+        ended=pod.refused or report.phase in ("Succeeded", "Failed"),
+        leaving=pod.leaving,
+        replaces=pod.replaces,
+        restarts=report.restarts,
+    )
