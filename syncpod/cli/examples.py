@@ -37,7 +37,7 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "fleet": (("A node's invitation, which it joins with", "syncpod fleet invite n1 --gate fleet.example.com:7300"),),
     "fleet get": (
         ("The fleet's nodes", "syncpod fleet get nodes -o wide"),
-        ("Its pods, on all nodes", "syncpod --fleet get pods"),
+        ("Its pods, on all nodes", "syncpod fleet get pods -A"),
     ),
     "fleet apply": (("A pod for the node in its spec.nodeName", "syncpod fleet apply -f examples/fleet-pod.yaml"),),
     "fleet delete": (("End a pod of the fleet", "syncpod fleet delete web"),),

@@ -31,23 +31,27 @@ def get(
     no_headers: Annotated[bool, typer.Option("--no-headers", help="Do not print the column names.")] = False,
     state_dir: StateDir = "",
 ) -> None:
-    """List the fleet's nodes, or its pods on all nodes: `nodes`, `node edge-1`, `pods`, `pod web`.
+    """List the fleet's nodes, workloads, or pods on all nodes: `nodes`, `deployments`, `daemonset logs`, `pods`.
 
     A node is `Unknown` when nothing was heard of it for its grace. What it ran then may still run.
     """
     from syncpod.cli.temporal import fleet
+    from syncpod.cli.temporal.fleet_workloads import KINDS
     from syncpod.cli.view.documents import known_output
 
     kind, *names = [word for each in what for word in each.split("/", 1)]
-    if kind not in (*_NODES, *_PODS):
-        raise BadInput(f"KIND: must be nodes or pods, not {kind}")
+    workloads = KINDS.get(kind)
+    if kind not in (*_NODES, *_PODS) and workloads is None:
+        raise BadInput(f"KIND: must be nodes, pods, deployments or daemonsets, not {kind}")
     output = known_output(output, ("wide", "json", "yaml", "name"))
 
     async def work(client: Client) -> None:
+        scope = None if all_namespaces else namespace
         if kind in _NODES:
             await _nodes(client, names, output, headers=not no_headers)
+        elif workloads is not None:
+            await _workloads(client, workloads, names, scope, output, headers=not no_headers)
         else:
-            scope = None if all_namespaces else namespace
             await _pods(client, names, scope, output, headers=not no_headers)
 
     fleet.run(work, state_dir=state_dir)
@@ -109,3 +113,32 @@ async def _pods(client: Client, names: Sequence[str], namespace: str | None, out
         remark("No resources found" + ("" if namespace is None else f" in {namespace} namespace."))
     if missing := [each for each in names if each not in {pod.name for _, pod in found}]:
         raise Failure("\n".join(f'pods "{each}" not found in the fleet' for each in missing))
+
+
+async def _workloads(
+    client: Client, kind: str, names: Sequence[str], namespace: str | None, output: str, *, headers: bool
+) -> None:
+    from datetime import UTC, datetime
+
+    from syncpod.cli.temporal import fleet_workloads
+    from syncpod.cli.view import fleet_table
+    from syncpod.cli.view.documents import is_of_documents, print_documents
+    from syncpod.messages.workload import WorkloadSummary
+
+    found: Sequence[WorkloadSummary]
+    if names:
+        found = await fleet_workloads.views(client, kind, namespace or "default", names)
+    else:
+        found = await fleet_workloads.summaries(client, kind, namespace)
+    if is_of_documents(output):
+        whole = [each for one in found for each in await fleet_workloads.views(client, kind, one.namespace, [one.name])]
+        print_documents([fleet_table.workload_document(each) for each in whole], output, single=len(names) == 1)
+    elif output == "name":
+        say("\n".join(f"{kind.lower()}.apps/{each.name}" for each in found))
+    elif found:
+        now, wide, spaced = datetime.now(UTC), output == "wide", namespace is None
+        header = fleet_table.workload_header(kind, wide=wide, namespaces=spaced)
+        rows = [fleet_table.workload_row(each, now, wide=wide, namespaces=spaced) for each in found]
+        say("\n".join(columns([header, *rows] if headers else rows)))
+    elif not names:
+        remark("No resources found" + ("" if namespace is None else f" in {namespace} namespace."))

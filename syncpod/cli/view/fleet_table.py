@@ -8,6 +8,7 @@ from typing import Any, Final
 from syncpod.cli.view.durations import age
 from syncpod.cli.view.layout import NONE
 from syncpod.messages.fleet import FleetNodeSummary, FleetNodeView, PlacedPod
+from syncpod.messages.workload import WorkloadSummary, WorkloadView
 
 NODE_HEADER: Final = ("NAME", "STATUS", "PODS", "AGE", "VERSION")
 NODE_WIDE: Final = ("SINCE", "INTERNAL-IP", "OS-IMAGE", "CONTAINER-RUNTIME")
@@ -92,3 +93,41 @@ def pod_document(node: FleetNodeView, pod: PlacedPod) -> dict[str, Any]:
         "spec": {"nodeName": node.name},
         "status": {**{name: text for name, text in status.items() if text}, "conditions": conditions},
     }
+
+
+def workload_header(kind: str, *, wide: bool, namespaces: bool) -> tuple[str, ...]:
+    """Return the header of a list of workloads, as kubectl has it; with `wide`, how each rollout stands."""
+    counts = ("READY", "UP-TO-DATE", "AVAILABLE")
+    if kind == "DaemonSet":
+        counts = ("DESIRED", "CURRENT", "READY", "UP-TO-DATE", "AVAILABLE")  # type: ignore[assignment]
+    return (*(("NAMESPACE",) if namespaces else ()), "NAME", *counts, "AGE", *(("ROLLOUT",) if wide else ()))
+
+
+def workload_row(workload: WorkloadSummary, now: datetime, *, wide: bool, namespaces: bool) -> tuple[str, ...]:
+    """Return the cells of a workload's line."""
+    one = workload
+    counts = (f"{one.ready}/{one.desired}", str(one.updated), str(one.available))
+    if one.kind == "DaemonSet":
+        counts = tuple(map(str, (one.desired, one.replicas, one.ready, one.updated, one.available)))  # type: ignore[assignment]
+    where = (one.namespace,) if namespaces else ()
+    return (*where, one.name, *counts, age(one.since, now), *((one.says or NONE,) if wide else ()))
+
+
+def workload_document(workload: WorkloadView) -> dict[str, Any]:
+    """Return a workload as it was admitted, with its status."""
+    if workload.kind == "DaemonSet":
+        status = {
+            "desiredNumberScheduled": workload.desired,
+            "currentNumberScheduled": workload.replicas,
+            "updatedNumberScheduled": workload.updated,
+            "numberReady": workload.ready,
+            "numberAvailable": workload.available,
+        }
+    else:
+        status = {
+            "replicas": workload.replicas,
+            "updatedReplicas": workload.updated,
+            "readyReplicas": workload.ready,
+            "availableReplicas": workload.available,
+        }
+    return {**(workload.document or {}), "status": status}

@@ -142,6 +142,15 @@ BUGS = (
         tests=("tests/agent/test_housekeeping.py",),
     ),
     Plant(
+        name="fleet-keeps-specs-in-the-clear",
+        room="syncpod/fleet_client",
+        file="syncpod/fleet_client.py",
+        before="return await connect(settings=settings, converter=converter, identity=identity or None)",
+        after="return await connect(settings=settings, identity=identity or None)",
+        harm="Whoever reads the fleet's database reads every pod's env.",
+        tests=("tests/e2e/test_fleet.py",),
+    ),
+    Plant(
         name="any-node-answers",
         room="syncpod/gate",
         file="syncpod/gate/tokens.py",

@@ -4,6 +4,7 @@ from tests.planted.plant import Plant
 
 POD = "workflows/pod"
 NODE = "workflows/node"
+FLEET = "workflows/fleet"
 
 BUGS = (
     Plant(
@@ -104,5 +105,23 @@ BUGS = (
         after="if until is None and len(actions) >= room:",
         harm="A pod's workflow is told two things at once, and the older one may win.",
         tests=("tests/workflows/test_node_decisions.py",),
+    ),
+    Plant(
+        name="an-empty-fleet-ends-all",
+        room=FLEET,
+        file="workflows/fleet/node_changes.py",
+        before="new = [key for key in theirs if counts or key not in state.placed]",
+        after="new = [key for key in theirs if counts]",
+        harm="A fleet whose database was lost ends every pod of every node as soon as they are back.",
+        tests=("tests/workflows/test_fleet_node.py",),
+    ),
+    Plant(
+        name="gone-before-it-ended",
+        room=FLEET,
+        file="workflows/fleet/node_changes.py",
+        before="if key not in state.pods and key not in still(answer):",
+        after="if key:",
+        harm="A pod that still runs counts as gone, and its successor runs beside it.",
+        tests=("tests/workflows/test_fleet_node.py",),
     ),
 )

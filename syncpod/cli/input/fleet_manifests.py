@@ -1,0 +1,92 @@
+"""Manifests for a fleet: pods, and the workloads that it keeps; all checked before any is used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from syncpod.cli.failure import BadInput
+from syncpod.cli.input.manifest_files import texts
+
+if TYPE_CHECKING:
+    from syncpod.fleet.workload_documents import Workload
+    from syncpod.pod import Pod
+
+_KINDS = ("Pod", "Deployment", "DaemonSet", "List")
+
+
+@dataclass(frozen=True)
+class FleetManifests:
+    """What is to be applied to a fleet, checked, in the given order."""
+
+    pods: list[Pod]
+    workloads: list[Workload]
+    warnings: list[str]
+
+
+def fleet_manifests(sources: Sequence[str], namespace: str) -> FleetManifests:
+    """Return the pods and workloads of all sources, with their defaults.
+
+    `namespace` is for documents that name none; "" = ``default``. Raises BadInput with a line for each problem.
+    """
+    from syncpod.pod import ManifestError
+    from syncpod.pod.documents import read_documents
+
+    problems: list[str] = []
+    found = FleetManifests([], [], [])
+    for source, text in texts(sources, problems):
+        try:
+            documents = list(read_documents(text, source=source))
+        except ManifestError as wrong:
+            problems.append(str(wrong))
+            continue
+        for number, document in documents:
+            for each in _opened(document):
+                problems += _take(found, each, namespace, f"{source}: document {number}")
+    if problems:
+        raise BadInput("\n".join(problems))
+    if not found.pods and not found.workloads:
+        raise BadInput(f"{', '.join(sources)}: no pod, deployment or daemonset in it")
+    return found
+
+
+def _opened(document: Any) -> Sequence[Any]:
+    items = document.get("items") if isinstance(document, dict) and document.get("kind") == "List" else None
+    return items if isinstance(items, list) else [document]
+
+
+def _take(found: FleetManifests, document: Any, namespace: str, where: str) -> list[str]:
+    """Add one document to what was found; return what is wrong with it."""
+    from syncpod.fleet.workload_documents import admit_workload
+    from syncpod.pod import PodInvalid, admit
+    from syncpod.pod.problems import lines
+
+    kind = document.get("kind") if isinstance(document, dict) else None
+    if kind not in _KINDS[:-1]:
+        return [f"{where}: kind: must be {', '.join(_KINDS[:-1])} or List, not {str(kind)[:80]}"]
+    document, wrong = _in_namespace(document, namespace)
+    if wrong:
+        return [f"{where}: {wrong}"]
+    try:
+        if kind == "Pod":
+            pod, warnings = admit(document)
+            found.pods.append(pod)
+        else:
+            workload, warnings = admit_workload(document)
+            found.workloads.append(workload)
+    except PodInvalid as error:
+        return [f"{where}: {line}" for line in lines(error.problems)]
+    found.warnings.extend(f"{kind.lower()}: {warning}" for warning in warnings)
+    return []
+
+
+def _in_namespace(document: dict[str, Any], namespace: str) -> tuple[dict[str, Any], str]:
+    """Return a document that names its namespace, and "" or what is wrong with the one that it names."""
+    meta = document.get("metadata")
+    if not isinstance(meta, dict):
+        return document, ""  # the parser says what is wrong
+    own = meta.get("namespace") or namespace or "default"
+    if namespace and own != namespace:
+        return document, f"metadata.namespace: is {own}, but --namespace asks for {namespace}"
+    return {**document, "metadata": {**meta, "namespace": own}}, ""

@@ -1,0 +1,108 @@
+"""Reading and changing the workloads of a fleet, at its own Temporal server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+from temporalio.client import Client, WithStartWorkflowOperation, WorkflowUpdateFailedError
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.cli.failure import Failure
+from syncpod.cli.temporal.fleet import NO_WORKER
+from syncpod.cli.temporal.session import refused
+from syncpod.fleet.workload_documents import Workload
+from syncpod.fleet.workload_pods import owner_of, workload_id
+from syncpod.messages.fleet import FLEET_QUEUE
+from syncpod.messages.workload import WORKLOAD_MEMO, WORKLOAD_WORKFLOW, WorkloadSummary, WorkloadView
+from syncpod.pod.wire import to_wire
+
+_RPC: Final = timedelta(seconds=10)
+KINDS: Final = {
+    **dict.fromkeys(("deployment", "deployments", "deploy"), "Deployment"),
+    **dict.fromkeys(("daemonset", "daemonsets", "ds"), "DaemonSet"),
+}
+"""Kinds by kubectl's words for them."""
+
+
+async def apply(client: Client, workload: Workload) -> str:
+    """Have the fleet keep a workload; return kubectl's word for what that did. Raises Failure."""
+    name, wire = owner_of(workload), to_wire(workload)
+    before = await view(client, workload.kind, workload.metadata.namespace or "default", workload.metadata.name)
+    if before is not None and before.document == wire:
+        return "unchanged"
+    starting: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
+        WORKLOAD_WORKFLOW,
+        {},
+        id=name,
+        task_queue=FLEET_QUEUE,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        static_summary=f"{workload.kind} {workload.metadata.name}",
+    )
+    try:
+        await client.execute_update_with_start_workflow(
+            "apply", wire, start_workflow_operation=starting, rpc_timeout=_RPC
+        )
+    except WorkflowUpdateFailedError as wrong:
+        raise Failure(_words(wrong)) from None
+    except RPCError as error:
+        raise _failure(error) from None
+    return "created" if before is None else "configured"
+
+
+async def delete(client: Client, kind: str, namespace: str, name: str) -> bool:
+    """Have a workload's pods go, and then the workload; return False if there is none. Raises Failure."""
+    handle = client.get_workflow_handle(workload_id(kind, namespace, name))
+    try:
+        await handle.execute_update("delete", rpc_timeout=_RPC)
+    except WorkflowUpdateFailedError as wrong:
+        raise Failure(_words(wrong)) from None
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return False
+        raise _failure(error) from None
+    return True
+
+
+async def summaries(client: Client, kind: str, namespace: str | None) -> list[WorkloadSummary]:
+    """Return the workloads of a kind, by namespace and name; `namespace` None = all."""
+    query = f"WorkflowType = '{WORKLOAD_WORKFLOW}' AND ExecutionStatus = 'Running'"
+    found = [each async for each in client.list_workflows(query, rpc_timeout=_RPC)]
+    told = [WorkloadSummary.model_validate(await each.memo_value(WORKLOAD_MEMO, {})) for each in found]
+    chosen = [each for each in told if each.kind == kind and namespace in (None, each.namespace)]
+    return sorted(chosen, key=lambda each: (each.namespace, each.name))
+
+
+async def views(client: Client, kind: str, namespace: str, names: Sequence[str]) -> list[WorkloadView]:
+    """Return these workloads. Raises Failure for one that is not there."""
+    found = await asyncio.gather(*(view(client, kind, namespace, each) for each in names))
+    if missing := [name for name, each in zip(names, found, strict=True) if each is None]:
+        raise Failure("\n".join(f'{kind.lower()}s.apps "{each}" not found in the fleet' for each in missing))
+    return [each for each in found if each is not None]
+
+
+async def view(client: Client, kind: str, namespace: str, name: str) -> WorkloadView | None:
+    """Return one workload that is kept; None if there is none. Raises Failure."""
+    handle = client.get_workflow_handle(workload_id(kind, namespace, name))
+    try:
+        described = await handle.describe(rpc_timeout=_RPC)
+        if described.close_time is not None:
+            return None
+        return WorkloadView.model_validate(await handle.query("workload", rpc_timeout=_RPC))
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return None
+        raise _failure(error) from None
+
+
+def _words(wrong: WorkflowUpdateFailedError) -> str:
+    return wrong.cause.message if isinstance(wrong.cause, ApplicationError) else str(wrong.cause)
+
+
+def _failure(error: RPCError) -> Failure:
+    waits = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED, RPCStatusCode.FAILED_PRECONDITION)
+    return Failure(NO_WORKER) if error.status in waits else refused(error)
