@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 from tests import groups, sharing
-from tests.leftover_mounts import unmount_left_behind
+from tests.leftover_mounts import remove_left_behind, unmount_left_behind
 from tests.nightly import NIGHTLY
 from tests.runtimes import claim, differences, selection
 from tests.runtimes.containerd import Containerd
@@ -130,9 +130,10 @@ def _launched(version: str, *, part: str) -> Containerd:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Begin without the mounts of a run that was killed."""
+    """Begin without what a run that was killed has left."""
     if not hasattr(session.config, "workerinput"):  # in one process, of those that share the tests
         unmount_left_behind()
+        remove_left_behind()
 
 
 @pytest.hookimpl(wrapper=True)

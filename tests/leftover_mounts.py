@@ -1,10 +1,12 @@
-"""Mounts below pytest's temporary directories that a killed run has left: a run unmounts them before it begins.
+"""What a killed run has left below pytest's temporary directories: a run unmounts and removes it before it begins.
 
-Nothing could remove those directories otherwise, and each later run would try to, and warn.
+Pytest itself can remove neither mounts nor the directories without permissions that the kernel makes for an overlay.
+Each later run would try to, and warn of each directory above them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import subprocess
 import tempfile
@@ -12,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from syncpod.kernel.mountinfo import read_mounts
+from syncpod.kernel.tree_removal import remove_tree
 
 _LOCK = ".lock"
 """The file in which pytest notes the process whose temporary directory it is."""
@@ -27,10 +30,22 @@ def left_behind(mount_points: Iterable[str], root: Path, alive: Callable[[int], 
 
 def unmount_left_behind() -> None:
     """Unmount what runs of this user have left. Does nothing where that is not allowed."""
-    root = Path(tempfile.gettempdir()).resolve() / f"pytest-of-{_user()}"
+    root = _root()
     mounts = (each.mount_point for each in reversed(read_mounts()))
     for place in left_behind(mounts, root, lambda pid: Path(f"/proc/{pid}").exists()):
         subprocess.run(["umount", "--lazy", place], capture_output=True, check=False)
+
+
+def remove_left_behind() -> None:
+    """Remove what pytest has tried to remove and could not; it is named `garbage-...` then. What is mounted stays."""
+    for garbage in _root().glob("garbage-*"):
+        with contextlib.suppress(OSError):
+            remove_tree(garbage)
+
+
+def _root() -> Path:
+    """Return the directory of this user's runs, which need not be there."""
+    return Path(tempfile.gettempdir()).resolve() / f"pytest-of-{_user()}"
 
 
 def _user() -> str:

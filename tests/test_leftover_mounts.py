@@ -1,4 +1,4 @@
-"""What a killed run has mounted is unmounted by the next, and what a living run has is not."""
+"""What a killed run has left is unmounted and removed by the next, and what a living run has is not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from syncpod.kernel.mounting import is_mount, may_mount
-from tests.leftover_mounts import left_behind, unmount_left_behind
+from tests.leftover_mounts import left_behind, remove_left_behind, unmount_left_behind
 
 
 def test_mounts_without_a_live_test_run_are_listed_innermost_first(tmp_path: Path) -> None:
@@ -41,3 +41,14 @@ def test_a_mount_of_a_killed_run_is_gone_and_one_of_a_living_run_stays(
         assert (is_mount(killed), is_mount(living)) == (False, True)
     finally:
         subprocess.run(["umount", "--lazy", living], check=True)
+
+
+def test_what_pytest_could_not_remove_is_gone_before_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    root = tmp_path / f"pytest-of-{getpass.getuser()}"
+    closed, living = root / "garbage-1" / "work" / "work", root / "pytest-1" / "work"
+    for place in (closed / "incompat", living):
+        place.mkdir(parents=True)
+    closed.chmod(0o000)
+    remove_left_behind()
+    assert list(root.iterdir()) == [living.parent]

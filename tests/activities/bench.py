@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from temporalio.activity import ActivityCancellationDetails
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
@@ -50,6 +51,8 @@ from tests.runtimes.sweep import sweep
 SLEEP = ("sleep", "1000")
 DEAF = ("sh", "-c", "trap '' TERM; echo ready; exec sleep 3600")
 """Ends by SIGKILL alone."""
+BEAT_SECONDS = 0.02
+"""How often a step on a bench says what it does: tests wait for that."""
 POLITE = ("sh", "-c", "trap 'exit 3' TERM; echo ready; while :; do sleep 600 & wait $!; done")
 """Ends at once on SIGTERM, with exit code 3."""
 
@@ -74,6 +77,21 @@ class Running:
     async def result(self) -> StepResult:
         """Wait for the step's end."""
         return await self.task
+
+    async def goes_on(self, doing: str = "") -> None:
+        """Wait until the step has said twice more what it does, beginning with `doing`: by then it has not ended.
+
+        Raises AssertionError if it ends, and TimeoutError if it says something else for a minute.
+        """
+        earlier = len(self.heartbeats)
+
+        async def said_twice() -> bool:
+            if sum(said.startswith(doing) for said in self.heartbeats[earlier:]) >= 2:
+                return True
+            assert not self.task.done(), f"it has ended: {self.task}"
+            return False
+
+        await until(said_twice)
 
 
 @dataclass
@@ -315,7 +333,10 @@ async def bench_of(runtime: Containerd, directory: Path) -> AsyncIterator[Bench]
         )
         bench = Bench(runtime, cri, node, returned)
         try:
-            yield bench
+            with pytest.MonkeyPatch.context() as patch:
+                for name in ("FIRST_BEAT_SECONDS", "HEARTBEAT_SECONDS"):
+                    patch.setattr(f"activities.step.{name}", BEAT_SECONDS)
+                yield bench
         finally:
             await node.stops.drain()
             for pod in bench.pods:

@@ -17,7 +17,7 @@ from syncpod.messages.step_table import Stage
 from syncpod.messages.steps import Fault, Outcome
 from syncpod.translation import names
 from syncpod.translation.sandbox_config import sandbox_config
-from tests.activities.bench import Bench, bench_of, container, fault_of, until
+from tests.activities.bench import Bench, bench_of, container, fault_of
 from tests.activities.test_lines import fill
 from tests.runtimes.containerd import Containerd
 
@@ -50,8 +50,7 @@ async def test_a_retry_waits_for_the_stalled_attempt_and_adopts_its_sandbox(benc
         elder = pod.step(StepName.CREATE_SANDBOX, request)
         await gate.reached()
         retry = pod.step(StepName.CREATE_SANDBOX, request, attempt=2)
-        await asyncio.sleep(0.2)
-        assert not retry.task.done()
+        await retry.goes_on("waits for its turn")
     made, adopted = await elder.result(), await retry.result()
     assert (made.outcome, adopted.outcome, adopted.attempt) == (Outcome.DONE, Outcome.ADOPTED, 2)
     assert [sandbox.id for sandbox in adopted.status.sandboxes] == [made.id]
@@ -65,8 +64,7 @@ async def test_a_sandbox_being_created_by_another_client_is_awaited_and_adopted(
         other = asyncio.create_task(bench.cri.run_pod_sandbox(config))
         await gate.reached()
         step = pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())
-        await asyncio.sleep(0.3)
-        assert not step.task.done()
+        await step.goes_on("waits for the runtime to finish sandbox 0: its name is reserved")
     result = await step.result()
     assert (result.outcome, result.id) == (Outcome.ADOPTED, await other)
     assert len(result.status.sandboxes) == 1
@@ -82,8 +80,7 @@ async def test_a_sandbox_of_a_dead_client_is_created_again_once_its_name_is_free
         dying.cancel()
         await asyncio.wait({dying})
         step = pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())
-        await asyncio.sleep(0.3)
-        assert not step.task.done()
+        await step.goes_on()
     result = await step.result()
     assert result.outcome == Outcome.DONE
     assert [(each.id, each.ready) for each in result.status.sandboxes] == [(result.id, True)]
@@ -94,13 +91,10 @@ async def test_create_sandbox_heartbeats_what_it_waits_for(bench: Bench) -> None
     with bench.runtime.gates.hold("cni-add") as gate:
         step = pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())
         await gate.reached()
-
-        async def heartbeat_came() -> bool:
-            return bool(step.heartbeats)
-
-        await until(heartbeat_came)
+        step.heartbeats.clear()
+        await step.goes_on()
+        assert set(step.heartbeats) == {"makes sandbox 0"}
     await step.result()
-    assert set(step.heartbeats) == {"makes sandbox 0"}
 
 
 async def test_a_dead_sandbox_is_removed_and_its_attempt_counts_as_used(bench: Bench) -> None:
@@ -142,7 +136,7 @@ async def test_a_step_is_cancelled_even_while_the_runtime_is_down(
     pod = bench.pod()
     await fill(bench.node.lines[Stage.BEGINNING])
     step = pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())
-    await asyncio.sleep(0.3)
+    await step.goes_on("waits for its turn to begin")
 
     async def away(*_: object, **__: object) -> None:
         raise Unavailable("list_podsandbox", "UNAVAILABLE", "connection refused")
@@ -219,8 +213,7 @@ async def test_a_cancelled_create_returns_the_sandbox_already_requested(bench: B
         step = pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())
         await gate.reached()
         step.cancel()
-        await asyncio.sleep(0.2)
-        assert not step.task.done()
+        await step.goes_on("makes sandbox 0")
     result = await step.result()
     assert (result.outcome, result.id) == (Outcome.DONE, result.status.sandboxes[0].id)
 
@@ -229,7 +222,7 @@ async def test_a_step_cancelled_while_waiting_has_changed_nothing(bench: Bench) 
     pod = bench.pod()
     await fill(bench.node.lines[Stage.BEGINNING])
     step = pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())
-    await asyncio.sleep(0.3)
+    await step.goes_on("waits for its turn to begin")
     step.cancel()
     result = await step.result()
     assert (result.outcome, result.status.sandboxes) == (Outcome.CANCELLED, ())
@@ -239,7 +232,7 @@ async def test_a_waiting_step_is_retried_after_a_worker_shutdown(bench: Bench) -
     pod = bench.pod()
     await fill(bench.node.lines[Stage.BEGINNING])
     step = pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())
-    await asyncio.sleep(0.3)
+    await step.goes_on("waits for its turn to begin")
     step.cancel(worker_shutdown=True)
     with pytest.raises(ApplicationError, match="the step let go: the worker stops") as let_go:
         await step.result()

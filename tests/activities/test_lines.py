@@ -51,10 +51,12 @@ class Step:
     async def _run(self) -> None:
         async with self.place.held():
             self.works = True
-            await asyncio.wait(
-                [asyncio.ensure_future(each.wait()) for each in (self.may_end, self.may_wait)],
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            told = [asyncio.ensure_future(each.wait()) for each in (self.may_end, self.may_wait)]
+            try:
+                await asyncio.wait(told, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for each in told:
+                    each.cancel()
             if self.may_wait.is_set():
                 async with self.place.aside():
                     self.works = False

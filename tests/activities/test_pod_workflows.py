@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from temporalio import workflow
-from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
@@ -20,14 +19,13 @@ from syncpod.messages.identity import NodeFacts, node_task_queue, pod_workflow_i
 from syncpod.messages.node import ApplyPodWorkflow, DeletePodWorkflow, PodWorkflowResult
 from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal_client import connect
 
 
 async def test_an_unanswering_workflow_is_named(temporal_server: DevServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody polls the queue of this node, so no update is ever answered."""
     monkeypatch.setattr(module, "_ANSWER_SECONDS", 1.0)
-    client = await Client.connect(
-        temporal_server.address, namespace=temporal_server.namespace, data_converter=DATA_CONVERTER
-    )
+    client = await connect(temporal_server.address, namespace=temporal_server.namespace, data_converter=DATA_CONVERTER)
     steps, name = PodWorkflowSteps(client, NodeFacts), f"web-{uuid.uuid4().hex[:8]}"
     spec = {"containers": [{"name": "main", "image": "busybox:1"}]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
@@ -49,13 +47,22 @@ async def test_an_unanswering_workflow_is_named(temporal_server: DevServer, monk
         await handle.terminate()
 
 
-async def test_a_cancelled_step_does_not_report_an_unanswering_workflow(temporal_server: DevServer) -> None:
-    client = await Client.connect(temporal_server.address, namespace=temporal_server.namespace)
+async def test_a_cancelled_step_does_not_report_an_unanswering_workflow(
+    temporal_server: DevServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await connect(temporal_server.address, namespace=temporal_server.namespace)
     steps, name = PodWorkflowSteps(client, NodeFacts), f"web-{uuid.uuid4().hex[:8]}"
     handle = await client.start_workflow("PodWorkflow", id=f"pod/default/{name}", task_queue=f"nobody-{uuid.uuid4()}")
     delete = DeletePodWorkflow(namespace="default", name=name)
+    update, asked = client.workflow_service.update_workflow_execution, asyncio.Event()
+
+    async def noted(*request: Any, **how: Any) -> Any:
+        asked.set()
+        return await update(*request, **how)
+
+    monkeypatch.setattr(client.workflow_service, "update_workflow_execution", noted)
     step = asyncio.create_task(ActivityEnvironment().run(steps.delete_pod, delete))
-    await asyncio.sleep(0.5)
+    await asked.wait()
     step.cancel()
     (ended,) = await asyncio.gather(step, return_exceptions=True)
     assert isinstance(ended, BaseException)
@@ -92,9 +99,7 @@ class CutShort:
 
 
 async def test_an_accepted_update_that_was_not_carried_out_is_not_a_refusal(temporal_server: DevServer) -> None:
-    client = await Client.connect(
-        temporal_server.address, namespace=temporal_server.namespace, data_converter=DATA_CONVERTER
-    )
+    client = await connect(temporal_server.address, namespace=temporal_server.namespace, data_converter=DATA_CONVERTER)
     steps, name, node = PodWorkflowSteps(client, NodeFacts), f"web-{uuid.uuid4().hex[:8]}", f"cut-{uuid.uuid4()}"
     queue, id_ = node_task_queue(node), pod_workflow_id("default", name)
     spec = {"containers": [{"name": "main", "image": "busybox:1"}]}

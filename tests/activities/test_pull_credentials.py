@@ -274,7 +274,8 @@ async def test_parallel_pulls_are_limited_and_each_image_is_pulled_once(
         return len({path.split("/")[2] for path in shelf.requests}) == 2
 
     await until(two_have_been_asked_for)
-    await asyncio.sleep(0.3)
+    await asyncio.gather(*(step.goes_on() for step in steps))
+    assert sorted(step.heartbeats[-1].split()[0] for step in steps) == ["pulls", "pulls", "waits", "waits"]
     assert len({path.split("/")[2] for path in shelf.requests}) == 2
     shelf.open.set()
     results = [await step.result() for step in steps]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
@@ -196,7 +195,8 @@ async def test_pulls_run_in_turn_and_a_waiting_one_can_be_cancelled(bench: Bench
     await shelf.asked()
     waiting = second.step(StepName.PULL_IMAGE, request_of(second))
     patient = third.step(StepName.PULL_IMAGE, request_of(third))
-    await asyncio.sleep(0.3)
+    for step in (waiting, patient):
+        await step.goes_on("waits for other pulls to pull")
     waiting.cancel()
     assert (await waiting.result()).outcome == Outcome.CANCELLED
     assert {request.split("/")[2] for request in shelf.requests} == {"app-0"}
@@ -212,7 +212,7 @@ async def test_a_pull_that_waited_for_another_of_the_same_image_does_not_pull_ag
     pulling = first.step(StepName.PULL_IMAGE, request_of(first))
     await shelf.asked()
     waiting = second.step(StepName.PULL_IMAGE, request_of(second))
-    await asyncio.sleep(0.2)
+    await waiting.goes_on("waits for other pulls to pull")
     shelf.open.set()
     await pulling.result()
     asked = len(shelf.requests)

@@ -214,8 +214,7 @@ async def test_a_retry_waits_for_the_stalled_attempt_and_adopts_its_container(be
         elder = pod.step(StepName.START_CONTAINER, request)
         await gate.reached()
         retry = pod.step(StepName.START_CONTAINER, request, attempt=2)
-        await asyncio.sleep(0.2)
-        assert not retry.task.done()
+        await retry.goes_on("waits for its turn")
     made, adopted = await elder.result(), await retry.result()
     assert (made.outcome, adopted.outcome, adopted.id) == (Outcome.DONE, Outcome.ADOPTED, made.id)
 
@@ -240,8 +239,7 @@ async def test_a_start_by_another_client_is_awaited_and_adopted(bench: Bench) ->
         other = asyncio.create_task(bench.cri.start_container(created))
         await gate.reached()
         step = pod.step(StepName.START_CONTAINER, pod.start_request())
-        await asyncio.sleep(0.3)
-        assert not step.task.done()
+        await step.goes_on("waits for a start of main, restart 0 that is under way")
     await other
     result = await step.result()
     assert (result.outcome, result.id) == (Outcome.ADOPTED, created)
@@ -259,8 +257,11 @@ async def test_a_start_by_a_dead_client_is_awaited_and_becomes_an_unknown_exit(b
         dying.cancel()
         await asyncio.wait({dying})
         step = pod.step(StepName.START_CONTAINER, pod.start_request())
-        await asyncio.sleep(0.3)
-        assert not step.task.done() or (await step.result()).outcome == Outcome.ADOPTED
+
+        async def has_noticed() -> bool:
+            return step.task.done() or any(said.startswith("waits for a start of main") for said in step.heartbeats)
+
+        await until(has_noticed)
     result = await step.result()
     assert (result.outcome, result.id) == (Outcome.ADOPTED, created)
     assert [(each.state, each.exit_code, each.reason) for each in result.status.containers] == [
@@ -660,8 +661,7 @@ async def test_a_cancelled_start_returns_the_container_already_requested(bench: 
         step = pod.step(StepName.START_CONTAINER, pod.start_request())
         await gate.reached()
         step.cancel()
-        await asyncio.sleep(0.2)
-        assert not step.task.done()
+        await step.goes_on("starts main")
     result = await step.result()
     assert result.outcome == Outcome.DONE
     assert [each.state for each in result.status.containers] == ["running"]

@@ -26,6 +26,7 @@ from tests.activities.registry import registry
 from tests.activities.test_defects import failing
 from tests.activities.test_kill import is_stopping, killing, started
 from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal_client import connect
 
 Handle = WorkflowHandle[OneStep, tuple[str, StepResult | None]]
 
@@ -46,9 +47,7 @@ class Workflows:
 
 @pytest_asyncio.fixture
 async def workflows(bench: Bench, temporal_server: DevServer) -> AsyncIterator[Workflows]:
-    client = await Client.connect(
-        temporal_server.address, namespace=temporal_server.namespace, data_converter=DATA_CONVERTER
-    )
+    client = await connect(temporal_server.address, namespace=temporal_server.namespace, data_converter=DATA_CONVERTER)
     task_queue = f"node/{uuid.uuid4()}"
     worker = Worker(
         client,

@@ -10,6 +10,8 @@ from temporalio import activity, workflow
 from temporalio.common import RetryPolicy
 from temporalio.worker import Worker
 
+from tests.runtimes.temporal_client import connect
+
 STEP = "create_sandbox"
 
 
@@ -100,9 +102,8 @@ async def answers() -> str:
 
 async def serve_until_killed(address: str, task_queue: str, identity: str) -> None:
     """The process of the worker that dies."""
-    from temporalio.client import Client
 
-    client = await Client.connect(address, identity=identity)
+    client = await connect(address, identity=identity)
     worker = Worker(
         client,
         task_queue=task_queue,
@@ -116,9 +117,8 @@ async def serve_until_killed(address: str, task_queue: str, identity: str) -> No
 
 async def serve_recorder_until_killed(address: str, task_queue: str, identity: str) -> None:
     """The process of the worker that dies with a workflow in its cache."""
-    from temporalio.client import Client
 
-    client = await Client.connect(address, identity=identity)
+    client = await connect(address, identity=identity)
     await Worker(
         client,
         task_queue=task_queue,

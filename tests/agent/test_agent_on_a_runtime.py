@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import WorkflowHandle
 from temporalio.worker import Worker
 
 from protos.cri.v1 import api_pb2 as cri_api
@@ -35,6 +35,7 @@ from tests.agent.waiting import until, until_asked
 from tests.node.owned_pods import OwnedPod, owned_pod
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal_client import connect
 
 pytestmark = pytest.mark.every_runtime("events and exits are told by the runtime")
 
@@ -63,7 +64,7 @@ class Scene:
 @pytest_asyncio.fixture
 async def scene(runtime: Containerd, temporal_server: DevServer, tmp_path: Path) -> AsyncIterator[Scene]:
     node, name = f"n-{uuid.uuid4()}", f"web-{uuid.uuid4()}"
-    client = await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
+    client = await connect(temporal_server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
     async with (
         CriClient(runtime.endpoint) as cri,
         Worker(client, task_queue=f"node/{node}", workflows=[Recorder]),

@@ -29,13 +29,14 @@ from syncpod.translation.context import NodeContext
 from tests.agent.stub_workflows import InAStep, Recorder, Silent, answers, hangs
 from tests.agent.waiting import until, until_asked
 from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal_client import connect
 
 DEAD, NEW = "n1/machine/7", "n1/machine/8"
 
 
 @pytest.fixture
 async def client(temporal_server: DevServer) -> Client:
-    return await Client.connect(temporal_server.address)
+    return await connect(temporal_server.address)
 
 
 @pytest.fixture

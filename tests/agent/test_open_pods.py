@@ -14,11 +14,12 @@ from syncpod.agent.open_pods import OpenPods, OpenPodsUnknown
 from syncpod.messages.identity import pod_workflow_id
 from tests.agent.waiting import until_asked
 from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal_client import connect
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def client(temporal_server: DevServer) -> Client:
-    return await Client.connect(temporal_server.address)
+    return await connect(temporal_server.address)
 
 
 async def ours() -> None:
@@ -60,7 +61,7 @@ async def test_nothing_is_told_of_another_cluster(client: Client) -> None:
 
 async def test_nothing_is_told_while_the_server_is_away() -> None:
     with await asyncio.to_thread(DevServer.launch) as server:
-        client = await Client.connect(server.address)
+        client = await connect(server.address)
     pods = OpenPods(client, ours)
     for asked in (pods.in_namespace(None), pods.named("default", ["web"])):
         with pytest.raises(OpenPodsUnknown):

@@ -20,6 +20,7 @@ from tests.agent.listings import SetUpReader, pod
 from tests.agent.stub_workflows import Recorder
 from tests.agent.waiting import until_asked
 from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal_client import connect
 
 RUNNING: ContainerRuntimeState = "running"
 FACTS = NodeFacts(name="n1", runtime="containerd", host_ips=("192.0.2.7",), search_attributes=True)
@@ -27,7 +28,7 @@ FACTS = NodeFacts(name="n1", runtime="containerd", host_ips=("192.0.2.7",), sear
 
 @pytest.fixture
 async def client(temporal_server: DevServer) -> Client:
-    return await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
+    return await connect(temporal_server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
 
 
 @pytest.fixture

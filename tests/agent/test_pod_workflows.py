@@ -30,6 +30,7 @@ from syncpod.messages.node import ApplyPodWorkflow, PodWorkflowResult
 from syncpod.temporal.run_history import pod_uid_of_run
 from tests.agent.waiting import until_asked
 from tests.runtimes.temporal import DevServer, temporal_program
+from tests.runtimes.temporal_client import connect
 
 UID: SearchAttributeKey[str] = SearchAttributeKey.for_keyword("PodUID")
 
@@ -102,7 +103,7 @@ class Name:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def name(temporal_server: DevServer) -> Name:
-    client = await Client.connect(temporal_server.address)
+    client = await connect(temporal_server.address)
     assert await register_search_attributes(client)
     return Name(client)
 
@@ -203,7 +204,7 @@ async def test_a_paused_workflow_counts_as_open(monkeypatch: pytest.MonkeyPatch)
     may_pause = ("--dynamic-config-value", "frontend.WorkflowPauseEnabled=true")
     monkeypatch.setattr(dev_server, "command", lambda **how: [*command(**how), *may_pause])
     with await asyncio.to_thread(DevServer.launch) as server:
-        client = await Client.connect(server.address)
+        client = await connect(server.address)
         assert await register_search_attributes(client)
         name = Name(client)
         async with name.served():

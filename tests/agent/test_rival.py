@@ -16,6 +16,7 @@ from syncpod.agent.takeover.lock import NodeLife, NotThisNode
 from tests.agent.stub_workflows import hangs
 from tests.agent.waiting import until_asked
 from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal_client import connect
 
 HERE = NodeLife("n1", "this-machine", 5)
 THERE = NodeLife("n1", "other-machine", 9)
@@ -29,7 +30,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 async def connected(server: DevServer) -> Client:
     """A client with an SDK runtime of its own: one runtime accepts only one worker per queue."""
     runtime = Runtime(telemetry=TelemetryConfig(), worker_heartbeat_interval=timedelta(seconds=1))
-    return await Client.connect(server.address, runtime=runtime)
+    return await connect(server.address, runtime=runtime)
 
 
 @pytest_asyncio.fixture(loop_scope="session", scope="module")

@@ -13,13 +13,14 @@ from syncpod.agent.takeover.search_attributes import register_search_attributes
 from syncpod.messages.queries import SEARCH_ATTRIBUTES
 from tests.agent.waiting import until_asked
 from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal_client import connect
 
 
 @pytest.fixture
 async def client(temporal_server: DevServer) -> Client:
     """A client of a new namespace without any search attribute."""
     namespace = f"ns-{uuid.uuid4()}"
-    client = await Client.connect(temporal_server.address, namespace=namespace)
+    client = await connect(temporal_server.address, namespace=namespace)
     request = RegisterNamespaceRequest(namespace=namespace)
     request.workflow_execution_retention_period.FromSeconds(86_400)
     await client.workflow_service.register_namespace(request)

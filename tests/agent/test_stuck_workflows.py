@@ -35,6 +35,7 @@ from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import pod_directory
 from tests.agent.waiting import until_asked
 from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal_client import connect
 from tests.workflows.scripted import DIGEST, ScriptedNode, container, start_pod, until
 from workflows.pod import absorb
 from workflows.pod.workflow import PodWorkflow
@@ -45,7 +46,7 @@ POISON = {"type": "poison"}
 
 @pytest_asyncio.fixture(loop_scope="session", scope="session")
 async def client(temporal_server: DevServer) -> Client:
-    return await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
+    return await connect(temporal_server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
 
 
 class Healer:

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 
 import pytest
 from temporalio import workflow
-from temporalio.client import Client
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from syncpod.agent.unknown_types import REPEAT_SECONDS, TYPES, UnknownTypes
 from tests.agent.waiting import until_asked
 from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal_client import connect
 
 SENTENCE = (
     "a workflow of type {} is on this node's task queue, and nothing here can run it: terminate it, or start it on "
@@ -47,7 +47,7 @@ def written(unknown: UnknownTypes, *names: str) -> Iterator[list[str]]:
 
 
 async def test_tasks_that_fail_again_and_again_are_one_line(temporal_server: DevServer) -> None:
-    client = await Client.connect(temporal_server.address)
+    client = await connect(temporal_server.address)
     queue = f"q-{uuid.uuid4()}"
 
     async def has_failed_twice() -> bool:

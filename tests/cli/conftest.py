@@ -27,6 +27,7 @@ from syncpod.messages.node import NODE_MEMO, NODE_WORKFLOW, NodeSummary, node_wo
 from syncpod.temporal.queries import AskAgain
 from tests.fork_server import run_syncpod
 from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal_client import connect
 from tests.workflows.scripted import ScriptedNode, scripted_worker
 
 
@@ -81,9 +82,7 @@ def heeded_interrupts() -> Iterator[None]:
 
 @pytest_asyncio.fixture(loop_scope="session", scope="session")
 async def client(temporal_server: DevServer) -> Client:
-    return await Client.connect(
-        temporal_server.address, data_converter=pydantic_data_converter, interceptors=[AskAgain()]
-    )
+    return await connect(temporal_server.address, data_converter=pydantic_data_converter, interceptors=[AskAgain()])
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -35,6 +35,7 @@ from syncpod.temporal.cluster import cluster_identity
 from tests.cli.conftest import program
 from tests.cli.pods import pod
 from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal_client import connect
 
 
 @pytest.fixture(autouse=True)
@@ -212,7 +213,7 @@ def test_a_named_server_that_is_not_the_nodes_own_is_noted(temporal_server: DevS
 
 
 async def identity_of(address: str) -> str:
-    return await cluster_identity(await Client.connect(address))
+    return await cluster_identity(await connect(address))
 
 
 def test_a_node_of_a_configured_server_returns_to_it(tmp_path: Path, temporal_server: DevServer) -> None:

@@ -31,6 +31,7 @@ from syncpod.translation.names import CONTAINER_HASH_ANNOTATION, CONTAINER_NAME_
 from tests.cli.conftest import Command
 from tests.cli.manifests import manifest
 from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal_client import connect
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -208,7 +209,7 @@ async def test_search_attributes_of_an_unanswering_workflow_do_not_rule_out_an_a
 ) -> None:
     """A run that follows a deleted pod begins with the search attributes of that one's, and its worker may be away."""
     monkeypatch.setattr(pod_reads, "QUERY_DEADLINE", timedelta(seconds=1))
-    client = await Client.connect(temporal_server.address)
+    client = await connect(temporal_server.address)
     assert await register_search_attributes(client)
     heir = stray("heir", "open", namespace=f"ns-{uuid.uuid4()}").pod
     handle = await client.start_workflow(

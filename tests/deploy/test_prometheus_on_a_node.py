@@ -28,6 +28,7 @@ from tests.runtimes.embedded import Embedded
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.prometheus import Prometheus
 from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal_client import connect
 from tests.worker.node_process import ROOT, NodeProcess
 
 DEPLOY = ROOT / "deploy"
@@ -96,7 +97,7 @@ async def test_every_panel_shows_something_and_the_right_alerts_fire(
     embedded: Embedded, temporal_server: DevServer, tmp_path: Path
 ) -> None:
     node, address, worst = f"n-{uuid.uuid4()}", f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
-    client = await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
+    client = await connect(temporal_server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
     with (
         Prometheus(tmp_path / "prometheus", _configuration(tmp_path, address, worst)) as prometheus,
         _at_its_worst(worst),

@@ -36,6 +36,7 @@ from tests.fork_server import start_worker
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal_client import connect
 from tests.traps import until_trapped
 from tests.worker.node_process import NodeProcess
 
@@ -343,7 +344,7 @@ async def engine_node(
 ) -> AsyncIterator[EngineNode]:
     """A node whose worker serves, with settings from the environment; the worker ends with it, as it should."""
     name = f"n-{uuid.uuid4().hex[:8]}"
-    client = await Client.connect(server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
+    client = await connect(server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
     with NodeProcess.of(runtime, server, directory, node=name, start=start_worker, **environment) as worker:
         await worker.ready()
         async with CriClient(runtime.endpoint) as cri:

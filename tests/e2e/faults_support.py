@@ -40,6 +40,7 @@ from tests.runtimes.processes import Process, processes
 from tests.runtimes.runtime import HeldPoint, Runtime
 from tests.runtimes.sweep import sweep
 from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal_client import connect
 from tests.worker.node_process import NodeProcess
 
 log = logging.getLogger("faults")
@@ -376,7 +377,7 @@ async def faulty_node(
 ) -> AsyncIterator[FaultyNode]:
     """A node with a worker that serves, each with these settings; nothing of it is left at the end."""
     name = f"n-{uuid.uuid4().hex[:8]}"
-    client = await Client.connect(server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
+    client = await connect(server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
     async with (
         CriClient(runtime.endpoint) as cri,
         CriProxy(runtime.directory / f"{name}.sock", runtime.endpoint) as proxy,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from temporalio.client import Client, WorkflowQueryFailedError
+from temporalio.client import WorkflowQueryFailedError
 from temporalio.service import RPCError
 
 from syncpod.cri.client import CriClient
@@ -25,6 +25,7 @@ from tests.e2e.engine import EngineNode, LivePod, Pods, shell
 from tests.fork_server import start_worker
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal_client import connect
 from tests.worker.node_process import NodeProcess
 
 PATIENCE = 60.0
@@ -84,7 +85,7 @@ class ManifestNode(EngineNode):
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def manifest_node(runtime: Runtime, temporal_server: DevServer, tmp_path: Path) -> AsyncIterator[ManifestNode]:
-    client = await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
+    client = await connect(temporal_server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
     async with CriClient(runtime.endpoint) as cri:
         node = ManifestNode(f"n-{uuid.uuid4().hex[:8]}", temporal_server, runtime, client, cri, worker=None)  # type: ignore[arg-type]
         node.manifests = tmp_path / "manifests"

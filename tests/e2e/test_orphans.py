@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest_asyncio
-from temporalio.client import Client, WorkflowQueryFailedError
+from temporalio.client import WorkflowQueryFailedError
 from temporalio.service import RPCError
 
 from protos.cri.v1 import api_pb2 as cri
@@ -31,6 +31,7 @@ from tests.fork_server import start_worker
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.sweep import sweep
 from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal_client import connect
 from tests.worker.node_process import NodeProcess
 
 CRASHES_ONCE = f"test -e /scratch/was-here || {{ touch /scratch/was-here; exit 3; }}; {RUNS}"
@@ -82,9 +83,7 @@ class OrphanNode(EngineNode):
 
     async def up_again(self) -> None:
         """Wait until the worker serves, and connect to the server."""
-        self.client = await Client.connect(
-            self.server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()]
-        )
+        self.client = await connect(self.server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
         await self.worker.ready()
 
     @property
@@ -151,7 +150,7 @@ class OrphanNode(EngineNode):
 @pytest_asyncio.fixture(loop_scope="session")
 async def orphaned(runtime: Runtime, tmp_path: Path) -> AsyncIterator[OrphanNode]:
     with await asyncio.to_thread(DevServer.launch) as server:
-        client = await Client.connect(server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
+        client = await connect(server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
         async with CriClient(runtime.endpoint) as runtime_client:
             name = f"n-{uuid.uuid4().hex[:8]}"
             node = OrphanNode(name, server, runtime, client, runtime_client, worker=None)  # type: ignore[arg-type]

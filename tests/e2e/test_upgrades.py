@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 from temporalio.api.enums.v1 import EventType
-from temporalio.client import Client
 
 from syncpod.cri.client import CriClient
 from syncpod.lifecycle.version import DECISION_VERSION
@@ -25,6 +24,7 @@ from syncpod.temporal.queries import AskAgain
 from tests.e2e.engine import PATIENCE, EngineNode, LivePod, Pods, shell, status_of
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal_client import connect
 from tests.worker.node_process import ROOT, NodeProcess
 
 PARTS = ("syncpod", "workflows", "activities", "protos", "worker.py")
@@ -101,7 +101,7 @@ class Fleet:
 
 @contextlib.asynccontextmanager
 async def fleet(runtime: Runtime, server: DevServer, directory: Path) -> AsyncIterator[Fleet]:
-    client = await Client.connect(server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
+    client = await connect(server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
     async with CriClient(runtime.endpoint) as cri:
         node = EngineNode(f"n-{uuid.uuid4().hex[:8]}", server, runtime, client, cri, None)  # type: ignore[arg-type]
         del node.worker

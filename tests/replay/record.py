@@ -19,6 +19,7 @@ from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages.steps import Allocation, Fault, Rejection, StepInput, StepResult
 from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal_client import connect
 from tests.workflows.scripted import (
     ScriptedNode,
     container,
@@ -476,7 +477,7 @@ async def record() -> None:
     directory = HISTORIES / TODAY
     directory.mkdir(exist_ok=True)
     with DevServer.launch() as server:
-        client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
+        client = await connect(server.address, data_converter=DATA_CONVERTER)
         for story in STORIES:
             written = directory / f"{story.__name__}.json"
             if written.exists():

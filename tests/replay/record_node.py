@@ -19,6 +19,7 @@ from syncpod.messages.node import NODE_WORKFLOW, NodeView, node_workflow_id
 from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.replay.record import TODAY
 from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal_client import connect
 from tests.workflows.scripted import DIGEST, ScriptedNode
 from workflows.node.workflow import NodeWorkflow
 from workflows.pod.workflow import PodWorkflow
@@ -107,7 +108,7 @@ async def main() -> None:
     if not missing:
         return
     with DevServer.launch() as server:
-        client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
+        client = await connect(server.address, data_converter=DATA_CONVERTER)
         for story in missing:
             scripted, node = ScriptedNode(), f"recorded-{story.__name__}"
             scripted.queue = node_workflow_id(node)

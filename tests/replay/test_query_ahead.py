@@ -22,12 +22,13 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.query.v1 import WorkflowQuery
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import PollWorkflowTaskQueueResponse
-from temporalio.client import Client, OutboundInterceptor, QueryWorkflowInput, WorkflowQueryFailedError
+from temporalio.client import OutboundInterceptor, QueryWorkflowInput, WorkflowQueryFailedError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkflowRunner
 
 from syncpod.temporal.queries import AHEAD, AskAgain
 from syncpod.temporal.workflow_watch import Published, WatchedRunner
 from tests.replay.scripted_server import ScriptedServer
+from tests.runtimes.temporal_client import connect
 
 RUN = "11111111-2222-3333-4444-555555555555"
 AT_FIRST = datetime(2026, 1, 1, tzinfo=UTC)
@@ -141,7 +142,7 @@ class Ignored:
 @asynccontextmanager
 async def worker_of(server: ScriptedServer, runner: WorkflowRunner) -> AsyncIterator[None]:
     async with server.serving() as address:
-        client = await Client.connect(address)
+        client = await connect(address)
         async with Worker(client, task_queue="queue", workflows=[Waits], workflow_runner=runner):
             yield
             server.over()

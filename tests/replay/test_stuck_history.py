@@ -13,7 +13,7 @@ from temporalio.api.enums.v1 import CommandType, EventType, WorkflowExecutionSta
 from temporalio.api.history.v1 import History, HistoryEvent
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice import v1
-from temporalio.client import Client, WorkflowHistory
+from temporalio.client import WorkflowHistory
 from temporalio.worker import Worker
 
 from syncpod.agent.published_pods import PublishedPods
@@ -26,6 +26,7 @@ from syncpod.temporal.workflow_watch import Published
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import pod_directory
 from tests.replay.scripted_server import ScriptedServer
+from tests.runtimes.temporal_client import connect
 from workflows.pod.workflow import PodWorkflow
 from workflows.runner import workflow_runner
 
@@ -131,7 +132,7 @@ async def test_a_pod_recovers_from_a_history_that_cannot_be_replayed(tmp_path: P
     )
     server.handlers["StartWorkflowExecution"] = start_workflow
     async with server.serving() as address:
-        client = await Client.connect(address, data_converter=DATA_CONVERTER)
+        client = await connect(address, data_converter=DATA_CONVERTER)
         resumed: list[str] = []
         stuck = StuckWorkflows(
             client,

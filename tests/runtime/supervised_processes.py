@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from syncpod.kernel.tree_removal import remove_tree
 from syncpod.runtime.port import Exited, ProcessSpec
 from syncpod.runtime.processes.container_handle import ContainerHandle
 from syncpod.runtime.processes.records import Level, stat_of
@@ -68,13 +69,15 @@ class Machine:
         return found
 
     async def end(self) -> None:
-        """End all that was started here."""
+        """End all that was started here, and remove what pytest cannot: the kernel's directories, of mode 000."""
         for place in [each for each in self.directory.iterdir() if (each / "spec.json").exists()]:
             found = await self.processes.find(place)
             if isinstance(found, ContainerHandle):
                 found.kill()
                 await found.wait()
         await self.processes.close()
+        for layers in self.directory.glob("*/layers"):
+            remove_tree(layers)
 
 
 @asynccontextmanager

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from syncpod.runtime.port import Exited, Processes, ProcessSpec, StartFailed, Stream
+from syncpod.runtime.simulation import timers
 from syncpod.runtime.simulation.processes import Simulated, SimulatedProcess
 
 HOUR = 3600 * 10**9
@@ -273,8 +274,9 @@ async def test_a_restarted_runtime_does_not_restart_again(
 
 
 async def test_the_runtime_does_not_restart_for_a_sandbox_that_is_gone(
-    simulated: Simulated, clock: Clock, restarts: list[str], tmp_path: Path
+    simulated: Simulated, clock: Clock, restarts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(timers, "_LOOKS_EVERY_SECONDS", 0.01)  # how soon a change of the clock is noticed
     for name in ("gone", "here", "next"):
         (tmp_path / name).mkdir()
     gone = await simulated.start(pause(restartRuntimeAfter="30m"), tmp_path / "gone")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -219,8 +220,9 @@ async def test_simulated_pods_continue_while_the_server_is_down(runtime: Embedde
     await pod.run()
     short, other = await pod.start(), await pod.create(name="other")
     await calls.runtime.StartContainer(cri.StartContainerRequest(container_id=other))
+    due = (await pod.status(short)).started_at + 300 * 10**6
     await asyncio.to_thread(runtime.kill)
-    await asyncio.sleep(0.5)
+    await until(lambda: time.time_ns() > due)
     await asyncio.to_thread(runtime.start)
     status = await pod.status(short)
     assert (status.state, status.exit_code, status.reason) == (cri.CONTAINER_EXITED, 7, "Error")
@@ -264,5 +266,11 @@ async def test_the_runtime_restarts_at_the_scripted_time_and_its_pods_continue(
         await restarting.run()
     await until(lambda: starts() > before)
     assert (await pod.status(container)).state == cri.CONTAINER_RUNNING
-    await asyncio.sleep(0.4)
+    later = Pod(calls, {"pod": {"runTime": "200ms"}})
+    await later.run()
+
+    async def has_ended() -> bool:  # a second restart would have been due before
+        return not await later.ready()
+
+    await until_asked(has_ended)
     assert starts() == before + 1

@@ -5,14 +5,13 @@ import sys
 import urllib.request
 from pathlib import Path
 
-from temporalio.client import Client
-
 from tests.runtimes.processes import processes
 from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal_client import connect
 
 
 async def test_a_workflow_outlives_a_kill_of_the_server(temporal_server: DevServer) -> None:
-    client = await Client.connect(temporal_server.address, namespace=temporal_server.namespace)
+    client = await connect(temporal_server.address, namespace=temporal_server.namespace)
     await client.start_workflow("Nothing", id="kept", task_queue="nobody")
     before = temporal_server.pid
     temporal_server.restart()

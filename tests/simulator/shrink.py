@@ -26,13 +26,8 @@ def shrink(case: Case, fails: Callable[[Case], bool] | None = None) -> Case:
             return signature(simulate(candidate).violation) == wanted
 
     case = _fewer_events(case, fails)
-    plainer = True
-    while plainer:
-        plainer = False
-        for candidate in _plainer(case):
-            if fails(candidate):
-                case, plainer = _fewer_events(candidate, fails), True
-                break
+    while (plainer := _plainest(case, fails)) is not case:
+        case = _fewer_events(plainer, fails)
     return case
 
 
@@ -56,6 +51,21 @@ def _fewer_events(case: Case, fails: Callable[[Case], bool]) -> Case:
                 break
             parts = min(2 * parts, len(events))
     return replace(case, events=events)
+
+
+def _plainest(case: Case, fails: Callable[[Case], bool]) -> Case:
+    """Make a case plainer in one thing after the other, in one pass; return the case itself if nothing can be spared.
+
+    What was needed once is not tried again in this pass: each try is a whole simulation.
+    """
+    candidates, needed = list(_plainer(case)), 0
+    while needed < len(candidates):
+        if fails(candidates[needed]):
+            case = candidates[needed]
+            candidates = list(_plainer(case))
+        else:
+            needed += 1
+    return case
 
 
 def _plainer(case: Case) -> Iterator[Case]:

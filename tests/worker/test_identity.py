@@ -7,7 +7,6 @@ import uuid
 from pathlib import Path
 
 import pytest
-from temporalio.client import Client
 from temporalio.service import RPCError
 
 from syncpod.cri.client import CriClient
@@ -18,6 +17,7 @@ from tests.e2e.faults_proxy import CriProxy
 from tests.node.owned_pods import owned_pod
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal_client import connect
 from tests.worker.node_process import NodeProcess, forked
 from tests.worker.test_serving import refusal
 
@@ -90,7 +90,7 @@ async def test_a_worker_refuses_a_temporal_cluster_other_than_its_nodes(
             said = await ended(worker)
             assert said.endswith(sentence.replace(temporal_server.address, own.address))
         with pytest.raises(RPCError, match="not found"):
-            await (await Client.connect(own.address)).get_workflow_handle(node_workflow_id(node)).describe()
+            await (await connect(own.address)).get_workflow_handle(node_workflow_id(node)).describe()
         adopting = ("--adopt-cluster",)
         for arguments in (adopting, ()):
             with forked(tmp_path, *arguments, runtime=runtime.endpoint, temporal=own.address, node=node) as worker:

@@ -34,6 +34,7 @@ from tests.node.owned_pods import owned_pod
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal_client import connect
 from tests.worker.node_process import NodeProcess, forked
 
 NOWHERE = "unix:///run/nowhere.sock"
@@ -52,7 +53,7 @@ def runtime(containerd16: Containerd) -> Containerd:
 
 @pytest_asyncio.fixture
 async def client(temporal_server: DevServer) -> Client:
-    return await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
+    return await connect(temporal_server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
 
 
 async def refusal(worker: NodeProcess) -> str:
@@ -361,7 +362,7 @@ async def test_pods_continue_after_a_server_outage(runtime: Containerd, tmp_path
         forked(tmp_path, runtime=runtime.endpoint, temporal=server.address, node=node) as worker,
     ):
         await worker.ready()
-        client = await Client.connect(server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
+        client = await connect(server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
         name = f"p-{uuid.uuid4()}"
         async with started(client, node, pod_document(name)) as handle, CriClient(runtime.endpoint) as cri:
             await until_asked(lambda: running(handle))

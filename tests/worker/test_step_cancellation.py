@@ -5,7 +5,6 @@ import uuid
 from datetime import timedelta
 
 from temporalio import activity, workflow
-from temporalio.client import Client
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from temporalio.workflow import ActivityCancellationType
 
@@ -13,6 +12,7 @@ from syncpod.temporal.step_cancellation import STEP_CANCELLED, StepCancellation
 from syncpod.temporal.timeouts import HEARTBEAT_THROTTLE
 from tests.agent.waiting import until_asked
 from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal_client import connect
 
 
 @workflow.defn
@@ -52,7 +52,7 @@ async def never_heartbeats_again() -> str:
 
 
 async def test_a_step_that_does_not_heartbeat_is_told_of_its_cancellation(temporal_server: DevServer) -> None:
-    client = await Client.connect(temporal_server.address)
+    client = await connect(temporal_server.address)
     queue = f"node/{uuid.uuid4()}"
     async with Worker(
         client,

@@ -23,6 +23,7 @@ from tests.runtimes.containerd import Containerd
 from tests.runtimes.docker_registry import free_port
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal_client import connect
 from tests.worker.collector import Collector, attributes
 from tests.worker.node_process import ROOT, NodeProcess
 
@@ -98,7 +99,7 @@ async def test_a_pod_start_has_one_trace_per_sync_with_the_runtime_calls_and_no_
     containerd16: Containerd, temporal_server: DevServer, tmp_path: Path
 ) -> None:
     node, name = f"n-{uuid.uuid4()}", f"p-{uuid.uuid4()}"
-    client = await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
+    client = await connect(temporal_server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
     address = f"127.0.0.1:{free_port()}"
     with (
         Collector() as collector,

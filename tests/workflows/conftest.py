@@ -11,6 +11,7 @@ from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.temporal.queries import AskAgain
 from tests.runtimes import selection
 from tests.runtimes.temporal import DevServer
+from tests.runtimes.temporal_client import connect
 from tests.workflows.runs import Noting
 from tests.workflows.sandbox import Sandbox
 from tests.workflows.scripted import ScriptedNode, scripted_worker
@@ -22,7 +23,7 @@ CACHED, REPLAYED = "cached", "replayed at every task"
 
 @pytest_asyncio.fixture(loop_scope="session", scope="session")
 async def client(temporal_server: DevServer) -> Client:
-    return await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
+    return await connect(temporal_server.address, data_converter=DATA_CONVERTER, interceptors=[AskAgain()])
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
