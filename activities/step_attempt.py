@@ -161,7 +161,8 @@ class StepAttempt:
         if stage is None:
             yield
             return
-        self._stage, self._place = stage, Place(self.node.lines[stage], self, self.ref.uid)
+        self._stage = stage
+        self._place = Place(self.node.lines[stage], self, self.ref.uid, can_wait=stage is Stage.CLEARING)
         async with self._place.held():
             self.node.acts(self.ref.uid)
             yield

@@ -35,6 +35,12 @@ def pods_at_once() -> int:
     return 2 * (os.cpu_count() or 1)
 
 
+def _lines() -> Mapping[Stage, Line]:
+    """Return a line for each stage. Pods that end and pods that are removed share theirs."""
+    ending = Line(pods_at_once())
+    return {Stage.BEGINNING: Line(pods_at_once()), Stage.ENDING: ending, Stage.CLEARING: ending}
+
+
 async def no_journal(_ref: PodRef, _instances: Sequence[Instance]) -> None:
     """Keep nothing."""
 
@@ -55,8 +61,8 @@ class Node:
     acts: Callable[[str], None] = lambda uid: None
     """Called with the UID of a pod whose step has waited and now goes on to its end: what the agent sees of the pod
     meanwhile, the step is about to return."""
-    lines: Mapping[Stage, Line] = field(default_factory=lambda: {stage: Line(pods_at_once()) for stage in Stage})
-    """The queues of pods that are to start, and of those that are to end."""
+    lines: Mapping[Stage, Line] = field(default_factory=_lines)
+    """The queues of pods that are to start, and of those that are to end or to be removed."""
     pull_settings: PullSettings = field(default_factory=PullSettings)
     dead_kept: int = 1
     """How many dead instances of each container are kept when the next one starts."""

@@ -20,6 +20,8 @@ HELD_SECONDS = 5.0
 pod gets its place while it goes on."""
 REMEMBERED_SECONDS = 60.0
 """How long a pod that has left the line keeps its rank before those that came later, for its next step."""
+LET_PASS = 256
+"""How many pods that come later a step lets pass that can wait: many, and yet its turn comes whatever follows."""
 
 
 class Line:
@@ -29,6 +31,7 @@ class Line:
         self._free = places
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._numbers = itertools.count()
+        self._entries = itertools.count()
         self._came: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     def came(self, uid: str) -> int:
@@ -41,6 +44,10 @@ class Line:
         self._came.move_to_end(uid)
         return number
 
+    def lets_pass(self) -> int:
+        """Return the number of a step that can wait: those that wait now, and the next `LET_PASS`, come first."""
+        return next(self._numbers) + LET_PASS + 1
+
     def ahead_of(self, number: int) -> int:
         """Return how many waiting pods come before the pod with this number."""
         return sum(1 for other, _, turn in self._waiting if other < number and not turn.done())
@@ -48,7 +55,7 @@ class Line:
     async def enter(self, number: int) -> None:
         """Wait for a place, and take it."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (number, next(self._numbers), turn))
+        heapq.heappush(self._waiting, (number, next(self._entries), turn))
         self._call()
         try:
             await turn
@@ -76,11 +83,11 @@ class Line:
 class Place:
     """One step's place in a line."""
 
-    def __init__(self, line: Line, holder: Holder, uid: str) -> None:
-        """Wait for the pod `uid`. `holder` ends the wait if it is asked to let go."""
+    def __init__(self, line: Line, holder: Holder, uid: str, *, can_wait: bool = False) -> None:
+        """Wait for the pod `uid`, behind the others if it `can_wait`. `holder` ends the wait if asked to let go."""
         self._line = line
         self._holder = holder
-        self._number = line.came(uid)
+        self._number = line.lets_pass() if can_wait else line.came(uid)
         self._since = 0.0
         """Since when the step waits, by the monotonic clock; 0 if it does not wait."""
         self._waited = 0.0

@@ -48,13 +48,14 @@ class ExitFollower:
     async def _follow(self, uid: str) -> None:
         loop, pause = asyncio.get_running_loop(), SECOND_READ_SECONDS
         while self._is_unreported(uid):
+            if self._pleg.busy(uid):  # such a step returns the pod's listing itself
+                await self._pleg.until_not_busy(uid)
+                continue
             began = loop.time()
-            # A step that has just begun returns the pod's listing itself.
-            if not self._pleg.busy(uid):
-                try:
-                    await self._pleg.look(uid)
-                except CriError as error:
-                    log.debug("pod %s cannot be read: %s", uid, error)
+            try:
+                await self._pleg.look(uid)
+            except CriError as error:
+                log.debug("pod %s cannot be read: %s", uid, error)
             if self._is_unreported(uid):
                 await asyncio.sleep(max(pause, min(loop.time() - began, LONGEST_PAUSE_SECONDS)))
                 pause = READ_SECONDS

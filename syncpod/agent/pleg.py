@@ -14,6 +14,7 @@ too.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -79,6 +80,8 @@ class _Pod:
     """How many steps of this pod run on the node now."""
     step_began: float = 0.0
     """When the first of them began, or its turn came, monotonic."""
+    step_over: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when one of them ends."""
     no_workflow_until: float = 0.0
     """Monotonic time before which nothing is sent, because the pod had no workflow; 0 if it has one."""
 
@@ -179,12 +182,21 @@ class Pleg:
         pod = self._pods.get(uid)
         if pod is not None:
             pod.steps -= 1
+            pod.step_over.set()
             self._settle(uid, pod)
 
     def busy(self, uid: str) -> bool:
         """Say whether a step of the pod has just begun, and will soon return the pod's listing itself."""
         pod = self._pods.get(uid)
         return pod is not None and pod.steps > 0 and time.monotonic() - pod.step_began < STEP_PATIENCE
+
+    async def until_not_busy(self, uid: str) -> None:
+        """Wait until no step of the pod has just begun: as soon as the last one ends, or has taken `STEP_PATIENCE`."""
+        while self.busy(uid) and (pod := self._pods.get(uid)) is not None:
+            pod.step_over.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pod.step_began + STEP_PATIENCE - time.monotonic()):
+                    await pod.step_over.wait()
 
     def newest(self, uid: str) -> ObservedPod | None:
         """Return the newest listing of the pod, if any."""

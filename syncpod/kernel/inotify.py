@@ -1,7 +1,7 @@
 """Being told by the kernel, at once, that something in a directory may have changed (inotify(7)).
 
-The notices are not interpreted beyond two questions: whether a change is complete, and whether the watch is over. So
-no file name is read, and a queue that has overflowed is only one more change.
+The notices are not interpreted beyond three questions: whether a change is complete, whether files have only gone, and
+whether the watch is over. So no file name is read, and a queue that has overflowed is only one more change.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ IN_IGNORED: Final = 0x8000
 IN_ONLYDIR: Final = 0x1000000
 
 _COMPLETE: Final = IN_CLOSE_WRITE | IN_MOVED_TO
+_GONE: Final = IN_MOVED_FROM | IN_DELETE
 _OVER: Final = IN_DELETE_SELF | IN_MOVE_SELF | IN_IGNORED
-_WATCHED: Final = _COMPLETE | _OVER | IN_MODIFY | IN_ATTRIB | IN_MOVED_FROM | IN_CREATE | IN_DELETE
+_WATCHED: Final = _COMPLETE | _GONE | _OVER | IN_MODIFY | IN_ATTRIB | IN_CREATE
 _HEAD: Final = struct.Struct("=iIII")
 """`struct inotify_event` without the name: watch, mask, cookie, length of the name."""
 _ROOM: Final = 65536
@@ -39,11 +40,13 @@ class Change(IntEnum):
     """What notices say of a directory; of several, the highest counts."""
 
     NONE = 0
-    BEGUN = 1
-    """A file is being written, or has been created or removed: more may follow, as where a file is replaced."""
-    COMPLETE = 2
+    GONE = 1
+    """A file has been removed or moved away: another may be about to take its place."""
+    BEGUN = 2
+    """A file has been created, or is being written: more follows."""
+    COMPLETE = 3
     """A file has been closed after writing, or moved into place: it can be read."""
-    OVER = 3
+    OVER = 4
     """The directory itself was moved or removed: nothing more is noticed here."""
 
 
@@ -94,5 +97,11 @@ def said(notices: bytes) -> Change:
         at += _HEAD.size + length
         if mask & _OVER:
             return Change.OVER
-        found = max(found, Change.COMPLETE if mask & _COMPLETE else Change.BEGUN)
+        found = max(found, _kind(mask))
     return found
+
+
+def _kind(mask: int) -> Change:
+    if mask & _COMPLETE:
+        return Change.COMPLETE
+    return Change.GONE if mask & _GONE else Change.BEGUN

@@ -30,21 +30,26 @@ class Mount(NamedTuple):
     """The file system's own options."""
 
 
-def read_mounts(file: Path = MOUNTINFO) -> tuple[Mount, ...]:
-    """Return the mounts that a mountinfo file lists. A later one hides an earlier one at the same mount point.
-
-    Raises OSError.
-    """
-    return parse_mounts(file.read_bytes())
+def read_mounts(file: Path = MOUNTINFO, *, file_system: str = "") -> tuple[Mount, ...]:
+    """Return the mounts that a mountinfo file lists, as `parse_mounts` does. Raises OSError."""
+    return parse_mounts(file.read_bytes(), file_system=file_system)
 
 
-def parse_mounts(text: bytes) -> tuple[Mount, ...]:
-    """Return the mounts of a mountinfo text.
+def parse_mounts(text: bytes, *, file_system: str = "") -> tuple[Mount, ...]:
+    """Return the mounts of a mountinfo text. A later one hides an earlier one at the same mount point.
+
+    `file_system`: only those whose type begins so. The others are not parsed: each pod adds a few, and a full node has
+    a thousand of them.
 
     Fields are separated by exactly one space and lines by exactly one newline: a source may be empty, and a path may
     hold any other white space. Raises ValueError for a text that is not mountinfo.
     """
-    return tuple(_mount(line.split(b" ")) for line in text.split(b"\n") if line)
+    lines = (line for line in text.split(b"\n") if line)
+    if file_system:
+        begin = b" - " + os.fsencode(file_system)  # no field has a space, so nothing before the separator looks like it
+        lines = (line for line in lines if begin in line)
+    found = (_mount(line.split(b" ")) for line in lines)
+    return tuple(each for each in found if each.file_system.startswith(file_system))
 
 
 def _mount(fields: list[bytes]) -> Mount:

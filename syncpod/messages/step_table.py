@@ -54,6 +54,8 @@ class Stage(Enum):
 
     BEGINNING = "begin"
     ENDING = "end"
+    CLEARING = "be removed"
+    """Nothing of the pod runs any more. It waits with those that end, and lets them go first."""
 
 
 class Interruption(Enum):
@@ -108,6 +110,6 @@ STEPS: Final[dict[StepName, StepSpec]] = {
     StepName.KILL_CONTAINER: StepSpec(KillContainer, OPEN_END, Urgency.URGENT, _GOES_ON),
     StepName.KILL_POD: StepSpec(KillPod, OPEN_END, Urgency.URGENT, _GOES_ON, stage=Stage.ENDING),
     StepName.REMOVE_CONTAINER: StepSpec(RemoveContainers, OPEN_END, Urgency.URGENT, _GOES_ON),
-    StepName.REMOVE_POD: StepSpec(RemovePod, 4 * RUNTIME_CALL, Urgency.URGENT, _GOES_ON, stage=Stage.ENDING),
+    StepName.REMOVE_POD: StepSpec(RemovePod, 4 * RUNTIME_CALL, Urgency.URGENT, _GOES_ON, stage=Stage.CLEARING),
 }
 """Every step of a pod, by its name."""

@@ -61,7 +61,8 @@ def remove_pod_cgroup(node: NodeContext, uid: str, *, mountinfo: Path = MOUNTINF
 def _directories(node: NodeContext, uid: str, mountinfo: Path) -> Iterator[Path]:
     """Yield every directory that may be the pod's cgroup: in each tier of each hierarchy."""
     below = [cgroup.relative_to("/") for cgroup in pod_cgroups(node, uid)]
-    return (each.path / path for each in whole_hierarchies(read_mounts(mountinfo)) for path in below)
+    cgroups = read_mounts(mountinfo, file_system="cgroup")
+    return (each.path / path for each in whole_hierarchies(cgroups) for path in below)
 
 
 def _is_populated(cgroup: Path) -> bool:

@@ -203,7 +203,7 @@ def _hierarchies(node: NodeContext, mountinfo: Path) -> tuple[Hierarchy, ...]:
     """Return the hierarchies that this node writes limits to; none if it makes no cgroups."""
     if not node.pod_cgroups or node.cgroup_driver != "cgroupfs":
         return ()
-    return whole_hierarchies(read_mounts(mountinfo))
+    return whole_hierarchies(read_mounts(mountinfo, file_system="cgroup"))
 
 
 def _make_in(hierarchy: Hierarchy, cgroup: PurePosixPath, limits: CgroupLimits) -> set[str]:

@@ -17,7 +17,7 @@ from activities.node.lines import Line, Place
 from activities.step_attempt import Interrupted, StepAttempt
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.step_table import Stage
-from syncpod.messages.steps import CreateSandbox, Outcome
+from syncpod.messages.steps import CreateSandbox, Outcome, RemovePod
 from tests.activities.bench import Bench, Running, until
 from tests.activities.test_fences import settle
 
@@ -36,8 +36,8 @@ class Step:
 
     _order = itertools.count()
 
-    def __init__(self, line: Line, uid: str) -> None:
-        self.place = Place(line, self, uid)
+    def __init__(self, line: Line, uid: str, *, can_wait: bool = False) -> None:
+        self.place = Place(line, self, uid, can_wait=can_wait)
         self.works = False
         self.may_end, self.may_wait, self.has_waited = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.task = asyncio.create_task(self._run())
@@ -90,6 +90,25 @@ async def test_a_started_pod_precedes_one_that_has_not_started() -> None:
     await settle()
     assert (second.works, waiting.works) == (True, False)
     for step in (second, waiting):
+        step.may_end.set()
+        await step.task
+
+
+async def test_a_pod_that_is_removed_lets_those_that_end_go_first_but_not_without_end() -> None:
+    line = Line(1)
+    first = Step(line, "a")
+    await settle()
+    removed = Step(line, "a", can_wait=True)
+    ending = [Step(line, f"b{number}") for number in range(lines.LET_PASS)]
+    last = Step(line, "c")
+    await settle()
+    for step in (first, *ending):
+        assert not removed.works
+        step.may_end.set()
+        await step.task
+    await settle()
+    assert (removed.works, last.works) == (True, False)
+    for step in (removed, last):
         step.may_end.set()
         await step.task
 
@@ -205,6 +224,18 @@ async def test_a_step_says_when_its_turn_has_come_and_when_its_first_wait_is_ove
     assert said == []
     line.leave()
     await acting
+
+
+async def test_a_removal_waits_with_the_pods_that_end(bench: Bench) -> None:
+    pod = bench.pod()
+    await pod.create_sandbox()
+    assert (await pod.kill()).outcome == Outcome.DONE
+    line = bench.node.lines[Stage.ENDING]
+    await fill(line)
+    removal = pod.step(StepName.REMOVE_POD, RemovePod(ref=pod.ref, fence=pod.next_fence()))
+    await until(partial(_says, removal.heartbeats, "waits for its turn to be removed: 0 other pods come first"))
+    line.leave()
+    assert (await removal.result()).outcome == Outcome.DONE
 
 
 async def test_pods_start_in_order_and_one_deleted_in_the_queue_has_changed_nothing(bench: Bench) -> None:

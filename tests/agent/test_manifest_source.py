@@ -350,6 +350,7 @@ async def test_a_removed_file_that_is_replaced_at_once_keeps_its_pod(
     directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A removal is read once nothing more follows it: `rm a.yaml; cp new a.yaml` is one change."""
+    monkeypatch.setattr(manifest_source, "GONE_SECONDS", 60.0)
     monkeypatch.setattr(manifest_source, "SETTLED_SECONDS", 60.0)
     monkeypatch.setattr(manifest_source, "UNSETTLED_SECONDS", 60.0)
     told = Told()

@@ -7,7 +7,9 @@ from types import SimpleNamespace
 import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
+from syncpod.agent import exits as exits_module
 from syncpod.agent import pleg as pleg_module
+from syncpod.agent.exits import ExitFollower
 from syncpod.agent.pleg import Pleg
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.messages.identity import PodRef
@@ -330,3 +332,38 @@ async def test_a_pleg_that_has_not_relisted_is_not_healthy(
     assert pleg.unhealthy() == ""
     monkeypatch.setattr(pleg_module, "RELIST_THRESHOLD_SECONDS", -1.0)
     assert pleg.unhealthy() == "pleg was last seen active more than -1s ago"
+
+
+async def test_an_exit_during_a_step_is_left_to_the_step_and_read_once_it_is_over(
+    pleg: Pleg, reader: SetUpReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader.has(pod(main="running"))
+    await pleg.look("u1")
+    exits, reads = ExitFollower(pleg), reader.reads
+    monkeypatch.setattr(pleg_module, "STEP_PATIENCE", 600.0)
+    monkeypatch.setattr(exits_module, "GIVE_UP_SECONDS", 600.0)
+    pleg.step_began("u1")
+    pleg.step_began("u1")
+    exits.exited("u1", "u1-main")
+    await settled()
+    pleg.step_ended("u1")
+    await settled()
+    assert reader.reads == reads
+    reader.has(pod(main="exited"))
+    pleg.step_ended("u1")
+    await until(lambda: reader.reads == reads + 1)
+    await exits.close()
+
+
+async def test_a_step_that_takes_long_keeps_no_exit_from_being_read(
+    pleg: Pleg, reader: SetUpReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader.has(pod(main="running"))
+    await pleg.look("u1")
+    exits, reads = ExitFollower(pleg), reader.reads
+    monkeypatch.setattr(pleg_module, "STEP_PATIENCE", 0.01)
+    monkeypatch.setattr(exits_module, "GIVE_UP_SECONDS", 600.0)
+    pleg.step_began("u1")
+    exits.exited("u1", "u1-main")
+    await until(lambda: reader.reads > reads)
+    await exits.close()

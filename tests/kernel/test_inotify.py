@@ -54,8 +54,8 @@ def _remove_directory(directory: Path) -> None:
         (_write, Change.COMPLETE),
         (_rename_into, Change.COMPLETE),
         (lambda directory: (directory / "link").symlink_to("there"), Change.BEGUN),
-        (lambda directory: (directory / "there").unlink(), Change.BEGUN),
-        (lambda directory: (directory / "there").rename(directory.parent / "away"), Change.BEGUN),
+        (lambda directory: (directory / "there").unlink(), Change.GONE),
+        (lambda directory: (directory / "there").rename(directory.parent / "away"), Change.GONE),
         (lambda directory: (directory / "there").chmod(0o600), Change.BEGUN),
         (lambda directory: (directory / "sub").mkdir(), Change.BEGUN),
         (_rename_directory, Change.OVER),
@@ -90,6 +90,9 @@ def test_a_queue_that_has_overflowed_is_a_change() -> None:
     assert said(overflowed) is Change.BEGUN
     named = struct.pack("=iIII", 1, inotify.IN_MOVED_TO, 0, 16) + b"\xff".ljust(16, b"\0")
     assert said(overflowed + named + overflowed) is Change.COMPLETE
+    gone = struct.pack("=iIII", 1, inotify.IN_DELETE, 0, 0)
+    assert said(gone + gone) is Change.GONE
+    assert said(gone + overflowed + gone) is Change.BEGUN
 
 
 def test_only_a_directory_can_be_watched(directory: Path) -> None:

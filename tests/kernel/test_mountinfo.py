@@ -37,6 +37,21 @@ def test_a_source_may_be_empty() -> None:
     assert (mount.file_system, mount.options) == ("ext3", ("rw", "errors=continue"))
 
 
+def test_only_the_mounts_of_one_kind_of_file_system_are_parsed() -> None:
+    lines = [
+        LINE,
+        LINE.replace(b"ext3", b"cgroup2"),
+        LINE.replace(b"ext3", b"cgroup").replace(b"/mnt2", b"/-\\040-\\040cgroup"),
+        LINE.replace(b"/dev/root", b"cgroup"),
+        LINE.replace(b"ext3 /dev/root", b"ext3  - cgroup"),
+        b"no mount",
+    ]
+    found = parse_mounts(b"\n".join(lines), file_system="cgroup")
+    assert [(each.file_system, each.mount_point) for each in found] == [("cgroup2", "/mnt2"), ("cgroup", "/- - cgroup")]
+    with pytest.raises(ValueError, match="not in list"):
+        parse_mounts(b"\n".join(lines))
+
+
 def test_a_mount_without_a_peer_group_is_private() -> None:
     assert parse_mounts(LINE.replace(b"master:1 shared:7 ", b""))[0].propagation == ()
 

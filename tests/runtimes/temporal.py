@@ -27,10 +27,7 @@ def temporal_program() -> Path:
 
 
 class DevServer:
-    """One running dev server with its web UI, on free ports of the loopback. `close` ends it, as does `with`.
-
-    No search attribute is registered but Temporal's own: that is the worker's part.
-    """
+    """One running dev server with its web UI, on free ports of the loopback. `close` ends it, as does `with`."""
 
     namespace = dev_server.NAMESPACE
 

@@ -41,8 +41,10 @@ log = logging.getLogger(__name__)
 REREAD_SECONDS: Final = 20.0
 """The kubelet's fileCheckFrequency."""
 SETTLED_SECONDS: Final = 0.1
-"""How long nothing may have happened before a change that is not complete is read: a file that is being written, or
-was removed and may be about to be replaced."""
+"""How long nothing may have happened before a change that is not complete is read: a file that is being written."""
+GONE_SECONDS: Final = 0.02
+"""The same after a removal. A program that replaces a file by another creates the new one at once; the kubelet does not
+wait at all."""
 UNSETTLED_SECONDS: Final = 1.0
 """How long such a change is waited for while more and more follows."""
 _RETRY_SECONDS: Final = 1.0
@@ -168,8 +170,9 @@ async def _changes(directory: Path, reread: float, warn: Callable[[str], None]) 
     """Yield at once, then True whenever something in the directory may have changed, and False after each `reread`.
 
     A file that was closed after writing, or moved into place, is told at once. Any other change is told once nothing
-    more has happened for `SETTLED_SECONDS`, and at the latest `UNSETTLED_SECONDS` after it. Ends when the directory has
-    been replaced; if it cannot be watched, after one `reread`, calling `warn` with the reason.
+    more has happened for `SETTLED_SECONDS`, or `GONE_SECONDS` after a removal, and at the latest `UNSETTLED_SECONDS`
+    after it. Ends when the directory has been replaced; if it cannot be watched, after one `reread`, calling `warn`
+    with the reason.
     """
     watched = await _identity(directory)
     if watched is None:
@@ -196,8 +199,9 @@ async def _next_change(watch: DirectoryWatch, reread: float) -> Change:
     """Wait until there is something to read; return `Change.NONE` if nothing has changed for `reread` seconds."""
     change = await watch.noticed(reread)
     deadline = time.monotonic() + UNSETTLED_SECONDS
-    while change is Change.BEGUN and (left := deadline - time.monotonic()) > 0:
-        more = await watch.noticed(min(SETTLED_SECONDS, left))
+    while change in (Change.GONE, Change.BEGUN) and (left := deadline - time.monotonic()) > 0:
+        settled = GONE_SECONDS if change is Change.GONE else SETTLED_SECONDS
+        more = await watch.noticed(min(settled, left))
         if more is Change.NONE:
             break
         change = more
