@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 from temporalio.client import (
@@ -92,13 +92,17 @@ def does_not_answer(fetched: FetchedPod) -> Failure:
     return Failure(f'pod "{fetched.pod.metadata.name}" does not answer: {silence((fetched,))}')
 
 
-async def list_pods(client: Client, namespace: str | None, selector: Selector) -> list[FetchedPod]:
+async def list_pods(
+    client: Client, namespace: str | None, selector: Selector, *, nodes: Collection[str] | None = None
+) -> list[FetchedPod]:
     """Return the pods of a namespace (None = all) that the selector selects, in order of namespace and name.
 
-    The list comes from visibility, which may lag by a moment. Pods of this machine's node are read from it; each other
-    pod's workflow is queried.
+    With `nodes`, only theirs. The list comes from visibility, which may lag by a moment. Pods of this machine's node are
+    read from it, all at once; each other pod's workflow is queried.
     """
     executions = await _open_executions(client, namespace)
+    if nodes is not None:
+        executions = {id_: one for id_, one in executions.items() if _node_of(one) in nodes}
     told = await told_by_this_node(executions.keys(), "pod")
     some = asyncio.Semaphore(_AT_ONCE)
     silent, heard = Counter[str](), set[str]()
@@ -231,10 +235,14 @@ def _from_attributes(execution: WorkflowExecution) -> Pod:
             creation_timestamp=execution.start_time,
         ),
         spec=PodSpec(
-            node_name=_attribute(execution, "NodeName") or (execution.task_queue or "").removeprefix("node/"),
+            node_name=_node_of(execution),
         ),
         status=PodStatus(phase=_attribute(execution, "PodPhase"), conditions=(ready,) if ready else ()),
     )
+
+
+def _node_of(execution: WorkflowExecution) -> str:
+    return _attribute(execution, "NodeName") or (execution.task_queue or "").removeprefix("node/")
 
 
 _KEYS: Final[dict[str, SearchAttributeKey[Any]]] = {

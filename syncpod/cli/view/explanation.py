@@ -230,7 +230,8 @@ def _clipped(text: str, limit: int) -> str:
 def _changes(one: Explanation, clock: _Clock) -> list[str]:
     shown = one.changes[-CHANGES_SHOWN:]
     more = len(one.changes) - len(shown)
-    head = f"What was done to it, and what failed{f' ({more} earlier ones are not shown)' if more else ''}:"
+    left = "1 earlier one is" if more == 1 else f"{more} earlier ones are"
+    head = f"What was done to it, and what failed{f' ({left} not shown)' if more else ''}:"
     rows = [(clock(each.at), f"{_clipped(each.what, 160)}{_repeated(each, clock)}") for each in shown]
     return [head, *(f"  {line}" for line in columns(rows))]
 
