@@ -5,6 +5,7 @@ The journal has the facts as the pod's workflow recorded them; here they become 
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from syncpod.journal.error_text import innermost, one_line
-from syncpod.journal.records import Happening, Instance, Line
+from syncpod.journal.records import SENDER, Happening, Instance, Line
 
 _SLACK: Final = timedelta(seconds=2)
 """How far the clock of the node may be from that of the server; and how late a probe's last failure may be told."""
@@ -211,6 +212,10 @@ _COMMANDS: Final = frozenset({"restart", "evict", "deadline", "set_condition"})
 _NOISE: Final = frozenset({"done", "adopted", "cancelled", "stopping", "spent", "image_absent", "imageabsent"})
 
 
+_PROCESS: Final = re.compile(r", pid \d+$")
+"""What tells the processes of one command apart, and says nothing long after."""
+
+
 class Change(NamedTuple):
     """Something that was done to a pod from outside, or that failed, perhaps again and again."""
 
@@ -223,10 +228,14 @@ class Change(NamedTuple):
 
 
 def changes_of(lines: Iterable[Line]) -> list[Change]:
-    """Return what was changed or commanded from outside, and what went wrong: each once, by its last time."""
+    """Return what was changed or commanded from outside, by whom, and what went wrong: each once, by its last time."""
     found: dict[str, Change] = {}
+    lines = list(lines)
+    senders = {(line.at, line.subject): line.reason for line in lines if line.kind == SENDER}
     for line in lines:
         if what := _change(line):
+            if sender := senders.get((line.at, line.subject)):
+                what = f"{what}, by {_PROCESS.sub('', sender)}"
             before = found.pop(what, None)
             if before is None:
                 found[what] = Change(line.at, what)

@@ -11,7 +11,7 @@ from syncpod.cli.failure import Failure
 from syncpod.cli.view.documents import is_of_documents, print_documents
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from temporalio.client import Client
 

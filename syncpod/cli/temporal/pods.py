@@ -97,8 +97,8 @@ async def list_pods(
 ) -> list[FetchedPod]:
     """Return the pods of a namespace (None = all) that the selector selects, in order of namespace and name.
 
-    With `nodes`, only theirs. The list comes from visibility, which may lag by a moment. Pods of this machine's node are
-    read from it, all at once; each other pod's workflow is queried.
+    With `nodes`, only theirs. The list comes from visibility, which may lag by a moment. Pods of this machine's node
+    are read from it, all at once; each other pod's workflow is queried.
     """
     executions = await _open_executions(client, namespace)
     if nodes is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from syncpod.cli.console import columns, paint
+from syncpod.cli.view.absence import absence
 from syncpod.cli.view.durations import short_duration
 from syncpod.cli.view.layout import pairs
 from syncpod.journal.causes import ANOTHERS_SIGNAL, Cause, Change, End
@@ -18,8 +19,9 @@ from syncpod.journal.reading import Account
 
 ENDS_SHOWN: Final = 8
 CHANGES_SHOWN: Final = 8
+ABSENCES_SHOWN: Final = 4
 _LOG_LINES: Final = 5
-"""How many ends, changes and last lines of a log are shown: `-o json` has all."""
+"""How many ends, changes, absences of a worker and last lines of a log are shown: `-o json` has all."""
 
 _PULLS: Final = ("ImagePullBackOff", "ErrImagePull")
 
@@ -38,7 +40,7 @@ def lines(
     shown = [*pairs(_heading(explanation, clock, now, unserved))]
     for container in explanation.containers:
         shown += ["", *_container(explanation, container, clock, log_dir, has_log)]
-    if explanation.changes:
+    if explanation.changes or explanation.absences:
         shown += ["", *_changes(explanation, clock)]
     if others:
         shown += ["", "Other lives of this name:", *(f"  {_life(each, clock)}" for each in others[-_LOG_LINES:])]
@@ -182,7 +184,7 @@ def _container(one: Explanation, container: Explained, clock: _Clock, log_dir: P
         left = "1 more end is" if more == 1 else f"{more} more ends are"
         shown.append(f"  {left} not shown, the first of {clock(ends[0].instance.ended_at)} (-o json has all)")
     rows: list[tuple[str, ...]] = [("RESTART", "STARTED", "RAN", "ENDED", "WHY", "DECIDED BY", "WAITED", "LOG")]
-    rows += [_row(end, clock, has_log) for end in picked]
+    rows += [_row(end, one, clock, has_log) for end in picked]
     shown += [f"  {line}" for line in columns(rows)]
     return [*shown, *_last_words(ends[-1], one, log_dir, has_log)]
 
@@ -195,9 +197,8 @@ def _shown(ends: Sequence[End]) -> list[End]:
     return [ends[place] for place in (*others[-ENDS_SHOWN:], *recent)]
 
 
-def _row(end: End, clock: _Clock, has_log: HasLog) -> tuple[str, ...]:
+def _row(end: End, one: Explanation, clock: _Clock, has_log: HasLog) -> tuple[str, ...]:
     instance = end.instance
-    waited = _span(end.waited) if end.waited is not None else "-"
     return (
         str(instance.restart),
         clock(instance.started_at) if instance.started_at is not None else "-",
@@ -205,9 +206,20 @@ def _row(end: End, clock: _Clock, has_log: HasLog) -> tuple[str, ...]:
         clock(instance.ended_at),
         _clipped(end.cause.words, 60),
         end.cause.by,
-        f"{waited} (back-off {end.back_off})" if end.back_off else waited,
+        _waited(end, one),
         "file" if has_log(instance.container, instance.restart) else "end kept" if instance.log_end else "-",
     )
+
+
+def _waited(end: End, one: Explanation) -> str:
+    """Return how long the next start waited, for which back-off, and for how much of that there was no worker."""
+    waited = _span(end.waited) if end.waited is not None else "-"
+    why = [f"back-off {end.back_off}"] if end.back_off else []
+    if end.instance.ended_at is not None:
+        until = end.next_start or one.at
+        away = sum((each.of(end.instance.ended_at, until) for each in one.absences), timedelta(0))
+        why += [f"no worker for {_span(away)}"] if away >= timedelta(seconds=1) else []
+    return f"{waited} ({', '.join(why)})" if why else waited
 
 
 def _last_words(end: End, one: Explanation, log_dir: Path, has_log: HasLog) -> list[str]:
@@ -228,12 +240,13 @@ def _clipped(text: str, limit: int) -> str:
 
 
 def _changes(one: Explanation, clock: _Clock) -> list[str]:
-    shown = one.changes[-CHANGES_SHOWN:]
-    more = len(one.changes) - len(shown)
+    """Return what was done to the pod, and when its node had no worker, in the order of their times."""
+    told = [(each.at, f"{_clipped(each.what, 160)}{_repeated(each, clock)}") for each in one.changes[-CHANGES_SHOWN:]]
+    told += [(each.begun, absence(each, clock)) for each in one.absences[-ABSENCES_SHOWN:]]
+    more = len(one.changes) + len(one.absences) - len(told)
     left = "1 earlier one is" if more == 1 else f"{more} earlier ones are"
     head = f"What was done to it, and what failed{f' ({left} not shown)' if more else ''}:"
-    rows = [(clock(each.at), f"{_clipped(each.what, 160)}{_repeated(each, clock)}") for each in shown]
-    return [head, *(f"  {line}" for line in columns(rows))]
+    return [head, *(f"  {line}" for line in columns([(clock(at), what) for at, what in sorted(told)]))]
 
 
 def _repeated(change: Change, clock: _Clock) -> str:
@@ -279,6 +292,9 @@ def document(explanation: Explanation, others: Sequence[Account], *, has_log: Ha
         "changes": [
             {"at": _stamp(each.at), "what": each.what, "times": each.times, "first": _stamp(each.first or each.at)}
             for each in explanation.changes
+        ],
+        "absences": [
+            {"begun": _stamp(each.begun), "ended": _stamp(each.ended), "how": each.how} for each in explanation.absences
         ],
         "otherLives": [_life_document(each) for each in others],
     }
