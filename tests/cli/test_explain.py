@@ -199,7 +199,8 @@ def test_when_the_node_had_no_worker_is_told_between_what_was_done(environ: dict
     assert rows[1].startswith("no worker for 65s, until ") and rows[1].endswith(": the one before had died")
     assert rows[2].startswith("no worker for 30s, until ") and rows[2].endswith(": the one before was stopped")
     assert "no worker for 300s" not in told
-    assert any("(no worker for " in line for line in done.out.splitlines() if line.startswith("  1 "))
+    (waited,) = (line for line in done.out.splitlines() if line.startswith("  1 "))
+    assert "(no worker for 25s)" in waited, "of the 30 s until its next start"
     found = json.loads(program("explain", "web", "-o", "json", environ=environ).out)
     assert [each["how"] for each in found["absences"]] == ["died", "stopped"]
     whole = program("explain", "node", environ=environ).out

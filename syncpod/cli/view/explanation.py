@@ -215,9 +215,8 @@ def _waited(end: End, one: Explanation) -> str:
     """Return how long the next start waited, for which back-off, and for how much of that there was no worker."""
     waited = _span(end.waited) if end.waited is not None else "-"
     why = [f"back-off {end.back_off}"] if end.back_off else []
-    if end.instance.ended_at is not None:
-        until = end.next_start or one.at
-        away = sum((each.of(end.instance.ended_at, until) for each in one.absences), timedelta(0))
+    if end.instance.ended_at is not None and end.next_start is not None:
+        away = sum((each.of(end.instance.ended_at, end.next_start) for each in one.absences), timedelta(0))
         why += [f"no worker for {_span(away)}"] if away >= timedelta(seconds=1) else []
     return f"{waited} ({', '.join(why)})" if why else waited
 
