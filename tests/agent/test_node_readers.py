@@ -200,6 +200,30 @@ async def test_the_summary_has_what_is_known_and_nothing_else(tmp_path: Path) ->
     assert unknown["pods"] == [] and unknown["node"]["fs"]["capacityBytes"] > 0
 
 
+async def test_what_a_runtime_does_not_say_of_a_pod_is_the_sum_of_its_containers(tmp_path: Path) -> None:
+    """CRI-O says neither a pod's CPU and memory nor when its network was measured, and names the loopback first."""
+    loopback = InterfaceUsage("lo", 0, 0, 0, 0)
+    helper = replace(MAIN, id="c3", name="helper", cpu=CpuUsage(AT_NS + 10**9, 10**9, 2))
+    of_crio = replace(
+        WEB,
+        cpu=None,
+        containers=(MAIN, helper, ENDED),
+        interfaces=(loopback, *WEB.interfaces),
+        network_measured_at_ns=0,
+    )
+    async with served(tmp_path) as reader:
+        reader.runtime.stats = (of_crio,)
+        before = datetime.now(UTC).replace(microsecond=0)
+        (pod,) = json.loads((await reader.get("/stats/summary"))[1])["pods"]
+        series = await reader.samples()
+    assert pod["cpu"] == {"time": "2026-11-23T10:00:01Z", "usageNanoCores": 7, "usageCoreNanoSeconds": 4 * 10**9}
+    at = "2026-11-23T10:00:00Z"
+    assert pod["memory"] == {"time": at, "usageBytes": 600, "workingSetBytes": 400, "rssBytes": 200}
+    assert [each["name"] for each in (pod["network"], *pod["network"]["interfaces"])] == ["eth0", "lo", "eth0"]
+    assert datetime.fromisoformat(pod["network"]["time"]) >= before
+    assert series["pod_memory_working_set_bytes", "default", "web"] == (400.0, AT.timestamp())
+
+
 async def test_volumes_are_counted_and_those_on_disk_are_ephemeral_storage(tmp_path: Path) -> None:
     spec = {
         "containers": [{"name": "app", "image": "i"}],

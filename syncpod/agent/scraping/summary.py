@@ -27,6 +27,7 @@ from syncpod.cri.port import (
 
 Wire = dict[str, Any]
 _BLOCK: Final = 512
+_LOOPBACK: Final = "lo"
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def _pod(measured: Measured, pod: SandboxStats) -> Wire:
         "startTime": _time(measured.started[pod.id]),
         "containers": containers,
         **_cpu_and_memory(pod.cpu, pod.memory),
-        **_network(pod.interfaces, _moment(pod.network_measured_at_ns)),
+        **_network(pod.interfaces, _network_time(measured, pod)),
     }
     volumes = measured.volumes.get(pod.uid)
     if volumes:
@@ -156,7 +157,14 @@ def _network(interfaces: Sequence[InterfaceUsage], at: str) -> Wire:
     if not interfaces:
         return {}
     listed = [_interface(each) for each in interfaces]
-    return {"network": {"time": at, **listed[0], "interfaces": listed}}
+    # CRI-O takes the first interface for the default one, and that is the loopback.
+    default = next((each for each in listed if each["name"] != _LOOPBACK), listed[0])
+    return {"network": {"time": at, **default, "interfaces": listed}}
+
+
+def _network_time(measured: Measured, pod: SandboxStats) -> str:
+    """Return when a pod's network was measured: CRI-O does not say, and measures when it is asked."""
+    return _moment(pod.network_measured_at_ns) if pod.network_measured_at_ns else _time(measured.at)
 
 
 def _interface(usage: InterfaceUsage) -> Wire:
