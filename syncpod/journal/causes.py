@@ -18,6 +18,7 @@ from syncpod.journal.records import SENDER, Happening, Instance, Line
 _SLACK: Final = timedelta(seconds=2)
 """How far the clock of the node may be from that of the server; and how late a probe's last failure may be told."""
 _NOT_SEEN: Final = "ContainerStatusUnknown"
+_HOOK_FAILED: Final = "PostStartHookError"
 
 
 class Cause(NamedTuple):
@@ -106,7 +107,7 @@ def ends_of(
     for instance in sorted(instances, key=lambda each: each.restart):
         by_container.setdefault(instance.container, []).append(instance)
     found: dict[str, list[End]] = {}
-    asked = _asked_for_all(lines)
+    asked, hooked = _asked_for_all(lines), _ended_by_hooks(lines)
     for name, each_of in by_container.items():
         holds = [line for line in lines if line.kind == "hold" and line.subject == name]
         seen = [each for each in happenings if each.container == name]
@@ -115,7 +116,10 @@ def ends_of(
         found[name] = [
             End(
                 one,
-                _asking(cause_of(one, seen, limit), is_asked=(name, one.restart) in asked),
+                _asking(
+                    _hook_failed(one) if (name, one.restart) in hooked else cause_of(one, seen, limit),
+                    is_asked=(name, one.restart) in asked,
+                ),
                 _start_of(after),
                 _back_off(holds, one, after),
                 limit if one.reason == "OOMKilled" else "",
@@ -136,6 +140,19 @@ def _asked_for_all(lines: Sequence[Line]) -> set[tuple[str, int]]:
         elif line.kind == "step" and line.reason.startswith(_ALL_RESTARTED) and newest is not None:
             asked.add(newest)
     return asked
+
+
+def _ended_by_hooks(lines: Sequence[Line]) -> set[tuple[str, int]]:
+    """Return the instances that the node ended since their postStart hooks failed: one step started and ended them.
+
+    The end of the instance and that of the step are told in one workflow task, at one time.
+    """
+    failed = {(line.container, line.at) for line in lines if line.kind == "step" and line.outcome == _HOOK_FAILED}
+    return {(line.subject, line.restart) for line in lines if line.kind == "exit" and (line.subject, line.at) in failed}
+
+
+def _hook_failed(instance: Instance) -> Cause:
+    return Cause("poststart", f"its postStart hook failed{_after_its_grace(instance)}", "the node")
 
 
 def _asking(cause: Cause, *, is_asked: bool) -> Cause:
@@ -258,7 +275,7 @@ def _change(line: Line) -> str:
     if line.kind == "step" and line.outcome.lower() not in _NOISE:
         what = " ".join(part for part in (line.subject, line.container) if part)
         _, _, error = one_line(line.reason).partition(": ")  # before it stands why the step was taken
-        return f"step {what} failed: {line.outcome}: {innermost(error or line.reason)}"
+        return f"step {what} failed: {line.outcome}{f': {innermost(error)}' if error else ''}"
     if line.kind == "hold" and not line.reason.startswith("CrashLoopBackOff"):
         return f"{line.subject} waits: {line.reason.partition(':')[0].partition(' ')[0]}"
     return ""

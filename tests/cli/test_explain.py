@@ -12,7 +12,7 @@ import pytest
 from syncpod.cli.commands.explain import read_moment
 from syncpod.cli.failure import BadInput
 from syncpod.journal.file import FILE_NAME, SIGN_NAME, JournalFile, Limits
-from syncpod.journal.records import Instance, Life, Line, Told
+from syncpod.journal.records import Happening, Instance, Life, Line, Told
 from tests.cli.conftest import program
 from tests.journal.records import WEB, ended, exit_line
 
@@ -207,6 +207,30 @@ def test_when_the_node_had_no_worker_is_told_between_what_was_done(environ: dict
     assert whole.count("no worker for ") == 3
     Path(environ["SYNCPOD_STATE_DIR"], SIGN_NAME).touch()
     assert "no worker serves this node since " in program("explain", "web", environ=environ).err
+
+
+def told_of(environ: dict[str, str], *arguments: str) -> str:
+    done = program("explain", *arguments, environ=environ)
+    assert done.code == 0, done.err
+    return done.out
+
+
+def test_why_a_container_is_not_ready_is_what_its_probe_said_last(environ: dict[str, str]) -> None:
+    life = Life("default", "slow", "uid-5", "inc")
+    runs = Instance("app", 0, started_at=ago(60))
+    failed = Happening(
+        "Warning", "Unhealthy", "Readiness probe failed: not\nyet", ago(50), ago(5), container="app", count=9
+    )
+    present = {"phase": "Running", "containers": [{"name": "app", "ready": False, "state": {"running": {}}}]}
+    journal = JournalFile(Path(environ["SYNCPOD_STATE_DIR"]) / FILE_NAME, Limits())
+    journal.write([Told(life, ago(5), happenings=(failed,), instances=(runs,), present=json.dumps(present))])
+    assert "Why:   app is not ready: Readiness probe failed: not yet (9 times since " in told_of(environ, "slow")
+    waiting = {"name": "app", "ready": False, "state": {"waiting": {"reason": "PodInitializing"}}}
+    over = Life("default", "over", "uid-6", "inc")
+    journal.write([Told(over, ago(5), present=json.dumps({"phase": "Failed", "containers": [waiting]}))])
+    journal.close()
+    told = told_of(environ, "over")
+    assert "Now:   Failed: app was never started" in told and "does not start" not in told
 
 
 def test_a_time_alone_is_the_last_such_time() -> None:

@@ -12,7 +12,7 @@ from syncpod.cli.view.absence import absence
 from syncpod.cli.view.durations import short_duration
 from syncpod.cli.view.layout import pairs
 from syncpod.journal.causes import ANOTHERS_SIGNAL, Cause, Change, End
-from syncpod.journal.error_text import innermost
+from syncpod.journal.error_text import innermost, one_line
 from syncpod.journal.explain import Explained, Explanation, Wait
 from syncpod.journal.patterns import patterns
 from syncpod.journal.reading import Account
@@ -94,6 +94,8 @@ def _now(one: Explanation, clock: _Clock) -> str:
 
 def _state(container: Explained, one: Explanation, clock: _Clock) -> str:
     newest = container.newest
+    if newest is None and (one.is_gone or one.phase in ("Succeeded", "Failed")):
+        return f"{container.name} was never started"
     if newest is None:
         reason = container.waiting.partition(":")[0]
         return f"{container.name} has not started{f' ({reason})' if reason else ''}"
@@ -107,13 +109,40 @@ def _state(container: Explained, one: Explanation, clock: _Clock) -> str:
 
 
 def _why(one: Explanation, clock: _Clock) -> list[str]:
-    """Return why containers do not start; and why each that has ended did so last, and who decided that."""
-    stays = [f"{each.name} does not start: {innermost(each.why_not)}" for each in one.containers if each.why_not]
-    return stays + [
-        f"{each.name} ended at {clock(each.ends[-1].instance.ended_at)}: {_whose(each.ends[-1].cause)}"
+    """Return why containers do not start, or are not ready; and why each that has ended did so last, by whom."""
+    is_over = one.is_gone or one.phase in ("Succeeded", "Failed")
+    stays = [
+        f"{each.name} does not start: {innermost(each.why_not)}"
         for each in one.containers
-        if each.ends
+        if each.why_not and not is_over
     ]
+    return (
+        stays
+        + _unready(one, clock)
+        + [
+            f"{each.name} ended at {clock(each.ends[-1].instance.ended_at)}: {_whose(each.ends[-1].cause)}"
+            for each in one.containers
+            if each.ends
+        ]
+    )
+
+
+def _unready(one: Explanation, clock: _Clock) -> list[str]:
+    """Return what the probes of containers that run and are not ready said last."""
+    said = []
+    for each in one.containers:
+        begun = each.newest.started_at if each.newest is not None else None
+        if not each.runs or each.is_ready is not False or begun is None:
+            continue
+        failures = [
+            seen
+            for seen in one.account.happenings
+            if (seen.reason, seen.container) == ("Unhealthy", each.name) and seen.last >= begun
+        ]
+        if newest := max(failures, key=lambda seen: seen.last, default=None):
+            often = f" ({newest.count} times since {clock(newest.first)})" if newest.count > 1 else ""
+            said.append(f"{each.name} is not ready: {_clipped(one_line(newest.message), 160)}{often}")
+    return said
 
 
 def _whose(cause: Cause) -> str:
