@@ -31,6 +31,18 @@ _SENT_AS: Final = {"apply": ("apply", "update_pod"), "delete": ("delete", "delet
 _COMMANDS: Final = frozenset({"restart"})
 """The signals that people alone send."""
 
+_PASSING: Final = frozenset(
+    (
+        RPCStatusCode.UNAVAILABLE,
+        RPCStatusCode.DEADLINE_EXCEEDED,
+        RPCStatusCode.RESOURCE_EXHAUSTED,
+        RPCStatusCode.CANCELLED,
+        RPCStatusCode.INTERNAL,
+        RPCStatusCode.UNKNOWN,
+    )
+)
+"""How a call fails that may succeed later. Otherwise the run is gone, or the server does not tell."""
+
 AskServer = Callable[[str, str], Awaitable[list[Sent]]]
 """Returns what a run of a workflow was sent of late, newest first. Raises RPCError."""
 
@@ -93,7 +105,7 @@ class Senders:
         try:
             sent = await self._ask(command.workflow_id, command.run_id)
         except RPCError as error:
-            return error.status == RPCStatusCode.NOT_FOUND
+            return error.status not in _PASSING
         if identity := sender_of(command.line, sent):
             whose = "the node" if identity.startswith(f"{self._node}/") else identity
             await self._keep(command.life, replace(command.line, kind=SENDER, reason=whose, outcome=""))
