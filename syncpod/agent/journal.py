@@ -224,7 +224,7 @@ class _Writer:
         """Write who sent a command."""
         with self._using():
             try:
-                self._file.write([Told(life, line.at, lines=(line,))])
+                self._file.write([self._without_secrets(Told(life, line.at, lines=(line,)))])
             except (sqlite3.Error, OSError) as error:
                 self._failed(error)
 

@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 _WAITING: Final = 1000
 """How many commands wait at most while the server does not answer; then the oldest go without."""
 _RETRY_SECONDS: Final = 10.0
+_LONGEST: Final = 200
+"""Characters of an identity that are kept: its sender may say anything."""
 _FIRST: Final = "generation 1"
 """How an apply is recorded that made the pod."""
 _SENT_AS: Final = {"apply": ("apply", "update_pod"), "delete": ("delete", "delete_pod", "cancel")}
@@ -107,6 +109,6 @@ class Senders:
         except RPCError as error:
             return error.status not in _PASSING
         if identity := sender_of(command.line, sent):
-            whose = "the node" if identity.startswith(f"{self._node}/") else identity
+            whose = "the node" if identity.startswith(f"{self._node}/") else identity[:_LONGEST]
             await self._keep(command.life, replace(command.line, kind=SENDER, reason=whose, outcome=""))
         return True
