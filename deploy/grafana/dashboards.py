@@ -262,6 +262,7 @@ def dashboard(name: str) -> dict[str, Any]:
         "refresh": "30s",
         "time": {"from": "now-3h", "to": "now"},
         "timezone": "browser",
+        "annotations": {"list": []},
         "templating": {"list": [_datasource(), *(_variable(*each) for each in variables.items())]},
         "panels": list(_panels(panels)),
     }
@@ -276,7 +277,7 @@ def _variable(name: str, query: str) -> dict[str, Any]:
         "name": name,
         "type": "query",
         "datasource": _SOURCE,
-        "query": {"query": query, "refId": name},
+        "query": query,
         "definition": query,
         "refresh": 2,  # whenever the time range changes
         "includeAll": True,

@@ -48,6 +48,7 @@ from syncpod.messages.identity import NodeFacts, PodRef, pod_workflow_id
 from syncpod.messages.signature import Keys
 from syncpod.node.reader import PodReader, Relist
 from syncpod.objects import ObjectRef, ObjectStore
+from syncpod.temporal.senders import sent_to
 from syncpod.temporal.workflow_watch import Published
 from syncpod.translation.context import NodeContext
 
@@ -115,7 +116,7 @@ class Agent:
         )
         self._takeover = Takeover(client, task_queue, life.identity)
         self.published_pods = PublishedPods(context)
-        self.journal = Journal(context, journal, redacted=cri.redacted)
+        self.journal = Journal(context, journal, redacted=cri.redacted, ask_server=partial(sent_to, client))
         self.stuck_workflows = StuckWorkflows(
             client,
             context,

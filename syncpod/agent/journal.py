@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import sqlite3
 import threading
 import time
@@ -20,12 +21,16 @@ from functools import partial
 from typing import Final
 
 from syncpod.agent import metrics
-from syncpod.journal.file import FILE_NAME, JournalFile, Limits
-from syncpod.journal.records import Instance, Life, Told
+from syncpod.agent.senders import AskServer, Command, Senders, is_command
+from syncpod.journal.file import FILE_NAME, SIGN_NAME, JournalFile, Limits
+from syncpod.journal.reading import last_sign_of
+from syncpod.journal.records import Instance, Life, Line, Told
+from syncpod.kernel.boot import boot_id
 from syncpod.messages.identity import PodRef
 from syncpod.node.daemon_thread import in_daemon_thread
 from syncpod.node.deleted_pods import deleted_at
 from syncpod.node.log_end import end_of_log
+from syncpod.temporal.senders import Sent
 from syncpod.temporal.workflow_watch import Published
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import UnsafeName, container_log_file, pod_log_directory
@@ -41,6 +46,8 @@ PATIENCE_SECONDS: Final = 2.0
 LOG_END_BYTES: Final = 1024
 _LOG_SEARCHED: Final = 40 * 1024
 """How many bytes from a log's end are searched for its last KiB: each line has a prefix, and 16 KiB at most."""
+SIGN_SECONDS: Final = 1.0
+"""Between two signs of life."""
 _FORGET_SECONDS: Final = 3600.0
 """How often what is too old is removed."""
 _UNWRITTEN_ENDS: Final = 1000
@@ -51,14 +58,27 @@ _Run = tuple[str, str]
 """A workflow's id, and its run's."""
 
 
+async def _nobody_knows(_workflow_id: str, _run_id: str) -> list[Sent]:
+    return []
+
+
 class Journal:
     """The journal of one node. All methods belong to the agent's event loop."""
 
     def __init__(
-        self, node: NodeContext, limits: Limits | None = None, *, redacted: Callable[[str], str] = lambda text: text
+        self,
+        node: NodeContext,
+        limits: Limits | None = None,
+        *,
+        redacted: Callable[[str], str] = lambda text: text,
+        ask_server: AskServer = _nobody_knows,
     ) -> None:
-        """Write to the node's state directory; `redacted` hides the values of Secrets in a text, in any thread."""
+        """Write to the node's state directory; `redacted` hides the values of Secrets in a text, in any thread.
+
+        `ask_server` tells what a workflow was sent, and by whom.
+        """
         self._writer = _Writer(node, limits or Limits(), redacted)
+        self._senders = Senders(ask_server, node=node.name, keep=self._keep_sender)
         self._pending: dict[_Run, Published] = {}
         """What each run has published last."""
         self._ends: list[tuple[Life, Instance]] = []
@@ -88,7 +108,15 @@ class Journal:
                 await self.flush()
 
     async def run(self) -> None:
-        """Write what is taken until cancelled, and remove what is too old."""
+        """Write what is taken until cancelled, and remove what is too old; meanwhile give signs of life."""
+        beside = [asyncio.create_task(each) for each in (self._give_signs(), self._senders.run())]
+        try:
+            await self._run()
+        finally:
+            for task in beside:
+                task.cancel()
+
+    async def _run(self) -> None:
         forgotten = -_FORGET_SECONDS
         while True:
             if time.monotonic() - forgotten >= _FORGET_SECONDS:
@@ -101,6 +129,18 @@ class Journal:
             await asyncio.sleep(WRITE_SECONDS)
             if not await self._write():
                 await asyncio.sleep(RETRY_SECONDS)
+
+    async def _give_signs(self) -> None:
+        """Note that this worker serves the node, and then that it still does, until cancelled."""
+        while True:
+            async with self._writing:
+                serves = await in_daemon_thread(self._writer.begin_service, name="journal")
+            if serves:
+                break
+            await asyncio.sleep(RETRY_SECONDS)
+        while True:
+            await asyncio.sleep(SIGN_SECONDS)
+            await in_daemon_thread(self._writer.give_sign, name="journal")
 
     async def flush(self) -> bool:
         """Write what has been taken so far, and say whether that succeeded; if not, it is tried again later."""
@@ -115,6 +155,10 @@ class Journal:
                     await in_daemon_thread(self._writer.close, name="journal")
         except TimeoutError:
             log.warning("not everything is in the journal: it cannot be written in time")
+
+    async def _keep_sender(self, life: Life, line: Line) -> None:
+        async with self._writing:
+            await in_daemon_thread(partial(self._writer.write_sender, life, line), name="journal")
 
     def _is_stuck(self) -> bool:
         """Say whether a disk hangs: then nobody waits for it any more."""
@@ -133,6 +177,8 @@ class Journal:
             try:
                 # A caller that gives up does not stop the thread: what it writes twice is one row.
                 written = await in_daemon_thread(partial(self._writer.write, pending, ends), name="journal")
+                for command in self._writer.commands():
+                    self._senders.take(command)
             finally:
                 if not written:
                     self._pending = pending | self._pending
@@ -149,6 +195,8 @@ class _Known:
     """By container and number, without the ends of their logs."""
     log_ends: frozenset[tuple[str, int]] = frozenset()
     """The instances whose log's end is in the file, or could not be read."""
+    commands: frozenset[tuple[datetime, str]] = frozenset()
+    """When commands were obeyed whose senders were asked for, and which: those that its workflow told last."""
 
 
 class _Writer:
@@ -162,9 +210,23 @@ class _Writer:
         self._known: dict[Life, _Known] = {}
         self._runs: dict[str, tuple[str, datetime]] = {}
         """By workflow: its newest run, and up to when everything that it told is in the file."""
-        self._is_opened = self._is_failing = False
+        self._is_opened = self._is_failing = self._serves = False
+        self._commands: list[Command] = []
         self.began: float | None = None
         """When the thread that uses the disk began, by the monotonic clock; None = none does."""
+
+    def commands(self) -> list[Command]:
+        """Return, once, the commands that were written and whose senders are not in the file."""
+        found, self._commands = self._commands, []
+        return found
+
+    def write_sender(self, life: Life, line: Line) -> None:
+        """Write who sent a command."""
+        with self._using():
+            try:
+                self._file.write([self._without_secrets(Told(life, line.at, lines=(line,)))])
+            except (sqlite3.Error, OSError) as error:
+                self._failed(error)
 
     def has_log_end(self, life: Life, instance: Instance) -> bool:
         """Say whether the end of an instance's log is known to be in the file."""
@@ -200,9 +262,36 @@ class _Writer:
             except OSError as error:
                 self._failed(error)
 
+    def begin_service(self) -> bool:
+        """Note that this worker serves the node, and when the last one ended; say whether that is in the file."""
+        with self._using():
+            if not self._serves:
+                try:
+                    last_sign = last_sign_of(self._node.state_dir)
+                    self._file.begin_service(datetime.now(UTC), boot_id(), last_sign)
+                except (sqlite3.Error, OSError) as error:
+                    if not (isinstance(error, sqlite3.Error) and self._begins_anew(error)):
+                        self._failed(error)
+                    return False
+                self._serves = True
+        self.give_sign()
+        return True
+
+    def give_sign(self) -> None:
+        """Note that this worker is there now."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        with contextlib.suppress(OSError):  # then the journal says less of when it ended
+            sign = os.open(self._node.state_dir / SIGN_NAME, flags, 0o600)
+            try:
+                os.utime(sign)
+            finally:
+                os.close(sign)
+
     def close(self) -> None:
-        """Close the file."""
-        with self._using(), contextlib.suppress(sqlite3.Error):
+        """Note that this worker ends, and close the file."""
+        with self._using(), contextlib.suppress(sqlite3.Error, OSError):
+            if self._serves:
+                self._file.end_service(datetime.now(UTC))
             self._file.close()
 
     @contextlib.contextmanager
@@ -255,10 +344,18 @@ class _Writer:
         rows += [self._without_repeats(each) for _, _, each in told]
         metrics.journaled(self._file.write(map(self._without_secrets, rows)), self._file.used_bytes())
         for workflow_id, run_id, each in told:
+            self._commands += (Command(workflow_id, run_id, each.life, line) for line in self._new_commands(each))
             self._note(workflow_id, run_id, each)
         for life, one in kept:
             if (known := self._known.get(life)) is not None:
                 known.log_ends |= {(one.container, one.restart)}
+
+    def _new_commands(self, told: Told) -> Iterator[Line]:
+        """Yield the commands that a life tells of for the first time to this process, if their senders are unknown."""
+        known = self._known.get(told.life, _Known()).commands
+        for line in filter(is_command, told.lines):
+            if (line.at, line.subject) not in known and not self._file.has_sender(told.life, line):
+                yield line
 
     # --- what is told -------------------------------------------------------------------------------------------------
 
@@ -286,9 +383,10 @@ class _Writer:
             self._runs.pop(workflow_id, None)
             return
         instances = {(each.container, each.restart): each for each in told.instances}
-        before = self._known.get(told.life, _Known()).log_ends
+        before = self._known.get(told.life, _Known())
         ended = frozenset(key for key, each in instances.items() if each.has_ended)
-        self._known[told.life] = _Known(instances, ended | (before & instances.keys()))
+        commands = frozenset((line.at, line.subject) for line in told.lines if is_command(line))
+        self._known[told.life] = _Known(instances, ended | (before.log_ends & instances.keys()), commands)
         self._runs[workflow_id] = run_id, told.at
 
     def _with_log_end(self, life: Life, instance: Instance) -> Instance:

@@ -140,6 +140,7 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("The pods of the namespace", "syncpod top pod"),
         ("All containers, the busiest first, and the sum", "syncpod top pod -A --containers --sort-by cpu --sum"),
         ("One pod", "syncpod top pod web --containers"),
+        ("The pods, drawn again and again, the busiest first", "syncpod top pod -w --sort-by cpu"),
     ),
     "top node": (("This machine, with all that runs on it", "syncpod top node"),),
     "plan": (

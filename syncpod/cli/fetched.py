@@ -16,6 +16,7 @@ _SILENT: Final = {"reason": "NodeStatusUnknown", "message": "Kubelet stopped pos
 RECORDED_ANNOTATION: Final = "syncpod.dev/recorded"
 """Marks a printed pod that did not answer."""
 _RECORDED: Final = "the pod does not answer: this is what Temporal recorded last"
+_LAST_TOLD: Final = "the pod does not answer: this is what it told its node last"
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class FetchedPod:
 
     pod: Pod
     wire: dict[str, Any]
-    """The Pod as the workflow sent it; {} if it did not answer."""
+    """The Pod as the workflow sent it; {} if it did not answer, and what it told this machine last is not known."""
     current: bool
     """Whether the workflow answered. If not, `pod` has only what Temporal recorded last: names, phase, readiness."""
     stuck: bool = False
@@ -38,10 +39,15 @@ class FetchedPod:
     def document(self) -> dict[str, Any]:
         """The Pod as ``get -o json`` prints it; one that did not answer is marked by an annotation."""
         if self.wire:
-            return {"apiVersion": "v1", "kind": "Pod"} | self.wire
+            whole = {"apiVersion": "v1", "kind": "Pod"} | self.wire
+            if self.current:
+                return whole
+            metadata = whole["metadata"]
+            marked = {**metadata.get("annotations", {}), RECORDED_ANNOTATION: _LAST_TOLD}
+            return {**whole, "metadata": {**metadata, "annotations": marked}}
         annotations = {**self.pod.metadata.annotations, RECORDED_ANNOTATION: _RECORDED}
-        metadata = self.pod.metadata.model_copy(update={"annotations": annotations})
-        return {"apiVersion": "v1", "kind": "Pod"} | pod_to_wire(self.pod.model_copy(update={"metadata": metadata}))
+        known = self.pod.metadata.model_copy(update={"annotations": annotations})
+        return {"apiVersion": "v1", "kind": "Pod"} | pod_to_wire(self.pod.model_copy(update={"metadata": known}))
 
     @property
     def listed(self) -> ListedPod:

@@ -5,6 +5,7 @@ The journal has the facts as the pod's workflow recorded them; here they become 
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +13,12 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from syncpod.journal.error_text import innermost, one_line
-from syncpod.journal.records import Happening, Instance, Line
+from syncpod.journal.records import SENDER, Happening, Instance, Line
 
 _SLACK: Final = timedelta(seconds=2)
 """How far the clock of the node may be from that of the server; and how late a probe's last failure may be told."""
 _NOT_SEEN: Final = "ContainerStatusUnknown"
+_HOOK_FAILED: Final = "PostStartHookError"
 
 
 class Cause(NamedTuple):
@@ -105,7 +107,7 @@ def ends_of(
     for instance in sorted(instances, key=lambda each: each.restart):
         by_container.setdefault(instance.container, []).append(instance)
     found: dict[str, list[End]] = {}
-    asked = _asked_for_all(lines)
+    asked, hooked = _asked_for_all(lines), _ended_by_hooks(lines)
     for name, each_of in by_container.items():
         holds = [line for line in lines if line.kind == "hold" and line.subject == name]
         seen = [each for each in happenings if each.container == name]
@@ -114,7 +116,10 @@ def ends_of(
         found[name] = [
             End(
                 one,
-                _asking(cause_of(one, seen, limit), is_asked=(name, one.restart) in asked),
+                _asking(
+                    _hook_failed(one) if (name, one.restart) in hooked else cause_of(one, seen, limit),
+                    is_asked=(name, one.restart) in asked,
+                ),
                 _start_of(after),
                 _back_off(holds, one, after),
                 limit if one.reason == "OOMKilled" else "",
@@ -135,6 +140,19 @@ def _asked_for_all(lines: Sequence[Line]) -> set[tuple[str, int]]:
         elif line.kind == "step" and line.reason.startswith(_ALL_RESTARTED) and newest is not None:
             asked.add(newest)
     return asked
+
+
+def _ended_by_hooks(lines: Sequence[Line]) -> set[tuple[str, int]]:
+    """Return the instances that the node ended since their postStart hooks failed: one step started and ended them.
+
+    The end of the instance and that of the step are told in one workflow task, at one time.
+    """
+    failed = {(line.container, line.at) for line in lines if line.kind == "step" and line.outcome == _HOOK_FAILED}
+    return {(line.subject, line.restart) for line in lines if line.kind == "exit" and (line.subject, line.at) in failed}
+
+
+def _hook_failed(instance: Instance) -> Cause:
+    return Cause("poststart", f"its postStart hook failed{_after_its_grace(instance)}", "the node")
 
 
 def _asking(cause: Cause, *, is_asked: bool) -> Cause:
@@ -211,6 +229,10 @@ _COMMANDS: Final = frozenset({"restart", "evict", "deadline", "set_condition"})
 _NOISE: Final = frozenset({"done", "adopted", "cancelled", "stopping", "spent", "image_absent", "imageabsent"})
 
 
+_PROCESS: Final = re.compile(r", pid \d+$")
+"""What tells the processes of one command apart, and says nothing long after."""
+
+
 class Change(NamedTuple):
     """Something that was done to a pod from outside, or that failed, perhaps again and again."""
 
@@ -223,10 +245,14 @@ class Change(NamedTuple):
 
 
 def changes_of(lines: Iterable[Line]) -> list[Change]:
-    """Return what was changed or commanded from outside, and what went wrong: each once, by its last time."""
+    """Return what was changed or commanded from outside, by whom, and what went wrong: each once, by its last time."""
     found: dict[str, Change] = {}
+    lines = list(lines)
+    senders = {(line.at, line.subject): line.reason for line in lines if line.kind == SENDER}
     for line in lines:
         if what := _change(line):
+            if sender := senders.get((line.at, line.subject)):
+                what = f"{what}, by {_PROCESS.sub('', sender)}"
             before = found.pop(what, None)
             if before is None:
                 found[what] = Change(line.at, what)
@@ -249,7 +275,7 @@ def _change(line: Line) -> str:
     if line.kind == "step" and line.outcome.lower() not in _NOISE:
         what = " ".join(part for part in (line.subject, line.container) if part)
         _, _, error = one_line(line.reason).partition(": ")  # before it stands why the step was taken
-        return f"step {what} failed: {line.outcome}: {innermost(error or line.reason)}"
+        return f"step {what} failed: {line.outcome}{f': {innermost(error)}' if error else ''}"
     if line.kind == "hold" and not line.reason.startswith("CrashLoopBackOff"):
         return f"{line.subject} waits: {line.reason.partition(':')[0].partition(' ')[0]}"
     return ""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from syncpod.go_durations import parse_go_duration
 from syncpod.journal.causes import Change, End, changes_of, ends_of
 from syncpod.journal.reading import Account
-from syncpod.journal.records import Instance, Line
+from syncpod.journal.records import Absence, Instance, Line
+
+_NO_TIME: Final = timedelta(0)
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,8 @@ class Explanation:
     is_being_deleted: bool
     deadline: datetime | None
     """When it fails for the time that it has run."""
+    absences: tuple[Absence, ...] = ()
+    """When no worker served its node, while it was there."""
 
     @property
     def is_gone(self) -> bool:
@@ -90,8 +94,18 @@ class Explanation:
         )
 
 
-def explain(account: Account, at: datetime, *, past: bool = False, since: datetime | None = None) -> Explanation:
-    """Return what the pod was at a moment; `past` if that is not now. `since` leaves out what was before it."""
+def explain(
+    account: Account,
+    at: datetime,
+    *,
+    past: bool = False,
+    since: datetime | None = None,
+    absences: Iterable[Absence] = (),
+) -> Explanation:
+    """Return what the pod was at a moment; `past` if that is not now. `since` leaves out what was before it.
+
+    `absences` are the times in which no worker served its node.
+    """
     known = as_of(account, at) if past else account
     present: Mapping[str, Any] = {} if past else known.present
     limits = _memory_limits(account.present)
@@ -125,6 +139,9 @@ def explain(account: Account, at: datetime, *, past: bool = False, since: dateti
         changes=changes,
         is_being_deleted=known.gone is None and _is_being_deleted(known, present),
         deadline=None if past or known.gone is not None else _deadline(present),
+        absences=tuple(
+            each for each in absences if each.of(max(known.begun, since or known.begun), known.gone or at) > _NO_TIME
+        ),
     )
 
 

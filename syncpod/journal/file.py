@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from syncpod.journal.records import Happening, Instance, Life, Line, Told, microseconds
+from syncpod.journal.records import SENDER, Happening, Instance, Life, Line, Told, microseconds
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +25,8 @@ FILE_NAME: Final = "journal.db"
 """The journal's name in the node's state directory."""
 BROKEN_NAME: Final = "journal.db.broken"
 """The name of the last file that could not be read, and was set aside."""
+SIGN_NAME: Final = "journal.sign"
+"""An empty file beside the journal: its time of change is the last sign of life of the worker that serves the node."""
 VERSION: Final = 1
 """The format's number. A file with another one is set aside."""
 _BROKEN: Final = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
@@ -89,6 +91,17 @@ ON CONFLICT DO UPDATE SET
     log_end = coalesce(nullif(excluded.log_end, ''), log_end)
 """
 
+# Not in the schema, since it came later: a version that does not know it reads and writes the rest as ever.
+_SERVICES: Final = """
+CREATE TABLE IF NOT EXISTS service (
+    begun INTEGER PRIMARY KEY, ended INTEGER, how TEXT NOT NULL, machine_boot TEXT NOT NULL
+)
+"""
+_SERVICES_KEPT: Final = 1000
+"""How many times of service are kept, for a worker that is started again and again."""
+_BY_ANOTHER: Final = 5_000_000
+"""Microseconds between a worker's last sign of life and a record from which on another one must have written it."""
+
 
 _TIMES: Final = """
 SELECT at FROM line UNION ALL SELECT last FROM happening
@@ -143,6 +156,15 @@ class JournalFile:
         row = found.fetchone()
         return Life(*row) if row is not None else None
 
+    def has_sender(self, life: Life, line: Line) -> bool:
+        """Say whether the journal has who sent what a line is about."""
+        found = self._opened().execute(
+            "SELECT 1 FROM line JOIN life ON life.id = life WHERE (namespace, name, uid, incarnation) = (?, ?, ?, ?) "
+            "AND at = ? AND (kind, subject) = (?, ?)",
+            (*life, microseconds(line.at), SENDER, line.subject),
+        )
+        return found.fetchone() is not None
+
     def has_log_end(self, life: Life, container: str, restart: int) -> bool:
         """Say whether the journal has the end of an instance's log."""
         found = self._opened().execute(
@@ -163,6 +185,35 @@ class JournalFile:
         with self._transaction() as connection:
             _forget(connection, oldest)
         _give_back(self._opened())
+
+    def begin_service(self, now: datetime, machine_boot: str, last_sign: datetime | None) -> None:
+        """Note that a worker serves the node from now on, and how the one before it ended, unless it said so.
+
+        `last_sign` is when that one last gave a sign of life; None = not known.
+        """
+        begun = microseconds(now)
+        with self._transaction() as connection:
+            before = connection.execute(
+                "SELECT begun, ended, machine_boot FROM service ORDER BY begun DESC LIMIT 1"
+            ).fetchone()
+            if before is not None:
+                _end_service(connection, *before, now=begun, machine_boot=machine_boot, last_sign=last_sign)
+            connection.execute(
+                "INSERT OR REPLACE INTO service VALUES (?, NULL, '', ?)", (microseconds(now), machine_boot)
+            )
+            connection.execute(
+                "DELETE FROM service WHERE begun NOT IN (SELECT begun FROM service ORDER BY begun DESC LIMIT ?)",
+                (_SERVICES_KEPT,),
+            )
+
+    def end_service(self, now: datetime) -> None:
+        """Note that the worker that serves the node ends, as it was asked to."""
+        with self._transaction() as connection:
+            connection.execute(
+                "UPDATE service SET ended = ?, how = 'stopped' WHERE begun = (SELECT max(begun) FROM service) "
+                "AND ended IS NULL",
+                (microseconds(now),),
+            )
 
     def close(self) -> None:
         """Close the file; it is opened again when it is needed."""
@@ -242,6 +293,7 @@ def _connected(path: Path) -> sqlite3.Connection:
             raise _not_a_journal(f"its format is {version}, and this version has {VERSION}")
         elif (found := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
             raise _not_a_journal(found)
+        connection.execute(_SERVICES)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
     except BaseException:
@@ -276,9 +328,35 @@ def _forget(connection: sqlite3.Connection, before: int) -> None:
     connection.execute(
         "DELETE FROM instance WHERE exit_code IS NOT NULL AND coalesce(ended, started, 0) < ?", (before,)
     )
+    connection.execute("DELETE FROM service WHERE ended < ?", (before,))
     for table in ("instance", "happening", "line", "life"):
         key = "id" if table == "life" else "life"
         connection.execute(f"DELETE FROM {table} WHERE {key} IN (SELECT id FROM life WHERE gone < ?)", (before,))
+
+
+def _end_service(
+    connection: sqlite3.Connection,
+    begun: int,
+    ended: int | None,
+    boot: str,
+    *,
+    now: int,
+    machine_boot: str,
+    last_sign: datetime | None,
+) -> None:
+    """Note when and how the service that began last has ended: by its last sign of life, unless it said so itself.
+
+    A later record is of a worker that writes no services, as those before this version.
+    """
+    how = ""
+    if ended is None:
+        how = "died" if boot == machine_boot else "machine"
+        ended = max(begun, microseconds(last_sign) if last_sign is not None else begun)
+    (written,) = connection.execute("SELECT coalesce(max(seen), 0) FROM life").fetchone()
+    if ended + _BY_ANOTHER < written < now:
+        connection.execute("UPDATE service SET ended = ?, how = '' WHERE begun = ?", (written, begun))
+    elif how:
+        connection.execute("UPDATE service SET ended = ?, how = ? WHERE begun = ?", (ended, how, begun))
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------

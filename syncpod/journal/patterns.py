@@ -19,6 +19,8 @@ _OTHERS: Final = 2
 """How many unusual last lines are named."""
 _REGULAR: Final = 0.15
 """How far each gap may be from the usual one, as part of it."""
+_CLIP: Final = 100
+"""How many characters of a last line are shown: a log may be one line."""
 _ASKED_FOR: Final = frozenset({"update", "resize", "operator", "deleted", "finished", "rule", "deadline"})
 """Ends that somebody, or the pod itself, asked for: they say nothing of what is wrong."""
 _ONE: Final = timedelta(seconds=1)
@@ -112,11 +114,16 @@ def _last_lines(ends: Sequence[End]) -> str:
         return ""
     usual, often = Counter(line for _, line in last).most_common(1)[0]
     if often == len(last):
-        return f'its log always ends with "{usual}"'
+        return f'its log always ends with "{_clipped(usual)}"'
     if often < _FEW or often / len(last) < _MOSTLY:
         return ""
-    others = [f'that of restart {restart} with "{line}"' for restart, line in last if line != usual]
-    return f'its log mostly ends with "{usual}", {", ".join(others[-_OTHERS:])}'
+    others = [f'that of restart {restart} with "{_clipped(line)}"' for restart, line in last if line != usual]
+    return f'its log mostly ends with "{_clipped(usual)}", {", ".join(others[-_OTHERS:])}'
+
+
+def _clipped(line: str) -> str:
+    """Return a line as it is shown; of one that is too long its end, which says how it ended."""
+    return line if len(line) <= _CLIP else f"…{line[1 - _CLIP :]}"
 
 
 def _alike(spans: Sequence[timedelta]) -> bool:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from syncpod.journal.file import FILE_NAME, VERSION
-from syncpod.journal.records import Happening, Instance, Life, Line, microseconds, moment
+from syncpod.journal.file import FILE_NAME, SIGN_NAME, VERSION
+from syncpod.journal.records import Absence, Happening, Instance, Life, Line, Service, microseconds, moment
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,36 @@ def pods_of(state_dir: Path) -> list[tuple[Life, datetime | None]]:
     with _opened(state_dir / FILE_NAME) as connection:
         rows = connection.execute("SELECT namespace, name, uid, incarnation, gone FROM life ORDER BY begun, id")
         return [(Life(*row[:4]), _when(row[4])) for row in rows]
+
+
+def services_of(state_dir: Path) -> list[Service]:
+    """Return when workers have served a node, oldest first; none of versions that did not record it. Blocks.
+
+    Raises NoJournal.
+    """
+    with _opened(state_dir / FILE_NAME) as connection:
+        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'service'").fetchone() is None:
+            return []
+        rows = connection.execute("SELECT begun, ended, how FROM service ORDER BY begun")
+        return [Service(moment(begun), _when(ended), how) for begun, ended, how in rows]
+
+
+def last_sign_of(state_dir: Path) -> datetime | None:
+    """Return when a worker of a node last gave a sign of life; None if that is not known. Blocks."""
+    try:
+        changed = (state_dir / SIGN_NAME).stat().st_mtime_ns
+    except OSError:
+        return None
+    return moment(changed // 1000)
+
+
+def absences_of(services: Sequence[Service]) -> list[Absence]:
+    """Return the times between services, oldest first. What was before the first and after the last is not known."""
+    return [
+        Absence(before.ended, after.begun, before.how)
+        for before, after in pairwise(services)
+        if before.ended is not None and before.ended < after.begun
+    ]
 
 
 @dataclass(frozen=True)
@@ -123,7 +154,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
         if version == 0:
             raise NoJournal(f"the journal in {path.parent} is only being begun")
         if version != VERSION:
-            raise NoJournal(f"the journal has another format than this version reads: {path}")
+            raise NoJournal(f"the journal's format is {version}, and this version of syncpod reads {VERSION}: {path}")
         connection.execute("BEGIN")  # one moment for all that is read
         yield connection
     except sqlite3.Error as error:

@@ -92,6 +92,33 @@ class Instance:
         return max(timedelta(0), self.ended_at - self.started_at)
 
 
+class Service(NamedTuple):
+    """A time in which one worker has served the node."""
+
+    begun: datetime
+    ended: datetime | None
+    """None while it serves, as far as the journal knows."""
+    how: str = ""
+    """How it ended: `stopped`, `died`, or `machine` if the machine was started anew meanwhile; "" = not known."""
+
+
+class Absence(NamedTuple):
+    """A time in which no worker served the node."""
+
+    begun: datetime
+    ended: datetime
+    how: str
+    """How the worker before it ended, as `Service.how`."""
+
+    def of(self, begun: datetime, ended: datetime) -> timedelta:
+        """Return how much of the time between two moments it takes."""
+        return max(timedelta(0), min(self.ended, ended) - max(self.begun, begun))
+
+
+SENDER: Final = "sender"
+"""The kind of the line that says who sent what another line of the same time and subject is about."""
+
+
 @dataclass(frozen=True)
 class Told:
     """What a pod's workflow tells the journal at the end of one of its tasks."""

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from syncpod.journal.reading import Account
-from syncpod.journal.records import Instance, Line
+from syncpod.journal.records import SENDER, Instance, Line
 
 _NOTHING: Final = timedelta(0)
 _SHORT: Final = timedelta(milliseconds=1)
@@ -126,7 +126,7 @@ def _phases(lines: Sequence[Line], instance: Instance) -> Iterator[Phase]:
             outcome = "" if line.outcome == "done" else f" ({line.outcome})"
             length = timedelta(milliseconds=line.took_ms)
             yield Phase(_begun(line), length, "step", f"{name}{outcome}{tries}: {line.reason}")
-        elif line.kind != "hold":
+        elif line.kind not in ("hold", SENDER):
             yield _moment(line)
     if instance.started_at is not None:
         yield Phase(instance.started_at, _NOTHING, "moment", f"{instance.container} runs (by the node's clock)")

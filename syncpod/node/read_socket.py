@@ -65,7 +65,15 @@ def ask_open(state_dir: Path, query: str, namespace: str | None, names: Sequence
 
     Returns None if the worker cannot say. It blocks, so that a short command need not import asyncio.
     """
-    answers: list[Any] = []
+    told = ask_open_by_workflow(state_dir, query, namespace, names)
+    return None if told is None else list(told.values())
+
+
+def ask_open_by_workflow(
+    state_dir: Path, query: str, namespace: str | None, names: Sequence[str]
+) -> dict[str, Any] | None:
+    """Return the same by workflow id."""
+    answers: dict[str, Any] = {}
     asked = {"query": query, "args": [], "open": {"namespace": namespace, "names": list(names)}}
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as connection:
@@ -77,7 +85,8 @@ def ask_open(state_dir: Path, query: str, namespace: str | None, names: Sequence
                 for line in lines:
                     if line == ALL_TOLD:
                         return answers
-                    answers.append(json.loads(line)["answer"])
+                    said = json.loads(line)
+                    answers[said["workflow"]] = said["answer"]
     except (OSError, ValueError, KeyError):  # a worker of another version, or one that is too busy
         pass
     return None

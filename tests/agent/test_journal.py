@@ -5,18 +5,22 @@ import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.agent.journal import Journal
+from syncpod.journal.causes import changes_of
 from syncpod.journal.file import FILE_NAME
-from syncpod.journal.reading import Account, NoJournal, accounts_of, pods_of
-from syncpod.journal.records import Instance, Life, Told
+from syncpod.journal.reading import Account, NoJournal, absences_of, accounts_of, last_sign_of, pods_of, services_of
+from syncpod.journal.records import SENDER, Instance, Life, Line, Told
 from syncpod.messages.identity import PodRef
 from syncpod.node.deleted_pods import note_deleted
+from syncpod.temporal.senders import Sent
 from syncpod.translation.context import NodeContext
 from tests.agent.waiting import until
 from tests.e2e.faults_disk import filled, small_disk
@@ -87,6 +91,15 @@ def restarts_in(context: NodeContext) -> list[int]:
         return [line.restart for each in accounts_of(context.state_dir, "default", "web") for line in each.lines]
     except NoJournal:
         return []
+
+
+def has_senders(context: NodeContext, number: int) -> bool:
+    """Whether so many commands have their senders in the journal; none has while there is no journal."""
+    try:
+        found = accounts_of(context.state_dir, "default", "web")
+    except NoJournal:
+        return False
+    return sum(line.kind == SENDER for each in found for line in each.lines) == number
 
 
 def only(context: NodeContext) -> Account:
@@ -201,6 +214,68 @@ async def test_a_deletion_whose_record_was_lost_is_known_to_the_next_worker(cont
     await asyncio.gather(running, return_exceptions=True)
     for each in (killed, following):
         await each.close()
+
+
+async def test_the_next_worker_knows_when_a_killed_one_gave_its_last_sign_of_life(context: NodeContext) -> None:
+    killed = Journal(context)
+    running = asyncio.create_task(killed.run())
+    await until(lambda: last_sign_of(context.state_dir) is not None)
+    running.cancel()  # and it is never closed
+    await asyncio.wait([running])
+    sign, (first,) = last_sign_of(context.state_dir), services_of(context.state_dir)
+    following = Journal(context)
+    running = asyncio.create_task(following.run())
+    await until(lambda: len(services_of(context.state_dir)) == 2)
+    running.cancel()
+    await asyncio.wait([running])
+    (absence,) = absences_of(services_of(context.state_dir))
+    assert sign is not None
+    assert (absence.begun, absence.how) == (max(sign, first.begun), "died")
+    await following.close()
+    assert services_of(context.state_dir)[-1].how == "stopped"
+    await killed.close()
+
+
+async def test_who_sent_a_command_is_asked_once_and_kept(context: NodeContext) -> None:
+    asked: list[tuple[str, str]] = []
+
+    async def ask(workflow_id: str, run_id: str) -> list[Sent]:
+        asked.append((workflow_id, run_id))
+        if len(asked) == 1:
+            raise RPCError("no run of that id", RPCStatusCode.NOT_FOUND, b"")
+        return [
+            Sent(at(50.2), "delete_pod", "syncpod delete, root@vm, pid 9"),
+            Sent(at(30.0), "restart", f"hunter2{'x' * 1000}"),
+            Sent(at(40.1), "apply", "n/machine/7"),
+            Sent(at(1), "delete_pod", "somebody before"),
+        ]
+
+    def line(seconds: float, kind: str, subject: str, reason: str) -> Line:
+        return Line(at(seconds), kind, subject, reason=reason)
+
+    commands = (
+        line(0, "update", "apply", "generation 1"),
+        line(30, "signal", "restart", "an operator restarts app"),
+        line(40, "update", "apply", "generation 2"),
+        line(50, "update", "delete", "grace 30 s"),
+    )
+    for known in (2, 3):  # what the server did not tell the first worker, the next one asks for
+        journal = Journal(context, ask_server=ask, redacted=lambda text: text.replace("hunter2", "***"))
+        running = asyncio.create_task(journal.run())
+        journal.take("pod/default/web", "run", shown(50, lines=(*commands, line(50, "signal", "pleg", "x"))))
+        await until(partial(has_senders, context, known))
+        journal.take("pod/default/web", "run", shown(51, lines=commands))
+        assert await journal.flush()
+        running.cancel()
+        await asyncio.wait([running])
+        await journal.close()
+    assert [each.what for each in changes_of(only(context).lines)] == [
+        "apply: generation 1",
+        f"restart: an operator restarts app, by ***{'x' * 193}",
+        "apply: generation 2, by the node",
+        "delete: grace 30 s, by syncpod delete, root@vm",
+    ]
+    assert len(asked) <= 4, "three commands, and the one that was not found again by the next worker"
 
 
 async def test_a_full_disk_costs_the_journal_and_nobody_else(

@@ -30,6 +30,9 @@ from syncpod.cri.port import (
     SandboxStats,
 )
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
+from syncpod.node.pod_records import PodRecord, write_pod_record
+from syncpod.pod import Pod
+from syncpod.translation.paths import pod_directory, volume_directory
 from tests.agent.node_endpoint import Measuring, node_endpoint, node_of
 from tests.agent.test_metrics_endpoint import CRASHES, Shown
 from tests.agent.waiting import until
@@ -195,6 +198,63 @@ async def test_the_summary_has_what_is_known_and_nothing_else(tmp_path: Path) ->
     assert node["nodeName"] == "n" and node["runtime"]["imageFs"]["usedBytes"] == 99
     assert node["fs"]["capacityBytes"] >= node["fs"]["usedBytes"] > 0
     assert unknown["pods"] == [] and unknown["node"]["fs"]["capacityBytes"] > 0
+
+
+async def test_what_a_runtime_does_not_say_of_a_pod_is_the_sum_of_its_containers(tmp_path: Path) -> None:
+    """CRI-O says neither a pod's CPU and memory nor when its network was measured, and names the loopback first."""
+    loopback = InterfaceUsage("lo", 0, 0, 0, 0)
+    helper = replace(MAIN, id="c3", name="helper", cpu=CpuUsage(AT_NS + 10**9, 10**9, 2))
+    of_crio = replace(
+        WEB,
+        cpu=None,
+        containers=(MAIN, helper, ENDED),
+        interfaces=(loopback, *WEB.interfaces),
+        network_measured_at_ns=0,
+    )
+    async with served(tmp_path) as reader:
+        reader.runtime.stats = (of_crio,)
+        before = datetime.now(UTC).replace(microsecond=0)
+        (pod,) = json.loads((await reader.get("/stats/summary"))[1])["pods"]
+        series = await reader.samples()
+    assert pod["cpu"] == {"time": "2026-11-23T10:00:01Z", "usageNanoCores": 7, "usageCoreNanoSeconds": 4 * 10**9}
+    at = "2026-11-23T10:00:00Z"
+    assert pod["memory"] == {"time": at, "usageBytes": 600, "workingSetBytes": 400, "rssBytes": 200}
+    assert [each["name"] for each in (pod["network"], *pod["network"]["interfaces"])] == ["eth0", "lo", "eth0"]
+    assert datetime.fromisoformat(pod["network"]["time"]) >= before
+    assert series["pod_memory_working_set_bytes", "default", "web"] == (400.0, AT.timestamp())
+
+
+async def test_volumes_are_counted_and_those_on_disk_are_ephemeral_storage(tmp_path: Path) -> None:
+    spec = {
+        "containers": [{"name": "app", "image": "i"}],
+        "volumes": [
+            {"name": "data", "emptyDir": {}},
+            {"name": "fast", "emptyDir": {"medium": "Memory"}},
+            {"name": "host", "hostPath": {"path": "/etc"}},
+            {"name": "never-made", "emptyDir": {}},
+        ],
+    }
+    pod = Pod.model_validate({"metadata": {"name": "web", "namespace": "default", "uid": "u1"}, "spec": spec})
+    node = node_of(tmp_path)
+    pod_directory(node, "u1").mkdir(parents=True)
+    write_pod_record(node, PodRecord(pod=pod))
+    for volume, size in zip(pod.spec.volumes[:2], (100_000, 50_000), strict=True):
+        path = volume_directory(node, "u1", volume)
+        assert path is not None
+        path.mkdir(parents=True)
+        (path / "file").write_bytes(b"x" * size)
+    logs = tmp_path / "default_web_u1" / "app"
+    logs.mkdir(parents=True)
+    (logs / "0.log").write_bytes(b"x" * 10)
+    async with served(tmp_path) as reader:
+        (told,) = json.loads((await reader.get("/stats/summary"))[1])["pods"]
+    data, fast = told["volume"]
+    assert (data["name"], data["inodesUsed"], fast["name"]) == ("data", 2, "fast")
+    assert data["usedBytes"] >= 100_000 and data["capacityBytes"] >= data["availableBytes"] > 0
+    container, storage = told["containers"][0], told["ephemeral-storage"]
+    parts = (container["rootfs"], container["logs"], data)
+    assert storage["usedBytes"] == sum(each["usedBytes"] for each in parts)
+    assert storage["inodesUsed"] == sum(each["inodesUsed"] for each in parts)
 
 
 async def test_resources_are_the_kubelets_series_with_the_times_of_the_measurements(tmp_path: Path) -> None:

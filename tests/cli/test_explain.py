@@ -11,8 +11,8 @@ import pytest
 
 from syncpod.cli.commands.explain import read_moment
 from syncpod.cli.failure import BadInput
-from syncpod.journal.file import FILE_NAME, JournalFile, Limits
-from syncpod.journal.records import Instance, Life, Line, Told
+from syncpod.journal.file import FILE_NAME, SIGN_NAME, JournalFile, Limits
+from syncpod.journal.records import Happening, Instance, Life, Line, Told
 from tests.cli.conftest import program
 from tests.journal.records import WEB, ended, exit_line
 
@@ -181,6 +181,56 @@ def test_the_restless_pods_of_the_node_are_named(environ: dict[str, str]) -> Non
     assert [each["name"] for each in said["next"]] == ["web"]
     assert said["events"] == [], "the last was before"
     assert program("explain", "node", "--at", "12:00", environ=environ).code == 2
+
+
+def test_when_the_node_had_no_worker_is_told_between_what_was_done(environ: dict[str, str]) -> None:
+    journal = JournalFile(Path(environ["SYNCPOD_STATE_DIR"]) / FILE_NAME, Limits())
+    journal.begin_service(ago(9600), "boot", None)
+    journal.begin_service(ago(9000), "boot", ago(9300))  # of the life before
+    journal.begin_service(ago(100), "boot", ago(165))
+    journal.end_service(ago(50))
+    journal.begin_service(ago(20), "boot", None)
+    journal.close()
+    done = program("explain", "web", environ=environ)
+    assert done.code == 0, done.err
+    _, _, told = done.out.partition("What was done to it")
+    rows = [line.split(maxsplit=1)[1] for line in told.splitlines()[1:4]]
+    assert rows[0] == "apply: generation 1"
+    assert rows[1].startswith("no worker for 65s, until ") and rows[1].endswith(": the one before had died")
+    assert rows[2].startswith("no worker for 30s, until ") and rows[2].endswith(": the one before was stopped")
+    assert "no worker for 300s" not in told
+    (waited,) = (line for line in done.out.splitlines() if line.startswith("  1 "))
+    assert "(no worker for 25s)" in waited, "of the 30 s until its next start"
+    found = json.loads(program("explain", "web", "-o", "json", environ=environ).out)
+    assert [each["how"] for each in found["absences"]] == ["died", "stopped"]
+    whole = program("explain", "node", environ=environ).out
+    assert whole.count("no worker for ") == 3
+    Path(environ["SYNCPOD_STATE_DIR"], SIGN_NAME).touch()
+    assert "no worker serves this node since " in program("explain", "web", environ=environ).err
+
+
+def told_of(environ: dict[str, str], *arguments: str) -> str:
+    done = program("explain", *arguments, environ=environ)
+    assert done.code == 0, done.err
+    return done.out
+
+
+def test_why_a_container_is_not_ready_is_what_its_probe_said_last(environ: dict[str, str]) -> None:
+    life = Life("default", "slow", "uid-5", "inc")
+    runs = Instance("app", 0, started_at=ago(60))
+    failed = Happening(
+        "Warning", "Unhealthy", "Readiness probe failed: not\nyet", ago(50), ago(5), container="app", count=9
+    )
+    present = {"phase": "Running", "containers": [{"name": "app", "ready": False, "state": {"running": {}}}]}
+    journal = JournalFile(Path(environ["SYNCPOD_STATE_DIR"]) / FILE_NAME, Limits())
+    journal.write([Told(life, ago(5), happenings=(failed,), instances=(runs,), present=json.dumps(present))])
+    assert "Why:   app is not ready: Readiness probe failed: not yet (9 times since " in told_of(environ, "slow")
+    waiting = {"name": "app", "ready": False, "state": {"waiting": {"reason": "PodInitializing"}}}
+    over = Life("default", "over", "uid-6", "inc")
+    journal.write([Told(over, ago(5), present=json.dumps({"phase": "Failed", "containers": [waiting]}))])
+    journal.close()
+    told = told_of(environ, "over")
+    assert "Now:   Failed: app was never started" in told and "does not start" not in told
 
 
 def test_a_time_alone_is_the_last_such_time() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from syncpod.cli.listed import ListedPod, Recorded
 from syncpod.cli.view.pod_description import PendingStep
-from syncpod.cli.view.pod_tree import Branch, documents, is_settled, lines
+from syncpod.cli.view.pod_tree import Branch, documents, is_explained, is_settled, lines
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 RUNNING = {"running": {"startedAt": "2026-11-23T11:00:00Z"}}
@@ -96,3 +96,14 @@ def test_only_pods_at_rest_are_settled() -> None:
     assert is_settled({"status": ready}) and is_settled({"status": {"phase": "Succeeded"}})
     assert not is_settled({"status": ready, "metadata": {"deletionTimestamp": "2026-11-23T12:00:00Z"}})
     assert not is_settled({"status": {"phase": "Running"}})
+
+
+def test_the_server_is_not_asked_for_steps_of_a_pod_whose_back_off_explains_it() -> None:
+    init = ({"name": "setup", "state": waiting("CrashLoopBackOff")},)
+    assert is_explained(branch(app(waiting("CrashLoopBackOff")), holds=(HELD,)))
+    assert is_explained(branch(app(waiting("PodInitializing")), init=init, holds=({**HELD, "subject": "setup"},)))
+    assert not is_explained(branch(app(waiting("ContainerCreating"))))
+    assert not is_explained(branch(app(RUNNING, ready=True), holds=(HELD,))), "it runs by now"
+    ending = branch(app(waiting("CrashLoopBackOff")), holds=(HELD,))
+    ending.pod.document["metadata"]["deletionTimestamp"] = "2026-11-23T12:00:00Z"
+    assert not is_explained(ending)

@@ -1,12 +1,14 @@
 """Pods that do not answer: how many are queried, how they are marked, and what does not count as silence."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio.client import WorkflowExecutionStatus
+from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -15,6 +17,10 @@ from syncpod.cli.input.selector import Selector
 from syncpod.cli.temporal import pods
 from syncpod.cli.temporal.session import refused
 from syncpod.cli.view.pod_table import row_of
+from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
+from syncpod.node.workflow_snapshots import SNAPSHOT_NAME
+from tests.cli.conftest import Command
+from tests.cli.manifests import fresh_name
 
 
 class Listed:
@@ -121,3 +127,37 @@ async def test_a_server_error_does_not_count_as_an_unanswering_pod(status: RPCSt
     with pytest.raises(RPCError) as error:
         await read(Server(status, "no", [Listed(1, "here")]))
     assert str(refused(error.value)) == sentence
+
+
+async def test_a_silent_pod_of_this_machine_is_printed_as_it_told_its_node_last(tmp_path: Path) -> None:
+    listed = Listed(1, "gone")
+    listed.typed_search_attributes = TypedSearchAttributes(
+        [SearchAttributePair(SearchAttributeKey.for_keyword("PodUID"), "u-1")]
+    )
+    (fetched,) = await read(Server(RPCStatusCode.UNAVAILABLE, "nobody", [listed]))
+    assert pods.with_last_state(fetched) is fetched, "nothing is known of it here"
+    pod = {"metadata": {"name": "web-1", "namespace": "default", "uid": "u-1"}, "spec": {"containers": []}}
+    snapshot = {"snapshot": {"pod": pod, "status": {"podIP": "127.0.0.9"}}}
+    directory = tmp_path / "pods" / "u-1"
+    directory.mkdir(parents=True)
+    for of in ("pod/default/web-2", "pod/default/web-1"):
+        (directory / SNAPSHOT_NAME).write_text(json.dumps({"workflow_id": of, "next_input": snapshot}))
+        told = pods.with_last_state(fetched)
+        assert ("podIP" in told.document.get("status", {})) is (of == "pod/default/web-1")
+    assert RECORDED_ANNOTATION in told.document["metadata"]["annotations"] and not told.current
+    assert told.document["status"] == {"podIP": "127.0.0.9"} and told.document["kind"] == "Pod"
+    (directory / SNAPSHOT_NAME).write_text("{")
+    assert pods.with_last_state(fetched) is fetched
+
+
+async def test_fields_of_a_pod_of_which_little_is_known_are_no_success(syncpod: Command, client: Client) -> None:
+    name = fresh_name()
+    handle = await client.start_workflow(
+        POD_WORKFLOW, {}, id=pod_workflow_id("default", name), task_queue="node/nowhere"
+    )
+    try:
+        done = await syncpod("get", "pod", name, "-o", "jsonpath={.status.podIP}")
+        assert (done.code, done.out) == (1, "")
+        assert f'syncpod: pod "{name}" does not answer: node nowhere is away' in done.err
+    finally:
+        await handle.terminate()

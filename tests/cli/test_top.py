@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from syncpod.cli.commands import top
 from syncpod.cli.machine import container_usage, node_usage
-from syncpod.cli.machine.container_usage import ContainerUsage, Usage, between, measure
+from syncpod.cli.machine.container_usage import ContainerUsage, Meter, Usage, between, measure
 from syncpod.cli.main import run
 from syncpod.cri.errors import DeadlineExceeded
 from syncpod.cri.port import ContainerStats, ContainerSummary, CpuUsage, CriRuntime, MemoryUsage, SandboxSummary
@@ -97,6 +98,24 @@ async def test_a_repeated_sample_is_requested_again_and_a_hung_pod_is_named(
     assert runtime.asked == 4
 
 
+class Ticking(Measuring):
+    """A runtime whose one pod uses a core, and is measured anew at every other look."""
+
+    async def list_container_stats(self, *, sandbox_id: str, timeout_seconds: float) -> tuple[ContainerStats, ...]:
+        if sandbox_id == "s-hung":
+            return ()
+        self.asked += 1
+        moment = 1 + self.asked // 2
+        return (stats(moment, moment, id="calm-app"),)
+
+
+async def test_each_look_of_a_watch_measures_since_the_last_and_a_repeated_sample_changes_nothing() -> None:
+    meter = Meter(Ticking(), "vm")  # type: ignore[abstract]
+    seen = [await meter.next() for _ in range(5)]
+    used = (ContainerUsage("default", "calm", "app", {"app": "calm"}, Usage(SECOND, MI)),)
+    assert [each.containers for each in seen] == [(), used, used, used, used]
+
+
 USED = [
     ContainerUsage("default", "web", "app", {}, Usage(250 * 1_000_000, 20 * MI)),
     ContainerUsage("default", "web", "proxy", {}, Usage(1, 5 * MI)),
@@ -125,12 +144,24 @@ USED = [
         ),
     ],
 )
-def test_the_top_table_is_that_of_kubectl(
-    how: dict[str, object], lines: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    usual = {"by_container": False, "namespaces": False, "sort_by": "", "with_sum": False, "headers": True}
-    top.print_pods(USED, **(usual | how))  # type: ignore[arg-type]
-    assert capsys.readouterr().out.splitlines() == lines
+def test_the_top_table_is_that_of_kubectl(how: dict[str, Any], lines: list[str]) -> None:
+    assert top.Table(**how).lines(USED) == lines
+
+
+def test_of_more_pods_than_there_is_room_for_the_busiest_are_shown_in_their_order() -> None:
+    used = [
+        ContainerUsage("default", f"p{each}", "app", {}, Usage(cpu * 1_000_000, MI))
+        for each, cpu in enumerate((5, 90, 1, 70, 3))
+    ]
+    drawn = top.Table(with_sum=True, headers=False).lines(used, 3)
+    assert [line.split() for line in drawn] == [
+        ["p1", "90m", "1Mi"],
+        ["p3", "70m", "1Mi"],
+        ["________", "________"],
+        ["169m", "5Mi"],
+        ["…", "3", "more,", "which", "use", "no", "more", "CPU"],
+    ]
+    assert len(top.Table().lines(used, 5)) == 6, "all of them, and the header"
 
 
 def test_amounts_are_rounded_as_kubectl_does() -> None:

@@ -38,6 +38,9 @@ def test_a_dashboard_is_whole(file: Path) -> None:
     assert found["uid"] and found["title"] and found["schemaVersion"] >= 39
     variables = {each["name"]: each for each in found["templating"]["list"]}
     assert variables["datasource"]["type"] == "datasource" and variables["datasource"]["query"] == "prometheus"
+    assert found["annotations"] == {"list": []}, "Grafana's schema requires it"
+    for each in variables.values():
+        assert isinstance(each["query"], str), "an object is the form of an editor, and needs more than its query"
     panels = found["panels"]
     assert len({panel["id"] for panel in panels}) == len({panel["title"] for panel in panels}) == len(panels)
     cells = [cell for panel in panels for cell in cells_of(panel["gridPos"])]

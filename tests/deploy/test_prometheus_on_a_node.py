@@ -116,6 +116,8 @@ async def test_every_panel_shows_something_and_the_right_alerts_fire(
             for title, expression in panels:
                 instance = worst if title in EMPTY_ON_A_HEALTHY_NODE else address
                 await _until_shown(prometheus, _substituted(expression, instance))
+            for series, label in _variables():
+                await _until_shown(prometheus, f'count by ({label}) ({series}{{{label}!=""}})')
             await _until_firing(prometheus)
             for series in BEGIN_AT_ZERO:
                 await _until_shown(prometheus, _increased_from_zero(series, address))
@@ -192,6 +194,16 @@ def _panels() -> Iterator[tuple[str, str]]:
     for file in (DEPLOY / "grafana").glob("*.json"):
         for panel in json.loads(file.read_text())["panels"]:
             yield from ((panel["title"], target["expr"]) for target in panel["targets"])
+
+
+def _variables() -> Iterator[tuple[str, str]]:
+    """The series and the label from which each variable of a dashboard takes its values."""
+    for file in (DEPLOY / "grafana").glob("*.json"):
+        for variable in json.loads(file.read_text())["templating"]["list"]:
+            if variable["type"] == "query":
+                found = re.fullmatch(r"label_values\((\w+)(?:\{.*\})?, (\w+)\)", variable["query"])
+                assert found is not None, variable["query"]
+                yield found[1], found[2]
 
 
 def _substituted(expression: str, instance: str) -> str:

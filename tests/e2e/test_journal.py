@@ -13,6 +13,7 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 
 from syncpod.journal.reading import Account, NoJournal, accounts_of, pods_of
+from syncpod.journal.records import SENDER
 from tests.agent.waiting import until
 from tests.e2e.faults_support import FaultyNode, shell
 from tests.fork_server import run_syncpod
@@ -26,6 +27,12 @@ def journaled(state_dir: Path, name: str) -> Account | None:
         return next(iter(accounts_of(state_dir, "default", name)), None)
     except NoJournal:
         return None
+
+
+def is_told_whole(account: Account | None) -> bool:
+    """Whether a gone pod is in the journal with who deleted it, which the server is asked for."""
+    lines = account.lines if account is not None and account.gone is not None else ()
+    return any((line.kind, line.subject) == (SENDER, "delete") for line in lines)
 
 
 LIVES = """
@@ -92,7 +99,7 @@ async def test_seven_kinds_of_crashes_and_all_that_came_after_are_told_when_only
     await pod.handle.execute_update("resize", {"containers": [{"name": "app", "resources": {"limits": more}}]})
     await pod.until(lambda seen: seen["status"]["containerStatuses"][0]["resources"]["limits"] == more)
     await pod.delete(grace=1)
-    await until(lambda: (found := journaled(node.worker.state_dir, pod.name)) is not None and found.gone is not None)
+    await until(lambda: is_told_whole(journaled(node.worker.state_dir, pod.name)))
     await node.kill()
     # As the server itself does when the retention has passed; it keeps a closed run for an hour at least by default.
     execution = WorkflowExecution(workflow_id=pod.handle.id)
@@ -117,13 +124,16 @@ async def test_seven_kinds_of_crashes_and_all_that_came_after_are_told_when_only
     assert all(end["startedAt"] and end["endedAt"] for end in app["ends"])
     assert all(end["logEnd"].startswith(f"life {number} begins") for number, end in enumerate(app["ends"], start=1))
     assert told("logs", pod.name, "--restart", "6") == "life 7 begins\nover again\n"
-    assert [each["what"].partition(": generation 3")[0] for each in said["changes"]] == [
+    by = f", by {node.client.identity}"
+    changes = [each["what"] for each in said["changes"]]
+    assert changes[2].startswith("resize: generation 3") and changes.pop(2).endswith(by)
+    assert changes == [
         "apply: generation 1",
-        f"apply: generation 2: image of app {BUSYBOX} -> {BUSYBOX_2}",
-        "resize",
+        f"apply: generation 2: image of app {BUSYBOX} -> {BUSYBOX_2}{by}",
         "resized in place: cpu limit of app 150m -> 200m",
-        "delete: grace 1 s",
+        f"delete: grace 1 s{by}",
     ]
+    assert [each["how"] for each in said["absences"]] == ["died"]
     screen = told("explain", pod.name)
     assert all(end["cause"] in screen for end in app["ends"])
     assert "gone since" in screen

@@ -168,3 +168,15 @@ def test_what_was_done_from_outside_and_what_failed_is_told_and_the_rest_is_not(
         Change(at(8), "app waits: ImagePullBackOff"),
         Change(at(11), "step pull_image app failed: ErrImagePull: no such image", 2, at(3)),
     ]
+
+
+def test_an_instance_that_was_ended_for_its_hook_was_not_ended_by_anothers_signal() -> None:
+    instances = [ended(each, begun=10.0 * each, end=10.0 * each + 1, exit_code=143) for each in (0, 1)]
+    lines = [
+        Line(at(2), "step", "start_container", container="app", outcome="PostStartHookError", took_ms=1500),
+        exit_line(2, outcome="exited 143 (Error)"),
+        exit_line(12, 1, outcome="exited 143 (Error)"),
+    ]
+    hooked, signalled = ends_of(instances, lines, [])["app"]
+    assert hooked.cause == Cause("poststart", "its postStart hook failed", "the node")
+    assert signalled.cause.kind == "signal"

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from syncpod.journal.file import BROKEN_NAME, FILE_NAME, JournalFile, Limits
-from syncpod.journal.reading import Account, NoJournal, accounts_of, pods_of
-from syncpod.journal.records import Life
+from syncpod.journal.reading import Account, NoJournal, absences_of, accounts_of, pods_of, services_of
+from syncpod.journal.records import Absence, Life
 from tests.journal.records import NOON, WEB, at, ended, exit_line, happening, told
 
 
@@ -230,7 +230,7 @@ def test_a_file_of_another_format_is_set_aside_and_not_read(journal: JournalFile
     journal.close()
     with sqlite3.connect(tmp_path / FILE_NAME) as other:
         other.execute("PRAGMA user_version = 7")
-    with pytest.raises(NoJournal, match="has another format"):
+    with pytest.raises(NoJournal, match="format is 7"):
         accounts_of(tmp_path, "default", "web")
     with pytest.raises(sqlite3.DatabaseError, match="its format is 7") as broken:
         journal.write([told()])
@@ -243,3 +243,49 @@ def test_a_full_disk_does_not_make_it_a_broken_file(journal: JournalFile, tmp_pa
     error.sqlite_errorcode = sqlite3.SQLITE_FULL
     assert journal.set_aside_if_broken(error) is None
     assert (tmp_path / FILE_NAME).exists()
+
+
+def test_when_a_worker_died_is_known_to_the_next_one(journal: JournalFile, tmp_path: Path) -> None:
+    journal.begin_service(at(0), "boot-1", None)
+    journal.begin_service(at(100), "boot-1", at(70))  # no end: it died
+    journal.end_service(at(200))
+    journal.begin_service(at(230), "boot-1", at(199))  # it said so: its last sign counts for nothing
+    journal.begin_service(at(400), "boot-2", at(300))
+    services = services_of(tmp_path)
+    assert [(each.begun, each.ended, each.how) for each in services] == [
+        (at(0), at(70), "died"),
+        (at(100), at(200), "stopped"),
+        (at(230), at(300), "machine"),
+        (at(400), None, ""),
+    ]
+    assert absences_of(services) == [
+        Absence(at(70), at(100), "died"),
+        Absence(at(200), at(230), "stopped"),
+        Absence(at(300), at(400), "machine"),
+    ]
+
+
+def test_a_worker_of_a_version_without_such_records_was_no_absence(journal: JournalFile, tmp_path: Path) -> None:
+    journal.begin_service(at(0), "boot", None)
+    journal.end_service(at(100))
+    journal.write([told(950)])
+    journal.begin_service(at(1000), "boot", at(100))
+    assert absences_of(services_of(tmp_path)) == [Absence(at(950), at(1000), "")]
+
+
+def test_a_journal_from_before_services_were_recorded_has_none(journal: JournalFile, tmp_path: Path) -> None:
+    journal.write([told()])
+    journal.close()
+    with sqlite3.connect(tmp_path / FILE_NAME) as older:
+        older.execute("DROP TABLE service")
+    assert services_of(tmp_path) == []
+    journal.begin_service(at(0), "boot", None)
+    assert len(services_of(tmp_path)) == 1
+
+
+def test_services_are_bounded_in_number_and_age(journal: JournalFile, tmp_path: Path) -> None:
+    for each in range(1100):
+        journal.begin_service(at(each), "boot", None)
+    assert len(services_of(tmp_path)) == 1000
+    journal.forget_old(at(91 * 86400))
+    assert len(services_of(tmp_path)) == 1, "the one that has not ended"

@@ -60,6 +60,12 @@ def test_the_same_last_line_of_the_log_is_named() -> None:
     assert 'its log always ends with "cannot reach db"' in said
 
 
+def test_of_a_last_line_without_end_only_its_end_is_shown() -> None:
+    said = found(ends((0, 1), (10, 30), (99, 120), log_end=f"{'x' * 1000} no space left"))
+    (line,) = (each for each in said if each.startswith("its log always ends with"))
+    assert len(line) < 140 and line.endswith(' no space left"') and '"…x' in line
+
+
 def test_the_log_that_ends_otherwise_than_most_is_named() -> None:
     spans = [(each**3 * 10.0, each**3 * 10.0 + each) for each in range(6)]
     instances = [

@@ -30,6 +30,7 @@ from syncpod.agent.scraping.reader_token import FILE_NAME, ReaderToken
 from syncpod.agent.scraping.resource_series import resource_series
 from syncpod.agent.scraping.seen_pods import SeenPods
 from syncpod.agent.scraping.summary import Measured, Running, summary
+from syncpod.agent.scraping.volume_usage import VolumesOfPods
 from syncpod.kernel.callers import PeerOf
 from syncpod.kernel.peers import find_peer
 from syncpod.lifecycle.observed import ObservedPod
@@ -72,7 +73,7 @@ class NodeEndpoint:
         """
         self.server = HttpServer(host, port, self._answer, peer_of=peer_of)
         self._node, self._pods, self._probes, self._usage, self._disks = node, pods, probes, usage, disks
-        self._listings, self._obstacles = listings, obstacles
+        self._listings, self._obstacles, self._volumes = listings, obstacles, VolumesOfPods(node)
         self._token = ReaderToken(node.state_dir)
         self._is_local = ipaddress.ip_address(host).is_loopback
         self._kept: dict[str, tuple[float, bytes]] = {}
@@ -158,6 +159,7 @@ class NodeEndpoint:
             running={
                 id_: Running(at, _logs(self._node, pod, name)) for (pod, name), id_, at in self._running_containers()
             },
+            volumes=await self._volumes.measure(),
         )
         return await asyncio.to_thread(lambda: _as_json(summary(measured)))
 

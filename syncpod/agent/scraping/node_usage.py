@@ -131,7 +131,7 @@ class Disks:
     async def _measure(self, path: Path) -> Disk | None:
         asking = self._asking.get(path)
         if asking is None:
-            asking = self._asking[path] = in_daemon_thread(lambda: _read_disk(path), name="statvfs")
+            asking = self._asking[path] = in_daemon_thread(lambda: read_disk(path), name="statvfs")
         await asyncio.wait({asking}, timeout=_DISK_SECONDS)
         if not asking.done():
             return None
@@ -139,7 +139,8 @@ class Disks:
         return None if asking.exception() is not None else asking.result()
 
 
-def _read_disk(path: Path) -> Disk:
+def read_disk(path: Path) -> Disk:
+    """Measure the file system that a path is on. Blocks. Raises OSError."""
     found = os.statvfs(path)
     return Disk(
         capacity_bytes=found.f_blocks * found.f_frsize,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from syncpod.cri.errors import CriError
-from syncpod.cri.port import CriRuntime, SandboxStats
+from syncpod.cri.port import CpuUsage, CriRuntime, MemoryUsage, SandboxStats
 from syncpod.translation.names import NODE_LABEL
 
 log = logging.getLogger(__name__)
@@ -55,4 +56,36 @@ class UsageOfPods:
             self._is_failing = True
             return Usage(is_known=False)
         self._is_failing = False
-        return Usage(pods)
+        return Usage(tuple(map(with_sums, pods)))
+
+
+def with_sums(pod: SandboxStats) -> SandboxStats:
+    """Return a pod whose CPU and memory are the sums of its containers' if the runtime says neither, as CRI-O.
+
+    Mirrors server/stats/cri_stats_provider.go, v1.36, addPodCPUMemoryStats. Pure.
+    """
+    if pod.cpu is not None or pod.memory is not None:
+        return pod
+    cpu = [each.cpu for each in pod.containers if each.cpu is not None]
+    memory = [each.memory for each in pod.containers if each.memory is not None]
+    return replace(pod, cpu=_cpu_sum(cpu) if cpu else None, memory=_memory_sum(memory) if memory else None)
+
+
+def _cpu_sum(each_of: Sequence[CpuUsage]) -> CpuUsage:
+    rates = [each.nano_cores for each in each_of if each.nano_cores is not None]
+    return CpuUsage(
+        max(each.measured_at_ns for each in each_of),
+        sum(each.used_ns for each in each_of),
+        sum(rates) if len(rates) == len(each_of) else None,
+    )
+
+
+def _memory_sum(each_of: Sequence[MemoryUsage]) -> MemoryUsage:
+    """Return the sum of each number that all of them have."""
+
+    def total(name: str) -> int | None:
+        numbers = [getattr(each, name) for each in each_of]
+        return None if None in numbers else sum(numbers)
+
+    names = (field.name for field in fields(MemoryUsage) if field.name != "measured_at_ns")
+    return MemoryUsage(max(each.measured_at_ns for each in each_of), **{name: total(name) for name in names})

@@ -1,20 +1,21 @@
 """The kubelet's Summary API (k8s.io/kubelet/pkg/apis/stats/v1alpha1, v1.36): what the node and its pods use.
 
-What is not known is absent, and never 0. Always absent: `systemContainers`, `volume` and `ephemeral-storage` of pods,
-which nobody measures here all the time, swap, and user-defined metrics.
+What is not known is absent, and never 0. Always absent: `systemContainers`, `containerFs`, pressure, `io`, swap, health
+of volumes, and user-defined metrics.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from syncpod.agent.scraping.node_usage import Disk, NodeUsage
 from syncpod.agent.scraping.pod_usage import Usage
+from syncpod.agent.scraping.volume_usage import VolumeUsage
 from syncpod.cri.port import (
     ContainerStats,
     CpuUsage,
@@ -26,6 +27,7 @@ from syncpod.cri.port import (
 
 Wire = dict[str, Any]
 _BLOCK: Final = 512
+_LOOPBACK: Final = "lo"
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class Measured:
     """When each sandbox was made, by its id."""
     running: Mapping[str, Running]
     """By container id."""
+    volumes: Mapping[str, Sequence[VolumeUsage]] = field(default_factory=dict)
+    """By UID of their pods; a pod is missing until its volumes have been counted."""
 
 
 def summary(measured: Measured) -> Wire:
@@ -83,11 +87,38 @@ def _pod(measured: Measured, pod: SandboxStats) -> Wire:
         "startTime": _time(measured.started[pod.id]),
         "containers": containers,
         **_cpu_and_memory(pod.cpu, pod.memory),
-        **_network(pod.interfaces, _moment(pod.network_measured_at_ns)),
+        **_network(pod.interfaces, _network_time(measured, pod)),
     }
+    volumes = measured.volumes.get(pod.uid)
+    if volumes:
+        found["volume"] = [_volume(each) for each in volumes]
+    if volumes is not None and (written := _ephemeral(measured, containers, volumes)):
+        found["ephemeral-storage"] = written
     if pod.processes is not None:
         found["process_stats"] = {"process_count": pod.processes}
     return found
+
+
+def _volume(volume: VolumeUsage) -> Wire:
+    used = {"usedBytes": volume.used_bytes, "inodesUsed": volume.inodes}
+    return {"time": _time(volume.at), **_of_disk(volume.disk), **used, "name": volume.name}
+
+
+def _ephemeral(measured: Measured, containers: Sequence[Wire], volumes: Sequence[VolumeUsage]) -> Wire:
+    """Return what a pod has written to the node's disks; {} if a part of it is not known.
+
+    Mirrors server/stats/helper.go, v1.36, calcEphemeralStorage: writable layers, logs, and volumes on disk.
+    """
+    parts = [each.get(part, {}) for each in containers for part in ("rootfs", "logs")]
+    if measured.node_disk is None or not all("usedBytes" in each for each in parts):
+        return {}
+    local = [each for each in volumes if each.is_local]
+    return {
+        "time": _time(measured.at),
+        **_of_disk(measured.node_disk),
+        "usedBytes": sum(each["usedBytes"] for each in parts) + sum(each.used_bytes for each in local),
+        "inodesUsed": sum(each.get("inodesUsed", 0) for each in parts) + sum(each.inodes for each in local),
+    }
 
 
 def _container(measured: Measured, container: ContainerStats, running: Running) -> Wire:
@@ -126,7 +157,14 @@ def _network(interfaces: Sequence[InterfaceUsage], at: str) -> Wire:
     if not interfaces:
         return {}
     listed = [_interface(each) for each in interfaces]
-    return {"network": {"time": at, **listed[0], "interfaces": listed}}
+    # CRI-O takes the first interface for the default one, and that is the loopback.
+    default = next((each for each in listed if each["name"] != _LOOPBACK), listed[0])
+    return {"network": {"time": at, **default, "interfaces": listed}}
+
+
+def _network_time(measured: Measured, pod: SandboxStats) -> str:
+    """Return when a pod's network was measured: CRI-O does not say, and measures when it is asked."""
+    return _moment(pod.network_measured_at_ns) if pod.network_measured_at_ns else _time(measured.at)
 
 
 def _interface(usage: InterfaceUsage) -> Wire:

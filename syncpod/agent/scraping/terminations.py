@@ -10,6 +10,8 @@ _KINDS: Final = {
     "initContainerStatuses": "init_container",
     "ephemeralContainerStatuses": "ephemeral_container",
 }
+_KEPT: Final = 256
+"""How many ends of a pod are remembered that its newest status does not have: far more than it has containers."""
 
 
 class Terminations:
@@ -18,8 +20,12 @@ class Terminations:
     def __init__(self, count: Callable[[str, str, str], None]) -> None:
         """Tell each end to `count`, once: container type, exit code and reason."""
         self._count = count
-        self._known: dict[str, frozenset[str]] = {}
-        """By pod UID: the ends in its newest status, by container id."""
+        self._known: dict[str, dict[str, None]] = {}
+        """By pod UID: the ids of the containers whose ends its statuses had lately, those of its newest status last.
+
+        Not those of its newest status alone: an end may leave a status and come back. In a back-off a container has
+        its last end alone, and before and after it also the one before that.
+        """
 
     def take(self, pod: Mapping[str, Any]) -> None:
         """Count what has ended since the pod's last status. Of its first one nothing counts: it may be as old as it is.
@@ -29,10 +35,11 @@ class Terminations:
         uid = str(pod.get("metadata", {}).get("uid", ""))
         ends = dict(_ends(pod.get("status", {})))
         known = self._known.get(uid)
-        self._known[uid] = frozenset(ends)
         for id_, ended in ends.items():
             if known is not None and id_ not in known:
                 self._count(*ended)
+        before = [id_ for id_ in known or () if id_ not in ends]
+        self._known[uid] = dict.fromkeys([*before[-_KEPT:], *ends])
 
     def keep(self, uids: Iterable[str]) -> None:
         """Forget all pods but these."""

@@ -55,7 +55,7 @@ def explain(
     from syncpod.cli.view.explanation import document, lines
     from syncpod.journal.explain import explain as explained
     from syncpod.journal.explain import life_at
-    from syncpod.journal.reading import NoJournal, accounts_of
+    from syncpod.journal.reading import NoJournal, absences_of, accounts_of, services_of
 
     _check(output, at, start=start, of_start=restart is not None or bool(container))
     if what in explain_node.WORDS:
@@ -72,6 +72,7 @@ def explain(
     here = settings()
     try:
         accounts = accounts_of(here.state_dir, namespace, name)
+        absences = absences_of(services_of(here.state_dir))
     except NoJournal as why:
         raise Failure(str(why)) from None
     account = life_at(accounts, moment)
@@ -80,7 +81,7 @@ def explain(
     if start:
         _explain_start(account, output, container, restart)
         return
-    explanation = explained(account, moment, past=bool(at), since=begin)
+    explanation = explained(account, moment, past=bool(at), since=begin, absences=absences)
     others = [each for each in accounts if each is not account]
     has_log, unserved = _logs_in(here.log_dir, account.life), "" if at else _unserved(here.state_dir, account)
     if output == "json":
@@ -158,10 +159,13 @@ def _unknown(accounts: list[Account], namespace: str, name: str, state_dir: Path
 def _unserved(state_dir: Path, account: Account) -> str:
     """Return the sentence that no worker serves the node; "" if one does, or if the pod is gone."""
     from syncpod.cli.machine.worker_process import serving
+    from syncpod.journal.reading import last_sign_of
 
     if account.gone is not None or serving(state_dir) is not None:
         return ""
-    remark(f"Note: no worker serves this node; this is what it knew at {account.seen.astimezone():%Y-%m-%d %H:%M:%S}")
+    seen, sign = account.seen.astimezone(), last_sign_of(state_dir)
+    since = f" since {max(account.seen, sign).astimezone():%Y-%m-%d %H:%M:%S}" if sign is not None else ""
+    remark(f"Note: no worker serves this node{since}; this is what it knew at {seen:%Y-%m-%d %H:%M:%S}")
     return "no worker serves this node: nothing of this happens before `syncpod up`"
 
 

@@ -24,7 +24,7 @@ def explain_node(output: str, since: str) -> None:
     """Print the node's pods whose containers ended most often lately. Raises Failure and BadInput."""
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.view.node_explanation import document, lines
-    from syncpod.journal.reading import NoJournal, node_account
+    from syncpod.journal.reading import NoJournal, absences_of, node_account, services_of
     from syncpod.node.recorded_events import recorded_node_events
 
     if output not in ("", "json"):
@@ -38,21 +38,25 @@ def explain_node(output: str, since: str) -> None:
         raise BadInput(f"--since: {wrong}") from None
     try:
         account = node_account(here.state_dir, begin, most=_MOST)
+        absences = [each for each in absences_of(services_of(here.state_dir)) if each.ended >= begin]
     except NoJournal as why:
         raise Failure(str(why)) from None
     served = _served(here.state_dir)
     events = [each for each in recorded_node_events(here.state_dir) if each.last >= begin]
     if output == "json":
-        say(json.dumps(document(account, events, now, begin, served), indent=4))
+        say(json.dumps(document(account, events, absences, now, begin, served), indent=4))
     else:
-        say("\n".join(lines(account, events, now, begin, node=here.node, served=served)))
+        say("\n".join(lines(account, events, absences, now, begin, node=here.node, served=served)))
 
 
 def _served(state_dir: Path) -> str:
     """Return by whom the node is served."""
     from syncpod.cli.machine.worker_process import serving
+    from syncpod.journal.reading import last_sign_of
 
     worker = serving(state_dir)
     if worker is None:
-        return "no worker serves it: nothing happens to its pods before `syncpod up`"
+        last = last_sign_of(state_dir)
+        since = f" since {last.astimezone():%Y-%m-%d %H:%M:%S}" if last is not None else ""
+        return f"no worker serves it{since}: nothing happens to its pods before `syncpod up`"
     return f"worker {worker.pid} serves it, on {worker.runtime}; `syncpod node` shows its conditions"

@@ -225,7 +225,8 @@ def _ask_for_pods(names: Sequence[str], request: _Request, found: _Found) -> lis
     from syncpod.cli.temporal import session
 
     async def work(client: Client) -> list[str]:
-        from syncpod.cli.temporal.pods import note_absent_nodes
+        from syncpod.cli.temporal.pods import does_not_answer, note_absent_nodes
+        from syncpod.cli.view.documents import picks_fields
         from syncpod.cli.view.live_table import can_redraw
 
         printer = _Printer(request)
@@ -234,6 +235,8 @@ def _ask_for_pods(names: Sequence[str], request: _Request, found: _Found) -> lis
             return await _redraw(client, names, request, fetched_pods)
         missing = _show(names, [fetched.listed for fetched in fetched_pods], found, printer)
         note_absent_nodes(fetched_pods)
+        if picks_fields(request.output):  # from which nobody could tell that there is no more than their names
+            missing += [str(does_not_answer(one)) for one in fetched_pods if not one.current and not one.wire]
         while request.watch and not missing:
             await asyncio.sleep(_WATCH_SECONDS)
             printer.print_changes([fetched.listed for fetched in await _find(client, names, request)])
@@ -262,13 +265,16 @@ async def _redraw(client: Client, names: Sequence[str], request: _Request, found
 async def _find(client: Client, names: Sequence[str], request: _Request) -> list[FetchedPod]:
     import asyncio
 
-    from syncpod.cli.temporal.pods import list_pods, read_pod
+    from syncpod.cli.temporal.pods import list_pods, read_pod, with_last_state
 
-    if not names:
-        listed = await list_pods(client, request.namespace, request.conditions)
-        return request.arranged(listed, lambda one: one.document)
-    found = await asyncio.gather(*(read_pod(client, request.namespace or "default", name) for name in names))
-    return request.arranged([fetched for fetched in found if fetched is not None], lambda one: one.document)
+    if names:
+        read = await asyncio.gather(*(read_pod(client, request.namespace or "default", name) for name in names))
+        found = [fetched for fetched in read if fetched is not None]
+    else:
+        found = await list_pods(client, request.namespace, request.conditions)
+    if is_of_documents(request.output):
+        found = [with_last_state(fetched) for fetched in found]
+    return request.arranged(found, lambda one: one.document)
 
 
 class _Printer:

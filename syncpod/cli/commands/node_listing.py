@@ -11,7 +11,7 @@ from syncpod.cli.failure import Failure
 from syncpod.cli.view.documents import is_of_documents, print_documents
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from temporalio.client import Client
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from syncpod.node.loop_stalls import LoopStall
 
 _WATCH_SECONDS: Final = 1.0
-_AT_ONCE: Final = 50
-"""Pods that are asked at a time."""
 
 
 def get_nodes(names: Sequence[str], output: str, labels: LabelColumns, *, headers: bool, watch: bool) -> None:
@@ -92,10 +90,12 @@ def describe_nodes(names: Sequence[str]) -> None:
     from syncpod.cli.temporal import session
 
     async def work(client: Client) -> tuple[list[list[str]], list[str]]:
+        from syncpod.cli.input.selector import Selector
+        from syncpod.cli.temporal.pods import list_pods
         from syncpod.cli.view.node_description import describe
 
         found, missing = await _find(client, names)
-        pods = await _pods_of(client, {one.name for one in found})
+        pods = await list_pods(client, None, Selector(()), nodes={one.name for one in found}) if found else []
         now = datetime.now(UTC)
         return [
             describe(one, [pod for pod in pods if _node_of(pod) == one.name], now, _stall_of(one.name)) for one in found
@@ -120,21 +120,6 @@ def _stall_of(node: str) -> LoopStall | None:
     state_dir = settings().state_dir
     worker = read_worker_record(state_dir)
     return read_loop_stall(state_dir) if worker is not None and worker.node == node else None
-
-
-async def _pods_of(client: Client, nodes: Collection[str]) -> list[FetchedPod]:
-    """Return the pods of some nodes. Those that do not answer are as Temporal recorded them last."""
-    from syncpod.cli.temporal.pods import list_recorded, read_pod
-
-    slots = asyncio.Semaphore(_AT_ONCE)
-
-    async def read(namespace: str, name: str) -> FetchedPod | None:
-        async with slots:
-            return await read_pod(client, namespace, name)
-
-    listed = [pod.metadata for pod in await list_recorded(client, None) if pod.spec.node_name in nodes] if nodes else []
-    fetched_pods = await asyncio.gather(*(read(meta.namespace, meta.name) for meta in listed))
-    return [fetched for fetched in fetched_pods if fetched is not None]
 
 
 def _node_of(fetched: FetchedPod) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
@@ -15,15 +17,25 @@ from syncpod.cli.input.options import AllNamespaces, Namespace, PodNames, Select
 from syncpod.cli.manual import Group, Page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Sequence
 
     from syncpod.cli.input.selector import Selector as Conditions
     from syncpod.cli.machine.container_usage import ContainerUsage, Measured, Usage
+    from syncpod.cri.port import CriRuntime
 
 app = typer.Typer(cls=Group, help="Show the CPU and memory usage of pods and of the node.", no_args_is_help=True)
 
 SortBy = Annotated[str, typer.Option("--sort-by", metavar="cpu|memory", help="Sort by this, the greatest first.")]
 NoHeaders = Annotated[bool, typer.Option("--no-headers", help="Do not print the column names.")]
+Watch = Annotated[
+    bool,
+    typer.Option("--watch", "-w", help="Keep measuring: a terminal draws the table again, else it follows itself."),
+]
+_FIRST_SECONDS: Final = 1.0
+_WATCH_SECONDS: Final = 2.0
+"""From one look at the runtime to the next, with --watch."""
+_NOTHING: Final = "No container is measured yet"
+_Answer = TypeVar("_Answer")
 
 
 def pod(
@@ -35,11 +47,13 @@ def pod(
     all_namespaces: AllNamespaces = False,
     selector: Selector = "",
     no_headers: NoHeaders = False,
+    watch: Watch = False,
 ) -> None:
     """Show the CPU and memory usage of this node's pods.
 
     The runtime is asked twice, a second apart: CPU is what was used in between, in thousandths of a core; memory is the
-    working set, which cannot be reclaimed without harm. Pods with no running container are left out.
+    working set, which cannot be reclaimed without harm. Pods with no running container are left out. With --watch, it
+    is asked every two seconds; of more pods than the terminal has lines for, the busiest are shown.
     """
     names = pod_names(what or [])
     conditions = read_selector(selector)
@@ -48,17 +62,14 @@ def pod(
     if names and (conditions.requirements or all_namespaces):
         raise BadInput("name pods, or choose them with --selector or --all-namespaces, not both")
     chosen = _Chosen(None if all_namespaces else namespace, names, conditions)
+    table = Table(containers, all_namespaces, sort_by, with_sum, not no_headers)
+    if watch:
+        _watch_pods(chosen, table)
+        return
     measured = _measured()
     found = [each for each in measured.containers if chosen.has(each)]
     if found:
-        print_pods(
-            found,
-            by_container=containers,
-            namespaces=all_namespaces,
-            sort_by=sort_by,
-            with_sum=with_sum,
-            headers=not no_headers,
-        )
+        say("\n".join(table.lines(found)))
     silent = [(name, why) for space, name, why in measured.unmeasured if chosen.may_have(space, name)]
     _tell_what_lacks(chosen, found, silent)
 
@@ -97,23 +108,37 @@ def _tell_what_lacks(chosen: _Chosen, found: Sequence[ContainerUsage], silent: S
 def node(
     what: Annotated[list[str] | None, typer.Argument(metavar="NODE", hidden=True, show_default=False)] = None,
     no_headers: NoHeaders = False,
+    watch: Watch = False,
 ) -> None:
     """Show the CPU and memory usage of this machine.
 
-    Everything counts, pods or not. Percentages are of the machine's total.
+    Everything counts, pods or not. Percentages are of the machine's total. With --watch, it is measured every second.
     """
-    from syncpod.cli.machine.node_usage import measure_node
-
     here = _node()
     for name in what or ():
         if name.removeprefix("node/").removeprefix("nodes/") != here:
             raise Failure(f'node "{name}" is not this machine, {here}: run this command there')
+    if not watch:
+        say("\n".join(_node_lines(here, headers=not no_headers)))
+        return
+    from syncpod.cli.streams import interrupts
+
+    interrupts.heed()
+    with _drawing() as (draw, _):
+        while True:
+            draw(_node_lines(here, headers=not no_headers))
+
+
+def _node_lines(here: str, *, headers: bool) -> list[str]:
+    """Measure the machine for a second, and return the table."""
+    from syncpod.cli.machine.node_usage import measure_node
+
     found = measure_node()
-    head = [] if no_headers else [["NAME", "CPU(cores)", "CPU(%)", "MEMORY(bytes)", "MEMORY(%)"]]
+    head = [["NAME", "CPU(cores)", "CPU(%)", "MEMORY(bytes)", "MEMORY(%)"]] if headers else []
     cpu = found.cpu_nano_cores * 100 // (found.cpus * 1_000_000_000)
     memory = found.memory_bytes * 100 // found.total_memory_bytes
     row = [here, cores(found.cpu_nano_cores), f"{cpu}%", mebibytes(found.memory_bytes), f"{memory}%"]
-    say("\n".join(columns([*head, row])))
+    return columns([*head, row])
 
 
 for _names, _command in ((("pod", "pods", "po"), pod), (("node", "nodes", "no"), node)):
@@ -131,41 +156,94 @@ def mebibytes(amount: int) -> str:
     return f"{amount // 2**20}Mi"
 
 
-def print_pods(
-    found: Sequence[ContainerUsage],
-    *,
-    by_container: bool,
-    namespaces: bool,
-    sort_by: str,
-    with_sum: bool,
-    headers: bool,
-) -> None:
-    """Print the table of pods, or of their containers, by name or the greatest first."""
-    from syncpod.cli.machine.container_usage import total
+@dataclass(frozen=True)
+class Table:
+    """How the table of pods, or of their containers, is drawn."""
 
-    rows: list[tuple[tuple[str, ...], Usage]] = []
-    if by_container:
-        head = ["POD", "NAME"]
-        rows = [((each.namespace, each.pod, each.container), each.usage) for each in found]
-    else:
-        head = ["NAME"]
-        pods = {(each.namespace, each.pod) for each in found}
-        rows = [(key, total(each.usage for each in found if (each.namespace, each.pod) == key)) for key in pods]
-    order: dict[str, Callable[[Usage], int]] = {
-        "": lambda usage: 0,
-        "cpu": lambda usage: -usage.cpu_nano_cores,
-        "memory": lambda usage: -usage.memory_bytes,
-    }
-    rows.sort(key=lambda row: (order[sort_by](row[1]), row[0]))
-    skipped = 0 if namespaces else 1
-    lines = [[*(("NAMESPACE",) if namespaces else ()), *head, "CPU(cores)", "MEMORY(bytes)"]] if headers else []
-    lines += [[*key[skipped:], cores(usage.cpu_nano_cores), mebibytes(usage.memory_bytes)] for key, usage in rows]
-    if with_sum:
-        whole = total(usage for _, usage in rows)
-        blank = [""] * (len(lines[-1]) - 2)
-        lines += [[*blank, "________", "________"]]
-        lines += [[*blank, cores(whole.cpu_nano_cores), mebibytes(whole.memory_bytes)]]
-    say("\n".join(columns(lines)))
+    by_container: bool = False
+    namespaces: bool = False
+    sort_by: str = ""
+    """`cpu` or `memory` = the greatest first; "" = by name."""
+    with_sum: bool = False
+    headers: bool = True
+
+    def lines(self, found: Sequence[ContainerUsage], room: int | None = None) -> list[str]:
+        """Return the table's lines; of more rows than there is room for, the busiest, and how many are left out."""
+        from syncpod.cli.machine.container_usage import total
+
+        rows = self._rows(found)
+        order = _ORDERS[self.sort_by]
+        rows.sort(key=lambda row: (order(row[1]), row[0]))
+        drawn, more = rows, ""
+        if room is not None and len(rows) > room:
+            busiest = sorted(rows, key=lambda row: (_ORDERS["cpu"](row[1]), _ORDERS["memory"](row[1]), row[0]))
+            chosen = {key for key, _ in busiest[: max(0, room - 1)]}
+            drawn = [row for row in rows if row[0] in chosen]
+            more = f"… {len(rows) - len(drawn)} more, which use no more CPU"
+        skipped = 0 if self.namespaces else 1
+        head = [*(("NAMESPACE",) if self.namespaces else ()), *(("POD",) if self.by_container else ()), "NAME"]
+        cells = [[*head, "CPU(cores)", "MEMORY(bytes)"]] if self.headers else []
+        cells += [[*key[skipped:], cores(usage.cpu_nano_cores), mebibytes(usage.memory_bytes)] for key, usage in drawn]
+        if self.with_sum:
+            whole, blank = total(usage for _, usage in rows), [""] * len(head)
+            cells += [[*blank, "________", "________"]]
+            cells += [[*blank, cores(whole.cpu_nano_cores), mebibytes(whole.memory_bytes)]]
+        return [*columns(cells), *([more] if more else [])]
+
+    def _rows(self, found: Sequence[ContainerUsage]) -> list[tuple[tuple[str, ...], Usage]]:
+        from syncpod.cli.machine.container_usage import total
+
+        if self.by_container:
+            return [((each.namespace, each.pod, each.container), each.usage) for each in found]
+        pods: dict[tuple[str, ...], list[Usage]] = {}
+        for each in found:
+            pods.setdefault((each.namespace, each.pod), []).append(each.usage)
+        return [(key, total(usages)) for key, usages in pods.items()]
+
+
+_ORDERS: Final[dict[str, Callable[[Usage], int]]] = {
+    "": lambda usage: 0,
+    "cpu": lambda usage: -usage.cpu_nano_cores,
+    "memory": lambda usage: -usage.memory_bytes,
+}
+
+
+@contextmanager
+def _drawing() -> Iterator[tuple[Callable[[list[str]], None], Callable[[], int | None]]]:
+    """Yield what draws a table, in place of the one before on a terminal, else after it; and how many rows fit."""
+    from syncpod.cli.view.live_table import LiveLines, can_redraw
+
+    if not can_redraw():
+        yield (lambda lines: say("\n".join([*lines, ""])) if lines else None), lambda: None
+        return
+    with LiveLines() as live:
+        yield live.draw, lambda: live.room
+
+
+def _watch_pods(chosen: _Chosen, table: Table) -> None:
+    """Draw the pods' table until interrupted. Raises Failure."""
+    import asyncio
+
+    from syncpod.cli.machine.container_usage import Meter
+    from syncpod.cli.streams import interrupts
+
+    interrupts.heed()
+
+    async def watch(runtime: CriRuntime, here: str) -> None:
+        meter = Meter(runtime, here)
+        await meter.next()
+        pause = _FIRST_SECONDS
+        with _drawing() as (draw, room):
+            while True:
+                await asyncio.sleep(pause)
+                measured = await meter.next()
+                fit = room()
+                taken = 2 if table.with_sum else 0
+                found = [each for each in measured.containers if chosen.has(each)]
+                draw(table.lines(found, None if fit is None else fit - taken) if found else [_NOTHING])
+                pause = _WATCH_SECONDS
+
+    _asked(watch)
 
 
 def _node() -> str:
@@ -177,9 +255,15 @@ def _node() -> str:
 
 def _measured() -> Measured:
     """Ask this machine's runtime. Raises Failure."""
+    from syncpod.cli.machine.container_usage import measure
+
+    return _asked(measure)
+
+
+def _asked(ask: Callable[[CriRuntime, str], Awaitable[_Answer]]) -> _Answer:
+    """Return what is asked of this machine's runtime, about its node. Raises Failure."""
     import asyncio
 
-    from syncpod.cli.machine.container_usage import measure
     from syncpod.cli.machine.runtime_choice import endpoint_of
     from syncpod.cli.machine.runtime_client import unanswered
     from syncpod.cli.machine.settings import settings
@@ -188,12 +272,12 @@ def _measured() -> Measured:
 
     endpoint, here = endpoint_of(settings().state_dir), _node()
 
-    async def ask() -> Measured:
+    async def connected() -> _Answer:
         async with CriClient(endpoint) as runtime:
-            return await measure(runtime, here)
+            return await ask(runtime, here)
 
     try:
-        return asyncio.run(ask())
+        return asyncio.run(connected())
     except TransportFault as fault:
         raise unanswered(fault) from None
     except CriError as error:

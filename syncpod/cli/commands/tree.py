@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from syncpod.cli.fetched import FetchedPod
+    from syncpod.cli.listed import ListedPod
     from syncpod.cli.view.pod_description import PendingStep
     from syncpod.cli.view.pod_tree import Branch
 
@@ -37,31 +38,69 @@ def tree(
     an image, the sandbox, an init container, a probe, or a step that is tried again. Pods of this machine's node are
     read from its worker; of others it is their status that says what they wait for.
     """
-    from syncpod.cli.temporal import session
-
     if output not in ("", "json"):
         raise BadInput(f"--output: must be json, not {output}")
     names = node_names(nodes) if nodes else []
+    branches = _told_branches(names)
+    _print(_asked_branches(names) if branches is None else branches, output)
 
-    async def work(client: Client) -> None:
+
+def _print(branches: Sequence[Branch], output: str) -> None:
+    from syncpod.cli.view.pod_tree import documents, lines
+
+    if not branches:
+        remark("No pods found")
+    if output == "json":
+        say(json.dumps(documents(branches), indent=4))
+    elif branches:
+        say("\n".join(map(printable, lines(branches, datetime.now(UTC)))))
+
+
+def _told_branches(names: Collection[str]) -> list[Branch] | None:
+    """Return the tree as this machine's worker tells it; None if the server must be asked.
+
+    The server is asked for the steps alone that it is trying for pods that are not at rest. If there are none, the
+    Temporal SDK is not imported, which would take longer than everything else.
+    """
+    from dataclasses import replace
+
+    from syncpod.cli.listed import ListedPod
+    from syncpod.cli.machine.own_pods import told_with_plans
+    from syncpod.cli.view.pod_tree import Branch, is_explained, is_settled
+
+    told = told_with_plans()
+    if told is None or set(names) - {(pod.get("spec") or {}).get("nodeName") for pod, _ in told}:
+        return None
+    branches = [
+        Branch(ListedPod(pod), plan.get("holds", ()))
+        for pod, plan in told
+        if not names or (pod.get("spec") or {}).get("nodeName") in names
+    ]
+    unsettled = [one for one in branches if not (is_settled(one.pod.document) or is_explained(one))]
+    if not unsettled:
+        return branches
+    from syncpod.cli.temporal import session
+
+    steps = session.run(lambda client: _steps_of(client, [one.pod for one in unsettled]))
+    return [replace(one, steps=steps.get(one.pod.key, ())) for one in branches]
+
+
+def _asked_branches(names: Collection[str]) -> list[Branch]:
+    """Return the tree as the server and the nodes tell it. Raises Failure for nodes that do not exist."""
+    from syncpod.cli.temporal import session
+
+    async def work(client: Client) -> list[Branch]:
         from syncpod.cli.input.selector import Selector
         from syncpod.cli.temporal.pods import list_pods, note_absent_nodes
-        from syncpod.cli.view.pod_tree import documents, lines
 
-        found = await list_pods(client, None, Selector(()))
-        pods = [each for each in found if not names or each.pod.spec.node_name in names]
+        pods = await list_pods(client, None, Selector(()), nodes=names or None)
         if missing := await _missing(client, set(names) - {each.pod.spec.node_name for each in pods}):
             raise Failure("\n".join(f'nodes "{name}" not found' for name in missing))
-        if not pods:
-            remark("No pods found")
         branches = await _branches(client, pods)
         note_absent_nodes(pods)
-        if output == "json":
-            say(json.dumps(documents(branches), indent=4))
-        elif branches:
-            say("\n".join(map(printable, lines(branches, datetime.now(UTC)))))
+        return branches
 
-    session.run(work)
+    return session.run(work)
 
 
 async def _missing(client: Client, names: Collection[str]) -> list[str]:
@@ -73,23 +112,31 @@ async def _missing(client: Client, names: Collection[str]) -> list[str]:
 
 async def _branches(client: Client, pods: Sequence[FetchedPod]) -> list[Branch]:
     """Return the pods with what they wait for."""
-    import asyncio
-
     from syncpod.cli.temporal.pod_reads import told_by_this_node
     from syncpod.cli.view.pod_tree import Branch, is_settled
     from syncpod.messages.identity import pod_workflow_id
 
     ids = [pod_workflow_id(*each.key) for each in pods]
     plans = {key: told.answer for key, told in (await told_by_this_node(ids, "plan")).items()}
-    unsettled = [key for key, each in zip(ids, pods, strict=True) if not is_settled(each.document)]
-    asked = unsettled[:_ASKED_OF_STEPS]
-    steps = dict(zip(asked, await asyncio.gather(*(_steps(client, each) for each in asked)), strict=True))
-    if len(unsettled) > len(asked):
-        remark(f"Note: of {len(unsettled) - len(asked)} pods that are not at rest, the steps under way are not shown")
+    steps = await _steps_of(client, [each.listed for each in pods if not is_settled(each.document)])
     return [
-        Branch(each.listed, plans.get(key, {}).get("holds", ()), steps.get(key, ()))
+        Branch(each.listed, plans.get(key, {}).get("holds", ()), steps.get(each.key, ()))
         for key, each in zip(ids, pods, strict=True)
     ]
+
+
+async def _steps_of(client: Client, pods: Sequence[ListedPod]) -> dict[tuple[str, str], tuple[PendingStep, ...]]:
+    """Return the steps that the server is trying for these pods, by namespace and name; of so many pods at most."""
+    import asyncio
+
+    from syncpod.messages.identity import pod_workflow_id
+
+    keys = [each.key for each in pods]
+    asked = keys[:_ASKED_OF_STEPS]
+    steps = await asyncio.gather(*(_steps(client, pod_workflow_id(*each)) for each in asked))
+    if len(keys) > len(asked):
+        remark(f"Note: of {len(keys) - len(asked)} pods that are not at rest, the steps under way are not shown")
+    return dict(zip(asked, steps, strict=True))
 
 
 async def _steps(client: Client, workflow_id: str) -> tuple[PendingStep, ...]:

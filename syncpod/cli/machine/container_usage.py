@@ -83,10 +83,45 @@ async def measure(runtime: CriRuntime, node: str) -> Measured:
         await asyncio.sleep(_PAUSE_SECONDS)
         again, _ = await _look(runtime, {each.sandbox_id for each in running if each.id in stale})
         last |= again
+    usages = {
+        each.id: usage for each in running if (usage := between(first.get(each.id), last.get(each.id))) is not None
+    }
+    return _measured(running, usages, reasons)
+
+
+class Meter:
+    """Measures the running containers of a node's pods again and again, with one look at the runtime each time."""
+
+    def __init__(self, runtime: CriRuntime, node: str) -> None:
+        """Measure nothing yet."""
+        self._runtime, self._node = runtime, node
+        self._before: dict[str, ContainerStats] = {}
+        self._known: dict[str, Usage] = {}
+
+    async def next(self) -> Measured:
+        """Return what was used since the last call; of a container that was not measured anew, what is known.
+
+        A container that has been measured only once is left out. Raises CriError.
+        """
+        running = await _running(self._runtime, self._node)
+        last, reasons = await _look(self._runtime, {each.sandbox_id for each in running})
+        for id_, stats in last.items():
+            usage = between(self._before.get(id_), stats)
+            if usage is not None:
+                self._known[id_] = usage
+            if usage is not None or id_ not in self._before:
+                self._before[id_] = stats
+        ids = {each.id for each in running}
+        self._before = {id_: stats for id_, stats in self._before.items() if id_ in ids}
+        self._known = {id_: usage for id_, usage in self._known.items() if id_ in ids}
+        return _measured(running, self._known, reasons)
+
+
+def _measured(running: Iterable[_Running], usages: Mapping[str, Usage], reasons: Mapping[str, str]) -> Measured:
     found = [
-        ContainerUsage(each.namespace, each.pod, each.container, each.labels, usage)
+        ContainerUsage(each.namespace, each.pod, each.container, each.labels, usages[each.id])
         for each in running
-        if (usage := between(first.get(each.id), last.get(each.id))) is not None
+        if each.id in usages
     ]
     silent = {(each.namespace, each.pod, reasons[each.sandbox_id]) for each in running if each.sandbox_id in reasons}
     return Measured(tuple(found), tuple(sorted(silent)))

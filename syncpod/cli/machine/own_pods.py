@@ -16,7 +16,7 @@ from syncpod.cli.failure import BadInput
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import running_server
 from syncpod.cli.machine.worker_process import serving
-from syncpod.node.read_socket import ask_open
+from syncpod.node.read_socket import ask_open, ask_open_by_workflow
 
 if TYPE_CHECKING:
     from syncpod.pod import Pod
@@ -34,6 +34,28 @@ def told_pods(namespace: str | None, names: Sequence[str] = ()) -> list[dict[str
     Each is the Pod's JSON as its workflow published it last. None: the worker is away or busy, does not know all of
     them, or serves another server than the one that commands are sent to. Then the server must be asked.
     """
+    directory = _told_here()
+    answers = None if directory is None else ask_open(directory, "pod", namespace, names)
+    return None if answers is None else sorted(answers, key=_key)
+
+
+def told_with_plans() -> list[tuple[dict[str, Any], dict[str, Any]]] | None:
+    """Return all open pods in the same way, each with what its workflow would do next, as its query `plan` says.
+
+    A pod that has gone in between, or has come, is left out.
+    """
+    directory = _told_here()
+    if directory is None:
+        return None
+    pods, plans = (ask_open_by_workflow(directory, query, None, ()) for query in ("pod", "plan"))
+    if pods is None or plans is None:
+        return None
+    found = [(pod, plans[workflow_id]) for workflow_id, pod in pods.items() if workflow_id in plans]
+    return sorted(found, key=lambda each: _key(each[0]))
+
+
+def _told_here() -> Path | None:
+    """Return the state directory of the node whose worker may be asked; None if the server must be."""
     try:
         directory = settings().state_dir
     except BadInput:
@@ -42,8 +64,7 @@ def told_pods(namespace: str | None, names: Sequence[str] = ()) -> list[dict[str
     worker = serving(directory)
     if target is None or worker is None or (worker.address, worker.namespace) != target:
         return None
-    answers = ask_open(directory, "pod", namespace, names)
-    return None if answers is None else sorted(answers, key=_key)
+    return directory
 
 
 def told_pod(namespace: str, name: str) -> Pod | None:

@@ -20,7 +20,10 @@ from syncpod.settings.kept import FILE_NAME as KEPT_SETTINGS
 MARK: Final = "syncpod-state"
 """The file that marks a directory as created for syncpod alone."""
 _SERVER, _WORKER, _RUNTIME, _LOCK = "server.json", "up-worker.json", "runtime.json", "up.lock"
-_JOURNAL: Final = tuple(f"{name}{end}" for name in ("journal.db", "journal.db.broken") for end in ("", "-wal", "-shm"))
+_JOURNAL: Final = (
+    "journal.sign",
+    *(f"{name}{end}" for name in ("journal.db", "journal.db.broken") for end in ("", "-wal", "-shm")),
+)
 _OF_WORKER: Final = frozenset(
     {
         *("lock", "lock.new", "node.json", KEPT_SETTINGS, "node-report.json", "worker.json", "manifest-pods.json"),

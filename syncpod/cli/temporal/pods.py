@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from temporalio.client import (
@@ -18,14 +19,16 @@ from temporalio.common import QueryRejectCondition, SearchAttributeKey
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.console import remark
-from syncpod.cli.failure import Failure
+from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.fetched import FetchedPod, silence
 from syncpod.cli.input.selector import Selector
 from syncpod.cli.listed import Recorded
+from syncpod.cli.machine.settings import settings
 from syncpod.cli.temporal.liveness import judged
 from syncpod.cli.temporal.pod_reads import is_open, query_pod, told_by_this_node
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.node.read_socket import Told
+from syncpod.node.recorded_pods import recorded_pod
 from syncpod.pod import ObjectMeta, Pod, PodCondition, PodSpec, PodStatus
 from syncpod.temporal.pod_queries import open_pods
 from syncpod.temporal.pod_start import ENDED
@@ -92,13 +95,17 @@ def does_not_answer(fetched: FetchedPod) -> Failure:
     return Failure(f'pod "{fetched.pod.metadata.name}" does not answer: {silence((fetched,))}')
 
 
-async def list_pods(client: Client, namespace: str | None, selector: Selector) -> list[FetchedPod]:
+async def list_pods(
+    client: Client, namespace: str | None, selector: Selector, *, nodes: Collection[str] | None = None
+) -> list[FetchedPod]:
     """Return the pods of a namespace (None = all) that the selector selects, in order of namespace and name.
 
-    The list comes from visibility, which may lag by a moment. Pods of this machine's node are read from it; each other
-    pod's workflow is queried.
+    With `nodes`, only theirs. The list comes from visibility, which may lag by a moment. Pods of this machine's node
+    are read from it, all at once; each other pod's workflow is queried.
     """
     executions = await _open_executions(client, namespace)
+    if nodes is not None:
+        executions = {id_: one for id_, one in executions.items() if _node_of(one) in nodes}
     told = await told_by_this_node(executions.keys(), "pod")
     some = asyncio.Semaphore(_AT_ONCE)
     silent, heard = Counter[str](), set[str]()
@@ -120,6 +127,18 @@ async def list_pods(client: Client, namespace: str | None, selector: Selector) -
     found = await judged(client, [one for one in await asyncio.gather(*map(read, executions.values())) if one])
     fetched_pods = [fetched for fetched in found if selector.matches(fetched.pod.metadata.labels)]
     return sorted(fetched_pods, key=lambda fetched: fetched.key)
+
+
+def with_last_state(fetched: FetchedPod) -> FetchedPod:
+    """Return a pod that did not answer as its workflow told this machine last, if it is one of this machine's."""
+    if fetched.current:
+        return fetched
+    try:
+        state_dir = settings().state_dir
+    except BadInput:
+        return fetched
+    wire = recorded_pod(state_dir, pod_workflow_id(*fetched.key), fetched.pod.metadata.uid)
+    return fetched if wire is None else replace(fetched, wire=wire)
 
 
 async def list_recorded(client: Client, namespace: str | None) -> list[Pod]:
@@ -231,10 +250,14 @@ def _from_attributes(execution: WorkflowExecution) -> Pod:
             creation_timestamp=execution.start_time,
         ),
         spec=PodSpec(
-            node_name=_attribute(execution, "NodeName") or (execution.task_queue or "").removeprefix("node/"),
+            node_name=_node_of(execution),
         ),
         status=PodStatus(phase=_attribute(execution, "PodPhase"), conditions=(ready,) if ready else ()),
     )
+
+
+def _node_of(execution: WorkflowExecution) -> str:
+    return _attribute(execution, "NodeName") or (execution.task_queue or "").removeprefix("node/")
 
 
 _KEYS: Final[dict[str, SearchAttributeKey[Any]]] = {

@@ -24,6 +24,11 @@ def is_of_documents(output: str) -> bool:
     return output in ("json", "yaml") or output.partition("=")[0] in (_JSONPATH, _COLUMNS, _COLUMNS_FILE)
 
 
+def picks_fields(output: str) -> bool:
+    """Return whether ``-o`` prints chosen fields alone, so that it does not show what is missing."""
+    return output.partition("=")[0] in (_JSONPATH, _COLUMNS, _COLUMNS_FILE)
+
+
 def known_output(output: str, plain: Sequence[str]) -> str:
     """Return the output format: one of the `plain` words, or a JSONPath that can be parsed. Raises BadInput.
 

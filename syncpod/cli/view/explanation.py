@@ -8,18 +8,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from syncpod.cli.console import columns, paint
+from syncpod.cli.view.absence import absence
 from syncpod.cli.view.durations import short_duration
 from syncpod.cli.view.layout import pairs
 from syncpod.journal.causes import ANOTHERS_SIGNAL, Cause, Change, End
-from syncpod.journal.error_text import innermost
+from syncpod.journal.error_text import innermost, one_line
 from syncpod.journal.explain import Explained, Explanation, Wait
 from syncpod.journal.patterns import patterns
 from syncpod.journal.reading import Account
 
 ENDS_SHOWN: Final = 8
 CHANGES_SHOWN: Final = 8
+ABSENCES_SHOWN: Final = 4
 _LOG_LINES: Final = 5
-"""How many ends, changes and last lines of a log are shown: `-o json` has all."""
+"""How many ends, changes, absences of a worker and last lines of a log are shown: `-o json` has all."""
 
 _PULLS: Final = ("ImagePullBackOff", "ErrImagePull")
 
@@ -38,7 +40,7 @@ def lines(
     shown = [*pairs(_heading(explanation, clock, now, unserved))]
     for container in explanation.containers:
         shown += ["", *_container(explanation, container, clock, log_dir, has_log)]
-    if explanation.changes:
+    if explanation.changes or explanation.absences:
         shown += ["", *_changes(explanation, clock)]
     if others:
         shown += ["", "Other lives of this name:", *(f"  {_life(each, clock)}" for each in others[-_LOG_LINES:])]
@@ -92,6 +94,8 @@ def _now(one: Explanation, clock: _Clock) -> str:
 
 def _state(container: Explained, one: Explanation, clock: _Clock) -> str:
     newest = container.newest
+    if newest is None and (one.is_gone or one.phase in ("Succeeded", "Failed")):
+        return f"{container.name} was never started"
     if newest is None:
         reason = container.waiting.partition(":")[0]
         return f"{container.name} has not started{f' ({reason})' if reason else ''}"
@@ -105,13 +109,40 @@ def _state(container: Explained, one: Explanation, clock: _Clock) -> str:
 
 
 def _why(one: Explanation, clock: _Clock) -> list[str]:
-    """Return why containers do not start; and why each that has ended did so last, and who decided that."""
-    stays = [f"{each.name} does not start: {innermost(each.why_not)}" for each in one.containers if each.why_not]
-    return stays + [
-        f"{each.name} ended at {clock(each.ends[-1].instance.ended_at)}: {_whose(each.ends[-1].cause)}"
+    """Return why containers do not start, or are not ready; and why each that has ended did so last, by whom."""
+    is_over = one.is_gone or one.phase in ("Succeeded", "Failed")
+    stays = [
+        f"{each.name} does not start: {innermost(each.why_not)}"
         for each in one.containers
-        if each.ends
+        if each.why_not and not is_over
     ]
+    return (
+        stays
+        + _unready(one, clock)
+        + [
+            f"{each.name} ended at {clock(each.ends[-1].instance.ended_at)}: {_whose(each.ends[-1].cause)}"
+            for each in one.containers
+            if each.ends
+        ]
+    )
+
+
+def _unready(one: Explanation, clock: _Clock) -> list[str]:
+    """Return what the probes of containers that run and are not ready said last."""
+    said = []
+    for each in one.containers:
+        begun = each.newest.started_at if each.newest is not None else None
+        if not each.runs or each.is_ready is not False or begun is None:
+            continue
+        failures = [
+            seen
+            for seen in one.account.happenings
+            if (seen.reason, seen.container) == ("Unhealthy", each.name) and seen.last >= begun
+        ]
+        if newest := max(failures, key=lambda seen: seen.last, default=None):
+            often = f" ({newest.count} times since {clock(newest.first)})" if newest.count > 1 else ""
+            said.append(f"{each.name} is not ready: {_clipped(one_line(newest.message), 160)}{often}")
+    return said
 
 
 def _whose(cause: Cause) -> str:
@@ -182,7 +213,7 @@ def _container(one: Explanation, container: Explained, clock: _Clock, log_dir: P
         left = "1 more end is" if more == 1 else f"{more} more ends are"
         shown.append(f"  {left} not shown, the first of {clock(ends[0].instance.ended_at)} (-o json has all)")
     rows: list[tuple[str, ...]] = [("RESTART", "STARTED", "RAN", "ENDED", "WHY", "DECIDED BY", "WAITED", "LOG")]
-    rows += [_row(end, clock, has_log) for end in picked]
+    rows += [_row(end, one, clock, has_log) for end in picked]
     shown += [f"  {line}" for line in columns(rows)]
     return [*shown, *_last_words(ends[-1], one, log_dir, has_log)]
 
@@ -195,9 +226,8 @@ def _shown(ends: Sequence[End]) -> list[End]:
     return [ends[place] for place in (*others[-ENDS_SHOWN:], *recent)]
 
 
-def _row(end: End, clock: _Clock, has_log: HasLog) -> tuple[str, ...]:
+def _row(end: End, one: Explanation, clock: _Clock, has_log: HasLog) -> tuple[str, ...]:
     instance = end.instance
-    waited = _span(end.waited) if end.waited is not None else "-"
     return (
         str(instance.restart),
         clock(instance.started_at) if instance.started_at is not None else "-",
@@ -205,9 +235,19 @@ def _row(end: End, clock: _Clock, has_log: HasLog) -> tuple[str, ...]:
         clock(instance.ended_at),
         _clipped(end.cause.words, 60),
         end.cause.by,
-        f"{waited} (back-off {end.back_off})" if end.back_off else waited,
+        _waited(end, one),
         "file" if has_log(instance.container, instance.restart) else "end kept" if instance.log_end else "-",
     )
+
+
+def _waited(end: End, one: Explanation) -> str:
+    """Return how long the next start waited, for which back-off, and for how much of that there was no worker."""
+    waited = _span(end.waited) if end.waited is not None else "-"
+    why = [f"back-off {end.back_off}"] if end.back_off else []
+    if end.instance.ended_at is not None and end.next_start is not None:
+        away = sum((each.of(end.instance.ended_at, end.next_start) for each in one.absences), timedelta(0))
+        why += [f"no worker for {_span(away)}"] if away >= timedelta(seconds=1) else []
+    return f"{waited} ({', '.join(why)})" if why else waited
 
 
 def _last_words(end: End, one: Explanation, log_dir: Path, has_log: HasLog) -> list[str]:
@@ -228,11 +268,13 @@ def _clipped(text: str, limit: int) -> str:
 
 
 def _changes(one: Explanation, clock: _Clock) -> list[str]:
-    shown = one.changes[-CHANGES_SHOWN:]
-    more = len(one.changes) - len(shown)
-    head = f"What was done to it, and what failed{f' ({more} earlier ones are not shown)' if more else ''}:"
-    rows = [(clock(each.at), f"{_clipped(each.what, 160)}{_repeated(each, clock)}") for each in shown]
-    return [head, *(f"  {line}" for line in columns(rows))]
+    """Return what was done to the pod, and when its node had no worker, in the order of their times."""
+    told = [(each.at, f"{_clipped(each.what, 160)}{_repeated(each, clock)}") for each in one.changes[-CHANGES_SHOWN:]]
+    told += [(each.begun, absence(each, clock)) for each in one.absences[-ABSENCES_SHOWN:]]
+    more = len(one.changes) + len(one.absences) - len(told)
+    left = "1 earlier one is" if more == 1 else f"{more} earlier ones are"
+    head = f"What was done to it, and what failed{f' ({left} not shown)' if more else ''}:"
+    return [head, *(f"  {line}" for line in columns([(clock(at), what) for at, what in sorted(told)]))]
 
 
 def _repeated(change: Change, clock: _Clock) -> str:
@@ -278,6 +320,9 @@ def document(explanation: Explanation, others: Sequence[Account], *, has_log: Ha
         "changes": [
             {"at": _stamp(each.at), "what": each.what, "times": each.times, "first": _stamp(each.first or each.at)}
             for each in explanation.changes
+        ],
+        "absences": [
+            {"begun": _stamp(each.begun), "ended": _stamp(each.ended), "how": each.how} for each in explanation.absences
         ],
         "otherLives": [_life_document(each) for each in others],
     }

@@ -1,4 +1,4 @@
-"""A table of pods that a terminal draws again and again in place, within its height."""
+"""Tables that a terminal draws again and again in place, within its height."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ def can_redraw() -> bool:
     return wants_colour(sys.stdout)
 
 
-class LiveTable:
-    """Draws pods during the `with` block; the last table stays on the screen."""
+class LiveLines:
+    """Draws lines during the `with` block; the last ones stay on the screen."""
 
-    def __init__(self, lines: Lines, console: Console | None = None) -> None:
-        """Draw what `lines` returns, on standard output by default."""
+    def __init__(self, console: Console | None = None) -> None:
+        """Draw on standard output by default."""
         from rich.console import Console
         from rich.live import Live
 
-        self._lines, self._table = lines, Columns()
         self._console = console or Console(highlight=False)
         self._live = Live(console=self._console, auto_refresh=False, vertical_overflow="crop")
 
@@ -43,14 +42,30 @@ class LiveTable:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._live.stop()
 
-    def show(self, pods: Sequence[ListedPod]) -> None:
-        """Draw these pods; of more than the terminal has lines for, those that need attention first."""
+    @property
+    def room(self) -> int:
+        """How many lines there are besides a header, and the line below the table on which the cursor stays."""
+        return self._console.size.height - 2
+
+    def draw(self, lines: Sequence[str]) -> None:
+        """Draw these lines in place of those before."""
         from rich.text import Text
 
-        # The header, and the line below the table on which the cursor stays.
-        drawn, left_out = within(pods, self._console.size.height - 2)
-        lines = [*self._lines(drawn, self._table), *([summed(left_out)] if left_out else [])]
         self._live.update(Text.from_ansi("\n".join(lines), no_wrap=True, overflow="crop"), refresh=True)
+
+
+class LiveTable(LiveLines):
+    """Draws pods."""
+
+    def __init__(self, lines: Lines, console: Console | None = None) -> None:
+        """Draw what `lines` returns, on standard output by default."""
+        super().__init__(console)
+        self._lines, self._table = lines, Columns()
+
+    def show(self, pods: Sequence[ListedPod]) -> None:
+        """Draw these pods; of more than the terminal has lines for, those that need attention first."""
+        drawn, left_out = within(pods, self.room)
+        self.draw([*self._lines(drawn, self._table), *([summed(left_out)] if left_out else [])])
 
 
 def within(pods: Sequence[ListedPod], room: int) -> tuple[list[ListedPod], list[ListedPod]]:

@@ -7,12 +7,14 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from syncpod.cli.console import columns
+from syncpod.cli.view.absence import absence
 from syncpod.cli.view.durations import age
 from syncpod.cli.view.explanation import what_is_due
 from syncpod.cli.view.layout import pairs
 from syncpod.journal.causes import End
 from syncpod.journal.explain import Explanation, explain
 from syncpod.journal.reading import NodeAccount
+from syncpod.journal.records import Absence
 from syncpod.node.recorded_events import NodeEvent
 
 _SHOWN: Final = 10
@@ -20,7 +22,14 @@ _SHOWN: Final = 10
 
 
 def lines(
-    account: NodeAccount, events: Sequence[NodeEvent], now: datetime, since: datetime, *, node: str, served: str
+    account: NodeAccount,
+    events: Sequence[NodeEvent],
+    absences: Sequence[Absence],
+    now: datetime,
+    since: datetime,
+    *,
+    node: str,
+    served: str,
 ) -> list[str]:
     """Return one screen about a node's pods since a moment."""
     shown = [
@@ -33,8 +42,10 @@ def lines(
         )
     ]
     shown += ["", *_restless(account, now, since)] if account.restless else []
-    if events:
-        seen = [(_clock(each.last), f"{each.message[:160]}{_repeated(each)}") for each in events[-_SHOWN:]]
+    happened = [(each.last, f"{each.message[:160]}{_repeated(each)}") for each in events[-_SHOWN:]]
+    happened += [(each.begun, absence(each, _clock)) for each in absences[-_SHOWN:]]
+    if happened:
+        seen = [(_clock(at), what) for at, what in sorted(happened)]
         shown += ["", "What happened to the node:", *(f"  {line}" for line in columns(seen))]
     if due := _due(account, now):
         more = f" ({len(due) - _SHOWN} later ones are not shown)" if len(due) > _SHOWN else ""
@@ -78,7 +89,12 @@ def _due(account: NodeAccount, now: datetime) -> list[tuple[datetime, Explanatio
 
 
 def document(
-    account: NodeAccount, events: Sequence[NodeEvent], now: datetime, since: datetime, served: str
+    account: NodeAccount,
+    events: Sequence[NodeEvent],
+    absences: Sequence[Absence],
+    now: datetime,
+    since: datetime,
+    served: str,
 ) -> dict[str, Any]:
     """Return the same as JSON."""
     return {
@@ -104,6 +120,7 @@ def document(
             {"at": _stamp(each.last), "first": _stamp(each.first), "times": each.times, "what": each.message}
             for each in events
         ],
+        "absences": [{"begun": _stamp(each.begun), "ended": _stamp(each.ended), "how": each.how} for each in absences],
         "next": [
             {"at": _stamp(at), "namespace": one.account.life.namespace, "name": one.account.life.name, "what": what}
             for at, one, what in _due(account, now)

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from syncpod.cli.listed import ListedPod
 from syncpod.cli.view.durations import read_moment, short_duration
 from syncpod.cli.view.pod_columns import summarize
-from syncpod.cli.view.pod_description import PendingStep
+
+if TYPE_CHECKING:
+    from syncpod.cli.view.pod_description import PendingStep
 
 _KINDS: Final = (
     ("initContainerStatuses", "init container"),
@@ -39,6 +41,17 @@ def is_settled(pod: Mapping[str, Any]) -> bool:
         return False
     ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in status.get("conditions") or ())
     return ready or status.get("phase") in ("Succeeded", "Failed")
+
+
+def is_explained(branch: Branch) -> bool:
+    """Say whether its back-offs alone explain why a pod is not at rest: then no step is looked for."""
+    held = {each.get("subject") for each in branch.holds}
+    stuck = [
+        str(status.get("name"))
+        for kind, status in _statuses(branch)
+        if "running" not in (status.get("state") or {}) and _waits(kind, status, branch, None)
+    ]
+    return bool(held.intersection(stuck)) and not (branch.pod.document.get("metadata") or {}).get("deletionTimestamp")
 
 
 def lines(branches: Sequence[Branch], now: datetime) -> Iterator[str]:

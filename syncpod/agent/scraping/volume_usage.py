@@ -1,0 +1,111 @@
+"""What the volumes of the node's pods hold, counted every minute at most, and only if somebody asks.
+
+Mirrors server/stats/volume_stat_calculator.go and volume/metrics_du.go, v1.36: emptyDir, configMap, secret, projected
+and downwardAPI are measured, hostPath and images are not. Differences: nothing is counted while nobody asks, and a
+volume whose count takes too long is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from syncpod.agent.eviction.disk_usage import disk_usage
+from syncpod.agent.record_cache import RecordCache
+from syncpod.agent.scraping.node_usage import Disk, read_disk
+from syncpod.lifecycle.storage_limits import storage_limits
+from syncpod.node.daemon_thread import in_daemon_thread
+from syncpod.node.pod_records import PodRecord
+from syncpod.translation.context import NodeContext
+from syncpod.translation.paths import UnsafeName, volume_directory
+
+_FRESH_SECONDS: Final = 60.0
+"""The kubelet's volumeStatsAggPeriod."""
+_COUNT_SECONDS: Final = 5.0
+"""How long one volume is counted."""
+_PATIENCE_SECONDS: Final = 1.0
+"""How long a reader waits for a count; then it is told what was counted last."""
+
+
+@dataclass(frozen=True)
+class VolumeUsage:
+    """What one volume holds."""
+
+    name: str
+    at: datetime
+    used_bytes: int
+    inodes: int
+    disk: Disk
+    """The file system that it is on."""
+    is_local: bool
+    """Whether it counts as the pod's ephemeral storage: it is neither in memory nor a Secret."""
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A volume that was made for a pod."""
+
+    name: str
+    path: Path
+    is_local: bool
+
+
+class VolumesOfPods:
+    """Counts in one thread at a time. Belongs to one event loop."""
+
+    def __init__(self, node: NodeContext) -> None:
+        """Count the volumes of this node's pods."""
+        self._records = RecordCache(node, lambda record: _made(node, record))
+        self._known: Mapping[str, tuple[VolumeUsage, ...]] = {}
+        self._stale_at = 0.0
+        self._counting: asyncio.Future[Mapping[str, tuple[VolumeUsage, ...]]] | None = None
+
+    async def measure(self) -> Mapping[str, tuple[VolumeUsage, ...]]:
+        """Return what volumes held a minute ago at most, by UID of their pods; less if they are being counted.
+
+        A disk that hangs keeps one thread, and the last count holds.
+        """
+        if self._counting is None and time.monotonic() >= self._stale_at:
+            self._counting = in_daemon_thread(self._count, name="du of volumes")
+        if self._counting is not None:
+            await asyncio.wait({self._counting}, timeout=_PATIENCE_SECONDS)
+            if self._counting.done():
+                if self._counting.exception() is None:
+                    self._known = self._counting.result()
+                self._counting, self._stale_at = None, time.monotonic() + _FRESH_SECONDS
+        return self._known
+
+    def _count(self) -> Mapping[str, tuple[VolumeUsage, ...]]:
+        """Count all volumes. Blocks. Raises OSError if the pods cannot be listed."""
+        return {
+            uid: tuple(usage for each in made if (usage := _usage(each)) is not None)
+            for uid, made in self._records.read().items()
+        }
+
+
+def _made(node: NodeContext, record: PodRecord) -> tuple[_Made, ...] | None:
+    pod = record.pod
+    local = storage_limits(pod).on_disk
+    try:
+        paths = {each.name: volume_directory(node, pod.metadata.uid, each) for each in pod.spec.volumes}
+    except UnsafeName:  # create_sandbox has refused this pod
+        return None
+    return tuple(_Made(name, path, name in local) for name, path in paths.items() if path is not None)
+
+
+def _usage(volume: _Made) -> VolumeUsage | None:
+    """Count one volume; None if it is not there, cannot be read or takes too long."""
+    try:
+        if not volume.path.is_dir():
+            return None
+        used, disk = disk_usage(volume.path, seconds=_COUNT_SECONDS), read_disk(volume.path)
+    except OSError:
+        return None
+    if not used.whole:
+        return None
+    return VolumeUsage(volume.name, datetime.now(UTC), used.bytes, used.inodes, disk, volume.is_local)
