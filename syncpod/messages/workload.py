@@ -117,6 +117,7 @@ class WorkloadSummary(Message):
     says: str = ""
     """How the rollout stands, in one sentence."""
     since: datetime | None = None
+    """When it was applied first."""
 
 
 class WorkloadView(WorkloadSummary):

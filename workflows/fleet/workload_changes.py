@@ -49,7 +49,7 @@ def apply(state: WorkloadState, workflow_id: str, document: Any, now: datetime) 
         raise Rejected("spec.selector: must not be changed; delete the workload, and apply it again")
     revision, wire = revision_of(workload.spec.template), to_wire(workload)
     if wire != state.document:
-        state.document = wire
+        state.document, state.applied_at = wire, state.applied_at or now
         state.templates[revision] = to_wire(workload.spec.template)
         state.event(now, "Normal", "Applied", f"template {revision} is asked for")
     return tuple(str(warning) for warning in warnings)

@@ -28,7 +28,7 @@ def summary(state: WorkloadState, decided: Decision | None) -> WorkloadSummary:
         revision=state.rollout.target,
         good=state.rollout.good,
         says=_says(state, decided),
-        since=state.rollout.progressed_at,
+        since=state.applied_at,
     )
 
 

@@ -59,6 +59,8 @@ class WorkloadState(BaseModel):
     max_events: int = 0
     document: dict[str, Any] | None = None
     """As it was admitted last; None = nothing has been applied yet."""
+    applied_at: datetime | None = None
+    """When it was applied first."""
     templates: dict[str, dict[str, Any]] = {}
     """By revision: those of the document, of the pods that there are, and the last good one."""
     rollout: RolloutState = RolloutState()

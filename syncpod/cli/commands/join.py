@@ -51,7 +51,10 @@ def join(
 
 
 def leave(state_dir: StateDir = "") -> None:
-    """Have this machine's node belong to no fleet. The pods that it was given run on, as they are."""
+    """Have this machine's node belong to no fleet.
+
+    The pods that it was given run on, as they are. They end when the node joins another fleet, which has its own list.
+    """
     from syncpod.cli.machine.settings import settings
     from syncpod.settings.errors import SettingsInvalid
     from syncpod.settings.membership import forget_membership, read_membership
@@ -59,13 +62,15 @@ def leave(state_dir: StateDir = "") -> None:
     here = settings(state_dir=state_dir)
     try:
         before = read_membership(here.state_dir)
-    except SettingsInvalid:
+    except SettingsInvalid as wrong:
+        remark(f"it is forgotten, though it could not be read: {wrong}")
         before = None
+    else:
+        if before is None:
+            remark("this node belongs to no fleet")
     try:
         forget_membership(here.state_dir)
     except OSError as error:
         raise Failure(f"{here.state_dir}: {error.strerror}") from None
-    if before is None:
-        remark("this node belonged to no fleet")
-    else:
+    if before is not None:
         say(f"node/{before.node} left fleet {before.fleet}")
