@@ -7,7 +7,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
-from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.client import (
+    Client,
+    WorkflowHandle,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -44,6 +49,8 @@ def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") ->
         return asyncio.run(connected())
     except NoServer as error:
         raise Failure(str(error)) from None
+    except WorkflowUpdateRPCTimeoutOrCancelledError:
+        raise Failure(f"{NO_WORKER}; what was asked may still be done") from None
     except RPCError as error:
         raise session.refused(error) from None
     except Undecipherable as error:
