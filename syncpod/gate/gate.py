@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,7 +64,7 @@ class Behind:
     """Whether it has TLS; if so, the following three are PEM, None = the machine's own roots, and no certificate."""
     roots: bytes | None = None
     certificate: bytes | None = None
-    key: bytes | None = None
+    key: bytes | None = field(default=None, repr=False)
     domain: str = ""
     """The name in its certificate, if that is not the one in its address."""
 

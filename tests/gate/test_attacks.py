@@ -427,7 +427,8 @@ async def test_who_says_nothing_keeps_nobody_out(door: Gated) -> None:
     host, _, port = door.address.rpartition(":")
     silent = [await asyncio.open_connection(host, int(port)) for _ in range(doors.HANDSHAKES_OF_ONE_ADDRESS + 8)]
     async with connected(door, "a") as [a]:
-        await call(a, "GetSystemInfo", wire.GetSystemInfoRequest())
+        asked: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = a.unary_unary(SERVICE + "GetSystemInfo")
+        await asked(b"", timeout=60, wait_for_ready=True)
     assert len(door.gate._door._handshakes) <= doors.HANDSHAKES_OF_ONE_ADDRESS
     for _, writer in silent:
         writer.close()
