@@ -93,7 +93,7 @@ def _behind(temporal: str, state_dir: str) -> Behind:
     address = temporal or config["target_host"]
     if config.get("api_key"):
         raise BadInput(
-            "TEMPORAL_API_KEY: the gate sends none: name a server that knows it by a certificate, or by none"
+            "TEMPORAL_API_KEY: the gate sends none: name a server that asks for a certificate, or for nothing"
         )
     tls: Any = config.get("tls")
     if not tls:
