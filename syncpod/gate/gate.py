@@ -10,9 +10,11 @@ import asyncio
 import contextlib
 import fcntl
 import os
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import grpc
 
@@ -29,6 +31,10 @@ DIRECTORY: Final = "gate"
 _SOCKET: Final = "gate.sock"
 _LARGEST: Final = 4 * 2**20
 """Bytes of a request: twice what Temporal takes as one payload."""
+READ_AT_ONCE: Final = 4
+"""Requests of one node that are being read."""
+READ_SECONDS = 10.0
+"""How long the message of a call may take."""
 _LARGEST_ANSWER: Final = 16 * 2**20
 _PASSED_ON: Final = ("client-name", "client-version", "supported-server-versions")
 """What a node may say of itself beside its request. Whatever a server may trust, such as an authorization, is not."""
@@ -105,6 +111,8 @@ class Gate:
             os.close(self._directory)
             raise
         self._behind = behind
+        self._reading: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        """By node, as long as it has a call."""
         self._server: grpc.aio.Server | None = None
         self._channel: grpc.aio.Channel | None = None
 
@@ -138,7 +146,7 @@ class Gate:
         """Say whether nodes make this call at all."""
         return self._calls.knows(method)
 
-    async def call(self, method: str, said: bytes, context: Any) -> bytes:
+    async def call(self, method: str, messages: AsyncIterator[bytes], context: Any) -> bytes:
         """Answer one call of a node."""
         guest = self._door.guest(context.peer())
         if guest is None:
@@ -150,6 +158,7 @@ class Gate:
             await self._refuse(context, node, method, grpc.StatusCode.RESOURCE_EXHAUSTED, sentence)
         try:
             try:
+                said = await self._read(node, messages)
                 passed = self._calls.passed(node, method, said)
             except Refused as why:
                 await self._refuse(context, node, method, grpc.StatusCode.PERMISSION_DENIED, str(why))
@@ -159,6 +168,18 @@ class Gate:
             return await self._ask(method, passed, context)
         finally:
             self._bounds.ended(node)
+
+    async def _read(self, node: str, messages: AsyncIterator[bytes]) -> bytes:
+        """Return the message of a call. Raises Unreadable if none comes in time.
+
+        gRPC keeps what it has of a message until the message is whole. So few of a node's are read at once.
+        """
+        reading = self._reading.setdefault(node, asyncio.Semaphore(READ_AT_ONCE))
+        try:
+            async with asyncio.timeout(READ_SECONDS), reading:
+                return await anext(messages)
+        except (StopAsyncIteration, TimeoutError):
+            raise Unreadable from None
 
     async def refuse_unknown(self, method: str, context: Any) -> None:
         """Refuse a call that no node makes."""
@@ -198,12 +219,11 @@ class _Handlers(grpc.GenericRpcHandler):
         async def refuse(_requests: object, context: Any) -> None:
             await self._gate.refuse_unknown(method, context)
 
-        async def answer(said: bytes, context: Any) -> bytes:
-            return await self._gate.call(method, said, context)
+        async def answer(messages: AsyncIterator[bytes], context: Any) -> bytes:
+            return await self._gate.call(method, messages, context)
 
-        if not self._gate.knows(method):
-            return grpc.stream_unary_rpc_method_handler(refuse)  # a unary one would wait for the message first
-        return grpc.unary_unary_rpc_method_handler(answer)
+        # Unary handlers would have gRPC read the message first.
+        return grpc.stream_unary_rpc_method_handler(answer if self._gate.knows(method) else refuse)
 
 
 def fleet_directory(state_dir: Path) -> Path:
