@@ -20,7 +20,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -73,7 +73,7 @@ class Pair:
     """A certificate and its private key, PEM."""
 
     certificate: str
-    key: str
+    key: str = field(repr=False)
 
 
 @dataclass(frozen=True)

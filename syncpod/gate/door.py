@@ -33,9 +33,12 @@ from syncpod.settings.errors import SettingsInvalid
 
 log = logging.getLogger(__name__)
 
-HANDSHAKES: Final = 128
-"""Connections at once that have not shown a certificate; the oldest ends for the next one."""
-HANDSHAKES_OF_ONE_ADDRESS: Final = 32
+HANDSHAKES: Final = 512
+"""Connections at once that have not shown a certificate."""
+HANDSHAKES_OF_ONE_ADDRESS: Final = 128
+"""Of them; a whole site may be behind one address, and come back at once."""
+PATIENCE_SECONDS: Final = 1.0
+"""After this, one that waits ends for the next. Before, the next is closed: it is one of a crowd, and comes again."""
 HANDSHAKE_SECONDS: Final = 10.0
 LOOK_SECONDS: Final = 0.5
 """How long a revocation may take until it counts."""
@@ -64,8 +67,8 @@ class Door:
         self._directory, self._behind = directory, behind
         self._guests: dict[str, tuple[Guest, Callable[[], None]]] = {}
         """By the connection's name behind the door: whose it is, and what ends it."""
-        self._handshakes: dict[asyncio.Task[Any], str] = {}
-        """Connections without a certificate yet, the oldest first, and their addresses."""
+        self._handshakes: dict[asyncio.Task[Any], tuple[str, float]] = {}
+        """Connections without a certificate yet, the oldest first, their addresses and since when."""
         self._name, self._numbers = f"syncpod-gate-{secrets.token_hex(8)}", itertools.count(1)
         self._seen = fleet.changed()
         self._context, self._revoked = self._read()
@@ -153,19 +156,28 @@ class Door:
                 await asyncio.sleep(1)
                 continue
             address = _machine(peer[0])
-            self._make_room(address)
+            if not self._make_room(address, loop.time()):
+                taken.close()
+                continue
             task = asyncio.create_task(self._serve(taken, address))
-            self._handshakes[task] = address
+            self._handshakes[task] = address, loop.time()
             self._served.add(task)
             task.add_done_callback(self._served.discard)
+            await asyncio.sleep(0)  # an accept that succeeds at once lets nothing else run
 
-    def _make_room(self, address: str) -> None:
-        """End the oldest handshake that is too many: whoever waits there says nothing, and a node is soon done."""
-        of_it = [task for task, place in self._handshakes.items() if place == address]
-        oldest = of_it if len(of_it) >= HANDSHAKES_OF_ONE_ADDRESS else list(self._handshakes)
-        if oldest is of_it or len(oldest) >= HANDSHAKES:
-            self._handshakes.pop(oldest[0])
-            oldest[0].cancel()
+    def _make_room(self, address: str, now: float) -> bool:
+        """Say whether there is room for one more handshake; the oldest one that waited too long ends for it."""
+        waiting = [task for task, (place, _) in self._handshakes.items() if place == address]
+        if len(waiting) < HANDSHAKES_OF_ONE_ADDRESS:
+            if len(self._handshakes) < HANDSHAKES:
+                return True
+            waiting = list(self._handshakes)
+        _, since = self._handshakes[waiting[0]]
+        if now - since < PATIENCE_SECONDS:
+            return False
+        self._handshakes.pop(waiting[0])
+        waiting[0].cancel()
+        return True
 
     async def _serve(self, taken: socket.socket, address: str) -> None:
         loop = asyncio.get_running_loop()

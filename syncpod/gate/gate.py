@@ -10,9 +10,11 @@ import asyncio
 import contextlib
 import fcntl
 import os
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import grpc
 
@@ -30,6 +32,10 @@ DIRECTORY: Final = "gate"
 _SOCKET: Final = "gate.sock"
 _LARGEST: Final = 4 * 2**20
 """Bytes of a request: twice what Temporal takes as one payload."""
+READ_AT_ONCE: Final = 4
+"""Requests of one node that are being read."""
+READ_SECONDS = 10.0
+"""How long the message of a call may take."""
 _LARGEST_ANSWER: Final = 16 * 2**20
 _PASSED_ON: Final = ("client-name", "client-version", "supported-server-versions")
 """What a node may say of itself beside its request. Whatever a server may trust, such as an authorization, is not."""
@@ -67,7 +73,7 @@ class Behind:
     """Whether it has TLS; if so, the following three are PEM, None = the machine's own roots, and no certificate."""
     roots: bytes | None = None
     certificate: bytes | None = None
-    key: bytes | None = None
+    key: bytes | None = field(default=None, repr=False)
     domain: str = ""
     """The name in its certificate, if that is not the one in its address."""
 
@@ -109,6 +115,8 @@ class Gate:
             os.close(self._directory)
             raise
         self._behind = behind
+        self._reading: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        """By node, as long as it has a call."""
         self._server: grpc.aio.Server | None = None
         self._channel: grpc.aio.Channel | None = None
 
@@ -142,7 +150,7 @@ class Gate:
         """Say whether nodes make this call at all."""
         return self._calls.knows(method)
 
-    async def call(self, method: str, said: bytes, context: Any) -> bytes:
+    async def call(self, method: str, messages: AsyncIterator[bytes], context: Any) -> bytes:
         """Answer one call of a node."""
         guest = self._door.guest(context.peer())
         if guest is None:
@@ -154,6 +162,7 @@ class Gate:
             await self._refuse(context, node, method, grpc.StatusCode.RESOURCE_EXHAUSTED, sentence)
         try:
             try:
+                said = await self._read(node, messages)
                 passed = self._calls.passed(node, method, said)
             except Refused as why:
                 await self._refuse(context, node, method, grpc.StatusCode.PERMISSION_DENIED, str(why))
@@ -170,6 +179,18 @@ class Gate:
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
         answered: bytes = await call(request, timeout=_OWN_SECONDS)
         return answered
+
+    async def _read(self, node: str, messages: AsyncIterator[bytes]) -> bytes:
+        """Return the message of a call. Raises Unreadable if none comes in time.
+
+        gRPC keeps what it has of a message until the message is whole. So few of a node's are read at once.
+        """
+        reading = self._reading.setdefault(node, asyncio.Semaphore(READ_AT_ONCE))
+        try:
+            async with asyncio.timeout(READ_SECONDS), reading:
+                return await anext(messages)
+        except (StopAsyncIteration, TimeoutError):
+            raise Unreadable from None
 
     async def refuse_unknown(self, method: str, context: Any) -> None:
         """Refuse a call that no node makes."""
@@ -212,12 +233,11 @@ class _Handlers(grpc.GenericRpcHandler):
         async def refuse(_requests: object, context: Any) -> None:
             await self._gate.refuse_unknown(method, context)
 
-        async def answer(said: bytes, context: Any) -> bytes:
-            return await self._gate.call(method, said, context)
+        async def answer(messages: AsyncIterator[bytes], context: Any) -> bytes:
+            return await self._gate.call(method, messages, context)
 
-        if not self._gate.knows(method):
-            return grpc.stream_unary_rpc_method_handler(refuse)  # a unary one would wait for the message first
-        return grpc.unary_unary_rpc_method_handler(answer)
+        # Unary handlers would have gRPC read the message first.
+        return grpc.stream_unary_rpc_method_handler(answer if self._gate.knows(method) else refuse)
 
 
 def fleet_directory(state_dir: Path) -> Path:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import signal
 from collections.abc import Callable
+from typing import Final
 
 from syncpod.gate.authority import Fleet
 from syncpod.gate.gate import Behind, Gate
 from syncpod.gate.record import GateRecord, write_gate_record
+
+_ALL: Final = ("0.0.0.0", "::")
 
 
 async def serve(
@@ -19,6 +23,7 @@ async def serve(
     The first of `names` is what nodes are told, else the host, if it is one that they can reach.
     Raises SettingsInvalid, OSError, RuntimeError.
     """
+    _allow_connections()
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -38,4 +43,7 @@ async def serve(
         await gate.close()
 
 
-_ALL = ("0.0.0.0", "::")
+def _allow_connections() -> None:
+    """Have as many descriptors as this user may: a node costs three, and many systems begin with 1,024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

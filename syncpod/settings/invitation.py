@@ -9,7 +9,7 @@ import json
 import os
 import re
 import stat
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,7 +48,7 @@ class Invitation:
     """The fleet's certificate authorities, PEM: one, or two while they change."""
     certificate: str
     """The node's certificate, PEM."""
-    key: str
+    key: str = field(repr=False)
     """The node's private key, PEM (PKCS 8). What the fleet seals for the node is opened with it too."""
     fleet_key: str
     """The public key with which the fleet seals what it tells the node, PEM."""
@@ -113,7 +113,7 @@ def parse_invitation(said: bytes) -> Invitation:
         raise SettingsInvalid("must be one object, as `syncpod fleet invite` writes it")
     if found.get(_VERSION_FIELD) != VERSION:
         raise SettingsInvalid(f"{_VERSION_FIELD}: must be {VERSION}, the one that this syncpod reads")
-    names = [field.name for field in fields(Invitation)]
+    names = [each.name for each in fields(Invitation)]
     for unknown in found.keys() - {_VERSION_FIELD, *names}:
         raise SettingsInvalid(f"{str(unknown)[:64]!r}: is no field of an invitation")
     return Invitation(**{name: _text(found, name) for name in names})

@@ -334,7 +334,7 @@ async def no_call(door: Gated) -> bool:
 
 
 async def polls(door: Gated, node: str) -> bool:
-    return bool(door.gate._bounds._calls[node])
+    return await has_calls(door, node, 1)
 
 
 async def test_a_revoked_node_is_cut_off_at_once(door: Gated, caplog: pytest.LogCaptureFixture) -> None:
@@ -427,7 +427,8 @@ async def test_who_says_nothing_keeps_nobody_out(door: Gated) -> None:
     host, _, port = door.address.rpartition(":")
     silent = [await asyncio.open_connection(host, int(port)) for _ in range(doors.HANDSHAKES_OF_ONE_ADDRESS + 8)]
     async with connected(door, "a") as [a]:
-        await call(a, "GetSystemInfo", wire.GetSystemInfoRequest())
+        asked: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = a.unary_unary(SERVICE + "GetSystemInfo")
+        await asked(b"", timeout=60, wait_for_ready=True)
     assert len(door.gate._door._handshakes) <= doors.HANDSHAKES_OF_ONE_ADDRESS
     for _, writer in silent:
         writer.close()
@@ -442,6 +443,24 @@ async def test_calls_beyond_a_nodes_part_are_refused(door: Gated, caplog: pytest
         await call(a, "GetSystemInfo", wire.GetSystemInfoRequest())
     lines = [record for record in caplog.records if "refused: node b" in record.getMessage()]
     assert len(lines) <= 2
+
+
+async def test_calls_that_send_nothing_are_a_nodes_own_trouble(door: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
+    """gRPC would keep each half message of such calls."""
+    monkeypatch.setattr(gates, "READ_SECONDS", 1.0)
+    async with connected(door, "a", "b", "b") as [a, b, again]:
+        silent: list[Any] = [b.stream_unary(SERVICE + "RespondActivityTaskCompleted")() for _ in range(bounds.CALLS)]
+        await until(lambda: has_calls(door, "b", bounds.CALLS))
+        code, sentence = await refused(again, "GetSystemInfo", b"")
+        assert (code, sentence) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "a node may have 64 calls at once")
+        await call(a, "GetSystemInfo", b"")
+        codes = await asyncio.gather(*(each.code() for each in silent))
+        assert set(codes) == {grpc.StatusCode.INVALID_ARGUMENT}
+        await call(again, "GetSystemInfo", b"")
+
+
+async def has_calls(door: Gated, node: str, count: int) -> bool:
+    return door.gate._bounds._calls[node] == count
 
 
 async def test_a_server_that_is_away_is_said_without_its_address(tmp_path: Path) -> None:

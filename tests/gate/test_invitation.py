@@ -30,6 +30,7 @@ INVITATION = Invitation(
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     write_invitation(tmp_path / "i", INVITATION)
     assert read_invitation(tmp_path / "i") == INVITATION
+    assert "PRIVATE" not in repr(INVITATION)
     (tmp_path / "i").chmod(0o644)
     with pytest.raises(SettingsInvalid, match="mode 0600"):
         read_invitation(tmp_path / "i")

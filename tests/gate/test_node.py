@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from temporalio import activity, workflow
@@ -11,6 +12,8 @@ from temporalio.client import Client
 from temporalio.common import RetryPolicy
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
+from syncpod.gate.authority import now, open_fleet
+from syncpod.gate.gate import Behind, Gate
 from tests.gate.conftest import Gated
 
 
@@ -35,6 +38,28 @@ async def echo(word: str) -> str:
     """Answer with who asks."""
     activity.heartbeat("alive")
     return f"{word} from {activity.info().task_queue}"
+
+
+async def test_the_server_behind_may_ask_for_certificates_too(door: Gated, tmp_path: Path) -> None:
+    """Another gate is such a server: it knows the first by the certificate of a node."""
+    own = door.pair("second-gate")
+    behind = Behind(
+        door.address,
+        "default",
+        tls=True,
+        roots=door.fleet.authorities_pem().encode(),
+        certificate=own.certificate.encode(),
+        key=own.key.encode(),
+        domain=door.fleet.server_name,
+    )
+    fleet = open_fleet(tmp_path / "second", now())
+    gate = Gate(fleet, behind, [])
+    port = await gate.start("127.0.0.1", 0)
+    try:
+        client = await Gated(fleet, gate, f"127.0.0.1:{port}", "").client("a")
+        assert await client.service_client.check_health()
+    finally:
+        await gate.close()
 
 
 async def test_a_node_polls_heartbeats_and_answers(door: Gated) -> None:

@@ -91,6 +91,10 @@ def _behind(temporal: str, state_dir: str) -> Behind:
     except NoServer as error:
         raise BadInput(str(error)) from None
     address = temporal or config["target_host"]
+    if config.get("api_key"):
+        raise BadInput(
+            "TEMPORAL_API_KEY: the gate sends none: name a server that asks for a certificate, or for nothing"
+        )
     tls: Any = config.get("tls")
     if not tls:
         return Behind(address, config["namespace"])
