@@ -5,6 +5,7 @@ Mirrors pkg/controller/daemon, v1.36 (daemon_controller.go, update.go). Differen
 - A new template's first failing pod ends its rollout, and the last good template is rolled out again.
 - Nodes of which nothing is heard count neither for the rollout's bounds nor for its end: it goes on without them, and
   reaches them when they are back.
+- A cordoned node gets no new pod; the one that is there stays, with the template that it has.
 - A pod that has ended is replaced with a back-off: 10 s, doubling to 300 s, for the whole DaemonSet.
 """
 
@@ -92,7 +93,7 @@ def standing(pod: Pod, node: NodeOffer) -> Standing:
     if (taint := untolerated(taints_of(node), pod.spec.tolerations, ENDS)) is not None:
         return Standing(False, False, is_heard, f"it does not tolerate the node's taint {taint}")
     tainted = untolerated(taints_of(node), pod.spec.tolerations, KEEPS_AWAY) is not None
-    return Standing(is_heard and not tainted, True, is_heard)
+    return Standing(is_heard and not tainted and not node.unschedulable, True, is_heard)
 
 
 def decide_daemons(
@@ -120,7 +121,9 @@ class _Round:
         self._wish, self._nodes, self._now = wish, dict(sorted(nodes.items())), now
         self._members = sorted(members, key=lambda member: member.name)
         self._going: dict[str, str] = {}
-        self._heard = [name for name, node in self._nodes.items() if node.is_heard and (node.runs or self._there(name))]
+        self._heard = [name for name, node in self._nodes.items() if node.is_heard and node.runs]
+        self._closed = [name for name, node in self._nodes.items() if node.is_heard and not node.runs]
+        """Nodes that take no new pod: what is there stays, unless it is outdated and does not do."""
         self._surge = size_of(wish.max_surge, len(self._heard), up=True)
         self._unavailable = size_of(wish.max_unavailable, len(self._heard), up=True)
         self._state = taken_up(Wish(wish.revision, len(self._heard)), state, now)
@@ -131,7 +134,7 @@ class _Round:
     def decision(self) -> Decision:
         self._clear()
         self._judge()
-        for name in self._heard:
+        for name in (*self._heard, *self._closed):
             self._fill(name)
         self._replace_outdated()
         self._mark_good()
@@ -216,9 +219,10 @@ class _Round:
         ]
         both = sum(len(self._there(name)) > 1 for name in self._heard)
         lacking = sum(not any(map(self._is_available, self._there(name))) for name in self._heard)
+        for member in (one for name in self._closed for one in self._there(name) if not self._is_new(one)):
+            if not self._is_available(member):
+                self._going[member.name] = f"{member.called} goes: {self._outdated()}"
         for member in sorted(alone, key=lambda one: (self._is_available(one), one.node)):
-            if not self._nodes[member.node].runs:
-                continue
             if self._surge:
                 if both < self._surge and not held and not self._is_ending_on(member.node):
                     self._create.append(Creation(self._state.target, node=member.node))

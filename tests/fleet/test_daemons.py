@@ -24,7 +24,7 @@ RUNS, STAYS, NEITHER = (True, True), (False, True), (False, False)
     ("asking", "offer", "expected"),
     [
         (pod(), node(), RUNS),
-        (pod(), node(unschedulable=True), RUNS),
+        (pod(), node(unschedulable=True), STAYS),
         (pod(), node(presence="NotReady"), STAYS),
         (pod(), node(presence="Unknown"), STAYS),
         (pod(), node(taints=(Taint("gpu"),)), STAYS),
@@ -142,6 +142,19 @@ def test_a_rollout_goes_from_node_to_node_and_past_one_that_is_lost() -> None:
     assert {one.revision for one in fleet.members.values()} == {"b"} and len(fleet.members) == 3
 
 
+def test_a_rollout_does_not_wait_for_a_node_that_takes_no_pods() -> None:
+    fleet = Nodes(DaemonWish("a"))
+    fleet.settle()
+    fleet.nodes["n2"] = Standing(False, True)
+    fleet.wish = DaemonWish("b")
+    fleet.settle()
+    assert fleet.state.good == "b"
+    assert {one.node: one.revision for one in fleet.members.values()} == {"n1": "b", "n2": "a", "n3": "b"}
+    fleet.nodes["n2"] = Standing(True, True)
+    fleet.settle()
+    assert {one.revision for one in fleet.members.values()} == {"b"} and len(fleet.members) == 3
+
+
 @pytest.mark.parametrize("wish", [DaemonWish("a"), DaemonWish("a", max_unavailable=0, max_surge=1)])
 def test_a_bad_template_stops_at_its_first_pod_and_goes_back(wish: DaemonWish) -> None:
     fleet = Nodes(wish)
@@ -169,7 +182,9 @@ def test_with_a_surge_a_node_is_never_without_a_pod() -> None:
     wish=st.sampled_from((DaemonWish("a"), DaemonWish("a", 2), DaemonWish("a", 0, 1), DaemonWish("a", 0, "100%"))),
     events=st.lists(
         st.one_of(
-            st.tuples(st.sampled_from(("lose", "back", "leave", "taint")), st.sampled_from(("n1", "n2", "n3", "n4"))),
+            st.tuples(
+                st.sampled_from(("lose", "back", "leave", "taint", "cordon")), st.sampled_from(("n1", "n2", "n3", "n4"))
+            ),
             st.tuples(st.just("roll"), st.sampled_from(("a", "b", BAD))),
             st.tuples(st.just("pass"), st.sampled_from(("2", "10"))),
         ),
@@ -187,6 +202,8 @@ def test_whatever_happens_each_node_ends_with_one_pod(wish: DaemonWish, events: 
                 fleet.nodes[value] = Standing(True, True)
             case "leave":
                 fleet.nodes.pop(value, None)
+            case "cordon" if value in fleet.nodes:
+                fleet.nodes[value] = Standing(False, True)
             case "taint" if value in fleet.nodes:
                 fleet.nodes[value] = Standing(False, False, why="it is tainted")
             case "roll":

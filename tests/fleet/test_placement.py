@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
@@ -202,6 +202,7 @@ def test_equal_nodes_are_not_all_passed_by() -> None:
     assert chosen == {"n1", "n2", "n3"}
 
 
+@settings(max_examples=50)
 @given(pods(), FLEETS)
 def test_a_pod_only_goes_where_nothing_speaks_against_it(asking: Pod, fleet: list[NodeOffer]) -> None:
     found = place(asking, fleet, owner="w")
@@ -219,12 +220,14 @@ def test_a_pod_only_goes_where_nothing_speaks_against_it(asking: Pod, fleet: lis
     assert refusal(asking, chosen, fleet) is None
 
 
+@settings(max_examples=50)
 @given(pods(), FLEETS, st.data())
 def test_the_order_of_the_nodes_does_not_matter(asking: Pod, fleet: list[NodeOffer], data: st.DataObject) -> None:
     shuffled = data.draw(st.permutations(fleet))
     assert place(asking, fleet, owner="w") == place(asking, shuffled, owner="w")
 
 
+@settings(max_examples=50)
 @given(pods(), FLEETS)
 def test_a_node_that_gets_worse_is_not_taken_for_it(asking: Pod, fleet: list[NodeOffer]) -> None:
     found = place(asking, fleet)
@@ -232,6 +235,7 @@ def test_a_node_that_gets_worse_is_not_taken_for_it(asking: Pod, fleet: list[Nod
     assert not found.node or place(asking, lost).node != found.node
 
 
+@settings(max_examples=20)
 @given(FLEETS)
 def test_offers_cross_as_json(fleet: list[NodeOffer]) -> None:
     wire = TypeAdapter(list[NodeOffer])
