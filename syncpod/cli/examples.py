@@ -39,7 +39,11 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("The fleet's nodes", "syncpod fleet get nodes -o wide"),
         ("Its pods, on all nodes", "syncpod fleet get pods -A"),
     ),
-    "fleet apply": (("A pod for the node in its spec.nodeName", "syncpod fleet apply -f examples/fleet-pod.yaml"),),
+    "fleet describe": (("Why a pod of a workload is on no node", "syncpod fleet describe deployment web"),),
+    "fleet apply": (
+        ("A Deployment, placed by the fleet", "syncpod fleet apply -f examples/fleet-deployment.yaml"),
+        ("A pod for the node in its spec.nodeName", "syncpod fleet apply -f examples/fleet-pod.yaml"),
+    ),
     "fleet delete": (("End a pod of the fleet", "syncpod fleet delete web"),),
     "fleet cordon": (("Place nothing new on a node", "syncpod fleet cordon n1"),),
     "fleet uncordon": (("Place pods there again", "syncpod fleet uncordon n1"),),

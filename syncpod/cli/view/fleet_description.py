@@ -1,0 +1,82 @@
+"""What ``fleet describe`` prints of a workload and of a node. Pure: values in, lines out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from syncpod.cli.console import columns
+from syncpod.cli.view.durations import age
+from syncpod.cli.view.fleet_table import node_status, pod_status
+from syncpod.cli.view.layout import NONE, mapping, pairs
+from syncpod.messages.fleet import FleetNodeView
+from syncpod.messages.queries import EventRecord
+from syncpod.messages.workload import WorkloadView
+
+
+def describe_workload(workload: WorkloadView, now: datetime) -> list[str]:
+    """Return the lines: how the rollout stands, each pod and where it is, and why one is on no node."""
+    one = workload
+    counts = f"{one.desired} desired, {one.updated} updated, {one.replicas} total, {one.available} available"
+    lines = [
+        *pairs(
+            [
+                ("Name", [one.name]),
+                ("Namespace", [one.namespace]),
+                ("Kind", [one.kind]),
+                ("Age", [age(one.since, now)]),
+                ("Replicas", [counts]),
+                ("Template", [one.revision or NONE]),
+                ("Last Good", [one.good or NONE]),
+                ("Rollout", [one.says or NONE]),
+            ]
+        )
+    ]
+    rows = [("Name", "Node", "Template", "Status", "Restarts", "Why")]
+    rows += [
+        (each.name, each.node or NONE, each.revision, each.status or "Pending", str(each.restarts), each.why)
+        for each in one.pods
+    ]
+    lines += ["Pods:", *_indented(columns(rows))] if one.pods else ["Pods:  <none>"]
+    if one.refusals:
+        lines += ["Placement, of the pod that was tried last:", *_indented(one.refusals)]
+    return lines + _events(one.events, now)
+
+
+def describe_node(node: FleetNodeView, now: datetime) -> list[str]:
+    """Return the lines: whether the node is heard, what it has taken, and its pods."""
+    behind = "" if node.taken >= node.generation else f"; the node has taken {node.taken}"
+    lines = [
+        *pairs(
+            [
+                ("Name", [node.name]),
+                ("Fleet", [node.fleet]),
+                ("Status", [f"{node_status(node)}, for {age(node.since, now)}"]),
+                ("Labels", mapping(node.labels)),
+                ("Joined", [age(node.joined, now)]),
+                ("List", [f"{node.generation}{behind}"]),
+                ("Allocatable", [f"{name}: {text}" for name, text in node.allocatable.items()] or [NONE]),
+            ]
+        )
+    ]
+    rows = [("Namespace", "Name", "State", "Status", "Restarts", "Owner", "Why")]
+    for pod in node.placed:
+        restarts, why = (pod.report.restarts, pod.report.message) if pod.report else (0, "")
+        status, owner = pod_status(node, pod), pod.owner or NONE
+        rows.append((pod.namespace, pod.name, pod.state, status, str(restarts), owner, pod.why or why))
+    lines += ["Pods:", *_indented(columns(rows))] if node.placed else ["Pods:  <none>"]
+    return lines + _events(node.events, now)
+
+
+def _events(events: Sequence[EventRecord], now: datetime) -> list[str]:
+    if not events:
+        return ["Events:  <none>"]
+    rows = [("Type", "Reason", "Age", "Message")]
+    for each in events:
+        times = f" (x{each.count})" if each.count > 1 else ""
+        rows.append((each.type, each.reason, f"{age(each.last, now)}{times}", each.message))
+    return ["Events:", *_indented(columns(rows))]
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return [f"  {line}" for line in lines]
