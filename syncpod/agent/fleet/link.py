@@ -7,6 +7,7 @@ node runs what it was given last.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
@@ -20,6 +21,7 @@ from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, Tele
 from temporalio.service import RPCError, TLSConfig
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
+from syncpod.agent.fleet.contact import Contact
 from syncpod.agent.fleet.member import Member
 from syncpod.messages.fleet import fleet_node_id
 from syncpod.messages.node import NodeView
@@ -37,6 +39,8 @@ _RETRY_SECONDS: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
 _GRACE: Final = timedelta(seconds=2)
 _THROTTLE: Final = timedelta(seconds=1)
 """The SDK would hold heartbeats back for most of their timeout, which leaves little for a slow link."""
+_HEARD_SECONDS: Final = 5.0
+_HEALTH: Final = timedelta(seconds=5)
 _TOLD_SECONDS: Final = 10.0
 
 ToFleet = Callable[[Invitation], Awaitable[Client]]
@@ -49,18 +53,21 @@ class FleetLink:
         self,
         state_dir: Path,
         node: str,
+        contact: Contact,
         member: Callable[[Invitation], Member],
         answers: Callable[[Member], Sequence[Callable[..., Any]]],
         *,
         view: Callable[[], Awaitable[NodeView | None]],
         to_fleet: ToFleet,
     ) -> None:
-        """`member` makes the node a member, `answers` its activities; `view` asks the node's own workflow.
+        """`contact` is told when the fleet is heard. `member` makes the node a member, `answers` its activities.
+
+        `view` asks the node's own workflow.
 
         `to_fleet` connects to the fleet's server, and raises NoServer.
         """
         self._state_dir, self._node = state_dir, node
-        self._member, self._answers = member, answers
+        self._contact, self._member, self._answers = contact, member, answers
         self._view, self._to_fleet = view, to_fleet
         self._trouble = ""
 
@@ -94,7 +101,10 @@ class FleetLink:
     async def _serve(self, invitation: Invitation) -> None:
         """Answer one fleet, until cancelled."""
         member = self._member(invitation)
-        telling = asyncio.create_task(self._keep_told(member), name="fleet list")
+        telling = [
+            asyncio.create_task(self._keep_told(member), name="fleet list"),
+            asyncio.create_task(self._mind_silence(member), name="fleet silence"),
+        ]
         failures = 0
         try:
             while True:
@@ -105,8 +115,9 @@ class FleetLink:
                 await asyncio.sleep(_RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)])
                 failures += 1
         finally:
-            telling.cancel()
-            await asyncio.gather(telling, return_exceptions=True)
+            for task in telling:
+                task.cancel()
+            await asyncio.gather(*telling, return_exceptions=True)
 
     async def _poll(self, invitation: Invitation, member: Member) -> None:
         """Poll the node's queue at the fleet's server. Raises NoServer, RPCError, RuntimeError."""
@@ -125,7 +136,29 @@ class FleetLink:
         )
         log.info("linked to fleet %s at %s", invitation.fleet, invitation.address)
         self._trouble = ""
-        await worker.run()
+        hearing = asyncio.create_task(self._hear(client), name="fleet contact")
+        try:
+            await worker.run()
+        finally:
+            hearing.cancel()
+            await asyncio.gather(hearing, return_exceptions=True)
+
+    async def _hear(self, client: Client) -> None:
+        """Note again and again that the fleet's server answers."""
+        while True:
+            with contextlib.suppress(RPCError):
+                await client.service_client.check_health(timeout=_HEALTH)
+                await asyncio.to_thread(self._contact.heard)
+            await asyncio.sleep(_HEARD_SECONDS)
+
+    async def _mind_silence(self, member: Member) -> None:
+        """Have the pods stopped that must not run without the fleet."""
+        while True:
+            try:
+                await member.mind_silence()
+            except Exception as error:  # noqa: BLE001  # whatever the server or the disk say: it is tried again
+                log.warning("the node's workflow cannot be told which pods stop: %s", error)
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def _keep_told(self, member: Member) -> None:
         """Have the node's own workflow know the fleet's list, also while the fleet cannot be reached."""

@@ -9,15 +9,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from temporalio.exceptions import ApplicationError
 
+from syncpod.agent.fleet.contact import Contact
 from syncpod.agent.fleet.kept_intent import keep_intent, read_intent
 from syncpod.agent.fleet.reports import FleetReports
 from syncpod.agent.open_pods import OpenPodsUnknown
+from syncpod.fleet.when_lost import WAIT, WhenLost, when_lost
+from syncpod.go_durations import go_duration
 from syncpod.messages.fleet import (
     ATTEND_SECONDS,
     COALESCED_SECONDS,
@@ -50,16 +53,19 @@ class Member:
         state_dir: Path,
         reports: FleetReports,
         *,
+        contact: Contact,
         tell: Callable[[SyncPods], Awaitable[None]],
         open_pods: Callable[[], Awaitable[dict[str, str]]],
     ) -> None:
-        """`tell` sends the list to the node's own workflow, and raises RPCError.
+        """`contact` knows when the fleet was heard last.
 
-        `open_pods` returns the runs of the node's open pods by workflow id, and raises OpenPodsUnknown.
+        `tell` sends the list to the node's own workflow, and raises RPCError. `open_pods` returns the runs of the node's open pods by workflow id, and raises OpenPodsUnknown.
         """
         self._fleet, self._node = invitation.fleet, invitation.node
         self._state_dir, self._reports = state_dir, reports
-        self._tell, self._open_pods = tell, open_pods
+        self._contact, self._tell, self._open_pods = contact, tell, open_pods
+        self._stopped: dict[str, str] = {}
+        """By key: why a pod is not to run now, though the list has it."""
         self._intent: Intent | None = None
         self._is_complete = False
         self._missing_before: set[str] = set()
@@ -108,7 +114,7 @@ class Member:
     async def _news(self, version: str) -> Attended | None:
         kept = await self._kept()
         keys = [key for each in kept.pods if (key := _key_of(each))] if kept.fleet == self._fleet else []
-        return self._reports.changed(version, kept.generation, keys)
+        return self._reports.changed(version, kept.generation, keys, self._stopped)
 
     async def _until_complete(self) -> None:
         """Wait until every open pod has published its state: a pod that is not heard of yet is not one that is gone."""
@@ -139,6 +145,31 @@ class Member:
             log.warning("list %d of the fleet is told again: %s", kept.generation, _why(missing))
             await self._tell_list(kept)
 
+    async def mind_silence(self) -> None:
+        """Stop the pods that must not run without the fleet for so long, and run them again once it is steadily heard.
+
+        Raises RPCError, OSError.
+        """
+        async with self._turn:
+            kept = await self._kept()
+            if kept.fleet != self._fleet:
+                return
+            silent = self._contact.silent_seconds()
+            stopped = {} if self._contact.is_steady() else dict(self._stopped)
+            for document in kept.pods:
+                rule = _rule(document)
+                if rule.action == "stop-after" and silent >= rule.after.total_seconds():
+                    stopped[_key_of(document)] = f"the node has not heard of its fleet for {go_duration(rule.after)}"
+            if stopped.keys() == self._stopped.keys():
+                return
+            before, self._stopped = self._stopped, stopped
+            log.warning("pods that must not run without the fleet: %s", _changes(before, stopped))
+            try:
+                await self._tell_list(kept)
+            except BaseException:
+                self._stopped = before  # it is told with the next look
+                raise
+
     async def _missing(self, kept: Intent, view: NodeView) -> set[str]:
         """Return the keys of pods that the node's workflow has begun, and that are not there."""
         began = {
@@ -147,7 +178,7 @@ class Member:
             if each.source == FLEET_SOURCE and each.state == "applied"
         }
         there = await self._open_pods()
-        keys = {key for each in kept.pods if (key := _key_of(each)) in began}
+        keys = {key for each in kept.pods if (key := _key_of(each)) in began} - self._stopped.keys()
         return {key for key in keys if pod_workflow_id(*key.split("/", 1)) not in there}
 
     async def _tell_list(self, intent: Intent) -> dict[str, str]:
@@ -155,6 +186,8 @@ class Member:
         refused: dict[str, str] = {}
         pods = []
         for document in intent.pods:
+            if _key_of(document) in self._stopped:
+                continue
             try:
                 admit_pod(document)
             except PodInvalid as wrong:
@@ -182,6 +215,22 @@ def _why(missing: set[str]) -> str:
     if not missing:
         return "the node's workflow does not know it"
     return f"somebody has ended {', '.join(sorted(missing)[:5])}"
+
+
+def _rule(document: Any) -> WhenLost:
+    """Return what a pod wants for the case that its node is cut off."""
+    annotations = (document.get("metadata") or {}).get("annotations") or {}
+    try:
+        return when_lost(annotations)
+    except ValueError:
+        return WAIT
+
+
+def _changes(before: Mapping[str, str], stopped: Mapping[str, str]) -> str:
+    """Say which pods stop, and which may run again."""
+    stop, run = sorted(stopped.keys() - before.keys()), sorted(before.keys() - stopped.keys())
+    parts = [f"{', '.join(stop)} stop"] if stop else []
+    return "; ".join([*parts, *([f"{', '.join(run)} may run again"] if run else [])])
 
 
 def _key_of(document: Any) -> str:

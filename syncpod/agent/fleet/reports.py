@@ -47,13 +47,17 @@ class FleetReports:
         newest = self._published.newest
         return newest(self._node) is not None and all(newest(each) is not None for each in open_workflows)
 
-    def changed(self, version: str, generation: int, listed: Iterable[str]) -> Attended | None:
+    def changed(
+        self, version: str, generation: int, listed: Iterable[str], stopped: Mapping[str, str]
+    ) -> Attended | None:
         """Return what is new since the report of this version; None if nothing is.
 
-        `generation` is that of the intent that the node has taken, `listed` the keys of its pods.
+        `generation` is that of the intent that the node has taken, `listed` the keys of its pods; those of them that
+        are `stopped` do not run for now, by key, and why.
         """
         self._look()
         pods = self._pods()
+        pods |= {key: _stopped(key, why) for key, why in stopped.items() if key not in pods}
         present = tuple(_key(each) for each in sorted({*pods, *listed, *self._desired()}))
         node = self._node_report()
         if version and version == self._sent.version:
@@ -149,6 +153,12 @@ def _waiting(desired: DesiredPod) -> PodReport:
     """Return the report of a pod whose workflow the node could not tell yet."""
     message = f"{desired.reason}: {desired.message}"
     return PodReport(namespace=desired.namespace, name=desired.name, uid=desired.uid, status="Pending", message=message)
+
+
+def _stopped(key: str, why: str) -> PodReport:
+    """Return the report of a pod that the node has stopped, since it was cut off for too long."""
+    pod = _key(key)
+    return PodReport(namespace=pod.namespace, name=pod.name, status="Stopped", message=why)
 
 
 def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 from temporalio.client import Client
 
 from syncpod.agent.agent import Agent
+from syncpod.agent.fleet.contact import Contact
 from syncpod.agent.fleet.link import FleetLink, ToFleet
 from syncpod.agent.fleet.member import Member
 from syncpod.agent.fleet.reports import FleetReports
@@ -27,7 +28,7 @@ def add_fleet_link(
 ) -> None:
     """Keep the node linked to its fleet as long as the agent runs; `client` is that of the node's own server."""
     signals = NodeSignals(client, context.name, agent.guard.require)
-    open_pods = OpenPods(client, agent.guard.require)
+    open_pods, contact = OpenPods(client, agent.guard.require), Contact(context.state_dir)
 
     def member(invitation: Invitation) -> Member:
         reports = FleetReports(agent.published_pods, context.name)
@@ -35,9 +36,10 @@ def add_fleet_link(
             invitation,
             context.state_dir,
             reports,
+            contact=contact,
             tell=signals.sync_pods,
             open_pods=partial(open_pods.in_namespace, None),
         )
 
-    link = FleetLink(context.state_dir, context.name, member, answers, view=signals.view, to_fleet=to_fleet)
+    link = FleetLink(context.state_dir, context.name, contact, member, answers, view=signals.view, to_fleet=to_fleet)
     agent.add_background_task("fleet", link.run)

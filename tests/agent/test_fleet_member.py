@@ -1,0 +1,171 @@
+"""A node in its fleet: which lists it takes, what it tells its own workflow, and what it stops when it is cut off."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.exceptions import ApplicationError
+
+from syncpod.agent.fleet.contact import RETURN_SECONDS, Contact
+from syncpod.agent.fleet.kept_intent import read_intent
+from syncpod.agent.fleet.member import Member
+from syncpod.agent.fleet.reports import FleetReports
+from syncpod.agent.published_pods import PublishedPods
+from syncpod.messages.fleet import Intent, WhoAsks
+from syncpod.messages.node import DesiredPod, NodeView, SourceView, SyncPods
+from syncpod.settings.invitation import Invitation
+from syncpod.translation.context import NodeContext
+
+INVITATION = Invitation("f", "n1", "localhost:1", "gate.f.syncpod", "default", "", "", "", "")
+
+
+def pod(name: str, lost: str = "") -> dict[str, Any]:
+    """A pod of a list, with what it wants when its node is lost."""
+    annotations = {"syncpod.dev/when-lost": lost} if lost else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+        "spec": {"containers": [{"name": "main", "image": "busybox:1"}]},
+    }
+
+
+@dataclass
+class Bench:
+    """A member whose node's workflow is a list, and whose time a test moves."""
+
+    state_dir: Path
+    now: float = 1000.0
+    told: list[list[str]] = field(default_factory=list)
+    open: dict[str, str] = field(default_factory=dict)
+    fails: bool = False
+
+    def __post_init__(self) -> None:
+        self.contact = Contact(self.state_dir, lambda: self.now)
+        here = self.state_dir
+        node = NodeContext(name="n1", state_dir=here, memory_dir=here, log_dir=here, cluster="c")
+        reports = FleetReports(PublishedPods(node), "n1")
+        self.member = Member(
+            INVITATION, self.state_dir, reports, contact=self.contact, tell=self.tell, open_pods=self.open_pods
+        )
+
+    async def tell(self, pods: SyncPods) -> None:
+        if self.fails:
+            raise OSError("away")
+        self.told.append([each["metadata"]["name"] for each in pods.pods])
+
+    async def open_pods(self) -> dict[str, str]:
+        return self.open
+
+    def intent(self, generation: int, *pods: dict[str, Any], node: str = "n1") -> Intent:
+        return Intent(fleet="f", node=node, generation=generation, pods=pods)
+
+    def heard(self, *, after: float) -> None:
+        """The fleet is heard every few seconds for so long."""
+        for _ in range(int(after // 5)):
+            self.now += 5
+            self.contact.heard()
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+@contextmanager
+def refused(kind: str) -> Iterator[None]:
+    with pytest.raises(ApplicationError) as error:
+        yield
+    assert (error.value.type, error.value.non_retryable) == (kind, True)
+
+
+async def test_an_older_list_is_refused_also_by_the_next_worker(bench: Bench) -> None:
+    await bench.member.take(bench.intent(7, pod("web")))
+    later = Bench(bench.state_dir)
+    with refused("StaleIntent"):
+        await later.member.take(bench.intent(6))
+    assert (await later.member.recall(WhoAsks(fleet="f", node="n1"))).generation == 7
+    assert later.told == []
+    assert read_intent(bench.state_dir).generation == 7
+    assert (bench.state_dir / "fleet-intent.json").stat().st_mode & 0o077 == 0
+
+
+async def test_another_fleets_list_is_refused(bench: Bench) -> None:
+    with refused("ForeignIntent"):
+        await bench.member.take(bench.intent(1, node="n2"))
+    with refused("ForeignIntent"):
+        await bench.member.recall(WhoAsks(fleet="g", node="n1"))
+
+
+async def test_a_pod_that_no_node_could_run_is_refused_alone(bench: Bench) -> None:
+    wrong = pod("wrong")
+    wrong["spec"]["containers"] = []
+    taken = await bench.member.take(bench.intent(1, pod("web"), wrong))
+    assert bench.told == [["web"]]
+    assert "spec.containers" in taken.refused["default/wrong"]
+
+
+async def test_a_pod_that_somebody_has_ended_is_told_again_at_the_second_look(bench: Bench) -> None:
+    await bench.member.take(bench.intent(1, pod("web"), pod("db")))
+    bench.open = {"pod/default/db": "run"}
+    desired = tuple(DesiredPod(name=name, source="fleet", state="applied") for name in ("web", "db"))
+    view = NodeView(sources={"fleet": SourceView()}, desired=desired)
+    await bench.member.tell_again(view)
+    assert len(bench.told) == 1
+    await bench.member.tell_again(view)
+    assert bench.told[1:] == [["web", "db"]]
+
+
+async def test_a_new_workflow_of_the_node_is_told_the_list(bench: Bench) -> None:
+    await bench.member.tell_again(None)
+    assert bench.told == [], "the node was never given a list"
+    await bench.member.take(bench.intent(1, pod("web")))
+    await bench.member.tell_again(NodeView())
+    assert bench.told[1:] == [["web"]]
+
+
+async def test_a_cut_off_node_stops_what_must_not_run_without_the_fleet(bench: Bench) -> None:
+    moves, stops = pod("moves", "replace-after=1m"), pod("stops", "stop-after=1m")
+    await bench.member.take(bench.intent(1, pod("waits"), moves, stops))
+    bench.heard(after=40)
+    bench.now += 59
+    await bench.member.mind_silence()
+    assert len(bench.told) == 1
+    bench.now += 1
+    await bench.member.mind_silence()
+    assert bench.told[1:] == [["waits", "moves"]]
+    bench.heard(after=RETURN_SECONDS - 5)
+    await bench.member.mind_silence()
+    assert len(bench.told) == 2, "the fleet has not had the time to say which of two copies goes"
+    await bench.member.take(bench.intent(2, pod("waits"), pod("stops", "stop-after=1m")))
+    assert bench.told[2:] == [["waits"]]
+    bench.heard(after=15)
+    await bench.member.mind_silence()
+    assert bench.told[3:] == [["waits", "stops"]]
+
+
+async def test_a_restarted_worker_counts_on(bench: Bench) -> None:
+    await bench.member.take(bench.intent(1, pod("stops", "stop-after=1m")))
+    bench.heard(after=40)
+    note = bench.state_dir / "fleet-contact"
+    os.utime(note, (time.time() - 90, time.time() - 90))
+    later = Bench(bench.state_dir)
+    await later.member.mind_silence()
+    assert later.told == [[]]
+
+
+async def test_a_stop_that_could_not_be_told_is_tried_again(bench: Bench) -> None:
+    await bench.member.take(bench.intent(1, pod("stops", "stop-after=1m")))
+    bench.now, bench.fails = bench.now + 120, True
+    with pytest.raises(OSError, match="away"):
+        await bench.member.mind_silence()
+    bench.fails = False
+    await bench.member.mind_silence()
+    assert bench.told[1:] == [[]]
