@@ -59,7 +59,8 @@ class Member:
     ) -> None:
         """`contact` knows when the fleet was heard last.
 
-        `tell` sends the list to the node's own workflow, and raises RPCError. `open_pods` returns the runs of the node's open pods by workflow id, and raises OpenPodsUnknown.
+        `tell` sends the list to the node's own workflow, and raises RPCError. `open_pods` returns the runs of the
+        node's open pods by workflow id, and raises OpenPodsUnknown.
         """
         self._fleet, self._node = invitation.fleet, invitation.node
         self._state_dir, self._reports = state_dir, reports
