@@ -41,8 +41,8 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     ),
     "fleet describe": (("Why a pod of a workload is on no node", "syncpod fleet describe deployment web"),),
     "fleet apply": (
-        ("A Deployment, placed by the fleet", "syncpod fleet apply -f examples/fleet-deployment.yaml"),
-        ("A pod for the node in its spec.nodeName", "syncpod fleet apply -f examples/fleet-pod.yaml"),
+        ("A Deployment, placed by the fleet", "syncpod fleet apply -f examples/fleet/deployment.yaml"),
+        ("A pod for the node in its spec.nodeName", "syncpod fleet apply -f examples/fleet/pod.yaml"),
     ),
     "fleet delete": (("End a pod of the fleet", "syncpod fleet delete web"),),
     "fleet cordon": (("Place nothing new on a node", "syncpod fleet cordon n1"),),

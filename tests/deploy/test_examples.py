@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from syncpod.cli.input.fleet_manifests import fleet_manifests
 from syncpod.cli.input.manifests import admitted
 from syncpod.pod import EphemeralContainer, Pod, admit_pod, load_documents, pod_to_wire
 from tests.runtimes.images import BUSYBOX
@@ -42,3 +43,11 @@ def test_the_payload_for_other_clients_is_the_first_example() -> None:
 def test_the_examples_directory_can_be_applied_as_a_whole() -> None:
     """A directory is read flat: what is not a pod by itself lies in one of its own."""
     assert len(admitted([str(EXAMPLES)], "").pods) == len(list(EXAMPLES.glob("*.yaml")))
+
+
+def test_the_examples_of_a_fleet_are_admitted() -> None:
+    found = fleet_manifests([str(EXAMPLES / "fleet")], "")
+    assert [(len(found.pods), [each.kind for each in found.workloads])] == [(1, ["Deployment"])]
+    images = {container.image for each in found.workloads for container in each.spec.template.spec.containers}
+    images |= {container.image for each in found.pods for container in each.spec.containers}
+    assert {f"docker.io/library/{image}" for image in images} == {BUSYBOX}
