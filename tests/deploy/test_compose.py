@@ -177,6 +177,13 @@ def test_the_server_settings_are_those_of_the_test_server() -> None:
     assert all(len(values) == 1 for values in settings.values())
 
 
+def test_a_fleets_settings_are_those_and_the_polls_of_its_nodes() -> None:
+    settings = yaml.safe_load((ROOT / "deploy" / "fleet-dynamicconfig.yaml").read_text())
+    (polls,) = settings.pop("frontend.namespaceCount")
+    assert polls["value"] > 2 * 2000
+    assert settings == yaml.safe_load((ROOT / "deploy" / "dynamicconfig.yaml").read_text())
+
+
 def test_the_image_copies_every_package_of_the_wheel() -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     dockerfile = (ROOT / "Dockerfile").read_text()
