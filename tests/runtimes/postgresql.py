@@ -9,7 +9,6 @@ import secrets
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 from tests.runtimes.require import Missing
 
@@ -42,7 +41,7 @@ class PostgreSQL:
         self._directory = directory_of(claimed)
         self._data = self._directory / "data"
         self.log = self._directory / "log"
-        self._as: dict[str, Any] = {}
+        self._as: list[str] = []
         self._directory.mkdir(mode=0o700)
         if os.geteuid() == 0:
             try:
@@ -50,7 +49,7 @@ class PostgreSQL:
             except KeyError:
                 raise Missing(f"PostgreSQL does not run as root, and there is no user {_OWNER}") from None
             os.chown(self._directory, owner.pw_uid, owner.pw_gid)
-            self._as = {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": ()}
+            self._as = _become(owner.pw_uid, owner.pw_gid)
         # In the directory that only its user and root can enter.
         password = self._directory / "password"
         password.write_text(self.password)
@@ -109,7 +108,7 @@ class PostgreSQL:
         # Into a file: the server that pg_ctl starts would keep a pipe open.
         with (self._directory / "said").open("w+") as said:
             done = subprocess.run(
-                [str(self._bin / program), *arguments],
+                [*self._as, str(self._bin / program), *arguments],
                 cwd=self._directory,
                 env=environ,
                 stdin=subprocess.DEVNULL,
@@ -117,7 +116,6 @@ class PostgreSQL:
                 stderr=said,
                 check=False,
                 timeout=180,
-                **self._as,
             )
             said.seek(0)
             text = said.read()
@@ -135,18 +133,17 @@ def end(directory: Path, programs: Path) -> None:
     """End the server in `directory`, if it runs, and remove it."""
     with contextlib.suppress(FileNotFoundError):
         owner = directory.stat()
-        user: dict[str, Any] = (
-            {"user": owner.st_uid, "group": owner.st_gid, "extra_groups": ()} if os.geteuid() == 0 else {}
-        )
-        command = [
-            str(programs / "pg_ctl"),
-            "--pgdata",
-            str(directory / "data"),
-            "--mode",
-            "immediate",
-            "--wait",
-            "stop",
-        ]
+        other = _become(owner.st_uid, owner.st_gid) if os.geteuid() == 0 else []
+        stop = ["--pgdata", str(directory / "data"), "--mode", "immediate", "--wait", "stop"]
         quiet = subprocess.DEVNULL
-        subprocess.run(command, cwd="/", stdout=quiet, stderr=quiet, check=False, timeout=180, **user)
+        command = [*other, str(programs / "pg_ctl"), *stop]
+        subprocess.run(command, cwd="/", stdout=quiet, stderr=quiet, check=False, timeout=180)
         shutil.rmtree(directory)
+
+
+def _become(uid: int, gid: int) -> list[str]:
+    """What goes before a command that another user shall run.
+
+    `subprocess` could do it, but then forks: gRPC does things in a fork of its process that end it.
+    """
+    return ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups"]

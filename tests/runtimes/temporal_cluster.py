@@ -200,9 +200,8 @@ class TemporalCluster:
 
     def start(self) -> None:
         """Start both servers, and wait until both serve the namespace."""
-        for server in self.servers:
+        for server in self.servers:  # one after the other: on an empty database both would write what the cluster is
             server.start()
-        for server in self.servers:
             server.until_serving()
         self._script("namespace.sh", TEMPORAL_ADDRESS=self.servers[0].address, TEMPORAL_NAMESPACE=NAMESPACE)
 
