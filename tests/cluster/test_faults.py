@@ -7,7 +7,6 @@ everything of ours, and by what the fleet says.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import time
 import uuid
@@ -44,9 +43,9 @@ AT_FIRST, LATER, GONE = 7, 3, 3
 """Pods of each node: those placed before anything dies, those placed and those withdrawn meanwhile."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def cluster() -> Iterator[TemporalCluster]:
-    """A cluster of its own: what dies here is shared with nobody."""
+    """A cluster of the test's own: what dies here is shared with nobody, and each fleet reads only what is its own."""
     try:
         cluster = TemporalCluster.launch()
     except Missing as missing:
@@ -70,17 +69,6 @@ async def fleet(cluster: TemporalCluster, tmp_path: Path) -> AsyncIterator[Fleet
         await fleet.open()
         last.push_async_callback(fleet.cut)
         yield fleet
-        await ended(client)
-
-
-async def ended(client: Client) -> None:
-    """End what is left of a fleet, whose keys are its test's: the next one could not read it."""
-    async with asyncio.timeout(PATIENCE):
-        while left := [each.id async for each in client.list_workflows("ExecutionStatus = 'Running'")]:
-            for each in left:
-                with contextlib.suppress(RPCError):  # it is ended, and listed a moment longer
-                    await client.get_workflow_handle(each).terminate()
-            await asyncio.sleep(0.2)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -197,9 +185,6 @@ async def test_servers_and_the_database_die_and_no_pod_is_lost_or_doubled(
 async def test_a_database_restored_from_a_backup_takes_the_newer_list_of_its_node(
     cluster: TemporalCluster, nodes: list[Node], fleet: FleetOfOne
 ) -> None:
-    for server in cluster.servers:
-        server.kill()
-    await asyncio.to_thread(cluster.start)
     node = nodes[0]
     before, after = f"before-{node.name}", f"after-{node.name}"
     invitation = fleet.invitation(node.name)
