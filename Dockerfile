@@ -11,7 +11,7 @@ ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_PYTHON=/opt/syncpod/b
 WORKDIR /src
 COPY requirements.txt .
 RUN pip install --require-hashes -r requirements.txt
-COPY pyproject.toml README.md LICENSE worker.py ./
+COPY pyproject.toml README.md LICENSE worker.py fleet_worker.py ./
 COPY syncpod syncpod
 COPY workflows workflows
 COPY activities activities

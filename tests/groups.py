@@ -36,6 +36,7 @@ LONGEST = (
     "workflows/test_signal_floods.py",
     "cli/test_up_again.py",
     "cli/test_apply.py",
+    "cluster/test_faults.py",
 )
 """The groups that take longest, the longest first: what is begun last is to be short. Those of a file are named without
 the runtime that they run on."""

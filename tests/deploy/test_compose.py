@@ -45,7 +45,7 @@ def test_every_value_in_an_environment_is_a_string(service: str) -> None:
 def test_every_port_is_published_on_the_loopback() -> None:
     published = [port for service in SERVICES.values() for port in service.get("ports", ())]
     assert published
-    assert [port for port in published if not port.startswith("127.0.0.1:")] == []
+    assert [port for port in published if not port.startswith(("127.0.0.1:", "${GATE_ADDRESS:-127.0.0.1}:"))] == []
 
 
 @pytest.mark.parametrize("service", SERVICES)
@@ -72,15 +72,15 @@ def test_compose_refuses_to_start_without_a_password() -> None:
     variables = re.findall(
         r"(?<!\$)\$\{?(\w+)([^}]*)\}?", (ROOT / "docker-compose.yml").read_text().partition("name:")[2]
     )
-    assert {name for name, _ in variables} == {"POSTGRES_PASSWORD"}
-    for _, otherwise in variables:
-        assert otherwise.startswith(":?choose the password")
+    assert {name for name, _ in variables} == {"POSTGRES_PASSWORD", "GATE_NAME", "GATE_ADDRESS"}
+    for name, otherwise in variables:
+        assert otherwise.startswith(":?choose the password" if name == "POSTGRES_PASSWORD" else ":-")
 
 
 def test_every_image_is_named_by_digest() -> None:
     named = [service["image"] for service in SERVICES.values() if "image" in service]
     named += re.findall(r"^FROM (\S+:\S+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
-    assert len(named) == 6
+    assert len(named) == 9
     assert [image for image in named if not re.fullmatch(r"[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}", image)] == []
 
 
@@ -114,6 +114,24 @@ def test_either_all_image_digests_are_renewed_or_none(tmp_path: Path) -> None:
     renewed = yaml.safe_load((tmp_path / "docker-compose.yml").read_text())["services"]
     assert {service["image"].partition("@")[2] for service in renewed.values() if "image" in service} == {digest}
     assert f"FROM python:3.13-slim@{digest} AS base" in (tmp_path / "Dockerfile").read_text()
+
+
+def test_a_fleet_and_what_observes_start_only_when_asked_for() -> None:
+    by_profile: dict[str, set[str]] = {}
+    for name, service in SERVICES.items():
+        for profile in service.get("profiles", ["always"]):
+            by_profile.setdefault(profile, set()).add(name)
+    assert by_profile.pop("always") >= {"postgresql", "temporal", "temporal-ui", "worker"}
+    assert by_profile == {
+        "fleet": {"fleet-worker", "fleet-gate"},
+        "observe": {"otel-collector", "prometheus", "grafana"},
+    }
+
+
+def test_grafana_has_every_dashboard_of_the_project() -> None:
+    dashboards = {path.name for path in (ROOT / "deploy" / "grafana").glob("*.json")}
+    mounted = {PurePath(volume.partition(":")[0]).name for volume in SERVICES["grafana"]["volumes"]}
+    assert dashboards <= mounted
 
 
 def test_every_file_mounted_from_the_project_exists() -> None:
@@ -157,6 +175,13 @@ def test_the_server_settings_are_those_of_the_test_server() -> None:
     settings = yaml.safe_load((ROOT / "deploy" / "dynamicconfig.yaml").read_text())
     assert {key: str(values[0]["value"]) for key, values in settings.items()} == DYNAMIC_CONFIGURATION
     assert all(len(values) == 1 for values in settings.values())
+
+
+def test_a_fleets_settings_are_those_and_the_polls_of_its_nodes() -> None:
+    settings = yaml.safe_load((ROOT / "deploy" / "fleet-dynamicconfig.yaml").read_text())
+    (polls,) = settings.pop("frontend.namespaceCount")
+    assert polls["value"] > 2 * 2000
+    assert settings == yaml.safe_load((ROOT / "deploy" / "dynamicconfig.yaml").read_text())
 
 
 def test_the_image_copies_every_package_of_the_wheel() -> None:

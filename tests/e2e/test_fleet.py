@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 import pytest_asyncio
@@ -40,12 +40,19 @@ from tests.runtimes.temporal import DevServer
 from tests.worker.node_process import ROOT, NodeProcess
 
 
+class Addressed(Protocol):
+    """A Temporal frontend, or what stands before several."""
+
+    @property
+    def address(self) -> str: ...
+
+
 @dataclass
 class FleetOfOne:
     """A fleet on a server of its own, commanded as people do, and the way to it, which a test can cut."""
 
     authority: Fleet
-    server: DevServer
+    server: Addressed
     client: Client
     environ: dict[str, str]
     gate: Gate | None = None
@@ -219,6 +226,7 @@ async def test_a_node_that_is_cut_off_runs_on_and_takes_the_newest_list_when_it_
     await fleet.open()
     view = await fleet.until(name, lambda view: words(view) == {stays: "Running"})
     assert view.taken == view.generation
+    assert isinstance(fleet.server, DevServer)
     kept = b"".join(each.read_bytes() for each in fleet.server.directory.glob("temporal.db*"))
     assert b"FleetNode" in kept
     assert BUSYBOX.encode() not in kept, "the fleet's database shows a spec"

@@ -38,7 +38,7 @@ class DevServer:
         self.directory = owned.directory
         self.db = self.directory / "temporal.db"
         self.log = self.directory / "temporal.log"
-        self.port, self.ui_port, self._http_port, self._metrics_port = _free_ports(4)
+        self.port, self.ui_port, self._http_port, self._metrics_port = free_ports(4)
         self.address = f"127.0.0.1:{self.port}"
         self.ui = f"http://127.0.0.1:{self.ui_port}"
 
@@ -125,7 +125,7 @@ def _end(directory: Path) -> None:
     kill(process.pid for process in processes() if process.program == "temporal" and database in process.argv)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports of the loopback that nobody listens on now, and that the kernel gives nobody: a killed server returns."""
     first_given = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     lowest = min(10_000, first_given // 2)

@@ -1,0 +1,149 @@
+"""A private PostgreSQL of Debian's programs, on a port of the loopback: never the system's service."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import secrets
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.runtimes.require import Missing
+
+USER = "temporal"
+"""The role that owns everything in it."""
+_OWNER = "postgres"
+"""Who runs it where the tests run as root, which it refuses: the user that Debian's package makes."""
+
+
+def programs() -> Path:
+    """The directory of the newest `postgres`, `initdb` and `pg_ctl`; raises `Missing`."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    if not found:
+        raise Missing("PostgreSQL is not installed: there is no /usr/lib/postgresql/*/bin/initdb")
+    return found[-1].parent
+
+
+class PostgreSQL:
+    """One server, whose data outlives it. `close` ends it and removes them.
+
+    It is killed by tests, but the machine is not: nothing is synced to the disk.
+    """
+
+    def __init__(self, claimed: Path, port: int) -> None:
+        """Make an empty one for the instance that has claimed a directory, not yet started. Raises `Missing`."""
+        self._bin = programs()
+        self.port = port
+        self.password = secrets.token_hex(16)
+        # Another user cannot reach into the claimed directory.
+        self._directory = directory_of(claimed)
+        self._data = self._directory / "data"
+        self.log = self._directory / "log"
+        self._as: list[str] = []
+        self._directory.mkdir(mode=0o700)
+        if os.geteuid() == 0:
+            try:
+                owner = pwd.getpwnam(_OWNER)
+            except KeyError:
+                raise Missing(f"PostgreSQL does not run as root, and there is no user {_OWNER}") from None
+            os.chown(self._directory, owner.pw_uid, owner.pw_gid)
+            self._as = _become(owner.pw_uid, owner.pw_gid)
+        # In the directory that only its user and root can enter.
+        password = self._directory / "password"
+        password.write_text(self.password)
+        self._run(
+            "initdb",
+            *("--username", USER, "--auth", "scram-sha-256", "--pwfile", str(password)),
+            *("--encoding", "UTF8", "--locale", "C", "--no-sync", "--no-instructions"),
+        )
+        with (self._data / "postgresql.conf").open("a") as settings:
+            settings.write(
+                f"listen_addresses = '127.0.0.1'\nport = {port}\nunix_socket_directories = ''\n"
+                "fsync = off\nmax_connections = 200\nshared_buffers = 64MB\n"
+            )
+
+    def start(self) -> None:
+        """Start it, and wait until it serves; after a crash it first replays its log."""
+        self._run("pg_ctl", "--log", str(self.log), "--wait", "--timeout", "120", "start")
+
+    def restart(self) -> None:
+        """End it as a crash does, cutting everybody off, and start it again."""
+        self._run("pg_ctl", "--mode", "immediate", "--wait", "stop")
+        self.start()
+
+    def close(self) -> None:
+        """End it, and remove its directory."""
+        end(self._directory, self._bin)
+
+    def dump(self, databases: tuple[str, ...]) -> dict[str, Path]:
+        """Back databases up while they are in use; return the archive of each."""
+        archives = {name: self._directory / f"{name}.dump" for name in databases}
+        for name, archive in archives.items():
+            self._run("pg_dump", *self._to(name), "--format", "custom", "--file", str(archive))
+        return archives
+
+    def restore(self, archives: dict[str, Path]) -> None:
+        """Have databases as they were backed up. Nobody may be connected to them."""
+        for name, archive in archives.items():
+            self._run("dropdb", *self._to(), name)
+            self._run("createdb", *self._to(), name)
+            self._run("pg_restore", *self._to(name), "--exit-on-error", str(archive))
+
+    def ask(self, database: str, statement: str) -> str:
+        """What `psql` prints for a statement, without headings."""
+        return self._run(
+            "psql",
+            *self._to(database),
+            *("--no-psqlrc", "--tuples-only", "--no-align", "--command", statement),
+        )
+
+    def _to(self, database: str = "") -> list[str]:
+        to = ["--host", "127.0.0.1", "--port", str(self.port), "--username", USER]
+        return [*to, "--dbname", database] if database else to
+
+    def _run(self, program: str, *arguments: str) -> str:
+        environ = {"PATH": os.defpath, "LC_ALL": "C", "PGDATA": str(self._data), "PGPASSWORD": self.password}
+        # Into a file: the server that pg_ctl starts would keep a pipe open.
+        with (self._directory / "said").open("w+") as said:
+            done = subprocess.run(
+                [*self._as, str(self._bin / program), *arguments],
+                cwd=self._directory,
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                check=False,
+                timeout=180,
+            )
+            said.seek(0)
+            text = said.read()
+        if done.returncode:
+            raise RuntimeError(f"{program} {' '.join(arguments)} ends with {done.returncode}:\n{text}")
+        return text
+
+
+def directory_of(claimed: Path) -> Path:
+    """Where the PostgreSQL of an instance lies that has claimed a directory."""
+    return Path("/tmp", f"syncpod-postgresql-{os.geteuid()}-{claimed.name}")
+
+
+def end(directory: Path, programs: Path) -> None:
+    """End the server in `directory`, if it runs, and remove it."""
+    with contextlib.suppress(FileNotFoundError):
+        owner = directory.stat()
+        other = _become(owner.st_uid, owner.st_gid) if os.geteuid() == 0 else []
+        stop = ["--pgdata", str(directory / "data"), "--mode", "immediate", "--wait", "stop"]
+        quiet = subprocess.DEVNULL
+        command = [*other, str(programs / "pg_ctl"), *stop]
+        subprocess.run(command, cwd="/", stdout=quiet, stderr=quiet, check=False, timeout=180)
+        shutil.rmtree(directory)
+
+
+def _become(uid: int, gid: int) -> list[str]:
+    """What goes before a command that another user shall run.
+
+    `subprocess` could do it, but then forks: gRPC does things in a fork of its process that end it.
+    """
+    return ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups"]
