@@ -173,7 +173,7 @@ def test_the_worker_connects_to_the_published_temporal_address() -> None:
 
 def test_the_server_settings_are_those_of_the_test_server() -> None:
     settings = yaml.safe_load((ROOT / "deploy" / "dynamicconfig.yaml").read_text())
-    # A dev server is given the search attributes when it starts; here the worker registers them, and needs them at once.
+    # A dev server is given the search attributes at its start; here the worker registers them, and needs them at once.
     given = {"system.forceSearchAttributesCacheRefreshOnRead"}
     expected = {key: value for key, value in DYNAMIC_CONFIGURATION.items() if key not in given}
     assert {key: str(values[0]["value"]) for key, values in settings.items()} == expected
