@@ -54,7 +54,7 @@ async def test_the_server_says_who_sent_a_pod_its_commands(
     sent = await sent_to(client, handle.id, run)
     deleted, *_, labelled = [each for each in sent if each.name not in ("pleg", "probe")]
     assert (deleted.name, labelled.name) == ("delete_pod", "apply")
-    assert deleted.at > labelled.at and all(each.identity.startswith("syncpod ") for each in (deleted, labelled))
+    assert deleted.at > labelled.at and all(each.identity.startswith("syncpod") for each in (deleted, labelled))
     for each, subject in ((deleted, "delete"), (labelled, "apply")):
         assert sender_of(Line(each.at, "update", subject), sent) == each.identity
     assert sender_of(Line(deleted.at, "signal", "restart"), sent) == ""

@@ -121,11 +121,11 @@ async def test_a_simulated_exit_without_a_server_is_found_with_its_code_and_time
 async def test_a_simulated_process_is_found_running_and_exits_under_the_next_server(
     simulated: Simulated, tmp_path: Path
 ) -> None:
-    before = await simulated.start(web(runTime="50ms", exitCode=7), tmp_path)
+    before = await simulated.start(web(runTime="2s", exitCode=7), tmp_path)
     await simulated.close()
     process = await found(simulated, tmp_path)
     assert (process.started_at, process.pid) == (before.started_at, 0)
-    assert (await process.wait()).finished_at == before.started_at + 50 * 10**6
+    assert (await process.wait()).finished_at == before.started_at + 2 * 10**9
 
 
 async def test_a_simulated_process_that_was_never_started_is_not_found(simulated: Simulated, tmp_path: Path) -> None:

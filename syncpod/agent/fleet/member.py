@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
 
 from syncpod.agent.fleet.contact import Contact
 from syncpod.agent.fleet.kept_intent import keep_intent, read_intent
 from syncpod.agent.fleet.reports import FleetReports
-from syncpod.agent.open_pods import OpenPodsUnknown
 from syncpod.fleet.when_lost import WAIT, WhenLost, when_lost
 from syncpod.go_durations import go_duration
 from syncpod.messages.fleet import (
@@ -59,8 +59,8 @@ class Member:
     ) -> None:
         """`contact` knows when the fleet was heard last.
 
-        `tell` sends the list to the node's own workflow, and raises RPCError. `open_pods` returns the runs of the
-        node's open pods by workflow id, and raises OpenPodsUnknown.
+        `tell` sends the list to the node's own workflow, and raises RPCError. `open_pods` returns the
+        workflows of the node's open pods, by id, and raises RPCError.
         """
         self._fleet, self._node = invitation.fleet, invitation.node
         self._state_dir, self._reports = state_dir, reports
@@ -120,7 +120,7 @@ class Member:
     async def _until_complete(self) -> None:
         """Wait until every open pod has published its state: a pod that is not heard of yet is not one that is gone."""
         while not self._is_complete:
-            with contextlib.suppress(OpenPodsUnknown):
+            with contextlib.suppress(RPCError):
                 self._is_complete = self._reports.is_complete(await self._open_pods())
             if not self._is_complete:
                 await asyncio.sleep(COALESCED_SECONDS)
@@ -131,7 +131,7 @@ class Member:
         """Send the list to a workflow that has received none, and if somebody has ended a pod of it.
 
         `view` is what the node's workflow knows; None = it does not run. A pod counts as ended only if it is missing
-        twice in a row: it may be about to begin, or to end for a newer list. Raises RPCError, OSError, OpenPodsUnknown.
+        twice in a row: it may be about to begin, or to end for a newer list. Raises RPCError, OSError.
         """
         kept = await self._kept()
         if kept.fleet != self._fleet or not kept.generation:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 from temporalio.client import Client
@@ -14,7 +13,8 @@ from syncpod.agent.fleet.link import FleetLink, ToFleet
 from syncpod.agent.fleet.member import Member
 from syncpod.agent.fleet.reports import FleetReports
 from syncpod.agent.node_workflow.node_signals import NodeSignals
-from syncpod.agent.open_pods import OpenPods
+from syncpod.agent.pod_workflows import PodWorkflows
+from syncpod.messages.identity import node_task_queue
 from syncpod.settings.invitation import Invitation
 from syncpod.translation.context import NodeContext
 
@@ -28,7 +28,7 @@ def add_fleet_link(
 ) -> None:
     """Keep the node linked to its fleet as long as the agent runs; `client` is that of the node's own server."""
     signals = NodeSignals(client, context.name, agent.guard.require)
-    open_pods, contact = OpenPods(client, agent.guard.require), Contact(context.state_dir)
+    workflows, contact = PodWorkflows(client, node_task_queue(context.name)), Contact(context.state_dir)
 
     def member(invitation: Invitation) -> Member:
         reports = FleetReports(agent.published_pods, context.name)
@@ -38,7 +38,7 @@ def add_fleet_link(
             reports,
             contact=contact,
             tell=signals.sync_pods,
-            open_pods=partial(open_pods.in_namespace, None),
+            open_pods=workflows.open,
         )
 
     link = FleetLink(context.state_dir, context.name, contact, member, answers, view=signals.view, to_fleet=to_fleet)

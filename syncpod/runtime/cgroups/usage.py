@@ -15,6 +15,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _BLOCK_BYTES = 512
 _NANOSECONDS = 1_000_000_000
 _ZOMBIE_STATES = "ZX"
+_READINGS = 3
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,17 @@ class ProcessTable:
         """Read /proc."""
         found = (_read(directory / "stat") for directory in proc.iterdir() if directory.name.isdecimal())
         return cls(stat for stat in found if stat is not None)
+
+    def waited_ticks(self, pid: int) -> int | None:
+        """Return the time of the children that a process had waited for; None if it was gone."""
+        found = self._by_pid.get(pid)
+        return found.waited_ticks if found is not None else None
+
+    @staticmethod
+    def waited_now(pid: int, proc: Path = Path("/proc")) -> int | None:
+        """Return the same as `waited_ticks`, as it is now."""
+        found = _read(proc / str(pid) / "stat")
+        return found.waited_ticks if found is not None else None
 
     def usage(self, pid: int) -> Usage | None:
         """Return what a process and all its descendants use; None if it is gone or a zombie.
@@ -111,8 +123,16 @@ def usage_of(pid: int) -> Usage | None:
 
 
 def usage_below(pid: int) -> Usage | None:
-    """Return what the descendants of a supervisor use now; None if it is gone. Reads all of /proc once."""
-    return ProcessTable.read().usage_below(pid)
+    """Return what the descendants of a supervisor use now; None if it is gone. Reads all of /proc.
+
+    A child that is waited for in the middle of that would be in neither's time. So /proc is read again, a few times at
+    the most.
+    """
+    for _ in range(_READINGS):
+        table = ProcessTable.read()
+        if table.waited_ticks(pid) == ProcessTable.waited_now(pid):
+            break
+    return table.usage_below(pid)
 
 
 def nano_cores(earlier: CpuReading, later: CpuReading) -> int | None:
