@@ -109,8 +109,10 @@ class FleetNodeWorkflow:
 
     async def leave(self) -> None:
         """Continue as new, without what is under way on the node: the next run asks the same again."""
-        for task in self.busy.values():
-            task.cancel()
+        for name in (RECALL_INTENT, TAKE_INTENT, ATTEND):
+            if name in self.busy:
+                self.busy[name].cancel()
+        # Owners are told to the end: the next run does not know what this one had begun to tell.
         await self.entity.until(lambda: not self.busy)
         if await self.entity.is_still_quiet_in_the_next_task():
             # Replay: nothing is awaited between that check and this, or an update could be lost.
