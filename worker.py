@@ -121,6 +121,9 @@ RELIST_POD_SECONDS = 1.0
 GRACE = timedelta(seconds=5)
 """How long steps may continue after SIGTERM. Then they let go at a safe point, and the next worker continues them."""
 WORKFLOW_TASKS_AT_ONCE = 10
+EAGER_STARTS_AT_ONCE = 4
+"""Workflow tasks beside those: the first ones of pods, which the server hands over with the answer to their start. The
+others' places are held by polls that wait for tasks."""
 UNLIMITED_PODS = 10_000
 """The number of pods assumed for a node without a limit."""
 SPARE_WORKFLOWS = 100
@@ -378,7 +381,7 @@ def make_worker(
         graceful_shutdown_timeout=GRACE,
         max_cached_workflows=cached_workflows(node.context.capacity),
         # Only one of them computes at a time. The others wait in the server's queue, which has a longer timeout.
-        max_concurrent_workflow_tasks=WORKFLOW_TASKS_AT_ONCE,
+        max_concurrent_workflow_tasks=WORKFLOW_TASKS_AT_ONCE + EAGER_STARTS_AT_ONCE,
         # A kill holds its slot for the whole grace; all pods of a node may be ending at once.
         max_concurrent_activities=1000,
         workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(WORKFLOW_TASKS_AT_ONCE),

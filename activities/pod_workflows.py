@@ -25,14 +25,14 @@ from temporalio.client import (
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 from temporalio.common import QueryRejectCondition
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.messages.identity import NodeFacts, pod_workflow_id
+from syncpod.messages.identity import POD_WORKFLOW, NodeFacts, pod_workflow_id
 from syncpod.messages.node import ApplyPodWorkflow, DeletePodWorkflow, NodeStepName, PodWorkflowResult
 from syncpod.node.pod_records import PodRecord
 from syncpod.pod import Pod, PodInvalid, admit_pod, pod_to_wire
-from syncpod.temporal.pod_start import ENDED, look_at, start_operation
+from syncpod.temporal.pod_start import ENDED, look_at, start_arguments, start_operation
 
 _ANSWER_SECONDS: Final = 15.0
 """How long a workflow may take to answer: less than the step itself may take."""
@@ -105,6 +105,8 @@ class PodWorkflowSteps:
 
     async def _apply(self, pod: Pod, node: str) -> PodWorkflowResult:
         record = await self._recorded(pod)
+        if record is None and pod.metadata.uid and await self._begin(pod, node):
+            return PodWorkflowResult(uid=pod.metadata.uid)
         start = start_operation(
             pod,
             node,
@@ -121,6 +123,21 @@ class PodWorkflowSteps:
         finally:
             await look_at(start)
         return PodWorkflowResult(uid=str(answer.get("uid", "")) or pod.metadata.uid)
+
+    async def _begin(self, pod: Pod, node: str) -> bool:
+        """Start the workflow of a pod that has none; return False if it has one, which is to be told by an update.
+
+        The server hands the first workflow task to this very worker with its answer, and there is no update to be
+        accepted. What the workflow would refuse is refused before (`apply_pod`).
+        """
+        arguments = start_arguments(pod, node, has_attributes=self._facts().search_attributes)
+        try:
+            await self._client.start_workflow(
+                POD_WORKFLOW, {"pod": pod_to_wire(pod)}, request_eager_start=True, rpc_timeout=_RPC, **arguments
+            )
+        except WorkflowAlreadyStartedError:
+            return False
+        return True
 
     async def _end(self, namespace: str, name: str, payload: dict[str, Any]) -> PodWorkflowResult:
         handle = self._handle(namespace, name)

@@ -69,12 +69,14 @@ class PodKey(Message):
 
 
 class SyncPods(Message):
-    """Signal ``sync_pods``: all pods of one source. Pods that it listed before and no longer lists are ended."""
+    """Signal and update ``sync_pods``: all pods of one source. Those that it no longer lists are ended."""
 
     source: str = ""
     """``file`` for the node's manifest directory; any other name but ``api`` for somebody else's list."""
     boot: int = 0
     """The life of the node's agent that has read the list; 0 if the list is somebody else's."""
+    number: int = 0
+    """Which list of that life it is, from 1: a later one has been taken if a higher number has; 0 = not numbered."""
     pods: tuple[Any, ...] = ()
     """v1 Pods; each needs a name that stays the same."""
     kept: tuple[PodKey, ...] = ()

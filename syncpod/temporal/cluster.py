@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Final
 
@@ -25,7 +26,10 @@ async def cluster_identity(client: Client) -> str:
 
     A namespace that was deleted and made again under its name has another id.
     """
-    described = await client.workflow_service.describe_namespace(
-        DescribeNamespaceRequest(namespace=client.namespace), retry=True, timeout=_RPC
+    described, cluster = await asyncio.gather(
+        client.workflow_service.describe_namespace(
+            DescribeNamespaceRequest(namespace=client.namespace), retry=True, timeout=_RPC
+        ),
+        cluster_id(client),
     )
-    return f"{await cluster_id(client)}/{described.namespace_info.id}"
+    return f"{cluster}/{described.namespace_info.id}"

@@ -428,6 +428,23 @@ def test_a_pod_made_by_a_list_records_its_uid_so_that_a_copy_is_not_mistaken_for
     assert meta["annotations"].get("kubernetes.io/config.hash") == meta["uid"]
 
 
+def test_no_numbered_list_is_taken_twice_or_after_a_later_one_of_its_boot() -> None:
+    node = Node()
+
+    def say(boot: int, number: int, *names: str) -> list[str]:
+        pods = [document(name, 1) for name in names]
+        payload = {"source": "file", "boot": boot, "number": number, "pods": pods}
+        absorb.absorb(node.state, "sync_pods", (payload,), node.now)
+        return [key.partition("/")[2] for key in node.state.sources["file"].pods]
+
+    assert say(4, 2, "a") == ["a"]
+    assert say(4, 1, "b") == ["a"], "an older one"
+    assert say(4, 2, "b") == ["a"], "a copy, which says the same"
+    assert say(4, 3, "c") == ["c"]
+    assert say(5, 1, "d") == ["d"], "the agent's next life counts from the beginning"
+    assert say(5, 0, "e") == ["e"], "a list without a number is taken as it comes"
+
+
 @pytest.mark.parametrize(
     "marks",
     [

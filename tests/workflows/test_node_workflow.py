@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any, get_type_hints
+from unittest.mock import AsyncMock
 
 import pytest
 import pytest_asyncio
@@ -23,9 +24,19 @@ from temporalio.service import RPCError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities.registry import node_steps
+from syncpod.agent.node_workflow import node_signals
+from syncpod.agent.node_workflow.node_signals import NodeSignals
 from syncpod.lifecycle.version import DECISION_VERSION, build_id
 from syncpod.messages.identity import NodeFacts, pod_workflow_id
-from syncpod.messages.node import LIST_LIMIT, NODE_WORKFLOW, NodeStepName, NodeView, PodWorkflowResult, node_workflow_id
+from syncpod.messages.node import (
+    LIST_LIMIT,
+    NODE_WORKFLOW,
+    NodeStepName,
+    NodeView,
+    PodWorkflowResult,
+    SyncPods,
+    node_workflow_id,
+)
 from tests.workflows.scripted import DIGEST, ScriptedNode
 from tests.workflows.test_signal_floods import flood
 from workflows.node.steps import NODE_STEPS
@@ -174,6 +185,51 @@ async def test_a_list_controls_only_pods_of_its_own_source(node_under_test: Node
     await node.sync("team")
     await node.pod_until("other", lambda pod: pod is None)
     assert await node.running("web")
+
+
+async def test_the_agents_lists_are_taken_by_update_and_the_pods_started_without_one(
+    node_under_test: NodeUnderTest,
+) -> None:
+    """For each update fewer the server writes less, and for a signal it writes before the workflow hears of it."""
+    node = node_under_test
+    signals = NodeSignals(node.client, node.name, AsyncMock())
+    lists = [SyncPods(source="file", boot=3, pods=(node.pod("web"),)), SyncPods(source="file", boot=3)]
+    await signals.sync_pods_now(lists[0])
+    assert await node.pod_until("web", bool)
+    pod = node.client.get_workflow_handle(pod_workflow_id("default", node.made[0]))
+    begun = await _types(pod)
+    await signals.sync_pods_now(lists[1])
+    await node.pod_until("web", lambda pod: pod is None)
+    of_node = await _types(node.handle)
+    assert of_node.count(EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED) == 2
+    assert EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED not in of_node
+    assert EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED not in begun
+    assert begun[:3] == [
+        EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED,
+        EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED,
+        EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED,
+    ]
+
+
+async def test_a_list_is_signalled_where_no_worker_takes_it_at_once(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The update is still waiting when a worker comes, and brings an older list than the last signal."""
+    monkeypatch.setattr(node_signals, "_PROMPT_SECONDS", 0.2)
+    node = NodeUnderTest(client, ScriptedNode())
+    signals = NodeSignals(client, node.name, AsyncMock())
+    async with ended(node):
+        await signals.sync_pods_now(SyncPods(source="file", boot=3, pods=(node.pod("old"),)))  # nothing runs yet
+        await signals.sync_pods_now(SyncPods(source="file", boot=3, pods=(node.pod("older"),)))
+        await signals.sync_pods_now(SyncPods(source="file", boot=3, pods=(node.pod("web"),)))
+        async with served(node):
+            view = await node.settled()
+            assert [each.name for each in view.desired] == [node.made[2]]
+            assert view.sources["file"].pods == 1
+
+
+async def _types(handle: WorkflowHandle[Any, Any]) -> list[EventType.ValueType]:
+    return [event.event_type for event in (await handle.fetch_history()).events]
 
 
 async def test_a_changed_pod_of_a_list_starts_after_the_previous_one_has_ended(node_under_test: NodeUnderTest) -> None:

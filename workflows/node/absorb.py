@@ -107,11 +107,14 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime) -> None:
     Differences: a pod that the source can no longer read, or that makes no sense, stays as it was. The kubelet ends a
     pod whose file does not parse. If the same list is sent again, each of its pods' workflows is asked, since somebody
     may have ended some of them. The kubelet ignores such a list (podStorage.merge), and restarts its pods anyway.
+    Of numbered lists of one boot none is taken twice, or after a later one.
     """
     if not signal.source or len(signal.source) > 63 or signal.source == API_SOURCE:
         raise Rejected(f"source: must be the name of a list, 1 to 63 characters, not {signal.source[:63]!r}")
-    spent = _require_room(state, signal)
     before = state.sources.get(signal.source, Source())
+    if 0 < signal.number <= before.number and signal.boot == before.boot:
+        return  # a copy, or an older one that has come later
+    spent = _require_room(state, signal)
     pods, problems = _listed(signal, before, now)
     state.sources.pop(spent, None)
     if signal.source != FILE_SOURCE:
@@ -119,7 +122,7 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime) -> None:
     kept = _keep_unreadable(signal, before, pods)
     for problem in problems:
         state.reject(now, f"signal sync_pods of {signal.source}", problem)
-    state.sources[signal.source] = Source(reported_at=now, boot=signal.boot, pods=pods, kept=kept)
+    state.sources[signal.source] = Source(reported_at=now, boot=signal.boot, number=signal.number, pods=pods, kept=kept)
     for key in _changed(before.pods, pods):
         state.backoff = backoff.forget(state.backoff, key)  # a new or changed pod is tried at once
     _mark_ended(state, signal, pods, now)

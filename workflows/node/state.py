@@ -47,6 +47,8 @@ class Source(BaseModel):
 
     reported_at: datetime | None = None
     boot: int = 0
+    number: int = 0
+    """The number of that report among those of its boot; 0 if it has none."""
     pods: dict[str, Wanted] = {}
     """By key, in the order of its list."""
     kept: tuple[str, ...] = ()

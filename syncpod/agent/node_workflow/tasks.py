@@ -53,7 +53,7 @@ def add_node_workflow_tasks(
     reporters: list[ManifestSource | NodeStatusReporter] = []
     if manifest_dir is not None:
         files = ManifestFiles(manifest_dir, context.name, context.state_dir)
-        manifests = ManifestSource(files, workflows, signals.sync_pods, boot=life.boot)
+        manifests = ManifestSource(files, workflows, signals.sync_pods_now, boot=life.boot)
         sources[FILE_SOURCE] = lambda: manifests.reported
         reporters.append(manifests)
         agent.add_background_task("manifests", manifests.run)
