@@ -24,6 +24,7 @@ from temporalio.worker import Worker
 
 from activities.fleet_workload import fleet_steps
 from syncpod.fleet_client import connect_to_fleet, converter_of
+from syncpod.kernel.service_notification import notify_ready
 from syncpod.messages.fleet import FLEET_QUEUE
 from syncpod.settings.directories import default_state_dir
 from syncpod.settings.errors import SettingsInvalid
@@ -64,6 +65,7 @@ async def serve(connection: ClientConnectConfig, converter: DataConverter, stop:
             f"task queue {FLEET_QUEUE}\n"
         )
         sys.stdout.flush()
+        notify_ready()
         await stop.wait()
 
 

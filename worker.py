@@ -76,6 +76,7 @@ from syncpod.housekeeping_settings import housekeeping_settings
 from syncpod.journal.file import Limits
 from syncpod.kernel import accepts
 from syncpod.kernel.priority import prefer_this_process
+from syncpod.kernel.service_notification import notify_ready
 from syncpod.lifecycle import version
 from syncpod.messages.identity import NodeFacts, node_task_queue
 from syncpod.messages.signature import Keys
@@ -415,6 +416,7 @@ async def _run(worker: Worker, agent: Agent, record: WorkerRecord, settings: Nod
             f"Temporal {record.address} namespace {record.namespace}, task queue {record.task_queue}\n"
         )
         sys.stdout.flush()
+        notify_ready()
         await asyncio.wait({serving, watching, stopping}, return_when=asyncio.FIRST_COMPLETED)
         remove_worker_record(settings.state_dir)
         stopping.cancel()

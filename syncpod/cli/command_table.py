@@ -56,6 +56,8 @@ COMMANDS: Final[dict[str, Entry]] = {
     "delete": Entry(_PODS, "Delete pods, ConfigMaps and Secrets.", "delete", "delete"),
     "up": Entry(_HERE, "Start server, runtime and worker, and bring pods up.", "up", "up"),
     "down": Entry(_HERE, "Delete this node's pods, and end what `up` started.", "down", "down"),
+    "install": Entry(_HERE, "Have systemd serve this machine's node, also after a reboot.", "install", "install"),
+    "uninstall": Entry(_HERE, "Have systemd serve this machine's node no more.", "install", "uninstall"),
     "server": Entry(_HERE, "Run the Temporal dev server until Ctrl-C.", "server", "server"),
     "runtime": Entry(_HERE, "Run the embedded runtime until Ctrl-C.", "runtime", "runtime"),
     "load": Entry(_HERE, "Load images from files into the embedded runtime.", "load", "load"),

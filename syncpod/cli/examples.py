@@ -48,6 +48,15 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "fleet cordon": (("Place nothing new on a node", "syncpod fleet cordon n1"),),
     "fleet uncordon": (("Place pods there again", "syncpod fleet uncordon n1"),),
     "fleet serve": (("On the fleet's machine, beside its Temporal server", "syncpod fleet serve"),),
+    "install": (
+        ("Serve pods from now on, whatever happens to this machine", "syncpod install"),
+        ("What systemd would be given", "syncpod install --print"),
+    ),
+    "uninstall": (("Serve them without systemd again", "syncpod uninstall"),),
+    "fleet install": (
+        ("For nodes of other machines", "syncpod fleet install --listen 0.0.0.0:7300 --name fleet.example.com"),
+    ),
+    "fleet uninstall": (("Before the fleet moves to another machine", "syncpod fleet uninstall"),),
     "join": (("With the file that the fleet's machine has written", "syncpod join n1.invitation"),),
     "leave": (("Belong to no fleet any more", "syncpod leave"),),
     "fleet gate": (

@@ -11,6 +11,7 @@ from typing import Final
 from syncpod.gate.authority import Fleet
 from syncpod.gate.gate import Behind, Gate
 from syncpod.gate.record import GateRecord, write_gate_record
+from syncpod.kernel.service_notification import notify_ready
 
 _ALL: Final = ("0.0.0.0", "::")
 
@@ -35,6 +36,7 @@ async def serve(
         address = f"[{told}]:{port}" if ":" in told else f"{told}:{port}" if told else ""
         write_gate_record(fleet.directory, GateRecord(address, behind.namespace))
         serving(address or f"port {port} of every address")
+        notify_ready()
         waiting = [asyncio.ensure_future(ended.wait()), asyncio.ensure_future(gate.failed())]
         done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         for each in done:

@@ -24,6 +24,7 @@ import grpc.aio
 from protos.cri.v1 import api_pb2
 from syncpod.kernel import accepts
 from syncpod.kernel.ownership import NotOurs, require_ours
+from syncpod.kernel.service_notification import notify_ready
 from syncpod.runtime import host
 from syncpod.runtime.calls.faults import Faults, NoFaults, ScriptedFaults
 from syncpod.runtime.calls.handlers import handler
@@ -124,6 +125,7 @@ async def _serve(settings: Settings, environ: Mapping[str, str], open_files: int
     with _listening(settings.socket, server):
         await server.start()
         print(f"embedded runtime at unix://{settings.socket} (pid {os.getpid()})", flush=True)  # noqa: T201
+        notify_ready()
         await ended.wait()
         await server.stop(_GRACE_SECONDS)
         await streaming.close()

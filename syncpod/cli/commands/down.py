@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 
     from syncpod.settings.node import NodeSettings
 
-_WORKER_SECONDS = 25.0
-"""Longer than a worker waits for a runtime that does not answer."""
-_SERVER_SECONDS = 15.0
-
 
 def down(
     state_dir: StateDir = "",
@@ -45,9 +41,11 @@ def down(
     """
     from syncpod.cli.input.arguments import read_timeout
     from syncpod.cli.machine import purge as purging
+    from syncpod.cli.machine.ending import end_all, end_guard
     from syncpod.cli.machine.object_store import memory_directory_of
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.state_directory import recorded_worker
+    from syncpod.cli.machine.units_of_node import require_not_installed
     from syncpod.settings.variables import MEMORY_DIR
 
     patience = read_timeout(timeout)
@@ -61,6 +59,7 @@ def down(
     if not directory.is_dir():
         remark(f"Nothing to end: {directory} does not exist")
         return
+    require_not_installed(directory)
     others = _what_others_run(directory)
     if purge:
         purging.require_ours(directory)
@@ -68,7 +67,7 @@ def down(
             raise Failure(f"{directory} is in use by what `syncpod up` has not started: {'; '.join(others)}")
     if not keep_pods:
         _delete_pods(here, patience, everything=purge)
-    ended = _end_worker(directory) + _end_runtime(directory) + _end_server(directory) + _end_guard(directory, here.node)
+    ended = end_all(directory) + end_guard(directory, here.node)
     if not keep_pods:
         _forget(directory)
     if not ended:
@@ -150,9 +149,10 @@ def _end_follower(directory: Path) -> str:
     Return the directory; "" if no worker was ended.
     """
     from syncpod.cli.machine import worker_process
+    from syncpod.cli.machine.ending import end_worker
 
     worker = worker_process.serving(directory)
-    if worker is None or not worker.manifest_dir or not _end_worker(directory):
+    if worker is None or not worker.manifest_dir or not end_worker(directory):
         return ""
     return worker.manifest_dir
 
@@ -179,54 +179,7 @@ def _how_to_go_on(directory: Path) -> str:
     )
 
 
-# --- processes --------------------------------------------------------------------------------------------------------
-
-
-def _end_worker(directory: Path) -> int:
-    from syncpod.cli.machine.processes import end
-    from syncpod.cli.machine.state_directory import exclusive, running_worker
-
-    with exclusive(directory):
-        process = running_worker(directory)
-        if process is None or not end(process, patience_seconds=_WORKER_SECONDS):
-            return 0
-    say(f"worker ended (pid {process.pid})")
-    return 1
-
-
-def _end_runtime(directory: Path) -> int:
-    from syncpod.cli.machine.runtime_process import end_process, serving
-    from syncpod.cli.machine.state_directory import exclusive
-
-    with exclusive(directory):
-        record = serving(directory)
-        if record is None or not record.detached or not end_process(record.process):
-            return 0
-    say(f"embedded runtime ended (pid {record.process.pid})")
-    return 1
-
-
-def _end_server(directory: Path) -> int:
-    from syncpod.cli.machine.processes import end
-    from syncpod.cli.machine.state_directory import exclusive, running_server
-
-    with exclusive(directory):
-        record = running_server(directory)
-        if record is None or not record.detached or not end(record.process, patience_seconds=_SERVER_SECONDS):
-            return 0
-    say(f"Temporal server ended (pid {record.process.pid})")
-    return 1
-
-
-def _end_guard(directory: Path, node: str) -> int:
-    """Remove the rule that guards the server's ports, once they are nobody's."""
-    from syncpod.cli.machine.port_guard import remove_guard
-    from syncpod.cli.machine.state_directory import running_server
-
-    if running_server(directory) is not None or not remove_guard(node):
-        return 0
-    say("guard of the Temporal server's ports removed")
-    return 1
+# --- processes -------------------------------------------------------------------------------------------------------
 
 
 def _forget(directory: Path) -> None:

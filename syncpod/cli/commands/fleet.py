@@ -9,6 +9,7 @@ from syncpod.cli.commands.fleet_change import apply, cordon, delete, uncordon
 from syncpod.cli.commands.fleet_describe import describe
 from syncpod.cli.commands.fleet_gate import gate
 from syncpod.cli.commands.fleet_get import get
+from syncpod.cli.commands.fleet_install import install, uninstall
 from syncpod.cli.commands.fleet_serve import serve
 from syncpod.cli.manual import Group, Page
 
@@ -21,6 +22,8 @@ app.command("cordon", cls=Page)(cordon)
 app.command("uncordon", cls=Page)(uncordon)
 app.command("serve", cls=Page)(serve)
 app.command("gate", cls=Page)(gate)
+app.command("install", cls=Page)(install)
+app.command("uninstall", cls=Page)(uninstall)
 app.command("invite", cls=Page)(invite)
 app.command("revoke", cls=Page)(revoke)
 app.command("certificates", cls=Page)(certificates)

@@ -15,14 +15,16 @@ if TYPE_CHECKING:
     from syncpod.gate.gate import Behind
 
 
+ListenAddress = Annotated[str, typer.Option("--listen", metavar="ADDRESS:PORT", help="Where nodes connect.")]
+GateNames = Annotated[
+    list[str] | None,
+    typer.Option("--name", metavar="HOST", help="How nodes reach this machine; invitations have the first one."),
+]
+
+
 def gate(
-    listen: Annotated[
-        str, typer.Option("--listen", metavar="ADDRESS:PORT", help="Where nodes connect.")
-    ] = "127.0.0.1:7300",
-    name: Annotated[
-        list[str] | None,
-        typer.Option("--name", metavar="HOST", help="How nodes reach this machine; invitations have the first one."),
-    ] = None,
+    listen: ListenAddress = "127.0.0.1:7300",
+    name: GateNames = None,
     temporal: Annotated[
         str,
         typer.Option(
@@ -48,11 +50,7 @@ def gate(
     from syncpod.gate.serve import serve
     from syncpod.settings.errors import SettingsInvalid
 
-    host, port = _listen(listen)
-    names = name or []
-    for each in names:
-        if not each or any(sign in each for sign in "/ ,") or not each.isascii():
-            raise BadInput(f"--name: {each!r} must be the name or the address of a host, without a port")
+    (host, port), names = parse_listen(listen), checked_names(name)
     behind = _behind(temporal, state_dir)
     here = settings(state_dir=state_dir)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -69,7 +67,16 @@ def gate(
         raise Failure(f"the gate cannot serve at {listen}: {error}") from None
 
 
-def _listen(text: str) -> tuple[str, int]:
+def checked_names(names: list[str] | None) -> list[str]:
+    """Return the names under which nodes reach a gate. Raises BadInput for what is no host."""
+    for each in names or []:
+        if not each or any(sign in each for sign in "/ ,") or not each.isascii():
+            raise BadInput(f"--name: {each!r} must be the name or the address of a host, without a port")
+    return names or []
+
+
+def parse_listen(text: str) -> tuple[str, int]:
+    """Return the address and the port that a gate is to listen at. Raises BadInput."""
     host, _, port = text.strip().rpartition(":")
     try:
         address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host.removeprefix("[").removesuffix("]"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from syncpod.cli.console import say
 from syncpod.cli.failure import Failure
-from syncpod.cli.input.options import ServerPort, ServerUi, ServerUiPort, StateDir
+from syncpod.cli.input.options import ServerGuard, ServerPort, ServerUi, ServerUiPort, StateDir
 
 if TYPE_CHECKING:
     import subprocess
@@ -18,6 +18,7 @@ def server(
     port: ServerPort = None,
     ui: ServerUi = False,
     ui_port: ServerUiPort = None,
+    guard: ServerGuard = False,
 ) -> None:
     """Run the Temporal dev server until Ctrl-C.
 
@@ -26,14 +27,16 @@ def server(
     """
     import asyncio
 
-    from syncpod.cli.machine import dev_server
+    from syncpod.cli.machine import dev_server, port_guard
     from syncpod.cli.machine.listening_process import listening_ports
-    from syncpod.cli.machine.port_guard import renew_guard
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.state_directory import forget_server, server_log
+    from syncpod.kernel.service_notification import notify_ready
 
     here = settings(state_dir=state_dir)
     directory = here.state_dir
+    if guard:
+        port_guard.require_possible()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # one that is not serving yet is ended too
     record, child = dev_server.start(directory, port=port, ui_port=ui_port, ui=ui, detached=False)
     if child is None:
@@ -42,8 +45,10 @@ def server(
         )
     page = record.ui or "off"
     try:
-        renew_guard(here.node, listening_ports(child.pid))
+        set_rule = port_guard.set_guard if guard else port_guard.renew_guard
+        set_rule(here.node, listening_ports(child.pid))
         say(f"Temporal server at {record.address}, UI {page}, state {directory}, log {server_log(directory)}")
+        notify_ready()
         code = asyncio.run(_ended(child))
     except BaseException:  # also a signal that comes before the loop takes them
         child.terminate()

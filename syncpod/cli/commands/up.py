@@ -18,6 +18,7 @@ from syncpod.cli.input.options import (
     Filenames,
     ManifestNamespace,
     Node,
+    ServerGuard,
     ServerPort,
     ServerUi,
     ServerUiPort,
@@ -144,11 +145,6 @@ JournalSize = Annotated[
     ),
 ]
 
-Guard = Annotated[
-    bool,
-    typer.Option("--guard", help="As root: have the kernel let only root connect to the Temporal server's ports."),
-]
-
 
 def up(
     filename: Filenames = None,
@@ -170,7 +166,7 @@ def up(
     encrypt: Encrypt = False,
     journal_age: JournalAge = "",
     journal_size: JournalSize = "",
-    guard: Guard = False,
+    guard: ServerGuard = False,
     metrics_address: MetricsAddress = None,
     timeout: Timeout = "0",
 ) -> None:
@@ -219,8 +215,10 @@ def _checked(here: NodeSettings, manifests: Manifests, *, memory_is_named: bool,
     from syncpod.cli.machine.object_store import memory_directory_of
     from syncpod.cli.machine.runtime_choice import require_same_name
     from syncpod.cli.machine.settings import require_valid
+    from syncpod.cli.machine.units_of_node import require_not_installed
 
     require_valid(here)
+    require_not_installed(here.state_dir, unless_serving=True)
     if here.manifest_dir is not None:
         _require_directory(here.manifest_dir)
     here = replace(here, memory_dir=memory_directory_of(here, is_named=memory_is_named), signed=_is_signed(here))

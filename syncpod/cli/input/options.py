@@ -104,3 +104,7 @@ ServerUiPort = Annotated[
         show_default="its last one, 8233, or the next free",
     ),
 ]
+ServerGuard = Annotated[
+    bool,
+    typer.Option("--guard", help="As root: have the kernel let only root connect to the Temporal server's ports."),
+]

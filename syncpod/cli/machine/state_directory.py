@@ -34,7 +34,7 @@ _OF_WORKER: Final = frozenset(
 """The files of a worker."""
 _OF_POD: Final = re.compile(r"([a-z0-9.-]+_[a-z0-9.-]+_)?([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32})")
 """``<uid>`` and ``<namespace>_<name>_<uid>``."""
-OURS: Final = _OF_WORKER | {MARK, _SERVER, _WORKER, _RUNTIME, _LOCK, "log", "temporal", "runtime"}
+OURS: Final = _OF_WORKER | {MARK, _SERVER, _WORKER, _RUNTIME, _LOCK, "log", "temporal", "runtime", "units.env"}
 """All that syncpod creates in a state directory."""
 
 

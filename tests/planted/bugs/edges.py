@@ -34,6 +34,15 @@ BUGS = (
         tests=("tests/cli/test_drain.py",),
     ),
     Plant(
+        name="runtime-unit-ends-pods",
+        room=CLI,
+        file="syncpod/cli/machine/systemd_units.py",
+        before='        "KillMode=process",',
+        after='        "KillMode=mixed",',
+        harm="`systemctl restart syncpod-runtime` kills every container of the embedded runtime.",
+        tests=("tests/cli/test_install.py",),
+    ),
+    Plant(
         name="pending-resizes-never-fall",
         room=TEMPORAL,
         file="syncpod/temporal/resize_metrics.py",

@@ -1,0 +1,100 @@
+"""``syncpod fleet install`` and ``syncpod fleet uninstall``: a fleet's worker and gate as systemd units."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from syncpod.cli.commands.fleet_gate import GateNames, ListenAddress
+from syncpod.cli.commands.install import PrintUnits
+from syncpod.cli.console import program, remark, say
+from syncpod.cli.failure import BadInput
+from syncpod.cli.input.options import StateDir
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from syncpod.cli.machine.systemd_units import Temporal
+
+
+def install(
+    listen: ListenAddress = "127.0.0.1:7300",
+    name: GateNames = None,
+    state_dir: StateDir = "",
+    print_: PrintUnits = False,
+) -> None:
+    """Have systemd run a fleet's worker and gate on this machine, also after a reboot.
+
+    They use the Temporal server that your environment or temporal.toml names, else the state directory's own, which
+    gets a unit too. What runs of them in the foreground has to be ended first. Variables of your shell that configure
+    Temporal, telemetry, proxies and syncpod are kept for the units in a file that only you can read.
+    """
+    from syncpod.cli.commands.fleet_gate import checked_names, parse_listen
+    from syncpod.cli.commands.install import show, tell_of_login, write
+    from syncpod.cli.machine import systemd
+    from syncpod.cli.machine.settings import settings
+    from syncpod.cli.machine.state_directory import prepare
+    from syncpod.cli.machine.systemd_units import FLEET_GATE, FLEET_WORKER, SERVER, fleet_units
+    from syncpod.cli.machine.units_of_node import place
+
+    directory = settings(state_dir=state_dir).state_dir
+    parse_listen(listen)
+    units = fleet_units(place(directory), _temporal(directory), listen=listen, names=checked_names(name))
+    there = systemd.installed(directory)
+    if SERVER in there and SERVER in units:
+        units[SERVER] = there[SERVER]
+    if print_:
+        show(directory, units)
+        return
+    systemd.require_booted()
+    systemd.require_ours(directory, units)
+    prepare(directory)
+    changed = write(directory, units)
+    systemd.start([each for each in (SERVER, FLEET_WORKER, FLEET_GATE) if each in units], changed)
+    say(f"the fleet of {directory} is served by {', '.join(sorted(units))}")
+    tell_of_login()
+
+
+def uninstall(state_dir: StateDir = "") -> None:
+    """Have systemd run a fleet's worker and gate on this machine no more.
+
+    The units are stopped and removed; the fleet's keys and its database stay. The nodes run on, as they are.
+    """
+    from syncpod.cli.commands.install import remove
+    from syncpod.cli.machine import systemd
+    from syncpod.cli.machine.settings import settings
+    from syncpod.cli.machine.systemd_units import FLEET_UNITS, SERVER, WORKER
+
+    directory = settings(state_dir=state_dir).state_dir
+    there = systemd.installed(directory, FLEET_UNITS)
+    if systemd.installed(directory, (WORKER,)):
+        there.pop(SERVER, None)
+    removed = remove(directory, there)
+    if not removed:
+        remark(f"No units of a fleet of {directory} are installed")
+        return
+    say(f"{', '.join(removed)} removed; the fleet's nodes run on as they are")
+
+
+def _temporal(directory: Path) -> Temporal:
+    """Return the server that is configured, else the state directory's own, which gets a unit. Raises BadInput."""
+    from syncpod.cli.machine import dev_server
+    from syncpod.cli.machine.state_directory import recorded_server, running_server
+    from syncpod.cli.machine.systemd_units import OwnServer, Temporal
+    from syncpod.cli.machine.units_of_node import as_unit
+    from syncpod.temporal.plugin import NoServer, connection_settings
+
+    try:
+        config = connection_settings(default_address="")
+    except NoServer as error:
+        raise BadInput(str(error)) from None
+    if config["target_host"]:
+        return Temporal(config["target_host"], config["namespace"], None)
+    running = running_server(directory)
+    if running is not None and running.detached:
+        raise BadInput(
+            f"the Temporal server of {directory} was started by `{program()} up`: `{program()} install` first has "
+            "systemd serve it"
+        )
+    server = recorded_server(directory)
+    own = as_unit(server, guard=False) if server else OwnServer(dev_server.next_address(directory), None, guard=False)
+    return Temporal(own.address, dev_server.NAMESPACE, own)

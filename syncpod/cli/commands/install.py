@@ -1,0 +1,138 @@
+"""``syncpod install`` and ``syncpod uninstall``: the node of this machine as systemd units."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncpod.cli.console import program, remark, say
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.options import StateDir
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+PrintUnits = Annotated[bool, typer.Option("--print", help="Only print the units.")]
+
+
+def install(state_dir: StateDir = "", print_: PrintUnits = False) -> None:
+    """Have systemd serve this machine's node, also after a reboot.
+
+    The node is the one that `syncpod up` has started, with its settings: its processes are ended and started again as
+    systemd units, and the pods run on meanwhile. As root the units are the system's, else yours. Each unit is restarted
+    when it ends; none of them ends a pod when it is stopped. Variables of your shell that configure Temporal,
+    telemetry, proxies and syncpod are kept for them in a file that only you can read.
+    """
+    from syncpod.cli.machine import systemd
+    from syncpod.cli.machine.ending import end_all
+    from syncpod.cli.machine.settings import settings
+    from syncpod.cli.machine.state_directory import recorded_worker
+    from syncpod.cli.machine.systemd_units import NODE_UNITS, RUNTIME, SERVER, WORKER
+    from syncpod.cli.machine.units_of_node import units_for
+
+    directory = settings(state_dir=state_dir).state_dir
+    worker = recorded_worker(directory)
+    if worker is None:
+        raise BadInput(
+            f"no node of {directory} was started with `{program()} up`, whose settings the units would have: "
+            "start it so first"
+        )
+    units = units_for(directory, worker)
+    if print_:
+        show(directory, units)
+        return
+    systemd.require_booted()
+    systemd.require_ours(directory, units)
+    systemd.remove(name for name in systemd.installed(directory, NODE_UNITS) if name not in units)
+    changed = write(directory, units)
+    end_all(directory)
+    systemd.start([name for name in (SERVER, RUNTIME, WORKER) if name in units], changed)
+    say(f"node/{worker.node} is served by {', '.join(sorted(units))}")
+    tell_of_login()
+
+
+def uninstall(state_dir: StateDir = "") -> None:
+    """Have systemd serve this machine's node no more.
+
+    Its units are stopped and removed. The pods run on, and `syncpod up` serves them again.
+    """
+    from syncpod.cli.machine import systemd
+    from syncpod.cli.machine.settings import settings
+    from syncpod.cli.machine.systemd_units import FLEET_GATE, FLEET_WORKER, NODE_UNITS, SERVER
+
+    directory = settings(state_dir=state_dir).state_dir
+    there = systemd.installed(directory, NODE_UNITS)
+    if shared := systemd.installed(directory, (FLEET_WORKER, FLEET_GATE)):
+        there.pop(SERVER, None)
+    removed = remove(directory, there)
+    if not removed:
+        remark(f"No units of the node of {directory} are installed")
+        return
+    say(f"{', '.join(removed)} removed; the pods keep running, and `{program()} up` serves them again")
+    if shared and SERVER in systemd.installed(directory, (SERVER,)):
+        remark(f"Note: {SERVER} stays, for {', '.join(sorted(shared))}")
+
+
+def show(directory: Path, units: Mapping[str, str]) -> None:
+    """Print units, each with its path, and the names of the variables that they would be given: some are secret."""
+    import os
+
+    from syncpod.cli.machine import systemd
+    from syncpod.cli.machine.units_of_node import ENVIRONMENT_FILE, given_to_units
+
+    for name, text in sorted(units.items()):
+        say(f"# {systemd.unit_directory(os.environ) / name}")
+        say(text)
+    say(f"# {directory / ENVIRONMENT_FILE}, which only you can read, with the values of")
+    say(f"#   {', '.join(sorted(given_to_units(os.environ)))}")
+
+
+def write(directory: Path, units: Mapping[str, str]) -> list[str]:
+    """Write units and their environment; return the names of those that are other than before. Raises Failure."""
+    import os
+
+    from syncpod.cli.machine import systemd
+    from syncpod.cli.machine.systemd_units import environment_file
+    from syncpod.cli.machine.units_of_node import ENVIRONMENT_FILE, given_to_units
+    from syncpod.kernel.atomic_file import replace_file
+
+    before, file = systemd.installed(directory), directory / ENVIRONMENT_FILE
+    given = environment_file(given_to_units(os.environ))
+    try:
+        is_as_before = file.is_file() and file.read_text() == given
+        replace_file(file, given, durable=True)
+    except OSError as error:
+        raise Failure(f"{file} cannot be written: {error.strerror}") from None
+    systemd.write(units)
+    return [name for name, text in units.items() if not is_as_before or before.get(name) != text]
+
+
+def remove(directory: Path, names: Iterable[str]) -> list[str]:
+    """Stop and remove units of a state directory; return their names. Raises Failure.
+
+    The Temporal server's record stays, by which the next `up` finds the ports that it had.
+    """
+    from syncpod.cli.machine import systemd
+    from syncpod.cli.machine.state_directory import recorded_server, write_server
+    from syncpod.cli.machine.units_of_node import ENVIRONMENT_FILE
+
+    server, removed = recorded_server(directory), list(names)
+    systemd.remove(removed)
+    if server is not None and recorded_server(directory) is None:
+        write_server(directory, server)
+    if not systemd.installed(directory):
+        (directory / ENVIRONMENT_FILE).unlink(missing_ok=True)
+    return removed
+
+
+def tell_of_login() -> None:
+    """Have a user's units begin at boot, and say so where that is not possible."""
+    from syncpod.cli.machine import systemd
+
+    if not systemd.is_system() and (why := systemd.linger()):
+        remark(
+            "Note: your units begin when you log in, and end with your last session: "
+            f"`sudo loginctl enable-linger $USER` has them begin at boot ({why})"
+        )

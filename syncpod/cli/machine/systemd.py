@@ -1,0 +1,140 @@
+"""systemd on this machine: our units in its directory, and the calls of ``systemctl``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.machine.systemd_units import FLEET_UNITS, NODE_UNITS, owner_of
+from syncpod.kernel.atomic_file import replace_file
+
+_BOOTED: Final = Path("/run/systemd/system")
+"""It exists where systemd is what the machine was booted with; see sd_booted(3)."""
+_PATIENCE_SECONDS: Final = 400.0
+"""Longer than the start of one unit may take."""
+
+
+def is_system() -> bool:
+    """Say whether our units are root's, rather than a user's."""
+    return os.geteuid() == 0
+
+
+def unit_directory(environ: Mapping[str, str]) -> Path:
+    """Return where our units lie."""
+    if is_system():
+        return Path("/etc/systemd/system")
+    home = Path(environ.get("HOME") or "~").expanduser()
+    return Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "systemd/user"
+
+
+def require_booted() -> None:
+    """Raise BadInput where no systemd would start our units."""
+    if not _BOOTED.is_dir():
+        raise BadInput(
+            f"systemd does not run on this machine ({_BOOTED} is missing): `--print` shows the units, and `syncpod up` "
+            "serves without it"
+        )
+    if not is_system() and not (os.environ.get("XDG_RUNTIME_DIR") or os.environ.get("DBUS_SESSION_BUS_ADDRESS")):
+        raise BadInput(
+            "your own systemd cannot be reached (XDG_RUNTIME_DIR is not set): log in, or run as root for system units"
+        )
+
+
+def installed(state_dir: Path, names: Iterable[str] = (*NODE_UNITS, *FLEET_UNITS)) -> dict[str, str]:
+    """Return the units of a state directory that are installed for this user, as their texts by name."""
+    found = {}
+    for name in dict.fromkeys(names):
+        text = _read(unit_directory(os.environ) / name)
+        if owner_of(text) == str(state_dir):
+            found[name] = text
+    return found
+
+
+def require_ours(state_dir: Path, names: Iterable[str]) -> None:
+    """Raise BadInput if a unit of one of these names is there that is not this state directory's."""
+    for name in names:
+        path = unit_directory(os.environ) / name
+        text = _read(path)
+        if text and owner_of(text) != str(state_dir):
+            whose = f"is for the state directory {owner_of(text)}" if owner_of(text) else "is not of `syncpod install`"
+            raise BadInput(f"{path}: {whose}: remove it first, or name that --state-dir")
+
+
+def write(units: Mapping[str, str]) -> None:
+    """Write units, and have systemd read them and begin them at boot. Raises Failure."""
+    directory = unit_directory(os.environ)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, text in units.items():
+            replace_file(directory / name, text, durable=True)
+            (directory / name).chmod(
+                0o644
+            )  # nothing in it is secret, and systemd warns of one that others may not read
+    except OSError as error:
+        raise Failure(f"the units cannot be written to {directory}: {error.strerror}") from None
+    systemctl("daemon-reload")
+    systemctl("enable", "--quiet", *units)
+
+
+def remove(names: Iterable[str]) -> None:
+    """Stop units, in this order, and have systemd forget them. Raises Failure."""
+    directory, there = unit_directory(os.environ), list(names)
+    if not there:
+        return
+    for name in there:
+        systemctl("disable", "--quiet", name)
+        systemctl("stop", name)
+        (directory / name).unlink(missing_ok=True)
+    systemctl("daemon-reload")
+
+
+def start(names: Iterable[str], changed: Iterable[str]) -> None:
+    """Start units, and those anew that have `changed`; return when they serve. Raises Failure."""
+    anew = set(changed)
+    for name in names:
+        try:
+            systemctl("restart" if name in anew else "start", name)
+        except Failure as failure:
+            raise Failure(
+                f"{failure}\n`journalctl {_scope()}--unit {name}` says why; it is tried again until then"
+            ) from None
+
+
+def systemctl(*arguments: str) -> str:
+    """Return what systemctl prints. Raises Failure with its own words."""
+    line = ["systemctl", *([] if is_system() else ["--user"]), *arguments]
+    try:
+        done = subprocess.run(line, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Failure(f"systemctl cannot be run: {error}") from None
+    if done.returncode != 0:
+        said = next((each for each in done.stderr.splitlines() if each.strip()), f"it ended with {done.returncode}")
+        raise Failure(f"`{' '.join(line)}`: {said}")
+    return done.stdout
+
+
+def linger() -> str:
+    """Have this user's units begin at boot, and outlive the login. Return why that is not possible; "" if it is."""
+    line = ["loginctl", "enable-linger"]
+    try:
+        done = subprocess.run(line, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return "" if done.returncode == 0 else done.stderr.strip() or f"it ended with {done.returncode}"
+
+
+def _scope() -> str:
+    return "" if is_system() else "--user "
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} cannot be read: {error}") from None

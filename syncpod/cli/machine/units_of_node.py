@@ -1,0 +1,77 @@
+"""The systemd units of a state directory: which its node and its fleet get, and how `up` and `down` respect them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from syncpod.cli.console import program
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.machine import port_guard, runtime_process, systemd, worker_process
+from syncpod.cli.machine.state_directory import ServerRecord, StartedWorker, recorded_runtime, recorded_server
+from syncpod.cli.machine.systemd_units import RUNTIME, WORKER, OwnServer, Place, Temporal, node_units
+from syncpod.settings.kept import KEPT_VARIABLES
+from syncpod.settings.variables import STATE_DIR
+
+ENVIRONMENT_FILE: Final = "units.env"
+"""In the state directory: what the units are given of the environment in which they were installed."""
+_OURS: Final = ("TEMPORAL_", "OTEL_", "SYNCPOD_")
+_OF_UNITS: Final = (*KEPT_VARIABLES, STATE_DIR, "TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE")
+"""What the units or the node's kept settings say."""
+_OF_THE_USER: Final = (
+    *("PATH", "HOME", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+    *(name for each in ("http_proxy", "https_proxy", "no_proxy", "all_proxy") for name in (each, each.upper())),
+)
+
+
+def place(state_dir: Path) -> Place:
+    """Return what the units of a state directory have in common. Raises Failure."""
+    ours = Path(sys.executable).with_name("syncpod")
+    if not ours.is_file():
+        raise Failure(f"{ours} is missing: install syncpod again")
+    return Place(ours, state_dir, state_dir / ENVIRONMENT_FILE, systemd.is_system())
+
+
+def given_to_units(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what of an environment units are given: configuration that neither they nor the node keep, and PATH."""
+    return {
+        name: text
+        for name, text in environ.items()
+        if (name.startswith(_OURS) and name not in _OF_UNITS) or name in _OF_THE_USER
+    }
+
+
+def units_for(state_dir: Path, worker: StartedWorker) -> dict[str, str]:
+    """Return the units of the node whose worker `up` started last. Raises Failure."""
+    runtime, server = recorded_runtime(state_dir), recorded_server(state_dir)
+    own = None if server is None or not worker.own_server else as_unit(server, guard=port_guard.is_set(worker.node))
+    embedded = runtime is not None and runtime_process.is_kept(state_dir) and runtime.endpoint == worker.endpoint
+    return node_units(
+        place(state_dir),
+        Temporal(worker.address if own is None else own.address, worker.namespace, own),
+        embedded=embedded,
+        simulated=runtime is not None and runtime.simulated,
+    )
+
+
+def as_unit(server: ServerRecord, *, guard: bool) -> OwnServer:
+    """Return the Temporal server of a record as its unit is to start it: where it was."""
+    return OwnServer(server.address, int(server.ui.rpartition(":")[2]) if server.ui else None, guard)
+
+
+def require_not_installed(state_dir: Path, *, unless_serving: bool = False) -> None:
+    """Raise BadInput if systemd serves the node of a state directory: `up` and `down` must not start and end it, too.
+
+    `unless_serving`: not while its worker serves, which `up` only uses then.
+    """
+    if not systemd.installed(state_dir, (WORKER, RUNTIME)):  # the server's may be a fleet's
+        return
+    if unless_serving and worker_process.serving(state_dir) is not None:
+        return
+    us, flag = program(), "" if systemd.is_system() else "--user "
+    raise BadInput(
+        f"systemd serves the node of {state_dir}: `systemctl {flag}start {WORKER}` starts it, `systemctl {flag}status "
+        f"'syncpod-*'` shows it, and after `{us} uninstall`, `{us} up` and `{us} down` serve and end it again"
+    )

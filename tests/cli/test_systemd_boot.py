@@ -1,0 +1,109 @@
+"""The units of `syncpod install` on a machine that systemd has booted: kill -9, restarts, a reboot, and the way back.
+
+Nightly: it boots systemd twice, in namespaces.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.nightly import NIGHTLY
+from tests.runtimes.booted_systemd import Machine, booted
+from tests.runtimes.require import Missing, do_without
+
+UNITS = ("syncpod-server.service", "syncpod-runtime.service", "syncpod-worker.service")
+HERE = Path(__file__).resolve().parent.parent.parent
+STATE = "/var/lib/sync pod/$x %h"
+"""Words that systemd would expand, if they were not quoted."""
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "web"},
+    "spec": {
+        "hostNetwork": True,
+        "terminationGracePeriodSeconds": 1,
+        "containers": [{"name": "app", "image": "busybox:1", "command": ["sleep", "86400"]}],
+    },
+}
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    if not NIGHTLY:
+        pytest.skip("boots a machine with systemd: `make nightly`")
+    base = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+    try:
+        with booted(base, (HERE, Path(sys.prefix))) as one:
+            yield one
+    except Missing as why:
+        do_without("systemd", str(why))
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+
+
+def test_systemd_serves_a_node_and_keeps_its_pods(machine: Machine) -> None:
+    def syncpod(*words: str, check: bool = True) -> str:
+        line = (str(Path(sys.prefix) / "bin/syncpod"), *words)
+        return machine.run(*line, check=check, environ={"SYNCPOD_STATE_DIR": STATE, "SYNCPOD_IMAGE_GC_HIGH": "91"})
+
+    def active() -> bool:
+        return machine.run("systemctl", "is-active", *UNITS, check=False).split() == ["active"] * 3
+
+    def instance() -> tuple[str, int]:
+        """Return the id and the restart count of the pod's container."""
+        status = json.loads(syncpod("get", "pod", "web", "-o", "json"))["status"]["containerStatuses"][0]
+        assert "running" in status["state"]
+        return str(status["containerID"]), int(status["restartCount"])
+
+    def main_process(unit: str) -> str:
+        return machine.run("systemctl", "show", "-p", "MainPID", "--value", unit).strip()
+
+    syncpod("up", "--embedded", "--node-labels", "zone=a")
+    syncpod("install")
+    assert active()
+    machine.run("systemd-analyze", "verify", *(f"/etc/systemd/system/{unit}" for unit in UNITS))
+    machine.run("sh", "-c", "cat > /tmp/pod.json <<'END'\n" + json.dumps(POD) + "\nEND")
+    syncpod("apply", "-f", "/tmp/pod.json", "--wait")
+    first = instance()
+    worker = main_process("syncpod-worker.service")
+    given = machine.run("cat", f"/proc/{worker}/environ").split("\0")
+    assert {f"SYNCPOD_STATE_DIR={STATE}", "SYNCPOD_IMAGE_GC_HIGH=91"} <= set(given)
+    assert json.loads(syncpod("get", "node", "-o", "json"))["metadata"]["labels"]["zone"] == "a"
+
+    for unit in UNITS:
+        dead = main_process(unit)
+        machine.run("kill", "-9", dead)
+        wait_until(lambda unit=unit, dead=dead: active() and main_process(unit) != dead)  # type: ignore[misc]
+        machine.run("systemctl", "restart", unit)
+        wait_until(active)
+        assert instance() == first, f"{unit} was killed, and started again"
+    refused = machine.run("sh", "-c", f"SYNCPOD_STATE_DIR='{STATE}' {sys.prefix}/bin/syncpod down 2>&1 || echo $?")
+    assert "systemd serves the node" in refused and refused.endswith("\n2\n")
+
+    machine.reboot()
+    wait_until(active)
+    syncpod("wait", "pod", "web", "--for", "condition=Ready", "--timeout", "2m")
+    assert instance()[1] == first[1] + 1, "it was started again once: after the reboot"
+
+    second = instance()
+    syncpod("uninstall")
+    assert not machine.run("sh", "-c", "ls -d /etc/systemd/system/syncpod-* || true")
+    syncpod("up")
+    assert instance() == second
+    syncpod("down")
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    for _ in range(1200):
+        if condition():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it does not come")
