@@ -76,7 +76,7 @@ def test_systemd_serves_a_node_and_keeps_its_pods(machine: Machine) -> None:
     worker = main_process("syncpod-worker.service")
     given = machine.run("cat", f"/proc/{worker}/environ").split("\0")
     assert {f"SYNCPOD_STATE_DIR={STATE}", "SYNCPOD_IMAGE_GC_HIGH=91"} <= set(given)
-    assert json.loads(syncpod("get", "node", "-o", "json"))["metadata"]["labels"]["zone"] == "a"
+    assert json.loads(syncpod("get", "nodes", "-o", "json"))["items"][0]["metadata"]["labels"]["zone"] == "a"
 
     for unit in UNITS:
         dead = main_process(unit)
