@@ -57,6 +57,7 @@ class Machine:
     def __init__(self, base: Path, keep: tuple[Path, ...]) -> None:
         self._base, self._keep = base, keep
         self._outer: subprocess.Popen[bytes] | None = None
+        self._group = _v2_root() / f"syncpod-test-machine-{os.getpid()}"
         for each in ("mounts", "layer/upper", "layer/work"):
             (base / each).mkdir(parents=True)
 
@@ -68,9 +69,8 @@ class Machine:
             "KEPT": " ".join(map(str, self._keep)),
             "OFF": " ".join(_OFF),
         }
-        group = _v2_root() / f"systemd-test-{os.getpid()}"
-        group.mkdir(exist_ok=True)
-        line = ["sh", "-c", f'echo $$ > {group}/cgroup.procs; exec unshare -mpCniu --fork sh -c "$0"', _BOOT]
+        self._group.mkdir(exist_ok=True)
+        line = ["sh", "-c", f'echo $$ > {self._group}/cgroup.procs; exec unshare -mpCniu --fork sh -c "$0"', _BOOT]
         self._outer = subprocess.Popen(line, env=environ, start_new_session=True)
         for _ in range(600):
             if self._outer.poll() is not None:
@@ -105,6 +105,8 @@ class Machine:
             for pid in inner:
                 os.kill(int(pid), signal.SIGKILL)
             self._await_end()
+        for directory, _, _ in os.walk(self._group, topdown=False):
+            Path(directory).rmdir()
 
     def _await_end(self) -> None:
         assert self._outer is not None
