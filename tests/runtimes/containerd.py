@@ -126,12 +126,13 @@ class Containerd:
     """One running containerd in a directory of its own. `close` removes every trace of it, as does `with`.
 
     With `gates`, tests can hold or refuse what it asks of CNI and runc; without, it calls them directly, and costs what
-    a containerd costs.
+    a containerd costs. `within` goes before its command, and says in which network namespace it runs.
     """
 
-    def __init__(self, release: Release, owned: claim.Claim, *, gates: bool = True) -> None:
+    def __init__(self, release: Release, owned: claim.Claim, *, gates: bool = True, within: Sequence[str] = ()) -> None:
         self._claim = owned
         self._release = release
+        self._within = tuple(within)
         self._daemon: subprocess.Popen[bytes] | None = None
         self.directory = owned.directory
         self.version = release.version
@@ -153,7 +154,9 @@ class Containerd:
         self._lay_out(gates=gates)
 
     @classmethod
-    def launch(cls, version: str, directory: Path | None = None, *, gates: bool = True) -> Self:
+    def launch(
+        cls, version: str, directory: Path | None = None, *, gates: bool = True, within: Sequence[str] = ()
+    ) -> Self:
         """Start containerd `version` ("1.6", "2.4") with its images, in `directory` or a new one of its own.
 
         Raises `Missing` where the machine lacks a part, `claim.Claimed` where the directory is in use, ValueError where
@@ -164,7 +167,7 @@ class Containerd:
             leftovers.clear(abandoned.directory)
             abandoned.remove()
         owned = claim.Claim(directory.resolve()) if directory else claim.fresh("containerd")
-        runtime = cls(release, owned, gates=gates)
+        runtime = cls(release, owned, gates=gates, within=within)
         try:
             runtime.start()
             runtime._import_images()
@@ -198,7 +201,8 @@ class Containerd:
 
     def start(self, *, patience: float = 60.0) -> None:
         """Start the daemon and wait until its CRI service says that runtime and network are ready."""
-        command = (str(self._release.programs / "containerd"), "--config", str(self.directory / "config.toml"))
+        program = str(self._release.programs / "containerd")
+        command = (*self._within, program, "--config", str(self.directory / "config.toml"))
         environment = {"PATH": f"{self._release.programs}:{os.environ['PATH']}"}
         self._daemon = daemons.launch(self.name, command, self.endpoint, self.log, environment, patience)
 

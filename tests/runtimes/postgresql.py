@@ -9,6 +9,7 @@ import secrets
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Literal
 
 from tests.runtimes.require import Missing
 
@@ -64,6 +65,11 @@ class PostgreSQL:
                 "fsync = off\nmax_connections = 200\nshared_buffers = 64MB\n"
             )
 
+    @property
+    def pid(self) -> int:
+        """The process id of the one whose children serve the connections."""
+        return int((self._data / "postmaster.pid").read_text().splitlines()[0])
+
     def start(self) -> None:
         """Start it, and wait until it serves; after a crash it first replays its log."""
         self._run("pg_ctl", "--log", str(self.log), "--wait", "--timeout", "120", "start")
@@ -77,11 +83,11 @@ class PostgreSQL:
         """End it, and remove its directory."""
         end(self._directory, self._bin)
 
-    def dump(self, databases: tuple[str, ...]) -> dict[str, Path]:
-        """Back databases up while they are in use; return the archive of each."""
+    def dump(self, databases: tuple[str, ...], *, form: Literal["custom", "plain"] = "custom") -> dict[str, Path]:
+        """Back databases up while they are in use; return the archive of each, or as plain SQL for a reader."""
         archives = {name: self._directory / f"{name}.dump" for name in databases}
         for name, archive in archives.items():
-            self._run("pg_dump", *self._to(name), "--format", "custom", "--file", str(archive))
+            self._run("pg_dump", *self._to(name), "--format", form, "--file", str(archive))
         return archives
 
     def restore(self, archives: dict[str, Path]) -> None:

@@ -11,6 +11,8 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import Filenames, ManifestNamespace, Namespace, StateDir
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from temporalio.client import Client
 
     from syncpod.pod import Pod
@@ -41,8 +43,8 @@ def apply(filename: Filenames = None, namespace: ManifestNamespace = "", state_d
         warn(warning)
 
     async def work(client: Client) -> None:
-        for pod in manifests.pods:
-            await _place(client, pod)
+        if manifests.pods:
+            await _place(client, manifests.pods)
         for workload in manifests.workloads:
             word = await fleet_workloads.apply(client, workload)
             say(f"{workload.kind.lower()}.apps/{workload.metadata.name} {word}")
@@ -50,20 +52,23 @@ def apply(filename: Filenames = None, namespace: ManifestNamespace = "", state_d
     fleet.run(work, state_dir=state_dir)
 
 
-async def _place(client: Client, pod: Pod) -> None:
-    """Have the node of a pod run it. Raises Failure."""
+async def _place(client: Client, pods: Sequence[Pod]) -> None:
+    """Have each pod's node run it. The fleet's nodes are asked once for what they have. Raises Failure."""
     from syncpod.cli.temporal import fleet
     from syncpod.pod import pod_to_wire
 
-    name, where, key = pod.metadata.name, pod.spec.node_name or "", (pod.metadata.namespace or "default")
-    nodes = {(one.namespace, one.name): node for node in await fleet.views(client) for one in node.placed}
-    held = nodes.get((key, name))
-    if held is not None and held.name != where:
-        raise Failure(f"pod {name} is on node {held.name}: delete it there before it goes to {where}")
-    before = held.generation if held is not None else -1
-    answer = await fleet.update(client, where, "place", {"pods": [pod_to_wire(pod)]})
-    word = "created" if held is None else "unchanged" if answer["generation"] == before else "configured"
-    say(f"pod/{name} {word} on node/{where}")
+    nodes = await fleet.views(client)
+    held = {(one.namespace, one.name): node.name for node in nodes for one in node.placed}
+    generations = {node.name: node.generation for node in nodes}
+    for pod in pods:
+        name, where = pod.metadata.name, pod.spec.node_name or ""
+        key = (pod.metadata.namespace or "default", name)
+        if (there := held.get(key, where)) != where:
+            raise Failure(f"pod {name} is on node {there}: delete it there before it goes to {where}")
+        generation = (await fleet.update(client, where, "place", {"pods": [pod_to_wire(pod)]}))["generation"]
+        changed = "unchanged" if generation == generations.get(where) else "configured"
+        say(f"pod/{name} {changed if key in held else 'created'} on node/{where}")
+        held[key], generations[where] = where, generation
 
 
 def delete(

@@ -1,0 +1,156 @@
+"""``python -m bench.fleet_nodes DIRECTORY...``: many nodes of a fleet in one process, whose pods run at once.
+
+Each has its own certificate, its own queue and connection, and what a node's agent has to answer its fleet with: the
+link, the kept list, the reports. What it has not is a server, a runtime and pods: a pod that is listed runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from activities.fleet_node import fleet_answers
+from syncpod.agent.fleet.contact import Contact
+from syncpod.agent.fleet.link import FleetLink, ToFleet, to_gate
+from syncpod.agent.fleet.member import Member
+from syncpod.agent.fleet.reports import FleetReports
+from syncpod.agent.published_pods import PublishedPods
+from syncpod.messages.fleet import FLEET_SOURCE
+from syncpod.messages.identity import pod_workflow_id
+from syncpod.messages.node import SOURCE_ANNOTATION, NodeCondition, NodeView, SourceView, SyncPods, node_workflow_id
+from syncpod.node.host import read_host
+from syncpod.settings.invitation import Invitation
+from syncpod.translation.context import Host, NodeContext
+
+_ROOM = {"cpu": "64", "memory": "256Gi", "pods": "250"}
+
+
+@dataclass(frozen=True)
+class State:
+    """What a workflow of the node would have published."""
+
+    uid: str
+    answers: Mapping[str, Any]
+    at: datetime
+    is_gone: bool = False
+    history_length: int = 1
+
+    def told(self, since: datetime | None) -> None:
+        """Return nothing for the journal."""
+
+    def answer(self, query: str, *args: Any) -> Any:
+        """Return what the query would. Raises KeyError."""
+        return self.answers[query]
+
+    def next_input(self) -> dict[str, Any]:
+        """Return nothing to go on from."""
+        return {}
+
+
+class SimulatedMember:
+    """A node whose own workflow starts each pod of a list in the moment in which it gets it."""
+
+    def __init__(self, name: str, state_dir: Path, host: Host, to_fleet: ToFleet) -> None:
+        """Prepare it; the state directory has its invitation."""
+        self._name = name
+        context = NodeContext(
+            name=name,
+            state_dir=state_dir,
+            memory_dir=state_dir / "memory",
+            log_dir=state_dir / "logs",
+            cluster=name,
+            cgroup_parent="/",
+            cgroup_driver="cgroupfs",
+            host=host,
+        )
+        self._published = PublishedPods(context)
+        self._pods: dict[str, str] = {}
+        self._sources: dict[str, SourceView] = {}
+        contact = Contact(state_dir)
+
+        def member(invitation: Invitation) -> Member:
+            reports = FleetReports(self._published, name)
+            return Member(
+                invitation, state_dir, reports, contact=contact, tell=self.sync_pods, open_pods=self.open_pods
+            )
+
+        self.link = FleetLink(state_dir, name, contact, member, fleet_answers, view=self.view, to_fleet=to_fleet)
+        self._publish()
+
+    async def sync_pods(self, listed: SyncPods) -> None:
+        """Have the pods of the list run, and no others."""
+        now = datetime.now(UTC)
+        wanted = {pod_workflow_id(_namespace(pod), pod["metadata"]["name"]): pod for pod in listed.pods}
+        for workflow_id in self._pods.keys() - wanted.keys():
+            self._published.take(workflow_id, "run", State(self._pods.pop(workflow_id), {}, now, is_gone=True))
+        for workflow_id in wanted.keys() - self._pods.keys():
+            uid = self._pods[workflow_id] = str(uuid.uuid4())
+            self._published.take(
+                workflow_id, "run", State(uid, {"pod": _running(wanted[workflow_id], uid, self._name, now)}, now)
+            )
+        self._sources[listed.source] = SourceView()
+        self._publish()
+
+    async def open_pods(self) -> dict[str, str]:
+        """Return the workflows of its pods."""
+        return dict.fromkeys(self._pods, "run")
+
+    async def view(self) -> NodeView:
+        """Return what its own workflow would know."""
+        ready = NodeCondition(type="Ready", status="True", reason="Simulated", message="pods run at once")
+        return NodeView(
+            name=self._name, conditions=(ready,), capacity=_ROOM, allocatable=_ROOM, sources=dict(self._sources)
+        )
+
+    def _publish(self) -> None:
+        ready = NodeCondition(type="Ready", status="True", reason="Simulated", message="pods run at once")
+        view = NodeView(name=self._name, conditions=(ready,), capacity=_ROOM, allocatable=_ROOM)
+        state = State("", {"node": view.model_dump(mode="json", by_alias=True)}, datetime.now(UTC))
+        self._published.take(node_workflow_id(self._name), "run", state)
+
+
+def _namespace(pod: Mapping[str, Any]) -> str:
+    return str(pod["metadata"].get("namespace") or "default")
+
+
+def _running(pod: Mapping[str, Any], uid: str, node: str, now: datetime) -> dict[str, Any]:
+    """Return a pod as it is when all its containers run."""
+    started = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    metadata = {**pod["metadata"], "uid": uid, "namespace": _namespace(pod)}
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), SOURCE_ANNOTATION: FLEET_SOURCE}
+    containers = [
+        {
+            "name": each["name"],
+            "image": each["image"],
+            "ready": True,
+            "started": True,
+            "restartCount": 0,
+            "state": {"running": {"startedAt": started}},
+        }
+        for each in pod["spec"]["containers"]
+    ]
+    status = {
+        "phase": "Running",
+        "startTime": started,
+        "podIP": "10.0.0.1",
+        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": started}],
+        "containerStatuses": containers,
+    }
+    return {**pod, "metadata": metadata, "spec": {**pod["spec"], "nodeName": node}, "status": status}
+
+
+async def serve(directories: Sequence[Path]) -> None:
+    """Serve these nodes until cancelled; each directory is called as its node."""
+    host, to_fleet = read_host(), to_gate()
+    members = [SimulatedMember(each.name, each, host, to_fleet) for each in directories]
+    await asyncio.gather(*(member.link.run() for member in members))
+
+
+if __name__ == "__main__":
+    asyncio.run(serve([Path(each) for each in sys.argv[1:]]))

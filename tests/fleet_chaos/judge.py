@@ -1,0 +1,288 @@
+"""The judgement: what containers have noted on all nodes, against what was asked for. Values in, values out.
+
+All nodes are one machine here, with one clock. Each container holds a lock by its pod's name, whichever node it is on:
+so a second copy is seen by the kernel, and not only by the times of two notes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tests.chaos.notes import Note
+
+Notes = Mapping[str, Sequence[Note]]
+"""By the name of the pod, oldest first; a note's `uid` is ``uid@node``."""
+
+
+@dataclass(frozen=True)
+class Death:
+    """A node's end: from when on nothing of it ran any more. In nanoseconds since the machine booted, as all times."""
+
+    node: str
+    at: int
+
+
+@dataclass(frozen=True)
+class CutOff:
+    """The time that a node had no link in, and when it was rebooted in between."""
+
+    node: str
+    began: int
+    rebooted: int
+    ended: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the fleet says of one pod, a line of `syncpod fleet get pods -o wide`."""
+
+    name: str
+    ready: str
+    status: str
+    restarts: int
+    node: str
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What has to run in the end, and nothing else."""
+
+    pods: Mapping[str, str]
+    """Each pod with a node of its own, and the node."""
+    copies: Mapping[str, int]
+    """Of each Deployment."""
+    container: Mapping[str, str]
+    """What the container of a Deployment's newest template is called."""
+    never_more: frozenset[str] = frozenset()
+    """Deployments of which there may at no time be more copies than that."""
+
+    def deployment_of(self, pod: str) -> str:
+        """The Deployment that a pod is a copy of; "" if it is of none."""
+        owner, _, number = pod.rpartition("-")
+        return owner if owner in self.copies and number.isdecimal() else ""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One run of a container."""
+
+    pod: str
+    uid: str
+    node: str
+    container: str
+    began: int
+    ended: int | None
+    """None: it lives."""
+    was_held: bool
+    """Another live process had its lock when it began."""
+
+
+@dataclass
+class Verdict:
+    """What was found."""
+
+    violations: list[str] = field(default_factory=list)
+    figures: Counter[str] = field(default_factory=Counter)
+
+    def blame(self, rule: str, seen: str) -> None:
+        self.violations.append(f"{rule}: {seen}")
+
+
+def judge(
+    notes: Notes,
+    asked: Asked,
+    *,
+    deaths: Sequence[Death],
+    alive: frozenset[tuple[str, str]],
+    sandboxes: Mapping[str, Counter[str]],
+    cut_off: CutOff | None = None,
+) -> Verdict:
+    """Judge a fleet at rest.
+
+    `alive` has the containers whose lock is held, by pod and name; `sandboxes` how many live ones each node's runtime
+    lists of each pod.
+    """
+    verdict = Verdict()
+    instances = [each for pod, lines in notes.items() for each in instances_of(pod, lines, deaths, alive, verdict)]
+    verdict.figures |= Counter(
+        {"pods that ever ran": len(notes), "containers started": len(instances), "of them alive": len(alive)}
+    )
+    _one_at_a_time(verdict, instances)
+    _one_of_each_name(verdict, instances, asked)
+    _never_more(verdict, instances, asked)
+    _nothing_lost(verdict, asked, alive)
+    _nothing_else(verdict, asked, alive, sandboxes)
+    _init_first(verdict, instances)
+    if cut_off is not None:
+        _lived_on(verdict, instances, asked, cut_off)
+    return verdict
+
+
+def instances_of(
+    pod: str, notes: Sequence[Note], deaths: Sequence[Death], alive: frozenset[tuple[str, str]], verdict: Verdict
+) -> Iterator[Instance]:
+    """A pod's instances, each with its end: as noted, else with its node, else that of whoever cannot be found now."""
+    ends = {note.id: note.at for note in notes if note.what == "END"}
+    starts = [note for note in notes if note.what == "START"]
+    last = {note.container: note.id for note in starts}
+    for note in starts:
+        uid, _, node = note.uid.partition("@")
+        ended = ends.get(note.id)
+        if ended is None:
+            ended = min((death.at for death in deaths if death.node == node and death.at >= note.at), default=None)
+        if ended is None and not (last[note.container] == note.id and (pod, note.container) in alive):
+            verdict.figures["instances that ended without a word"] += 1
+            ended = note.at
+        yield Instance(pod, uid, node, note.container, note.at, ended, note.said == "held")
+
+
+def _one_at_a_time(verdict: Verdict, instances: Iterable[Instance]) -> None:
+    by_name: dict[tuple[str, str], list[Instance]] = defaultdict(list)
+    for each in instances:
+        by_name[each.pod, each.container].append(each)
+        if each.was_held:
+            verdict.blame("two live instances", f"{_called(each)} began while another one held its lock")
+    for runs in by_name.values():
+        runs.sort(key=lambda each: each.began)
+        for before, after in itertools.pairwise(runs):
+            if before.ended is None or before.ended > after.began:
+                verdict.blame("two at once", f"{_called(before)} ran when {_called(after)} began")
+
+
+def _one_of_each_name(verdict: Verdict, instances: Iterable[Instance], asked: Asked) -> None:
+    """A pod is on one node, and is never made anew: not even the copies of a Deployment, which get other names."""
+    seen: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for each in instances:
+        seen[each.pod].add((each.uid, each.node))
+    for pod, found in seen.items():
+        if len({node for _, node in found}) > 1:
+            verdict.blame("twins", f"{pod} ran on {', '.join(sorted(node for _, node in found))}")
+        elif len(found) > 1:
+            verdict.blame("made anew", f"{pod} had the UIDs {', '.join(sorted(uid for uid, _ in found))}")
+        elif pod in asked.pods and {node for _, node in found} != {asked.pods[pod]}:
+            verdict.blame("twins", f"{pod} is for {asked.pods[pod]}, and ran elsewhere")
+
+
+def _never_more(verdict: Verdict, instances: Iterable[Instance], asked: Asked) -> None:
+    for deployment in asked.never_more:
+        moments: list[tuple[int, int]] = []
+        for each in instances:
+            if asked.deployment_of(each.pod) == deployment:
+                moments += [(each.began, 1), *([(each.ended, -1)] if each.ended is not None else [])]
+        live = most = 0
+        for _, change in sorted(moments):  # of one moment, ends come first
+            live += change
+            most = max(most, live)
+        verdict.figures[f"most copies of {deployment} at once"] = most
+        if most > asked.copies[deployment]:
+            verdict.blame(
+                "too many copies", f"{most} of {deployment} at once; {asked.copies[deployment]} are asked for"
+            )
+
+
+def _nothing_lost(verdict: Verdict, asked: Asked, alive: frozenset[tuple[str, str]]) -> None:
+    for pod in asked.pods:
+        if (pod, "web") not in alive:
+            verdict.blame("lost", f"{pod}: its container web does not run")
+    for deployment, number in asked.copies.items():
+        copies = [
+            pod for pod, name in alive if (asked.deployment_of(pod), name) == (deployment, asked.container[deployment])
+        ]
+        if len(copies) < number:
+            verdict.blame(
+                "lost", f"{deployment}: {len(copies)} of {number} copies of {asked.container[deployment]} run"
+            )
+        if len(copies) > number:
+            verdict.blame("doubled", f"{deployment}: {len(copies)} copies run, and {number} are asked for: {copies}")
+
+
+def _nothing_else(
+    verdict: Verdict, asked: Asked, alive: frozenset[tuple[str, str]], sandboxes: Mapping[str, Counter[str]]
+) -> None:
+    for pod, name in sorted(alive):
+        deployment = asked.deployment_of(pod)
+        if pod not in asked.pods and asked.container.get(deployment) != name:
+            verdict.blame("left over", f"{pod}: {name} runs, and nobody asks for it")
+    everywhere: Counter[str] = sum(sandboxes.values(), Counter())
+    running = {pod for pod, _ in alive}
+    for pod, number in everywhere.items():
+        if number > 1:
+            where = ", ".join(node for node, listed in sandboxes.items() if pod in listed)
+            verdict.blame("doubled", f"{pod} has {number} live sandboxes, on {where}")
+        if pod not in running:
+            verdict.blame("left over", f"{pod} has a live sandbox, and nothing runs in it")
+    for pod in sorted(running - everywhere.keys()):
+        verdict.blame("left over", f"{pod} runs, and no runtime lists its sandbox")
+
+
+def _init_first(verdict: Verdict, instances: Iterable[Instance]) -> None:
+    """Its init container is done before a pod's container begins."""
+    first: dict[str, Instance] = {}
+    for each in sorted(instances, key=lambda one: one.began):
+        if each.container == "first":
+            first.setdefault(each.uid, each)
+        elif each.pod.startswith("begins") and each.container == "web":
+            before = first.get(each.uid)
+            if before is None or before.ended is None or before.ended > each.began:
+                verdict.blame("init order", f"{_called(each)} began before its init container had ended")
+
+
+def _lived_on(verdict: Verdict, instances: Iterable[Instance], asked: Asked, cut: CutOff) -> None:
+    """A node that is cut off goes on with its crash loops, and starts its pods after its own reboot."""
+    began: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for each in instances:
+        if each.node == cut.node and cut.began < each.began < cut.ended:
+            began[each.pod, each.container].append(each.began)
+    for pod in (pod for pod, node in asked.pods.items() if node == cut.node):
+        if not any(at > cut.rebooted for at in began[pod, "web"]):
+            verdict.blame("not restarted offline", f"{pod} on {cut.node} did not run again before the link was back")
+        verdict.figures["pods that a node without a link started after its reboot"] += 1
+        if pod.startswith("loops"):
+            verdict.figures["restarts of crash loops on a node without a link"] += len(began[pod, "fails"])
+            if not began[pod, "fails"]:
+                verdict.blame("crash loop stood still", f"{pod} on {cut.node} did not restart while it was cut off")
+
+
+def answers(rows: Sequence[Row], asked: Asked, before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:
+    """What the fleet does not say yet, or says wrongly, of pods that are asked for, and of others.
+
+    `before` and `after` have the restarts of each pod by its notes, before and after the fleet was asked.
+    """
+    wrong, listed = [], Counter(row.name for row in rows)
+    wrong += [f"{name} is listed {number} times" for name, number in listed.items() if number > 1]
+    wrong += [f"{name} is not listed" for name in asked.pods if name not in listed]
+    for deployment, number in asked.copies.items():
+        copies = [row for row in rows if asked.deployment_of(row.name) == deployment]
+        if len(copies) != number:
+            wrong.append(f"{deployment} has {len(copies)} pods of {number}")
+    for row in rows:
+        if row.name not in asked.pods and not asked.deployment_of(row.name):
+            wrong.append(f"{row.name} is listed, and nobody asks for it")
+            continue
+        loops = row.name.startswith("loops")
+        if row.node != asked.pods.get(row.name, row.node):
+            wrong.append(f"{row.name} is said to be on {row.node}")
+        if not (row.ready in ("1/2", "2/2") if loops else row.ready == "1/1"):
+            wrong.append(f"{row.name} is {row.ready}, {row.status}")
+        elif row.status not in (("Running", "CrashLoopBackOff", "Error") if loops else ("Running",)):
+            wrong.append(f"{row.name} is {row.status}")
+        if not before.get(row.name, -1) <= row.restarts <= after.get(row.name, -1):
+            seen = f"{before.get(row.name)} to {after.get(row.name)}"
+            wrong.append(f"{row.name} is said to have {row.restarts} restarts; its containers noted {seen}")
+    return wrong
+
+
+def restarts(notes: Notes) -> dict[str, int]:
+    """How often the containers of each pod began again, its init container apart."""
+    found = {}
+    for pod, lines in notes.items():
+        starts = Counter(note.container for note in lines if note.what == "START" and note.container != "first")
+        found[pod] = sum(number - 1 for number in starts.values())
+    return found
+
+
+def _called(each: Instance) -> str:
+    return f"{each.container} of {each.pod} on {each.node} ({each.uid}, began {each.began})"

@@ -1,0 +1,61 @@
+"""Who reads what is not theirs: the wire between nodes and gate, and the fleet's database."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+from typing import Final, Self
+
+from tests.fleet_chaos.evidence import containing
+from tests.fleet_chaos.headquarters import Headquarters
+from tests.fleet_chaos.pods import COMMAND, NOWHERE, SECRET
+from tests.runtimes.images import BUSYBOX
+from tests.runtimes.temporal_cluster import DATABASES
+
+SIGNS: Final = (SECRET, COMMAND, BUSYBOX, NOWHERE, "terminationGracePeriodSeconds", "imagePullPolicy", "PLANTED_ENV")
+"""What specs of this fleet have in them, and nothing else of it."""
+
+
+class Eavesdropper:
+    """tcpdump on the bridge, which all that crosses between nodes and gate passes."""
+
+    def __init__(self, bridge: str, file: Path) -> None:
+        """Listen from now on."""
+        self._file = file
+        command = ["tcpdump", "-i", bridge, "-s", "0", "-U", "-Z", "root", "-w", str(file)]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while not file.exists():
+            if self._process.poll() is not None:
+                raise RuntimeError(f"tcpdump ended with {self._process.returncode}")
+            time.sleep(0.05)
+
+    def end(self) -> bytes:
+        """All that was heard."""
+        self._process.terminate()
+        self._process.wait(30)
+        return self._file.read_bytes() if self._file.exists() else b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+
+def read_wire(heard: bytes, server_name: str) -> tuple[str, list[str]]:
+    """What the capture has, in a sentence, and the violations. That it hears at all is seen by the gate's name."""
+    wrong = [f"eavesdropper: reads {sign}" for sign in containing(heard, SIGNS)]
+    if not containing(heard, [server_name]):
+        wrong.append(f"eavesdropper: heard nothing: not even {server_name}, which a handshake shows")
+    return f"{len(heard)} bytes between nodes and gate; {heard.count(server_name.encode())} handshakes", wrong
+
+
+def read_database(headquarters: Headquarters, node: str) -> tuple[str, list[str]]:
+    """The same of a dump of both databases. That it is that fleet's is seen by a node's name, which is an id."""
+    archives = headquarters.cluster.database.dump(DATABASES, form="plain")
+    read = b"".join(archive.read_bytes() for archive in archives.values())
+    wrong = [f"reader of the database: reads {sign}" for sign in containing(read, SIGNS)]
+    if not containing(read, [f"fleet-node/{node}"]):
+        wrong.append(f"reader of the database: finds not even fleet-node/{node}")
+    return f"{len(read)} bytes of dumps", wrong
