@@ -52,6 +52,7 @@ class Story:
     def place(self) -> None:
         """Ask for all pods, and wait until each runs."""
         began, fleet = time.monotonic(), self.headquarters
+        self._keep_servers()
         for node in self.wanted.nodes:
             fleet.insist("apply", "-f", "-", stdin=pods.own_pods(self.wanted, node, self.directory))
         fleet.insist("apply", "-f", "-", stdin=pods.guarded(self.wanted, self.directory))
@@ -88,6 +89,7 @@ class Story:
         cluster = fleet.cluster
         cluster.database.restart()
         self.tell("PostgreSQL ended as by a crash, and started again")
+        self._keep_servers()
         number = self._die(machine)
         self.tell(f"{node} rebooted without a link: {number} processes killed")
         time.sleep(_BOOT_ALONE)
@@ -221,6 +223,14 @@ class Story:
         """Minutes and seconds since the story began."""
         seconds = int(time.monotonic() - self.began)
         return f"{seconds // 60:02}:{seconds % 60:02}"
+
+    def _keep_servers(self) -> None:
+        """Start a Temporal server that has ended by itself, as whoever supervises it would."""
+        for number, server in enumerate(self.headquarters.cluster.servers, 1):
+            if server.has_ended:
+                server.start()
+                server.until_serving()
+                self.tell(f"Temporal server {number} had ended by itself, and was started again")
 
     def _die(self, machine: Machine) -> int:
         number = machine.die()

@@ -124,6 +124,11 @@ class Server:
             raise RuntimeError("the Temporal server is not running")
         return self._process.pid
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended by itself, as one does that has no CPU while it starts."""
+        return self._process is not None and self._process.poll() is not None
+
     def start(self) -> None:
         """Start it; `until_serving` waits for it."""
         command = [str(self._program), "--config-file", str(self._config), "--allow-no-auth", "start"]
