@@ -30,10 +30,11 @@ from syncpod.settings.membership import keep_membership
 from syncpod.translation.names import POD_NAME_LABEL
 from tests.agent.waiting import pauses
 from tests.e2e.test_fleet import FleetOfOne, Node, pod, serving, words
+from tests.nightly import NIGHTLY
 from tests.runtimes.embedded import Embedded
 from tests.runtimes.require import Missing, do_without
 from tests.runtimes.temporal import DevServer
-from tests.runtimes.temporal_cluster import DATABASES, Balancer, TemporalCluster
+from tests.runtimes.temporal_cluster import APART, DATABASES, TOGETHER, Balancer, TemporalCluster
 
 PATIENCE = 240.0
 """Seconds for which anything is waited for, a dead server's share of the work included."""
@@ -44,10 +45,13 @@ AT_FIRST, LATER, GONE = 7, 3, 3
 
 
 @pytest.fixture
-def cluster() -> Iterator[TemporalCluster]:
-    """A cluster of the test's own: what dies here is shared with nobody, and each fleet reads only what is its own."""
+def cluster(request: pytest.FixtureRequest) -> Iterator[TemporalCluster]:
+    """A cluster of the test's own: what dies here is shared with nobody, and each fleet reads only what is its own.
+
+    It has the servers that the test asks for, else two with all roles.
+    """
     try:
-        cluster = TemporalCluster.launch()
+        cluster = TemporalCluster.launch(getattr(request, "param", TOGETHER))
     except Missing as missing:
         do_without("temporal-cluster", str(missing))
     with cluster:
@@ -58,7 +62,7 @@ def cluster() -> Iterator[TemporalCluster]:
 async def fleet(cluster: TemporalCluster, tmp_path: Path) -> AsyncIterator[FleetOfOne]:
     """A fleet on the cluster: a worker's process and a gate."""
     async with AsyncExitStack() as last:
-        front = await last.enter_async_context(Balancer([server.port for server in cluster.servers]))
+        front = await last.enter_async_context(Balancer(cluster.frontends))
         state_dir = tmp_path / "fleet"
         environ = {"TEMPORAL_ADDRESS": front.address, "SYNCPOD_STATE_DIR": str(state_dir)}
         worker = serving({**os.environ, **environ, "TEMPORAL_CONFIG_FILE": os.devnull})
@@ -180,6 +184,27 @@ async def test_servers_and_the_database_die_and_no_pod_is_lost_or_doubled(
         stay = [*first[node.name][GONE:], *later[node.name]]
         await seen(fleet, node.name, dict.fromkeys(stay, "Running"))
         assert await runs(node) == {name: [("running", 0)] for name in stay}
+
+
+@pytest.mark.skipif(not NIGHTLY, reason="each role as a process of its own: `make nightly`")
+@pytest.mark.parametrize("cluster", [APART], ids=["apart"], indirect=True)
+async def test_each_role_apart_may_die(cluster: TemporalCluster, nodes: list[Node], fleet: FleetOfOne) -> None:
+    node = nodes[0]
+    invitation = fleet.invitation(node.name)
+    await fleet.expect(node.name, grace=GRACE)
+    keep_membership(node.state_dir, invitation)
+    await seen(fleet, node.name, {})
+    placed: list[str] = []
+    for server in cluster.servers:
+        (role,) = server.roles
+        server.kill()
+        placed.append(f"{role}-{node.name}")
+        placing = asyncio.create_task(answered(fleet, "apply", "-f", "-", stdin=pod(placed[-1], node.name)))
+        await asyncio.sleep(0)  # it is asked while the role is away
+        server.start()
+        await placing
+        await seen(fleet, node.name, dict.fromkeys(placed, "Running"))
+    assert await runs(node) == {name: [("running", 0)] for name in placed}
 
 
 async def test_a_database_restored_from_a_backup_takes_the_newer_list_of_its_node(

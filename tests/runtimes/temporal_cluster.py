@@ -1,7 +1,7 @@
 """A fleet's Temporal cluster as it is in production: PostgreSQL, and two servers that share four history shards.
 
-Both have all four roles, and find each other by the database. Clients reach whichever lives through one address, at
-which there is a load balancer elsewhere.
+Both have all four roles, and find each other by the database; or each role is a process of its own. Clients reach
+whichever lives through one address, at which there is a load balancer elsewhere.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import asyncio
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,6 +32,10 @@ ROLES = ("frontend", "history", "matching", "worker")
 NAMESPACE = "default"
 DATABASES = ("temporal", "temporal_visibility")
 """What deploy/schema.sh makes."""
+TOGETHER = {"s1": ROLES, "s2": ROLES}
+"""Two servers that each can do all."""
+APART = {role: (role,) for role in ROLES}
+"""Each role a process of its own."""
 KIND = "cluster"
 
 
@@ -43,11 +49,12 @@ def server_programs() -> Path:
 
 
 class Server:
-    """One Temporal server with all roles, on ports that stay its own."""
+    """One Temporal server with some roles, on ports that stay its own."""
 
-    def __init__(self, programs: Path, directory: Path, database: PostgreSQL) -> None:
+    def __init__(self, programs: Path, directory: Path, database: PostgreSQL, roles: tuple[str, ...]) -> None:
         """Prepare it, not yet started."""
         directory.mkdir()
+        self.roles = roles
         self.log = directory / "log"
         self._program = programs / "temporal-server"
         self._config = directory / "server.json"  # JSON is YAML
@@ -132,6 +139,7 @@ class Server:
     def start(self) -> None:
         """Start it; `until_serving` waits for it."""
         command = [str(self._program), "--config-file", str(self._config), "--allow-no-auth", "start"]
+        command += [word for role in self.roles for word in ("--service", role)]
         environ = {name: value for name, value in os.environ.items() if not name.startswith(("TEMPORAL_", "OTEL_"))}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -144,10 +152,17 @@ class Server:
                 start_new_session=True,
             )
 
-    def until_serving(self, *, patience: float = 120.0) -> None:
+    def until_serving(self) -> None:
         """Wait until its frontend reaches a history shard and the database; raises RuntimeError with its log."""
+        self._until(self._answers)
+
+    def until_listening(self) -> None:
+        """Wait until each of its roles has a port, also one without a frontend; raises RuntimeError with its log."""
+        self._until(self._listens)
+
+    def _until(self, done: Callable[[], bool], *, patience: float = 120.0) -> None:
         deadline = time.monotonic() + patience
-        while not self._answers():
+        while not done():
             if self._process is None or self._process.poll() is not None or time.monotonic() > deadline:
                 end = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
                 raise RuntimeError(f"the Temporal server did not start; the end of {self.log}:\n{end}")
@@ -160,6 +175,15 @@ class Server:
             self._process.wait()
             self._process = None
 
+    def _listens(self) -> bool:
+        for role in self.roles:
+            if role != "worker":  # it has none
+                try:
+                    socket.create_connection(("127.0.0.1", self._rpc[role]), timeout=1).close()
+                except OSError:
+                    return False
+        return True
+
     def _answers(self) -> bool:
         about = f"http://127.0.0.1:{self.http_port}/api/v1/cluster-info"
         with contextlib.suppress(OSError), urllib.request.urlopen(about, timeout=10):
@@ -170,8 +194,8 @@ class Server:
 class TemporalCluster:
     """PostgreSQL and two servers, with the namespace. `close` ends all and removes every trace, as does `with`."""
 
-    def __init__(self, owned: claim.Claim) -> None:
-        """Make the databases; nothing of Temporal runs yet. Raises `Missing`."""
+    def __init__(self, owned: claim.Claim, parts: Mapping[str, tuple[str, ...]]) -> None:
+        """Make the databases; nothing of Temporal runs yet. `parts` are servers and their roles. Raises `Missing`."""
         self._claim = owned
         self._programs = server_programs()
         (database_port,) = free_ports(1)
@@ -186,16 +210,18 @@ class TemporalCluster:
             SQL_USER=postgresql.USER,
             SQL_PASSWORD=self.database.password,
         )
-        self.servers = tuple(Server(self._programs, owned.directory / name, self.database) for name in ("s1", "s2"))
+        self.servers = tuple(
+            Server(self._programs, owned.directory / name, self.database, roles) for name, roles in parts.items()
+        )
 
     @classmethod
-    def launch(cls) -> Self:
+    def launch(cls, parts: Mapping[str, tuple[str, ...]] = TOGETHER) -> Self:
         """Start one, once those that interrupted runs left are cleared away. Raises `Missing`."""
         server_programs()
         clear()
         owned = claim.fresh(KIND)
         try:
-            cluster = cls(owned)
+            cluster = cls(owned, parts)
             cluster.start()
         except BaseException:
             _end(owned.directory)
@@ -204,11 +230,19 @@ class TemporalCluster:
         return cluster
 
     def start(self) -> None:
-        """Start both servers, and wait until both serve the namespace."""
-        for server in self.servers:  # one after the other: on an empty database both would write what the cluster is
+        """Start the servers, and wait until all serve the namespace."""
+        for server in self.servers:  # one after the other: on an empty database two would write what the cluster is
             server.start()
+            server.until_listening()
+        frontends = [server for server in self.servers if "frontend" in server.roles]
+        for server in frontends:
             server.until_serving()
-        self._script("namespace.sh", TEMPORAL_ADDRESS=self.servers[0].address, TEMPORAL_NAMESPACE=NAMESPACE)
+        self._script("namespace.sh", TEMPORAL_ADDRESS=frontends[0].address, TEMPORAL_NAMESPACE=NAMESPACE)
+
+    @property
+    def frontends(self) -> list[int]:
+        """The ports at which clients are served."""
+        return [server.port for server in self.servers if "frontend" in server.roles]
 
     def close(self) -> None:
         """End everything and remove it."""
@@ -240,7 +274,7 @@ def clear() -> None:
 
 
 def _end(directory: Path) -> None:
-    configs = {str(directory / name / "server.json") for name in ("s1", "s2")}
+    configs = {str(directory / name / "server.json") for name in (*TOGETHER, *APART)}
     kill(each.pid for each in processes() if each.program == "temporal-server" and configs & set(each.argv))
     postgresql.end(postgresql.directory_of(directory), postgresql.programs())
 
