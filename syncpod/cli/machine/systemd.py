@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,6 +15,8 @@ from syncpod.kernel.atomic_file import replace_file
 
 _BOOTED: Final = Path("/run/systemd/system")
 """It exists where systemd is what the machine was booted with; see sd_booted(3)."""
+_LINGERING: Final = Path("/var/lib/systemd/linger")
+"""Where logind keeps whose units begin at boot, a file for each."""
 _PATIENCE_SECONDS: Final = 400.0
 """Longer than the start of one unit may take."""
 
@@ -119,7 +122,10 @@ def systemctl(*arguments: str) -> str:
 
 def linger() -> str:
     """Have this user's units begin at boot, and outlive the login. Return why that is not possible; "" if it is."""
-    line = ["loginctl", "enable-linger"]
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    if (_LINGERING / user).exists():
+        return ""
+    line = ["loginctl", "enable-linger", user]
     try:
         done = subprocess.run(line, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
