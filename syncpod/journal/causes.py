@@ -5,6 +5,7 @@ The journal has the facts as the pod's workflow recorded them; here they become 
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +20,8 @@ _SLACK: Final = timedelta(seconds=2)
 """How far the node's clock may differ from the server's, and how late a probe's last failure may be reported."""
 _NOT_SEEN: Final = "ContainerStatusUnknown"
 _HOOK_FAILED: Final = "PostStartHookError"
+_EXITED: Final = re.compile(r"command '.*?' exited with (?P<code>\d+)(: |$)", re.DOTALL)
+"""The beginning of the error of a command in a container."""
 
 
 class Cause(NamedTuple):
@@ -152,7 +155,31 @@ def _ended_by_hooks(lines: Sequence[Line]) -> set[tuple[str, int]]:
 
 
 def _hook_failed(instance: Instance) -> Cause:
-    return Cause("poststart", f"its postStart hook failed{_after_its_grace(instance)}", "the node")
+    return Cause(
+        "poststart", f"its postStart hook failed{_of_hook(instance.cause)}{_after_its_grace(instance)}", "the node"
+    )
+
+
+def _of_hook(message: str) -> str:
+    """Return how a hook failed and what it said last, out of the message of its failure; "" if there is none."""
+    _, _, error = message.partition(" failed - error: ")
+    if not error:
+        return f": {one_line(message)}" if message else ""
+    error, _, quoted = error.partition(', message: "')
+    exited = _EXITED.match(error)
+    if exited is None:
+        return f": {one_line(error)}"
+    output = _unquoted(quoted.removesuffix('"')) or error[exited.end() :]
+    last = next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "")
+    return f": exited {exited['code']}{f': {one_line(last)}' if last else ''}"
+
+
+def _unquoted(text: str) -> str:
+    """Return what Go has quoted; its escapes are nearly those of JSON, and what is not stays as it is."""
+    try:
+        return str(json.loads(f'"{text}"'))
+    except ValueError:
+        return text
 
 
 def _asking(cause: Cause, *, is_asked: bool) -> Cause:

@@ -28,6 +28,15 @@ class Wait:
 
 
 @dataclass(frozen=True)
+class StepUnderWay:
+    """A step that has begun and not ended."""
+
+    what: str
+    """What it does and why, as `start app: first start`."""
+    since: datetime | None
+
+
+@dataclass(frozen=True)
 class Explained:
     """One container at a moment, and its past."""
 
@@ -40,6 +49,7 @@ class Explained:
     """None = not known for that moment."""
     waiting: str
     """Why it does not run although it was never started, as its status says; "" = it was, or nothing is said."""
+    is_init: bool = False
 
     @property
     def newest(self) -> Instance | None:
@@ -59,6 +69,17 @@ class Explained:
     def runs(self) -> bool:
         """Whether it runs."""
         return self.newest is not None and not self.newest.has_ended
+
+    @property
+    def waits_for_init(self) -> bool:
+        """Whether it does not run because of init containers before it."""
+        return not self.runs and self.waiting.partition(":")[0] == "PodInitializing"
+
+    @property
+    def holds_up(self) -> bool:
+        """Whether what comes after it waits for it, if it is an init container: it has not finished, nor is ready."""
+        newest = self.newest
+        return newest is None or (not self.is_ready if self.runs else newest.exit_code != 0)
 
 
 @dataclass(frozen=True)
@@ -80,11 +101,20 @@ class Explanation:
     """When its active deadline ends."""
     absences: tuple[Absence, ...] = ()
     """When no worker served its node, while it was there."""
+    under_way: tuple[StepUnderWay, ...] = ()
+    """What is being done to it; of the past it is not known."""
 
     @property
     def is_gone(self) -> bool:
         """Whether nothing of it was left."""
         return self.account.gone is not None
+
+    @property
+    def awaited(self) -> Explained | None:
+        """The init container for which others wait; None if none does."""
+        if not any(each.waits_for_init for each in self.containers):
+            return None
+        return next((each for each in self.containers if each.is_init and each.holds_up), None)
 
     @property
     def changed(self) -> tuple[datetime, ...]:
@@ -124,6 +154,7 @@ def explain(
             next((wait for wait in waits if wait.subject == name), None),
             statuses[name].get("ready") if name in statuses else None,
             _waiting(statuses.get(name, {})),
+            bool(statuses.get(name, {}).get("init")),
         )
         for name in names
     )
@@ -141,6 +172,11 @@ def explain(
         deadline=None if past or known.gone is not None else _deadline(present),
         absences=tuple(
             each for each in absences if each.of(max(known.begun, since or known.begun), known.gone or at) > _NO_TIME
+        ),
+        under_way=tuple(
+            StepUnderWay(each.get("what", ""), _moment(each.get("since")))
+            for each in present.get("underWay", ())
+            if known.gone is None
         ),
     )
 

@@ -11,7 +11,10 @@ import pytest
 
 from syncpod.cli.commands.explain import read_moment
 from syncpod.cli.failure import BadInput
+from syncpod.cli.view.explanation import lines
+from syncpod.journal.explain import explain
 from syncpod.journal.file import FILE_NAME, SIGN_NAME, JournalFile, Limits
+from syncpod.journal.reading import Account
 from syncpod.journal.records import Happening, Instance, Life, Line, Told
 from tests.cli.conftest import program
 from tests.journal.records import WEB, ended, exit_line
@@ -231,6 +234,32 @@ def test_why_a_container_is_not_ready_is_what_its_probe_said_last(environ: dict[
     journal.close()
     told = told_of(environ, "over")
     assert "Now:   Failed: app was never started" in told and "does not start" not in told
+
+
+def test_what_is_under_way_and_which_init_container_is_waited_for_is_named() -> None:
+    begun = {"step": "start_init_container", "container": "migrate", "what": "start migrate", "since": f"{ago(30)}"}
+    inits = [
+        {"name": "ready", "init": True, "ready": True, "state": {"running": {}}},
+        {"name": "migrate", "init": True},
+    ]
+    waiting = {"ready": False, "state": {"waiting": {"reason": "PodInitializing"}}}
+    mains = [{"name": name, **waiting} for name in ("app", "web")]
+    runs = tuple(Instance(name, 0, started_at=ago(30)) for name in ("ready", "migrate"))
+
+    def screen(instances: tuple[Instance, ...], *under_way: dict[str, str], unserved: str = "") -> list[str]:
+        present = {"phase": "Pending", "containers": [*inits, *mains], "underWay": under_way}
+        one = explain(Account(WEB, ago(60), ago(5), present=present, instances=instances), NOW)
+        clock = ago(30).astimezone().strftime("%H:%M:%S")
+        said = lines(one, [], NOW, log_dir=Path("/"), has_log=lambda *_: False, unserved=unserved)
+        return [line.replace(clock, "T").split(": ", 1)[-1].strip() for line in said if line[:4] in ("Why:", "Next")]
+
+    assert screen(runs, begun) == [
+        "app, web wait for init container migrate, which runs since T",
+        "under way since T: start migrate",
+    ]
+    assert screen(runs)[1] == "what comes after init container migrate starts when it has finished or is ready"
+    assert screen(runs[:1])[0] == "app, web wait for init container migrate, which has not finished"
+    assert screen(runs, begun, unserved="no worker")[1] == "no worker", "nobody knows what became of the step"
 
 
 def test_a_time_alone_is_the_last_such_time() -> None:

@@ -142,3 +142,30 @@ async def test_seven_kinds_of_crashes_and_all_that_came_after_are_told_when_only
     assert account is not None
     exits = [line.restart for line in account.lines if line.kind == "exit"]
     assert sorted(set(exits)) == sorted(exits), "each exit is told once"
+
+
+async def test_what_a_failed_hook_has_said_and_the_step_under_way_are_told(node: FaultyNode) -> None:
+    fails_once = "[ -e /scratch/n ] && sleep 600; touch /scratch/n; echo no password here; exit 7"
+    app = shell(
+        "app",
+        "trap 'exit 0' TERM; while :; do sleep 0.1; done",
+        lifecycle={"postStart": {"exec": {"command": ["sh", "-c", fails_once]}}},
+        volumeMounts=[{"name": "scratch", "mountPath": "/scratch"}],
+    )
+    pod = await node.apply(app, annotations=QUICKLY, volumes=[{"name": "scratch", "emptyDir": {}}])
+    await until(lambda: is_second_start_told(journaled(node.worker.state_dir, pod.name)))
+    done = run_syncpod(
+        ("explain", pod.name, "-o", "json"), env={**os.environ, "SYNCPOD_STATE_DIR": str(node.worker.state_dir)}
+    )
+    said = json.loads(done.stdout)
+    (end,) = said["containers"][0]["ends"]
+    assert (end["kind"], end["cause"]) == ("poststart", "its postStart hook failed: exited 7: no password here")
+    assert said["underWay"][0]["what"].startswith("start app, restart 1")
+    assert "no password here" not in str(await pod.handle.query("history")), "that is kept by the server"
+    await pod.delete(grace=0)
+
+
+def is_second_start_told(account: Account | None) -> bool:
+    if account is None or not any(each.has_ended for each in account.instances):
+        return False
+    return any(each["what"].startswith("start app, restart 1") for each in account.present.get("underWay", ()))

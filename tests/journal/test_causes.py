@@ -180,3 +180,33 @@ def test_an_instance_that_was_ended_for_its_hook_was_not_ended_by_anothers_signa
     hooked, signalled = ends_of(instances, lines, [])["app"]
     assert hooked.cause == Cause("poststart", "its postStart hook failed", "the node")
     assert signalled.cause.kind == "signal"
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        (
+            'Exec lifecycle hook ([sh -c ./warm up]) for Container "app" in Pod "p_n(u)" failed - error: '
+            'command \'sh -c ./warm up\' exited with 7: , message: "warming\\nno \\"config\\"\\n"',
+            'its postStart hook failed: exited 7: no "config"',
+        ),
+        (
+            'Exec lifecycle hook ([a]) for Container "app" in Pod "p" failed - error: command \'a\' exited with 3: cut'
+            ' off\n, message: "\\x0',
+            "its postStart hook failed: exited 3: \\x0",
+        ),
+        (
+            'HTTP lifecycle hook (/up) for Container "app" in Pod "p" failed - error: connection refused',
+            "its postStart hook failed: connection refused",
+        ),
+        ("Cannot run handler: no such kind", "its postStart hook failed: Cannot run handler: no such kind"),
+    ],
+)
+def test_a_failed_hook_comes_with_what_it_said_last(message: str, words: str) -> None:
+    instances = [ended(0, begun=1, end=2, exit_code=143, cause=message)]
+    lines = [
+        Line(at(2), "step", "start_container", container="app", outcome="PostStartHookError"),
+        exit_line(2, outcome="exited 143 (Error)"),
+    ]
+    (hooked,) = ends_of(instances, lines, [])["app"]
+    assert hooked.cause == Cause("poststart", words, "the node")

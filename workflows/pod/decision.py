@@ -58,6 +58,17 @@ class Hold:
 
 
 @dataclass(frozen=True)
+class UnderWay:
+    """A step that has begun and not ended."""
+
+    step: str
+    container: str
+    what: str
+    """Its summary: what and why."""
+    since: datetime
+
+
+@dataclass(frozen=True)
 class Decision:
     """What to do: take a step, wait until the earliest hold ends, or fail the pod."""
 

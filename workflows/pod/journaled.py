@@ -14,12 +14,21 @@ from syncpod.journal.records import Happening, Instance, Life, Line, Told
 from syncpod.lifecycle.exit import RecordedExit
 from syncpod.lifecycle.observed import ObservedContainer
 from syncpod.messages.queries import EventRecord, HistoryRecord
+from syncpod.messages.steps import Fault
 from syncpod.pod import ContainerStatus
-from workflows.pod.decision import Hold
+from workflows.pod.decision import Hold, UnderWay
 from workflows.pod.state import PodState
 
 
-def told(state: PodState, holds: Sequence[Hold], at: datetime, *, since: datetime | None, is_gone: bool) -> Told:
+def told(
+    state: PodState,
+    holds: Sequence[Hold],
+    under_way: Sequence[UnderWay],
+    at: datetime,
+    *,
+    since: datetime | None,
+    is_gone: bool,
+) -> Told:
     """Return what happened from `since` on (None = all that the state still has), and what the pod is at `at`.
 
     What is told twice is kept once, so `since` only saves work.
@@ -30,7 +39,7 @@ def told(state: PodState, holds: Sequence[Hold], at: datetime, *, since: datetim
         lines=tuple(_line(each, each.at) for each in _newest(state.history, since) if each.at is not None),
         happenings=tuple(_happening(each, at) for each in _seen(state.events, since)),
         instances=_instances(state),
-        present=json.dumps(_present(state, holds), separators=(",", ":")),
+        present=json.dumps(_present(state, holds, under_way), separators=(",", ":")),
         is_gone=is_gone,
     )
 
@@ -78,13 +87,38 @@ def _happening(event: EventRecord, now: datetime) -> Happening:
 def _instances(state: PodState) -> tuple[Instance, ...]:
     """Return each instance whose end is recorded, and each that is listed and has run."""
     listed = {(each.name, each.restart_count): each for each in state.own.containers if each.has_run}
-    found = {(each.name, each.restart): _ended(each, listed.get((each.name, each.restart))) for each in state.exits}
+    hooks = _failed_hooks(state)
+    found = {
+        (each.name, each.restart): _ended(
+            each, listed.get((each.name, each.restart)), each.cause or hooks.get((each.name, each.restart), "")
+        )
+        for each in state.exits
+    }
     for key, container in listed.items():
         found.setdefault(key, _listed(container))
     return tuple(found.values())
 
 
-def _ended(exit_: RecordedExit, container: ObservedContainer | None) -> Instance:
+def _failed_hooks(state: PodState) -> dict[tuple[str, int], str]:
+    """Return what each postStart hook said that failed last, by the instance that was ended for it.
+
+    The end of that instance and of its step are recorded at one time. The pod's history leaves a hook's output out; the
+    journal is for the node's user alone, and keeps what its status says.
+    """
+    said = {name: why.message for name, why in state.waiting.items() if why.reason == Fault.POST_START_HOOK_ERROR}
+    newest = {
+        each.container: each.at
+        for each in state.history
+        if each.container in said and (each.kind, each.outcome) == ("step", Fault.POST_START_HOOK_ERROR)
+    }
+    return {
+        (each.subject, each.restart): said[each.subject]
+        for each in state.history
+        if each.kind == "exit" and each.subject in newest and each.at == newest[each.subject]
+    }
+
+
+def _ended(exit_: RecordedExit, container: ObservedContainer | None, cause: str) -> Instance:
     started = exit_.started_at or (container.started_at if container is not None else None)
     return Instance(
         container=exit_.name,
@@ -96,7 +130,7 @@ def _ended(exit_: RecordedExit, container: ObservedContainer | None) -> Instance
         exit_code=exit_.exit_code,
         reason=exit_.reason,
         message=exit_.message,
-        cause=exit_.cause,
+        cause=cause,
     )
 
 
@@ -113,7 +147,7 @@ def _listed(container: ObservedContainer) -> Instance:
 # --- what the pod is now ----------------------------------------------------------------------------------------------
 
 
-def _present(state: PodState, holds: Sequence[Hold]) -> dict[str, Any]:
+def _present(state: PodState, holds: Sequence[Hold], under_way: Sequence[UnderWay]) -> dict[str, Any]:
     """Return what the pod is: no environment, no command, no annotation."""
     status, spec = state.status, state.pod.spec
     inits = {each.name for each in spec.init_containers}
@@ -140,6 +174,10 @@ def _present(state: PodState, holds: Sequence[Hold]) -> dict[str, Any]:
                 "message": hold.message,
             }
             for hold in holds
+        ],
+        "underWay": [
+            {"step": each.step, "container": each.container, "what": each.what, "since": each.since.isoformat()}
+            for each in under_way
         ],
         "deletion": (
             {"at": state.deletion.requested_at.isoformat(), "graceSeconds": state.deletion.grace_seconds}

@@ -14,7 +14,7 @@ from typing import Any
 from syncpod.journal.records import Told
 from syncpod.pod import pod_to_wire
 from workflows.pod import desired, journaled, report, start
-from workflows.pod.decision import Hold
+from workflows.pod.decision import Hold, UnderWay
 from workflows.pod.state import PodState
 
 
@@ -29,6 +29,8 @@ class PublishedPod:
     """Number of the newest event of the run's history that is part of it."""
     holds: Sequence[Hold] = ()
     """What the pod waits for."""
+    under_way: Sequence[UnderWay] = ()
+    """Its steps that have begun and not ended."""
     is_gone: bool = False
     """Nothing of the pod is left on the node, and this is the last that its workflow publishes."""
 
@@ -47,7 +49,7 @@ class PublishedPod:
 
     def told(self, since: datetime | None) -> Told:
         """Return what the node's journal keeps of the pod from `since` on; None = all that the state still has."""
-        return journaled.told(self.state, self.holds, self.at, since=since, is_gone=self.is_gone)
+        return journaled.told(self.state, self.holds, self.under_way, self.at, since=since, is_gone=self.is_gone)
 
     def pod(self) -> dict[str, Any]:
         """Return the whole Pod with its status."""

@@ -51,7 +51,7 @@ with workflow.unsafe.imports_passed_through():
         start,
         temporal_ui,
     )
-    from workflows.pod.decision import Decision, Hold, Step
+    from workflows.pod.decision import Decision, Hold, Step, UnderWay
     from workflows.pod.extern_calls import ExternCalls
     from workflows.pod.inbox import PART, PodInbox
     from workflows.pod.published import PublishedPod
@@ -104,6 +104,7 @@ class PodWorkflow:
         self.holds: tuple[Hold, ...] = ()
         self.planned: tuple[str, ...] = ()
         self.pulls: dict[str, Pull] = {}
+        self.under_way: dict[tuple[StepName, str], UnderWay] = {}
         self.are_pulls_cancelled = False
         self.extern = ExternCalls(self.state.pod)
 
@@ -287,6 +288,7 @@ class PodWorkflow:
             self.state.restart_all = rounds.reset_by(self.state, step.input)
         if step.replaces:
             self.state.replacing = {step.replaces: False} | self.state.replacing
+        self.under_way[step.name, step.container] = UnderWay(step.name.value, step.container, summary, began)
         self.show()
         activity: workflow.ActivityHandle[Any] = workflow.start_activity(
             step.name.value,
@@ -316,6 +318,7 @@ class PodWorkflow:
             activity.cancel()
             self.extern.hasten_cancellation()
             await self.entity.until(activity.done)
+        del self.under_way[step.name, step.container]
         try:
             result = await activity
         except ActivityError as error:
@@ -428,7 +431,8 @@ class PodWorkflow:
         """Return a copy of the present state that later changes do not affect."""
         # Replay: a shallow copy is enough, since the state's values are replaced and never changed.
         length = workflow.info().get_current_history_length()
-        return PublishedPod(self.state.model_copy(), workflow.now(), length, self.holds, is_gone)
+        under_way = tuple(self.under_way.values())
+        return PublishedPod(self.state.model_copy(), workflow.now(), length, self.holds, under_way, is_gone)
 
     # --- signals: collect, never await, never raise -------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
-from temporalio.client import Client, WorkflowUpdateFailedError
+from temporalio.client import Client, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import BadInput, Failure
@@ -20,7 +20,15 @@ from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.temporal.liveness import absence, lives
 from syncpod.cli.temporal.nodes import is_cordoned, labels_of_node
 from syncpod.cli.temporal.pods import handle_of, read_pod
-from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, answer_in_time, is_gone, is_overtaken, refusal
+from syncpod.cli.temporal.updates import (
+    AGAIN,
+    PAUSE_SECONDS,
+    answer_in_time,
+    is_gone,
+    is_overtaken,
+    refusal,
+    stop_if_cancelled,
+)
 from syncpod.lifecycle.node_affinity import MESSAGE, REASON, matches_node
 from syncpod.messages.queries import SEARCH_ATTRIBUTES
 from syncpod.pod import Pod, pod_to_wire
@@ -158,6 +166,8 @@ async def _until_answered(client: Client, pod: Pod, node: str, has_attributes: b
         except RPCError as error:
             if error.status not in _AGAIN:
                 raise
+        except WorkflowUpdateRPCTimeoutOrCancelledError:
+            stop_if_cancelled()
         else:
             return True
         finally:

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
-from temporalio.client import Client, WorkflowUpdateFailedError
+from temporalio.client import Client, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -72,6 +72,16 @@ async def answer_in_time(
     return task.result() if answered else None
 
 
+def stop_if_cancelled() -> None:
+    """Raise CancelledError if the present task is cancelled; else a server was late, and an update is sent again.
+
+    For an update the SDK makes one exception of both.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
 def is_gone(error: WorkflowUpdateFailedError) -> bool:
     """Return whether the pod had ended when its workflow got the update."""
     return isinstance(error.cause, ApplicationError) and error.cause.type == "Gone"
@@ -104,6 +114,8 @@ async def _until_answered(client: Client, pod: Pod, update: str, document: dict[
                 raise not_found(name, namespace) from None
             if error.status not in AGAIN:
                 raise
+        except WorkflowUpdateRPCTimeoutOrCancelledError:
+            stop_if_cancelled()
         else:
             return answer
         await asyncio.sleep(PAUSE_SECONDS)

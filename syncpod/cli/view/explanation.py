@@ -13,7 +13,7 @@ from syncpod.cli.view.durations import short_duration
 from syncpod.cli.view.layout import pairs
 from syncpod.journal.causes import ANOTHERS_SIGNAL, Cause, Change, End
 from syncpod.journal.error_text import innermost, one_line
-from syncpod.journal.explain import Explained, Explanation, Wait
+from syncpod.journal.explain import Explained, Explanation, StepUnderWay, Wait
 from syncpod.journal.patterns import patterns
 from syncpod.journal.reading import Account
 
@@ -111,11 +111,14 @@ def _state(container: Explained, one: Explanation, clock: _Clock) -> str:
 def _why(one: Explanation, clock: _Clock) -> list[str]:
     """Return why containers do not start, or are not ready; and why each that has ended did so last, by whom."""
     is_over = one.is_gone or one.phase in ("Succeeded", "Failed")
+    awaited = one.awaited
     stays = [
         f"{each.name} does not start: {innermost(each.why_not)}"
         for each in one.containers
-        if each.why_not and not is_over
+        if each.why_not and not is_over and not (awaited is not None and each.waits_for_init)
     ]
+    if awaited is not None and not is_over:
+        stays.append(_initializing(one, awaited, clock))
     return (
         stays
         + _unready(one, clock)
@@ -125,6 +128,14 @@ def _why(one: Explanation, clock: _Clock) -> list[str]:
             if each.ends
         ]
     )
+
+
+def _initializing(one: Explanation, awaited: Explained, clock: _Clock) -> str:
+    """Return for which init container others wait, and whether it runs."""
+    others = [each.name for each in one.containers if each.waits_for_init and each.name != awaited.name]
+    begun = awaited.newest.started_at if awaited.newest is not None else None
+    how = f"runs since {clock(begun)}" if awaited.runs else "has not finished"
+    return f"{', '.join(others)} wait{'s' if len(others) == 1 else ''} for init container {awaited.name}, which {how}"
 
 
 def _unready(one: Explanation, clock: _Clock) -> list[str]:
@@ -160,7 +171,7 @@ def _whose(cause: Cause) -> str:
 def _next(one: Explanation, clock: _Clock, unserved: str) -> list[str]:
     if one.is_gone:
         return ["nothing: it is gone"]
-    said = [unserved] if unserved else []
+    said = [unserved] if unserved else [_under_way(each, clock) for each in one.under_way]
     said += [_due(wait, one, clock) for wait in one.waits]
     if one.deadline is not None:
         said.append(f"it fails at {clock(one.deadline)}, when its active deadline has passed")
@@ -170,9 +181,15 @@ def _next(one: Explanation, clock: _Clock, unserved: str) -> list[str]:
         return said
     if one.phase in ("Succeeded", "Failed"):
         return ["nothing: it has finished"]
+    if one.awaited is not None and one.awaited.runs:
+        return [f"what comes after init container {one.awaited.name} starts when it has finished or is ready"]
     if all(each.runs for each in one.containers) and one.containers:
         return ["nothing is due: it runs until something happens"]
-    return ["a step is under way, or the pod waits for something else to happen (`syncpod describe pod`)"]
+    return ["nothing is due: it waits for something to happen (`syncpod describe pod`)"]
+
+
+def _under_way(step: StepUnderWay, clock: _Clock) -> str:
+    return f"under way since {clock(step.since)}: {step.what}"
 
 
 def what_is_due(wait: Wait, one: Explanation) -> str:
@@ -305,6 +322,7 @@ def document(explanation: Explanation, others: Sequence[Account], *, has_log: Ha
             {"subject": each.subject, "until": _stamp(each.until), "reason": each.reason, "message": each.message}
             for each in explanation.waits
         ],
+        "underWay": [{"what": each.what, "since": _stamp(each.since)} for each in explanation.under_way],
         "containers": [
             {
                 "name": each.name,

@@ -1,0 +1,67 @@
+"""A server that answers an update late is asked again; a command that is ended is not held up by that."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+from temporalio.client import Client, WorkflowUpdateRPCTimeoutOrCancelledError
+
+from syncpod.cli.temporal import pod_apply
+from syncpod.cli.temporal.updates import send_update
+from syncpod.pod import parse_pod
+from tests.cli.manifests import manifest
+
+POD = parse_pod(manifest("late"))
+
+
+class LateServer:
+    """A client whose updates time out a number of times; the SDK words a cancellation just so."""
+
+    def __init__(self, late: int) -> None:
+        self.late = late
+        self.asked = 0
+        self.was_asked = asyncio.Event()
+
+    def get_workflow_handle(self, *_: Any) -> LateServer:
+        return self
+
+    async def execute_update(self, *_: Any, **__: Any) -> dict[str, Any]:
+        self.asked += 1
+        self.was_asked.set()
+        if self.asked <= self.late:
+            raise WorkflowUpdateRPCTimeoutOrCancelledError
+        try:
+            return {"asked": await asyncio.sleep(0 if self.late else 3600, self.asked)}
+        except asyncio.CancelledError:
+            raise WorkflowUpdateRPCTimeoutOrCancelledError from None
+
+    async def execute_update_with_start_workflow(self, *_: Any, **__: Any) -> dict[str, Any]:
+        return await self.execute_update()
+
+
+async def applied(server: LateServer) -> Any:
+    return await pod_apply._until_answered(cast(Client, server), POD, "n1", has_attributes=True)
+
+
+async def updated(server: LateServer) -> Any:
+    return await send_update(cast(Client, server), POD, "resize", {})
+
+
+@pytest.mark.parametrize("send", [applied, updated])
+async def test_an_update_that_has_timed_out_is_sent_again(send: Any) -> None:
+    server = LateServer(late=2)
+    await send(server)
+    assert server.asked == 3
+
+
+@pytest.mark.parametrize("send", [applied, updated])
+async def test_an_update_that_is_cancelled_is_not_sent_again(send: Any) -> None:
+    server = LateServer(late=0)
+    task = asyncio.create_task(send(server))
+    await server.was_asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert server.asked == 1
