@@ -13,6 +13,8 @@ import pytest
 
 from syncpod.cli.streams.log_files import LogUnreadable, read_blocks, read_log
 from syncpod.cli.streams.log_lines import LogText
+from syncpod.node.log_files import is_being_written
+from tests.agent.waiting import until
 from tests.cli.test_log_lines import record
 
 
@@ -154,7 +156,16 @@ async def test_following_reads_files_rotated_between_two_polls(tmp_path: Path) -
         assert [line async for line in lines] == []
 
 
-async def test_a_rotated_file_is_read_until_nobody_writes_to_it(tmp_path: Path) -> None:
+async def test_a_rotated_file_is_read_until_nobody_writes_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[bool] = []
+
+    def look(number: int) -> bool:
+        looks.append(is_being_written(number))
+        return looks[-1]
+
+    monkeypatch.setattr("syncpod.cli.streams.log_files.is_being_written", look)
     log = tmp_path / "0.log"
     log.write_bytes(record("before"))
     container = Container()
@@ -165,7 +176,7 @@ async def test_a_rotated_file_is_read_until_nobody_writes_to_it(tmp_path: Path) 
             log.rename(tmp_path / "0.log.20260131-120000")
             log.write_bytes(record("after"))
             waiting = asyncio.ensure_future(anext(lines))
-            await asyncio.sleep(0.5)
+            await until(lambda: looks[:2] == [True, True])
             slow.write(record("late"))
             assert (await waiting).text == b"late"
         assert (await anext(lines)).text == b"after"

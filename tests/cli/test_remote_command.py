@@ -84,16 +84,17 @@ async def test_large_data_goes_both_ways_at_once_and_ends_with_the_input(command
 
 
 async def test_a_slow_reader_delays_the_command_without_loss(commands: Commands) -> None:
-    released, taken = asyncio.Event(), bytearray()
+    given, released, taken = asyncio.Event(), asyncio.Event(), bytearray()
 
     async def write(_which: Output, data: bytes) -> None:
+        given.set()
         await released.wait()
         taken.extend(data)
 
     script = f"head -c {MUCH} /dev/zero; echo done >&2"
     streaming = asyncio.create_task(stream(commands.exec("sh", "-c", script), stdin=None, sizes=None, write=write))
     process = (await commands.one()).process
-    await asyncio.wait({streaming}, timeout=0.5)
+    await given.wait()  # the rest is more than all that lies between holds
     assert process.returncode is None and not streaming.done()
     released.set()
     assert await streaming == 0

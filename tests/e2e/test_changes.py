@@ -9,6 +9,7 @@ import pytest
 
 from syncpod.pod import container_hash
 from tests.e2e.engine import RUNS, Pods, conditions_of, shell, status_of
+from tests.e2e.words import says, waits_for
 from tests.runtimes.images import BUSYBOX_2
 
 HASH = "io.kubernetes.container.hash"
@@ -95,7 +96,7 @@ async def test_a_resize_to_an_unenforceable_limit_is_infeasible_and_the_pod_cont
     if pods.node.runtime.cgroup_parent:
         pytest.skip("here it is enforced")
     unlimited = {"requests": {"cpu": "10m", "memory": "16Mi"}}
-    until_told = "while [ ! -e /work/go ]; do sleep 0.1; done; rm /work/go"
+    until_told = waits_for("/work/go")
     pod = await pods.apply(
         "unlimited",
         shell("a", until_told, resources=unlimited, volumeMounts=[{"name": "work", "mountPath": "/work"}]),
@@ -111,7 +112,7 @@ async def test_a_resize_to_an_unenforceable_limit_is_infeasible_and_the_pod_cont
     assert "PodResizeInProgress" not in conditions_of(seen)
     assert status_of(seen, "a")["resources"] == unlimited
 
-    await pod.exec("a", "touch /work/go")
+    await pod.exec("a", says("/work/go"))
     seen = await pod.running(a=1)
     assert status_of(seen, "a")["resources"] == unlimited
     assert conditions_of(seen)["PodResizePending"] == (status, reason, message)

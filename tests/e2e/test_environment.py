@@ -12,6 +12,7 @@ import pytest
 from syncpod.objects import ObjectStore
 from syncpod.pod import ConfigMap, ObjectMeta, Secret
 from tests.e2e.engine import PATIENCE, RUNS, EngineNode, LivePod, Pods, shell, status_of
+from tests.e2e.words import say, waits_for
 
 WRITES = """
 echo "# written by an init container" > /shared/app.env
@@ -19,11 +20,10 @@ echo "PORT='8080' # the port" >> /shared/app.env
 mkdir -p /shared/parts/a && echo hello > /shared/parts/a/index
 ln -s /etc /shared/escape
 """
-SAYS = """
-echo "$CFG_color|$token|$COLOR|$TOKEN|$PORT|$NAME|$REQUEST|$BOTH|${OPTIONAL-unset}|$1"
+SAYS = f"""
+echo "$CFG_color|$token|$COLOR|$TOKEN|$PORT|$NAME|$REQUEST|$BOTH|${{OPTIONAL-unset}}|$1"
 cat /part/index
-rm -f /made/stop
-while [ ! -e /made/stop ]; do sleep 0.1; done
+{waits_for("/made/stop")}
 """
 LINES = {"main": 2, "late": 1}
 """What each container writes before it goes on."""
@@ -110,7 +110,7 @@ async def test_containers_get_their_environment_and_each_waits_for_missing_objec
     uid = (await pod.get())["metadata"]["uid"]
     volume = engine.worker.state_dir / "pods" / uid / "volumes" / "kubernetes.io~empty-dir" / "v"
     (volume / "parts" / "a" / "index").write_text("changed\n")
-    (volume / "made" / pod.name / "stop").touch()
+    await say(volume / "made" / pod.name / "stop")
     await pod.until(lambda seen: status_of(seen, "main")["restartCount"] == 1)
     assert await said(pod, "main") == [told.format(token="second"), "changed"]
 

@@ -11,6 +11,7 @@ import pytest_asyncio
 
 from tests.agent.waiting import until as until_true
 from tests.e2e.faults_support import FaultyNode, ended, faulty_node, held, shell, until
+from tests.e2e.words import say, waits_for
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
 from tests.workflows.scripted import container
@@ -24,7 +25,7 @@ async def faulty(runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 async def test_pods_continue_after_a_temporal_server_kill(node: FaultyNode, tmp_path: Path) -> None:
-    exits = f"trap 'exit 0' TERM; while [ ! -e {tmp_path}/now ]; do sleep 0.05; done; rm {tmp_path}/now; exit 7"
+    exits = f"trap 'exit 0' TERM; {waits_for(f'{tmp_path}/now')}; rm {tmp_path}/now; exit 7"
     shared = [{"name": "shared", "hostPath": {"path": str(tmp_path), "type": "Directory"}}]
     mount = [{"name": "shared", "mountPath": str(tmp_path)}]
     runs = await node.apply()
@@ -37,7 +38,7 @@ async def test_pods_continue_after_a_temporal_server_kill(node: FaultyNode, tmp_
         node.server.kill()
         # While it is away a container is made and one exits, of which nobody can be told.
         now = tmp_path / "now"
-        now.touch()
+        await say(now)
         await until_true(lambda: not now.exists())
     await until(lambda: ended(crashes, "exits"))
     await asyncio.to_thread(node.server.start)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.engine import RUNS, LivePod, Pods, shell, status_of
+from tests.e2e.words import says, waits_for
 from tests.runtimes.runtime import Runtime
 
 pytestmark = pytest.mark.every_runtime("cgroups of containers are made by the runtime")
@@ -137,7 +138,7 @@ def rejected(pod: dict[str, Any]) -> tuple[str, str]:
 async def test_a_pod_without_room_has_failed_until_applied_again(pods: Pods) -> None:
     """The node's CPU is one pod's, until that has run to its end."""
     all_of_it = {"requests": {"cpu": MOST}}
-    until_told = "while [ ! -e /work/go ]; do sleep 0.1; done"
+    until_told = waits_for("/work/go")
     mounts = [{"name": "work", "mountPath": "/work"}]
     first = await pods.apply(
         "first",
@@ -156,7 +157,7 @@ async def test_a_pod_without_room_has_failed_until_applied_again(pods: Pods) -> 
     assert await second.sandboxes() == []
     await second.delete()
 
-    await first.exec("a", "touch /work/go")
+    await first.exec("a", says("/work/go"))
     await first.phase("Succeeded")
     third = await pods.apply("third", shell("a", resources=all_of_it))
     await third.running()

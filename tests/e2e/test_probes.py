@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.engine import LivePod, Pods, conditions_of, shell, status_of
+from tests.e2e.engine import RUNS, LivePod, Pods, conditions_of, shell, status_of
 
 pytestmark = pytest.mark.every_runtime("the runtime runs the commands of probes and reports exits", one_containerd=True)
 
@@ -24,7 +24,7 @@ async def test_all_probe_handlers_work_and_a_failed_liveness_probe_restarts_the_
         "asked",
         shell(
             "web",
-            f"{SERVES} touch /tmp/alive && while :; do sleep 1; done",
+            f"{SERVES} touch /tmp/alive && {RUNS}",
             ports=port,
             startupProbe={"exec": {"command": ["cat", "/tmp/alive"]}, "periodSeconds": 1},
             readinessProbe={"httpGet": {"path": "/healthz", "port": "web"}, **EVERY_SECOND},
@@ -34,7 +34,7 @@ async def test_all_probe_handlers_work_and_a_failed_liveness_probe_restarts_the_
                 **EVERY_SECOND,
             },
         ),
-        shell("socket", f"{SERVES.replace('8765', '8766')} while :; do sleep 1; done", readinessProbe={
+        shell("socket", f"{SERVES.replace('8765', '8766')} {RUNS}", readinessProbe={
             "tcpSocket": {"port": 8766}, **EVERY_SECOND,
         }, livenessProbe={"tcpSocket": {"port": "nowhere"}, **EVERY_SECOND}),
     )  # fmt: skip
@@ -68,7 +68,6 @@ async def test_a_sidecar_that_has_not_started_delays_later_containers(pods: Pods
         initContainers=[
             shell(
                 "proxy",
-                "while :; do sleep 1; done",
                 restartPolicy="Always",
                 startupProbe={"exec": {"command": ["cat", "/tmp/ready"]}, "periodSeconds": 1, "failureThreshold": 100},
             )

@@ -11,19 +11,18 @@ import pytest
 from syncpod.pod import container_hash
 from tests.e2e.clients import temporal
 from tests.e2e.engine import LivePod, Pods, conditions_of, shell, status_of
+from tests.e2e.words import say, waits_for
 from tests.runtimes.images import BUSYBOX
 
 pytestmark = pytest.mark.every_runtime(
     "in which order a pod's containers come up is told by what the runtime lists", one_containerd=True
 )
 
-GATE = "until [ -e /gates/{name} ]; do sleep 0.05; done"
-"""A script that goes on when the test makes a file."""
-
 
 def gated(name: str, then: str = "", **more: object) -> dict[str, object]:
+    """A container that goes on when the test says its name."""
     mounts = [{"name": "gates", "mountPath": "/gates"}]
-    return shell(name, f"{GATE.format(name=name)}; {then}", volumeMounts=mounts, **more)
+    return shell(name, f"{waits_for(f'/gates/{name}')}; {then}", volumeMounts=mounts, **more)
 
 
 async def test_init_containers_sidecar_and_containers_start_in_order(pods: Pods, tmp_path: Path) -> None:
@@ -57,7 +56,7 @@ async def test_init_containers_sidecar_and_containers_start_in_order(pods: Pods,
     }
 
     # The sidecar has started, and the second init container did not wait for it to end.
-    (tmp_path / "first").touch()
+    await say(tmp_path / "first")
     seen = await pod.until(lambda pod: "running" in status_of(pod, "second")["state"])
     assert seen["status"]["phase"] == "Pending"
     assert status_of(seen, "first")["state"]["terminated"]["reason"] == "Completed"
@@ -69,7 +68,7 @@ async def test_init_containers_sidecar_and_containers_start_in_order(pods: Pods,
     )
     assert [status_of(seen, name)["state"] for name in ("a", "b")] == [waiting] * 2
 
-    (tmp_path / "second").touch()
+    await say(tmp_path / "second")
     await pod.running()
     await assert_running(pod)
     await assert_started_in_order(pod)

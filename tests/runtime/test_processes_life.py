@@ -130,7 +130,7 @@ async def test_a_log_that_cannot_be_created_is_refused(machine: Machine) -> None
 
 
 async def test_a_signal_reaches_only_the_main_process(machine: Machine, tmp_path: Path) -> None:
-    script = 'trap "exit 5" USR1; sh -c "trap \'echo child\' USR1; echo ready; sleep 60" & while :; do sleep 0.05; done'
+    script = 'trap "exit 5" USR1; sh -c "trap \'echo child\' USR1; echo ready; sleep 60" & wait'
     log = tmp_path / "log"
     process = await machine.start("sh", "-c", script, log_path=str(log))
     await until(lambda: log.exists() and "ready" in log.read_text())
@@ -166,9 +166,7 @@ async def test_child_processes_do_not_outlive_the_main_process(machine: Machine,
 
 
 async def test_a_process_outlives_its_server_and_its_exit_is_found(machine: Machine, tmp_path: Path) -> None:
-    first = await machine.start(
-        "sh", "-c", "while ! [ -e go ]; do sleep 0.01; done; exit 6", working_directory="/dev/shm"
-    )
+    first = await machine.start("sleep", "600")
     await machine.restart()
     found = await machine.found()
     assert (found.pid, found.started_at) == (first.pid, first.started_at)

@@ -84,7 +84,7 @@ async def test_a_scripted_call_continues_after_its_hang_time(tmp_path: Path) -> 
 async def test_only_the_scripted_number_of_calls_hang(tmp_path: Path) -> None:
     script = scripts(web={"hang": {"StopContainer": {"times": 1}}})
     first = asyncio.create_task(scripted(tmp_path).before("StopContainer", script, WEB))
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0)  # it hangs now: nothing before that waits
     first.cancel()
     await asyncio.wait([first])
     await scripted(tmp_path).before("StopContainer", script, WEB)
