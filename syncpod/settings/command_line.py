@@ -52,6 +52,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--journal-size", metavar="SIZE", help="how large the node's journal may become: 256Mi (SYNCPOD_JOURNAL_SIZE)"
     )
+    _add_trust(parser)
+    parser.add_argument(
+        "--metrics-address",
+        metavar="HOST:PORT",
+        help="serve metrics, health and, to its owner, pods there over HTTP (SYNCPOD_METRICS_ADDRESS)",
+    )
+    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    parser.add_argument(
+        "--log-format",
+        choices=LOG_FORMATS,
+        help="json: one object a line, with pod, step and trace (SYNCPOD_LOG_FORMAT; default: text)",
+    )
+    return parser
+
+
+def _add_trust(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-foreign-kubelet",
         action="store_true",
@@ -75,18 +91,6 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="serve on this Temporal server from now on, although another one has the node's pods",
     )
-    parser.add_argument(
-        "--metrics-address",
-        metavar="HOST:PORT",
-        help="serve metrics, health and, to its owner, pods there over HTTP (SYNCPOD_METRICS_ADDRESS)",
-    )
-    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
-    parser.add_argument(
-        "--log-format",
-        choices=LOG_FORMATS,
-        help="json: one object a line, with pod, step and trace (SYNCPOD_LOG_FORMAT; default: text)",
-    )
-    return parser
 
 
 def _add_resources(parser: argparse.ArgumentParser) -> None:
