@@ -40,7 +40,7 @@ from syncpod.messages.workload import (
 from syncpod.pod import Pod, PodInvalid, parse_quantity, readmit
 
 _AT_ONCE: Final = 16
-"""Nodes that are asked at once."""
+"""How many nodes are asked at the same time."""
 _NODES: Final = f"WorkflowType = '{FLEET_NODE_WORKFLOW}' AND ExecutionStatus = 'Running'"
 
 

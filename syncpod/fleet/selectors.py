@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from syncpod.lifecycle.label_requirements import meets
 from syncpod.pod import LabelSelector, LabelSelectorRequirement
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
@@ -18,7 +19,7 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     if selector is None:
         return False
     return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
-        _holds(requirement, labels) for requirement in selector.match_expressions
+        meets(requirement, labels) for requirement in selector.match_expressions
     )
 
 
@@ -46,18 +47,3 @@ def narrowed(
         if key in labels
     )
     return selector.model_copy(update={"match_expressions": (*selector.match_expressions, *added)})
-
-
-def _holds(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
-    value = labels.get(requirement.key)
-    match requirement.operator:
-        case "In":
-            return value is not None and value in requirement.values
-        case "NotIn":
-            return value is None or value not in requirement.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case _:
-            return False

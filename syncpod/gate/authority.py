@@ -44,9 +44,9 @@ from syncpod.settings.invitation import is_node_name
 
 AUTHORITY_LIFE: Final = timedelta(days=3650)
 GATE_LIFE: Final = timedelta(days=30)
-"""Of the gate's own certificate. It makes itself a new one long before."""
+"""How long the gate's own certificate is valid. It makes itself a new one long before its end."""
 _SKEW: Final = timedelta(hours=1)
-"""A certificate counts from so long before it is made: a node's clock may be slow."""
+"""A certificate is valid from this long before it is made, since a node's clock may be slow."""
 _URI: Final = re.compile(r"syncpod://fleet/([0-9a-f]{16})/node/([-a-z0-9.]{1,253})")
 _ID: Final = re.compile(r"[0-9a-f]{16}")
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}")
@@ -112,7 +112,7 @@ class Fleet:
         return self.authorities_pem() + "".join(self._path(number, "crl").read_text() for number in self.authorities())
 
     def issue(self, node: str, life: timedelta, now: datetime) -> Pair:
-        """Return a certificate for a node, by the newest authority, and its key. Its record is on disk before."""
+        """Return a certificate for a node, by the newest authority, and its key. Its record is on disk by then."""
         with _locked(self.directory):
             number = self.authorities()[-1]
             authority = self._read(number).certificate
@@ -253,7 +253,7 @@ class Fleet:
         return number
 
     def _write_list(self, number: int, authority: x509.Certificate, revoked: Sequence[x509.RevokedCertificate]) -> None:
-        # It counts as long as its authority, whatever the clock does: a list that has ended would keep all nodes out.
+        # It counts as long as its authority, whatever the clock does: an expired list would keep all nodes out.
         builder = (
             x509.CertificateRevocationListBuilder()
             .issuer_name(authority.subject)

@@ -22,7 +22,7 @@ class NodeBounds:
         self._connections: Counter[str] = Counter()
         self._calls: Counter[str] = Counter()
         self._spent: dict[str, tuple[float, float]] = {}
-        """By node: calls made and not yet made good by time, and when that was counted, in seconds."""
+        """By node: the calls that still count against its rate, and when they were counted, in seconds."""
 
     def connected(self, node: str) -> bool:
         """Count a connection; False, and nothing is counted, if the node has as many as it may."""
@@ -39,7 +39,7 @@ class NodeBounds:
             self._spent.pop(node, None)
 
     def begun(self, node: str, now: float) -> str:
-        """Count a call at `now`, in seconds of any steady clock; "", or else the sentence with which it is refused."""
+        """Count a call at `now`, in seconds of any steady clock; return "", or the sentence that refuses it."""
         if self._calls[node] >= CALLS:
             return f"a node may have {CALLS} calls at once"
         spent, counted = self._spent.get(node, (0.0, now))

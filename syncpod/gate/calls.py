@@ -1,4 +1,4 @@
-"""The calls that a node may make, and as what each is passed on: everything else is refused.
+"""The calls that a node may make, and how each is passed on. Everything else is refused.
 
 A request is never passed on as it came. It is made anew from the fields that a node needs, so that a field that is not
 named here, or that a later server knows, does nothing.
@@ -40,14 +40,14 @@ HEALTH: Final = "/grpc.health.v1.Health/Check"
 QUEUE_PREFIX: Final = "fleet-node/"
 """Before a node's name: the one task queue that it polls, and its identity to the server."""
 _WORKERS: Final = 8
-"""Workers of a node of which one heartbeat may tell."""
+"""How many workers of a node one heartbeat may report."""
 _REASON: Final = 200
 """Characters of the reason of a shutdown that are kept."""
 _POLL_SECONDS: Final = 75.0
 _CALL_SECONDS: Final = 15.0
 
 _CAPABILITIES: Final = ("worker_heartbeats", "worker_poll_complete_on_shutdown", "poller_autoscaling")
-"""What a node's worker is told that the server can do: nothing for which it would make a call that is refused."""
+"""What a node's worker is told of the server's abilities: nothing that would have it make a call that is refused."""
 _HEARTBEAT: Final = (
     "host_info", "sdk_name", "sdk_version", "status", "start_time", "heartbeat_time", "elapsed_since_last_heartbeat",
     "activity_task_slots_info", "activity_poller_info",
@@ -55,7 +55,7 @@ _HEARTBEAT: Final = (
 
 
 class Refused(Exception):
-    """A call is none that this node may make; the text is one sentence."""
+    """A node may not make the call; the text says so in one sentence."""
 
 
 class Unreadable(Exception):
@@ -68,7 +68,7 @@ class Passed:
 
     request: bytes
     answer: Callable[[bytes], bytes]
-    """What makes the node's answer of the server's."""
+    """Turns the server's answer into the node's."""
     seconds: float
     """How long it may take, if the node asks for no less."""
 
@@ -225,7 +225,7 @@ def queue_of(node: str) -> str:
 
 
 def unknown(method: str) -> str:
-    """Return the sentence with which a call is refused that no node makes."""
+    """Return the sentence that refuses a call which no node makes."""
     return (
         f"a node may only poll its own task queue and answer its own tasks, not call {method.rpartition('/')[2][:64]}"
     )
@@ -266,7 +266,7 @@ def _cluster(answered: bytes) -> bytes:
 
 
 def _namespace(answered: bytes) -> bytes:
-    """Return of a namespace what a worker asks for, without its owner, its data and its replication."""
+    """Return what a worker asks about a namespace, without its owner, its data and its replication."""
     found = DescribeNamespaceResponse.FromString(answered).namespace_info
     can = {name: getattr(found.capabilities, name) for name in _CAPABILITIES}
     told = NamespaceInfo(

@@ -1,4 +1,4 @@
-"""The door of the gate: TLS, and whose each connection is.
+"""The door of the gate: it ends TLS, and knows which node each connection belongs to.
 
 It listens where nodes come, takes the certificate of each, and passes bytes to a gRPC server on a unix socket of a
 directory that only the gate's user may enter. gRPC tells a call's connection by the name of the socket that it comes
@@ -36,9 +36,9 @@ log = logging.getLogger(__name__)
 HANDSHAKES: Final = 512
 """Connections at once that have not shown a certificate."""
 HANDSHAKES_OF_ONE_ADDRESS: Final = 128
-"""Of them; a whole site may be behind one address, and come back at once."""
+"""How many of them may come from one address: a whole site may be behind it, and come back at once."""
 PATIENCE_SECONDS: Final = 1.0
-"""After this, one that waits ends for the next. Before, the next is closed: it is one of a crowd, and comes again."""
+"""A handshake older than this is ended for a new one. If none is, the new one is closed: its crowd comes again."""
 HANDSHAKE_SECONDS: Final = 10.0
 LOOK_SECONDS: Final = 0.5
 """How long a revocation may take until it counts."""
@@ -122,7 +122,7 @@ class Door:
         return context, frozenset(each.serial for each in self._fleet.issued() if each.revoked)
 
     async def _look(self) -> None:
-        """Take up what changes, and end the connections of what no longer counts."""
+        """Read the fleet's files when they change, and end connections whose certificates no longer count."""
         loop = asyncio.get_running_loop()
         read_at, complained = loop.time(), False
         while True:
@@ -269,7 +269,7 @@ def _this_task() -> asyncio.Task[Any]:
 
 
 def _machine(host: str) -> str:
-    """Return the address of whoever connects; of IPv6 its /64, in which one machine has many."""
+    """Return the address of whoever connects; for IPv6 its /64, since one machine has many addresses there."""
     address = ipaddress.ip_address(host.partition("%")[0])
     address = getattr(address, "ipv4_mapped", None) or address
     return str(address if address.version == 4 else ipaddress.IPv6Network(f"{address}/64", strict=False))

@@ -1,4 +1,4 @@
-"""The gate: a gRPC server before the fleet's Temporal server, in which each call is a node's and is looked at.
+"""The gate: a gRPC server before the fleet's Temporal server, which knows whose each call is, and checks it.
 
 It keeps nothing in memory that a restart loses. A poll that a node gives up is given up behind too: otherwise the
 server would hand a task to a worker that is gone, and the task would wait for its timeout.
@@ -47,7 +47,7 @@ _SERVER_OPTIONS: Final = (
     # A node that is cut off is noticed by this, and its polls are given up.
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.http2.ping_timeout_ms", 10_000),  # this is what counts, and it is 60 s by itself
+    ("grpc.http2.ping_timeout_ms", 10_000),  # this limit decides, and its default is 60 s
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     # A worker asks every 30 seconds whether the gate lives, and gets nothing else during a poll.
@@ -183,7 +183,8 @@ class Gate:
     async def _read(self, node: str, messages: AsyncIterator[bytes]) -> bytes:
         """Return the message of a call. Raises Unreadable if none comes in time.
 
-        gRPC keeps what it has of a message until the message is whole. So few of a node's are read at once.
+        gRPC keeps what it has of a message until the message is whole. So only a few messages of each node are read at
+        a time.
         """
         reading = self._reading.setdefault(node, asyncio.Semaphore(READ_AT_ONCE))
         try:

@@ -22,7 +22,7 @@ from syncpod.messages.fleet import FLEET_NODE_WORKFLOW, FLEET_QUEUE, fleet_node_
 
 METHOD: Final = f"/{SERVICE}/StartWorkflowExecution"
 AGAIN_SECONDS: Final = 300.0
-"""After so long a node is introduced again: somebody may have ended its workflow."""
+"""A node is introduced again after this long: somebody may have ended its workflow."""
 
 
 class Introductions:

@@ -8,7 +8,7 @@ from typing import Final
 log = logging.getLogger(__name__)
 
 QUIET_SECONDS: Final = 10.0
-"""For so long, a further refusal of the same call of the same node is only counted."""
+"""For this long, further refusals of the same call by the same node are only counted."""
 _REMEMBERED: Final = 1_000
 
 

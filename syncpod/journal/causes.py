@@ -16,7 +16,7 @@ from syncpod.journal.error_text import innermost, one_line
 from syncpod.journal.records import SENDER, Happening, Instance, Line
 
 _SLACK: Final = timedelta(seconds=2)
-"""How far the clock of the node may be from that of the server; and how late a probe's last failure may be told."""
+"""How far the node's clock may differ from the server's, and how late a probe's last failure may be reported."""
 _NOT_SEEN: Final = "ContainerStatusUnknown"
 _HOOK_FAILED: Final = "PostStartHookError"
 
@@ -88,7 +88,7 @@ def cause_of(instance: Instance, happenings: Iterable[Happening] = (), memory_li
     if reason in ("StartError", "ContainerCannotRun"):
         return Cause("start", f"could not be started: {innermost(instance.message)}", "the runtime")
     if instance.signal:
-        # After a kill for lack of memory that the runtime has missed, as while it was down, there is no more to see.
+        # If the runtime was down during an out-of-memory kill, it has missed it, and only the signal is left to see.
         unproven = ", without a report of lack of memory" if instance.signal == signal.SIGKILL else ""
         return Cause("signal", f"ended by {_signal_name(instance.signal)}{unproven}", ANOTHERS_SIGNAL)
     if code == 0:
@@ -143,7 +143,7 @@ def _asked_for_all(lines: Sequence[Line]) -> set[tuple[str, int]]:
 
 
 def _ended_by_hooks(lines: Sequence[Line]) -> set[tuple[str, int]]:
-    """Return the instances that the node ended since their postStart hooks failed: one step started and ended them.
+    """Return the instances that the node ended because their postStart hooks failed: one step started and ended them.
 
     The end of the instance and that of the step are told in one workflow task, at one time.
     """
@@ -196,7 +196,7 @@ def _caused(instance: Instance, happenings: Iterable[Happening]) -> Cause:
 
 
 def _after_its_grace(instance: Instance) -> str:
-    """Return that an instance which the node ended did not end when it was asked to; "" if it did."""
+    """Return a clause that says that the instance did not end when the node asked it to; "" if it did."""
     return "; killed after its grace" if instance.signal == signal.SIGKILL else ""
 
 
@@ -230,7 +230,7 @@ _NOISE: Final = frozenset({"done", "adopted", "cancelled", "stopping", "spent", 
 
 
 _PROCESS: Final = re.compile(r", pid \d+$")
-"""What tells the processes of one command apart, and says nothing long after."""
+"""The part of an identity that only tells the processes of one command apart: it means nothing later."""
 
 
 class Change(NamedTuple):

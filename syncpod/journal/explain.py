@@ -77,7 +77,7 @@ class Explanation:
     changes: tuple[Change, ...]
     is_being_deleted: bool
     deadline: datetime | None
-    """When it fails for the time that it has run."""
+    """When its active deadline ends."""
     absences: tuple[Absence, ...] = ()
     """When no worker served its node, while it was there."""
 

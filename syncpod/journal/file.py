@@ -32,7 +32,7 @@ VERSION: Final = 1
 _BROKEN: Final = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
 _COMPANIONS: Final = ("", "-wal", "-shm")
 _PRUNED_TO: Final = 0.9
-"""Part of its greatest size that a file has after the oldest records were removed."""
+"""The fraction of its size limit to which the file shrinks when the oldest records are removed."""
 _WAL_BYTES: Final = 4 * 2**20
 
 # Instances have row ids: without them, a row of more than 1000 bytes, as with a KiB of log, takes a page of its own.
@@ -100,7 +100,7 @@ CREATE TABLE IF NOT EXISTS service (
 _SERVICES_KEPT: Final = 1000
 """How many times of service are kept, for a worker that is started again and again."""
 _BY_ANOTHER: Final = 5_000_000
-"""Microseconds between a worker's last sign of life and a record from which on another one must have written it."""
+"""A record that is later than a worker's last sign of life by so many microseconds was written by another worker."""
 
 
 _TIMES: Final = """
@@ -138,7 +138,7 @@ class JournalFile:
         return written
 
     def used_bytes(self) -> int:
-        """Return the bytes of the file that are in use: what its greatest size is compared with."""
+        """Return how many bytes of the file are in use: the size limit is for these."""
         return _used_bytes(self._opened())
 
     def lives_not_gone(self) -> list[Life]:
@@ -346,7 +346,7 @@ def _end_service(
 ) -> None:
     """Note when and how the service that began last has ended: by its last sign of life, unless it said so itself.
 
-    A later record is of a worker that writes no services, as those before this version.
+    A later record was written by a worker of an older version, which records no times of service.
     """
     how = ""
     if ended is None:

@@ -14,15 +14,15 @@ from syncpod.journal.causes import End
 _FEW: Final = 3
 """A pattern needs as many ends."""
 _MOSTLY: Final = 0.8
-"""The part of all ends that makes a thing the usual one."""
+"""The fraction of all ends that makes something the usual thing."""
 _OTHERS: Final = 2
 """How many unusual last lines are named."""
 _REGULAR: Final = 0.15
-"""How far each gap may be from the usual one, as part of it."""
+"""How far each gap may differ from the usual one, as a fraction of it."""
 _CLIP: Final = 100
 """How many characters of a last line are shown: a log may be one line."""
 _ASKED_FOR: Final = frozenset({"update", "resize", "operator", "deleted", "finished", "rule", "deadline"})
-"""Ends that somebody, or the pod itself, asked for: they say nothing of what is wrong."""
+"""Ends that somebody, or the pod itself, asked for: they say nothing about what is wrong."""
 _ONE: Final = timedelta(seconds=1)
 
 
@@ -33,7 +33,7 @@ def patterns(
     span: Callable[[timedelta], str],
     clock: Callable[[datetime], str],
 ) -> list[str]:
-    """Return what the ends of one container have in common; none for fewer than three ends, but for lack of memory.
+    """Return what the ends of one container have in common. Fewer than three ends only show a lack of memory.
 
     `changed` are the times at which the pod was changed. `span` and `clock` write a length and a moment.
     """

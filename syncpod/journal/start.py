@@ -84,7 +84,7 @@ def _begin(account: Account, instance: Instance) -> datetime:
         for line in account.lines
         if (line.kind, line.subject, line.restart) == ("exit", instance.container, instance.restart - 1)
     ]
-    if not before:  # never told: the ring of the workflow was overrun
+    if not before:  # never told: the workflow keeps its latest lines alone, and this one was pushed out
         return instance.started_at or account.begun
     if not before[0].reason:
         return before[0].at

@@ -6,18 +6,17 @@ the kubelet calls it when it admits a pod (pkg/scheduler/eventhandlers.go, v1.36
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
-from syncpod.pod import NodeSelectorRequirement, NodeSelectorTerm, Pod
+from syncpod.lifecycle.label_requirements import meets
+from syncpod.pod import NodeSelectorTerm, Pod
 
 REASON: Final = "NodeAffinity"
 MESSAGE: Final = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
 
 _NAME: Final = "metadata.name"
 """The one field of a node that a pod can ask for."""
-_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def matches_node(pod: Pod, name: str, labels: Mapping[str, str]) -> bool:
@@ -46,40 +45,6 @@ def preference(pod: Pod, name: str, labels: Mapping[str, str]) -> int:
 def _holds(term: NodeSelectorTerm, name: str, labels: Mapping[str, str]) -> bool:
     if not (term.match_expressions or term.match_fields):
         return False
-    return all(_meets(each, labels) for each in term.match_expressions) and all(
-        _meets(each, {_NAME: name}) for each in term.match_fields
+    return all(meets(each, labels) for each in term.match_expressions) and all(
+        meets(each, {_NAME: name}) for each in term.match_fields
     )
-
-
-def _meets(requirement: NodeSelectorRequirement, found: Mapping[str, str]) -> bool:
-    """Say whether labels, or fields, meet one requirement (apimachinery, labels/selector.go, Requirement.Matches)."""
-    value = found.get(requirement.key)
-    match requirement.operator:
-        case "In":
-            return value is not None and value in requirement.values
-        case "NotIn":
-            return value is None or value not in requirement.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt":
-            return _compares(requirement, value)
-        case _:
-            return False
-
-
-def _compares(requirement: NodeSelectorRequirement, value: str | None) -> bool:
-    """Say whether a label is a whole number above (Gt) or below (Lt) the number in the requirement."""
-    number, bound = _number(value), _number(requirement.values[0] if len(requirement.values) == 1 else None)
-    if number is None or bound is None:
-        return False
-    return number > bound if requirement.operator == "Gt" else number < bound
-
-
-def _number(text: str | None) -> int | None:
-    """Return the text as a signed 64-bit number, or None if it is not one (strconv.ParseInt)."""
-    if text is None or not _WHOLE.fullmatch(text):
-        return None
-    number = int(text)
-    return number if -(1 << 63) <= number < 1 << 63 else None

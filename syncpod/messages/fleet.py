@@ -46,7 +46,7 @@ GRACE_SECONDS: Final = 50.0
 ATTEND_SECONDS: Final = 600.0
 """The longest that one ``attend`` waits for a change."""
 COALESCED_SECONDS: Final = 1.0
-"""How long a node collects further changes before it tells its fleet of the first."""
+"""How long a node collects further changes before it reports the first to its fleet."""
 
 STALE_INTENT: Final = "StaleIntent"
 """Type of the failure of a node that has taken a newer list before."""

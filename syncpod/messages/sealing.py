@@ -1,13 +1,14 @@
-"""Sealing of payloads between a fleet and one node: who is none of the two neither reads nor makes one. Values in, out.
+"""Sealing of payloads between a fleet and one node: nobody else can read one or make one. Pure.
 
-What a fleet tells a node lies in the fleet's database, and so does the answer. Both have an elliptic key (P-256): the
-node that of its certificate, the fleet one of its own, whose public part the invitation has. A payload is encrypted as
-a whole with a key of its own (AES-256-GCM), and that key for each key of the receiver: a node that is invited anew has
-two for a while. What wraps it comes from two agreements (ECDH), of a key made for this payload and of the sender's,
-each with the receiver's (HKDF-SHA256). So only the receiver opens it, and it knows who has sealed it.
+What a fleet tells a node lies in the fleet's database, and so does the answer. Both sides have an elliptic key
+(P-256): the node uses the one of its certificate, and the fleet has one of its own, whose public part is in the
+invitation. A payload is encrypted as a whole with a content key of its own (AES-256-GCM). The content key is wrapped
+once for each key of the receiver, since a node that is invited anew has two for a while. The wrapping key is derived
+(HKDF-SHA256) from two agreements (ECDH) with the receiver's key: that of a key made for this payload, and that of the
+sender's key. So only the receiver can open the payload, and the receiver knows who sealed it.
 
-A sealed payload is bound to its workflow and to the type of its activity, and holds in one direction. That it is no
-copy of an earlier one of the same kind is for the receiver to see: intent has a generation.
+A sealed payload is bound to its workflow, to the type of its activity and to one direction. It may still be a copy of
+an earlier one of the same kind. The receiver has to notice that: an intent has a generation.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ WITHDRAW_PODS: Final = "withdraw_pods"
 
 
 class Survey(Message):
-    """For which pods nodes are looked at."""
+    """The pods for which nodes are looked at."""
 
     owner: str = ""
     """Id of the workload's workflow."""

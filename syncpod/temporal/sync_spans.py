@@ -11,7 +11,7 @@ so on until nothing may run. It is one trace, however long the workflow lives::
     ├─ await_workflow_task
     └─ …
 
-A replay makes none. What a worker has begun and another ends is missing one of its halves.
+A replay makes none. A sync that one worker begins and another ends lacks one half.
 """
 
 from __future__ import annotations

@@ -13,12 +13,12 @@ from typing import Final
 
 FILE_NAME: Final = "fleet-contact"
 RETURN_SECONDS: Final = 30.0
-"""How long the fleet must be heard again before stopped pods may run: it says by then which of two copies goes."""
+"""How long the fleet must be heard again before stopped pods may run. By then it has said which of two copies goes."""
 _WRITTEN_SECONDS: Final = 5.0
 
 
 class Contact:
-    """The last word between a node and its fleet. All methods are quick, but for the file's time."""
+    """When a node last heard from its fleet. Its methods are quick: on disk they touch the file's time alone."""
 
     def __init__(self, state_dir: Path, clock: Callable[[], float] = time.monotonic) -> None:
         """Go on from what an earlier life of the worker noted; without a note, count from now. Blocks."""

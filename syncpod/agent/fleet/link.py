@@ -214,7 +214,7 @@ def to_gate() -> ToFleet:
 
 
 def _cause(error: NoServer) -> str:
-    """Return what the SDK or the gate says, without what to do about one's own server."""
+    """Return what the SDK or the gate says, without its advice for the node's own server."""
     text = str(error.__cause__ or error)
     for sign, meaning in (
         ("fleet's server cannot be reached", "the fleet's server behind it is away"),

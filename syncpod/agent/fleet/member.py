@@ -105,7 +105,7 @@ class Member:
         loop = asyncio.get_running_loop()
         end = loop.time() + ATTEND_SECONDS
         if asked.version:
-            await asyncio.sleep(COALESCED_SECONDS)  # a busy node tells much at once, not each change alone
+            await asyncio.sleep(COALESCED_SECONDS)  # a busy node reports many changes together
         while (news := await self._news(asked.version)) is None:
             if loop.time() > end:
                 return Attended(version=asked.version, generation=(await self._kept()).generation)
@@ -128,7 +128,7 @@ class Member:
     # --- the node's own workflow --------------------------------------------------------------------------------------
 
     async def tell_again(self, view: NodeView | None) -> None:
-        """Send the list to a workflow that has received none, and if somebody has ended a pod of it.
+        """Send the list again if the workflow has received none, or if somebody has ended a pod of it.
 
         `view` is what the node's workflow knows; None = it does not run. A pod counts as ended only if it is missing
         twice in a row: it may be about to begin, or to end for a newer list. Raises RPCError, OSError.
@@ -219,7 +219,7 @@ def _why(missing: set[str]) -> str:
 
 
 def _rule(document: Any) -> WhenLost:
-    """Return what a pod wants for the case that its node is cut off."""
+    """Return what a pod asks for if its node is cut off."""
     annotations = (document.get("metadata") or {}).get("annotations") or {}
     try:
         return when_lost(annotations)

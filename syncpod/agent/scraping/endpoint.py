@@ -117,7 +117,7 @@ class NodeEndpoint:
         return Answer("200 OK", await self._fresh(request.path, make), _JSON)
 
     async def _fresh(self, path: str, make: Callable[[], Awaitable[bytes]]) -> bytes:
-        """Return what `make` makes, made once a second at most: whoever may connect must not keep the worker busy."""
+        """Return the result of `make`, which runs once a second at most: no reader may keep the worker busy."""
         async with self._making[path]:
             until, kept = self._kept.get(path, (0.0, b""))
             if time.monotonic() >= until:

@@ -89,7 +89,7 @@ class HttpServer:
             except (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
                 log.debug("a request for metrics failed: %s", error)
             finally:
-                writer.transport.abort()  # who does not read the answer would keep the room
+                writer.transport.abort()  # a client that does not read its answer would keep its place
 
     async def _response(self, head: Sequence[str]) -> bytes:
         """Return the answer to a request with this head. Raises ValueError if it is none."""

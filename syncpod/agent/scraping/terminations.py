@@ -15,7 +15,7 @@ _KEPT: Final = 256
 
 
 class Terminations:
-    """Tells the ends that a pod's newest status has, and the one before has not."""
+    """Finds the ends that are in a pod's newest status and were not in the one before."""
 
     def __init__(self, count: Callable[[str, str, str], None]) -> None:
         """Tell each end to `count`, once: container type, exit code and reason."""
