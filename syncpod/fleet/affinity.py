@@ -21,7 +21,7 @@ Domain = tuple[str, str]
 
 
 class Neighbors:
-    """What a pod's affinity, and the anti-affinity of those that are there, make of every node."""
+    """What a pod's affinity, and the anti-affinity of the pods that are there, say about every node."""
 
     def __init__(self, pod: Pod, namespace: str, nodes: Sequence[NodeOffer]) -> None:
         affinity = pod.spec.affinity or Affinity()
@@ -68,7 +68,7 @@ class Neighbors:
     def _is_near(self, node: NodeOffer) -> bool:
         """Say whether a node is near to all that the pod is to be near to.
 
-        The first of a group that is to be together cannot be near to any of it: it may be wherever the topology exists.
+        The first of a group that is to be together has nothing to be near to: it may be wherever the topology exists.
         """
         domains = [_domain(term, node) for term in self._near]
         if not self._near_to and self._could_be_first:
@@ -83,7 +83,7 @@ def own_anti_affinity(pod: Pod, namespace: str) -> tuple[PodAffinityTerm, ...]:
 
 
 def matters(there: PodThere, pod: Pod, namespace: str) -> bool:
-    """Say whether a rule of a pod about other pods speaks of one that is there, or a rule of that one of any."""
+    """Say whether a rule of the pod applies to a pod that is there, or such a pod has rules of its own."""
     affinity = pod.spec.affinity or Affinity()
     terms: list[PodAffinityTerm] = []
     for rules in (affinity.pod_affinity, affinity.pod_anti_affinity):
@@ -116,7 +116,7 @@ def _resolved(terms: Iterable[PodAffinityTerm], pod: Pod, namespace: str) -> tup
 
 
 def _is_meant(term: PodAffinityTerm, namespace: str, labels: Mapping[str, str]) -> bool:
-    """Say whether a resolved term speaks of a pod in this namespace with these labels."""
+    """Say whether a resolved term applies to a pod in this namespace with these labels."""
     is_there = namespace in term.namespaces or selects_namespace(term.namespace_selector, namespace)
     return is_there and selects(term.label_selector, labels)
 
@@ -126,7 +126,7 @@ def _means(term: PodAffinityTerm, there: PodThere) -> bool:
 
 
 def _domains(terms: Sequence[PodAffinityTerm], nodes: Sequence[NodeOffer], *, together: bool) -> frozenset[Domain]:
-    """Return where pods are that the terms speak of; with `together`, only those that every term speaks of."""
+    """Return where the pods are that the terms apply to; with `together`, only pods that every term applies to."""
     found = set()
     for node in nodes:
         for there in node.pods:
@@ -138,7 +138,7 @@ def _domains(terms: Sequence[PodAffinityTerm], nodes: Sequence[NodeOffer], *, to
 
 
 def _counts(term: PodAffinityTerm, nodes: Sequence[NodeOffer]) -> Mapping[Domain, int]:
-    """Return how many pods that a term speaks of are in each domain."""
+    """Return how many pods that a term applies to are in each domain."""
     counts: dict[Domain, int] = {}
     for node in nodes:
         if (domain := _domain(term, node)) is not None:

@@ -101,7 +101,7 @@ def decide_daemons(
 ) -> Decision:
     """Decide what a DaemonSet does next; the order of nodes and pods does not matter.
 
-    A node never gets a second pod while it has one, but for a surge, and then not while a third is ending. `nodes` are
+    A node gets a second pod only as a surge, and then only while no third one is ending. `nodes` are
     all nodes of the fleet; a member whose node is not among them goes.
     """
     return _Round(wish, nodes, members, state, now).decision()
@@ -123,7 +123,7 @@ class _Round:
         self._going: dict[str, str] = {}
         self._heard = [name for name, node in self._nodes.items() if node.is_heard and node.runs]
         self._closed = [name for name, node in self._nodes.items() if node.is_heard and not node.runs]
-        """Nodes that take no new pod: what is there stays, unless it is outdated and does not do."""
+        """Nodes that take no new pod: what is there stays, unless it is outdated and not available."""
         self._surge = size_of(wish.max_surge, len(self._heard), up=True)
         self._unavailable = size_of(wish.max_unavailable, len(self._heard), up=True)
         self._state = taken_up(Wish(wish.revision, len(self._heard)), state, now)

@@ -29,7 +29,7 @@ _FAILING: Final = frozenset(
 _OF_NODE: Final = frozenset(
     {"AppArmor", "Evicted", "NodeAffinity", "NodePorts", "NodeShutdown", "Preempting", "UnexpectedAdmissionError"}
 )
-"""Ends that speak of the node and not of the template, beside those that begin with `OutOf`."""
+"""Reasons of ends that are the node's fault and not the template's, beside those that begin with `OutOf`."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Member:
         return f"{self.name} on {self.node}" if self.node else self.name
 
     def is_ready(self) -> bool:
-        """Say whether it is ready, as far as anybody knows: of an Unknown node nobody does."""
+        """Say whether it is known to be ready: on an Unknown node nothing is."""
         return self.presence == "Ready" and self.ready_since is not None and not self.ended
 
     def is_available(self, now: datetime, min_ready: timedelta) -> bool:
@@ -76,7 +76,7 @@ class Member:
 
 
 def health(member: Member) -> Health:
-    """Say how a pod does, by the status that ``get pods`` prints; a node that is not Ready is not the pod's fault."""
+    """Say how a pod is, by the status that ``get pods`` prints; a node that is not Ready is not the pod's fault."""
     word = member.status.removeprefix("Init:")
     if member.presence != "Ready":
         return "fine"

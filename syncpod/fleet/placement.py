@@ -43,7 +43,7 @@ _OF_TAINTS, _OF_NODE_AFFINITY, _OF_ROOM, _OF_SPREAD, _OF_NEIGHBORS = 3, 2, 1, 2,
 
 @dataclass(frozen=True)
 class Verdict:
-    """What placement makes of one node."""
+    """The verdict of placement on one node."""
 
     node: str
     reasons: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a pod goes, and what was made of every node, by its name."""
+    """Where a pod goes, and the verdict on every node, by its name."""
 
     node: str
     """"" if it can be nowhere."""
@@ -101,7 +101,7 @@ def place(pod: Pod, nodes: Iterable[NodeOffer], *, owner: str = "") -> Placement
 
 
 def as_there(pod: Pod, owner: str = "") -> PodThere:
-    """Return a pod as it stands in the way of others."""
+    """Return what placement has to know of a pod that is there."""
     namespace = pod.metadata.namespace or "default"
     apart_from = own_anti_affinity(pod, namespace)
     return PodThere(namespace, pod.metadata.name, pod.metadata.labels, owner, apart_from=apart_from)

@@ -10,12 +10,12 @@ from syncpod.fleet.members import Member
 from syncpod.fleet.when_lost import WhenLost
 
 CLOCK_MARGIN: Final = timedelta(seconds=30)
-"""How much later than the node itself the fleet believes that a pod has been stopped by its node."""
+"""How much longer than the node the fleet waits until it counts a pod as stopped by its node."""
 
 
 @dataclass(frozen=True)
 class Parting:
-    """Of two pods where one was asked for, the one that goes."""
+    """Which of two pods goes where only one was asked for."""
 
     goes: str
     stays: str

@@ -1,4 +1,4 @@
-"""What a Deployment does next: create, withdraw, take a template for good, or go back to the last good one.
+"""What a Deployment does next: create, withdraw, accept a template as good, or go back to the last good one.
 
 Mirrors pkg/controller/deployment, v1.36 (rolling.go, recreate.go, progress.go) in one step over pods, without
 ReplicaSets. Differences:
@@ -28,7 +28,7 @@ _LONGEST_HOLD: Final = timedelta(seconds=300)
 
 
 _NOTHING_YET: Final = (0, -(2**31), 0)
-"""Less than any number of new pods, of others (negative) and of available new ones."""
+"""Below what any rollout has reached: new pods, others (negative), available new ones."""
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,8 @@ class Decision:
 def decide(wish: Wish, members: Iterable[Member], state: RolloutState, now: datetime) -> Decision:
     """Decide what a Deployment does next; the order of its pods does not matter.
 
-    Never more than `replicas + max_surge` pods are made to be, and never are so many withdrawn that fewer than
-    `replicas - max_unavailable` are available. Pods on lost nodes that are written off do not count as pods.
+    No more than `replicas + max_surge` pods are made to exist, and no available pod is withdrawn if fewer than
+    `replicas - max_unavailable` would be available then. Pods on lost nodes that are written off do not count as pods.
     """
     return _Round(wish, members, state, now).decision()
 
@@ -244,7 +244,7 @@ class _Round:
                     self._going[parting.goes] = parting.why
 
     def _is_needed(self, name: str) -> bool:
-        """Say whether too few pods would be available without this one: then a pod that is not goes in its stead."""
+        """Say whether too few pods would be available without this one: then an unavailable one goes in its place."""
         available = {member.name for member in self._available(self._counted())}
         return name in available and len(available) <= self._wish.replicas - self._wish.max_unavailable
 

@@ -19,7 +19,7 @@ _SCORED: Final = ("cpu", "memory")
 
 
 def insufficient(wanted: Mapping[str, int], node: NodeOffer) -> Iterator[tuple[str, str]]:
-    """Yield a reason for each resource that a node has not enough of, in the scheduler's order, and the numbers."""
+    """Yield a reason and its numbers for each resource of which the node has too little, in the scheduler's order."""
     if PODS in node.allocatable and node.crowd + 1 > node.allocatable[PODS]:
         yield "Too many pods", f"pods: has {node.crowd}, may have {node.allocatable[PODS]}"
     for name in sorted(wanted, key=_in_order):

@@ -36,7 +36,8 @@ def narrowed(
 ) -> LabelSelector | None:
     """Return a selector that also asks for a pod's own value of each label in `same`, and for none of those in `other`.
 
-    A label that the pod has not is ignored (mergeLabelSetWithSelector, applyPodAffinityTerm for mismatchLabelKeys).
+    A label that the pod does not have is ignored (mergeLabelSetWithSelector; applyPodAffinityTerm for
+    mismatchLabelKeys).
     """
     if selector is None:
         return None

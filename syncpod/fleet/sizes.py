@@ -37,7 +37,7 @@ def size_of(value: SizeOrPercent, total: int, *, up: bool) -> int:
 
 
 def surge_and_unavailable(surge: SizeOrPercent, unavailable: SizeOrPercent, replicas: int) -> tuple[int, int]:
-    """Return how many pods a rollout may have too many and too few.
+    """Return how many pods a rollout may have above and below its number.
 
     A surge is rounded up and the other down; where both come to 0, one pod may be unavailable, or nothing would move.
     """

@@ -82,7 +82,7 @@ class Spread:
         return [0 if crowd is None else 100 if most == 0 else 100 * (most + least - crowd) // most for crowd in crowds]
 
     def _crowd(self, node: NodeOffer, nodes: Sequence[NodeOffer]) -> int | None:
-        """Return how many pods are about a node already, weighed by topology; None if it lacks one of the labels."""
+        """Return how many pods are around a node already, weighed by topology; None if it lacks one of the labels."""
         keys = [each.rule.topology_key for each in self._soft]
         if self._needs_every_label and any(key not in node.labels for key in keys):
             return None

@@ -19,7 +19,7 @@ UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 KEEPS_AWAY: Final = ("NoSchedule", "NoExecute")
 """The effects for which a pod is not placed."""
 ENDS: Final = ("NoExecute",)
-"""The effect for which a pod does not stay either."""
+"""The effect that also keeps a pod from staying."""
 
 _WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]{0,18})")
 

@@ -38,7 +38,7 @@ class PodTemplate(Model):
 
 
 class RollingUpdateDeployment(Model):
-    """How many pods a rollout may have too many and too few."""
+    """How many pods a rollout may have above and below its number."""
 
     max_surge: IntOrString | None = None
     max_unavailable: IntOrString | None = None
@@ -75,7 +75,7 @@ class Deployment(Model):
 
 
 class RollingUpdateDaemonSet(Model):
-    """On how many nodes a rollout may have a pod too few, or one too many."""
+    """On how many nodes a rollout may have a pod less, or a pod more."""
 
     max_unavailable: IntOrString | None = None
     max_surge: IntOrString | None = None

@@ -1,4 +1,4 @@
-"""The pods of a workload: how its template is called, the pods that are made of it, and what a document wishes for.
+"""The pods of a workload: what its template is called, the pods that are made of it, and what a document wishes for.
 
 Mirrors pkg/controller/controller_utils.go, v1.36, GetPodFromTemplate. Difference: pods are numbered, as in ``web-7``,
 so that names say which came later.
@@ -33,7 +33,7 @@ def owner_of(workload: Workload) -> str:
 
 
 def revision_of(template: PodTemplate) -> str:
-    """Return what a template is called: the same for equal templates, and as good as never for others."""
+    """Return what a template is called: the same for equal templates, and in practice never for others."""
     return hashlib.sha256(canonical_json(template).encode()).hexdigest()[:_DIGITS]
 
 

@@ -6,8 +6,9 @@
                                                                           │
     owners ◄── pods_changed ◄── presence, pods ◄── attend ◄───────────────┘
 
-Both activities run on a queue that only the node polls. `attend` waits there for a change and heartbeats meanwhile, so
-a node in which nothing happens costs no history. A node that was cut off takes the newest list when it is back.
+Its three activities, `recall_intent` among them, run on a queue that only the node polls. `attend` waits there for a
+change and heartbeats meanwhile, so a node in which nothing happens costs six events of history in ten minutes. A node
+that was cut off takes the newest list when it is back.
 """
 
 from __future__ import annotations
@@ -93,13 +94,13 @@ class FleetNodeWorkflow:
 
     @workflow.run
     async def run(self, _start_input: Any = None) -> None:
-        """Keep the node told, forever."""
+        """Keep the node informed of what it shall run, forever."""
         if self.refusal:
             raise invalid(self.refusal)
         while True:
             await self.entity.take_in()
-            # Replay: nothing is awaited from here to the wait. What comes in between would be neither asked nor told, and
-            # nothing would wake the workflow for it.
+            # Replay: nothing is awaited from here to the wait. What came in between would wake nothing, and would be
+            # neither asked nor told.
             due = self.entity.is_due()
             if not due:
                 self.ask()
@@ -124,7 +125,7 @@ class FleetNodeWorkflow:
     # --- asking the node ----------------------------------------------------------------------------------------------
 
     def ask(self) -> None:
-        """Have the node asked for what it has, given what it lacks, and attended."""
+        """Ask the node what it has, give it what it lacks, and wait for its changes."""
         state = self.state
         if not state.is_recalled:
             self.busy.begin(RECALL_INTENT, self.recall())

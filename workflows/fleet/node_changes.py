@@ -86,7 +86,7 @@ def _require_room(state: FleetNodeState, changed: dict[str, dict[str, Any]]) -> 
 
 
 def _withdraw(state: FleetNodeState, asked: Withdraw, now: datetime) -> None:
-    """Have the node end pods; a pod that is not placed here is none that has to end."""
+    """Have the node end pods. Pods that are not placed here are left out."""
     keys = [key for each in asked.pods if (key := f"{each.namespace}/{each.name}") in state.placed]
     if not keys:
         return

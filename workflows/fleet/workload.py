@@ -97,7 +97,7 @@ class WorkloadWorkflow:
             raise invalid(self.refusal)
         while True:
             await self.entity.take_in()
-            # Replay: nothing is awaited from here to the wait, or a change that comes in between would wait for the alarm.
+            # Replay: nothing is awaited from here to the wait, or a change that comes in between waits for the alarm.
             due = self.entity.is_due()
             self.decide()
             if not due:
@@ -180,7 +180,7 @@ class WorkloadWorkflow:
         self.pause = min(self.pause * 2, _LONGEST_PAUSE)
         if found is None:
             return
-        # Replay: asked again after the await, since pods may have been withdrawn meanwhile. No await until all are noted.
+        # Replay: asked again after the await: pods may have been withdrawn meanwhile. No await until all are noted.
         names = [name for name in names if name in state.pods and not state.pods[name].leaving]
         by_node: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         for name, (pod, placement) in workload_changes.placements(state, names, found.nodes, self.owner).items():
