@@ -239,12 +239,7 @@ async def _prepared(
     record = _worker_record(settings, client, address, endpoint, runtime, life)
     followed = FollowedVersion(runtime, cri.version, partial(_note_version, settings, record))
     agent.add_background_task("runtime version", followed.run)
-    if settings.metrics_address:
-        from syncpod.agent.scraping.task import add_node_endpoint  # prometheus_client takes 40 ms of each start
-
-        add_node_endpoint(agent, settings.metrics_address, context, cri)
-    if keys is not None:
-        agent.add_background_task("codec server", CodecServer(settings.state_dir, keys, address).run)
+    _add_servers(settings, agent, context, cri, keys, address)
     add_node_workflow_tasks(agent, client, context, life, lambda: followed.current, settings.manifest_dir)
     add_fleet_link(agent, client, context, fleet_answers, to_gate())
     worker = make_worker(client, node, agent, task_queue=task_queue, identity=life.identity, keys=keys)
@@ -328,6 +323,18 @@ def _add_housekeeping(settings: NodeSettings, client: Client, node: Node, agent:
         is_signed=settings.signed,
     )
     node.dead_kept, node.pressure = housekeeping.containers.per_container, evictor.admission_refusal
+
+
+def _add_servers(
+    settings: NodeSettings, agent: Agent, context: NodeContext, cri: CriClient, keys: Keys | None, address: str
+) -> None:
+    """Have the agent also serve metrics and a codec, where the settings ask for them."""
+    if settings.metrics_address:
+        from syncpod.agent.scraping.task import add_node_endpoint  # prometheus_client takes 40 ms of each start
+
+        add_node_endpoint(agent, settings.metrics_address, context, cri)
+    if keys is not None:
+        agent.add_background_task("codec server", CodecServer(settings.state_dir, keys, address).run)
 
 
 def _worker_record(

@@ -1,4 +1,4 @@
-"""How many of a workflow's records may be about what was not accepted.
+"""What a workflow does not accept: why, in one sentence, and how many of its records may be about that.
 
 Whoever reaches the server can send signals that are rejected, as many as they like: the records of them must not push
 out what has happened to the pod.
@@ -9,11 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
+from pydantic import ValidationError
+
+from syncpod.messages.problem import payload_problem
+from syncpod.pod import PodInvalid
+
 REJECTED: Final = "Rejected"
 """The reason of an event about something that was not accepted."""
 REJECTIONS_KEPT: Final = 50
 
 _Record = TypeVar("_Record")
+
+
+class Rejected(Exception):
+    """What came in cannot be accepted; the text says why, in one sentence."""
+
+
+def sentence(wrong: Exception) -> str:
+    """Return one sentence that says what is wrong with a signal or an update."""
+    if isinstance(wrong, ValidationError):
+        return payload_problem(wrong)
+    return str(wrong) if isinstance(wrong, Rejected | PodInvalid) else f"{type(wrong).__name__}: {wrong}"
 
 
 def without_surplus(records: tuple[_Record, ...], is_rejection: Callable[[_Record], bool]) -> tuple[_Record, ...]:

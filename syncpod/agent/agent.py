@@ -105,15 +105,7 @@ class Agent:
         self.readiness = RuntimeReadiness(cri.status, self.pleg.wake)
         self.waiting_for: dict[ObjectRef, set[tuple[str, str]]] = {}
         """Who waits for a missing object. Steps add themselves; the volume refresh signals and removes them."""
-        store = ObjectStore(context.state_dir, context.memory_dir)
-        self._volumes = VolumeRefresh(
-            context,
-            store,
-            self.waiting_for,
-            self.signals.end_backoff,
-            add_secret_values=cri.add_secret_values,
-            threads=reader.threads,
-        )
+        self._volumes = self._volume_refresh(context, cri)
         self._takeover = Takeover(client, task_queue, life.identity)
         self.published_pods = PublishedPods(context)
         self.journal = Journal(context, journal, redacted=cri.redacted, ask_server=partial(sent_to, client))
@@ -127,20 +119,32 @@ class Agent:
             keys=keys,
         )
         self._ended_runs = EndedRuns(client)
-        socket = NodeSocket(
-            context.state_dir,
-            self.published_pods,
-            open_pods=OpenPods(client, guard.require),
-            untold=self.prober.untold,
-        )
         self._background: dict[str, Callable[[], Awaitable[None]]] = {
             "states of workflows": self.published_pods.run,
             "journal": self.journal.run,
-            "the node's socket": socket.run,
+            "the node's socket": self._node_socket(context).run,
         }
         self._watchers: list[Callable[[ObservedPod], None]] = [self.pidfds.watch, self.prober.observe]
         self._booting: list[asyncio.Task[None]] = []
         self._telling: set[asyncio.Task[None]] = set()
+
+    def _volume_refresh(self, context: NodeContext, cri: CriRuntime) -> VolumeRefresh:
+        return VolumeRefresh(
+            context,
+            ObjectStore(context.state_dir, context.memory_dir),
+            self.waiting_for,
+            self.signals.end_backoff,
+            add_secret_values=cri.add_secret_values,
+            threads=self._reader.threads,
+        )
+
+    def _node_socket(self, context: NodeContext) -> NodeSocket:
+        return NodeSocket(
+            context.state_dir,
+            self.published_pods,
+            open_pods=OpenPods(self._client, self.guard.require),
+            untold=self.prober.untold,
+        )
 
     def add_background_task(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         """Run `run` as long as the agent runs. If it fails, that is logged, and it is started again."""

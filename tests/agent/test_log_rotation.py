@@ -32,7 +32,7 @@ awk -v n={lines} 'BEGIN {{
     p = sprintf("%90s", ""); gsub(/ /, "x", p);
     for (i = 1; i <= n; i++) {{ printf "%08d %s\\n", i, p; if (i % 20000 == 0) {{ fflush(); system("sleep 0.3") }} }}
 }}'
-while :; do sleep 0.1; done
+exec sleep 600
 """
 """A shell script that writes numbered lines, two megabytes at a time as fast as it can, and runs on."""
 

@@ -13,7 +13,7 @@ from tests.cli.conftest import Command
 from tests.cli.manifests import as_json, fresh_name, manifest
 from tests.workflows.scripted import ScriptedNode
 from workflows.pod import report
-from workflows.pod.desired import Rejected
+from workflows.rejections import Rejected
 
 SMALL = {"limits": {"cpu": "200m", "memory": "64Mi"}, "requests": {"cpu": "100m", "memory": "64Mi"}}
 

@@ -20,6 +20,7 @@ from tests.e2e.faults_clock import DAY, HOUR, Clock
 from tests.e2e.faults_disk import FULL, filled
 from tests.e2e.faults_proxy import Stopped, When
 from tests.e2e.faults_support import FaultyNode, Pod, open_to_all, shell, until
+from tests.e2e.words import Word, waits_for
 from tests.runtimes.images import BUSYBOX_2
 
 log = logging.getLogger("faults")
@@ -44,11 +45,8 @@ _PLACES = (DAY, -DAY, 3 * HOUR, -HOUR, 90, -90, 0)
 _T = TypeVar("_T")
 _OUT = {"name": "out", "mountPath": "/out"}
 _NOTES = 'note() { echo "$1" >>/out/$0; }; note started; '
-_RUNS = (
-    "trap 'exit 0' TERM; " + _NOTES + "while [ ! -e /out/crash ]; do sleep 1; done; rm /out/crash; note crashed; exit 7"
-)
-_RESTS = "trap 'exit 0' TERM; " + _NOTES + "while :; do sleep 1; done"
-"""A hundred containers that look around ten times a second would leave the machine no time for the rest."""
+_RUNS = "trap 'exit 0' TERM; " + _NOTES + f"{waits_for('/out/crash')}; note crashed; exit 7"
+_RESTS = "trap 'exit 0' TERM; " + _NOTES + waits_for("/out/rest")
 
 
 @dataclass
@@ -67,6 +65,8 @@ class FaultRun:
     """Whether the worker does."""
     pods: list[Pod] = field(default_factory=list)
     untouched: list[Pod] = field(default_factory=list)
+    words: dict[str, Word] = field(default_factory=dict)
+    """By the name of the pod that crashes at its word."""
     crashed: list[Pod] = field(default_factory=list)
     updated: list[Pod] = field(default_factory=list)
     deleted: list[Pod] = field(default_factory=list)
@@ -84,6 +84,7 @@ class FaultRun:
         name = f"fire-{len(self.pods):02}"
         home = self.place / name
         await asyncio.to_thread(open_to_all, home)
+        self.words[name] = await asyncio.to_thread(Word.make, home / "crash")
         containers = [
             {**shell(each), "command": ["sh", "-c", script, each], "volumeMounts": [_OUT]}
             for each, script in (("web", _RUNS), ("api", _RESTS))
@@ -102,7 +103,7 @@ class FaultRun:
 
     async def crash(self, pod: Pod) -> None:
         """Have its container `web` exit with 7, now or as soon as it runs."""
-        await asyncio.to_thread((self.place / pod.name / "crash").touch)
+        self.words[pod.name].say()
         self.crashed.append(pod)
 
     async def update(self, pod: Pod) -> None:

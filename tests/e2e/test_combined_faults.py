@@ -62,8 +62,11 @@ async def fault_run(runtime: Runtime, tmp_path: Path) -> AsyncIterator[FaultRun]
         server = await asyncio.to_thread(DevServer.launch)
         with server:
             async with faulty_node(runtime, server, home, **settings) as node:
-                yield FaultRun(node, out, disk, clock, SEED)
+                made = FaultRun(node, out, disk, clock, SEED)
+                yield made
                 await node.recover()
+                for word in made.words.values():
+                    word.forget()
 
 
 async def test_many_pods_converge_after_all_faults_at_once_during_changes(fault_run: FaultRun) -> None:

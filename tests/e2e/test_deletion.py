@@ -13,6 +13,7 @@ from temporalio.client import WorkflowExecutionStatus
 
 from tests.e2e.engine import EngineNode, LivePod, Pods, conditions_of, shell, status_of
 from tests.e2e.meanwhile import Told, meanwhile
+from tests.e2e.words import say, waits_for
 
 pytestmark = pytest.mark.every_runtime("the runtime keeps the grace period and removes what is dead")
 
@@ -149,7 +150,7 @@ async def test_a_deleted_pods_name_can_be_used_again_at_once(pods: Pods) -> None
 
 
 async def test_a_pod_applied_during_deletion_starts_afterwards(pods: Pods, engine: EngineNode, tmp_path: Path) -> None:
-    on_term = "until [ -e /out/end ]; do sleep 0.05; done; exit 0"
+    on_term = f"{waits_for('/out/end')}; exit 0"
     volumes = [{"name": "out", "hostPath": {"path": str(tmp_path)}}]
     pod = await pods.apply("next", telling("main", on_term), volumes=volumes)
     first = (await pod.running())["metadata"]["uid"]
@@ -159,7 +160,7 @@ async def test_a_pod_applied_during_deletion_starts_afterwards(pods: Pods, engin
     # What may not change in a running pod may differ in the next one.
     await pod.apply(containers=[shell("other")], restartPolicy="Never")
     assert await names(pod) == {"main"}
-    (tmp_path / "end").touch()
+    await say(tmp_path / "end")
 
     await pod.until(lambda pod: pod["metadata"]["uid"] != first)
     following = await pod.running()

@@ -14,6 +14,7 @@ import pytest_asyncio
 
 from tests.e2e.faults_disk import FULL, NO_EVICTION, filled, small_disk
 from tests.e2e.faults_support import RUNS, FaultyNode, Pod, faulty_node, shell, until
+from tests.e2e.words import says, waits_for
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
 
@@ -95,11 +96,11 @@ async def test_a_container_is_restarted_on_a_full_disk(node: FaultyNode) -> None
     await node.kill()
     await node.serve(**NO_EVICTION)
     mount = {"volumeMounts": [{"name": "go", "mountPath": "/go"}]}
-    once = f"{RUNS[: RUNS.index('while')]}while [ ! -e /go/on ]; do sleep 0.1; done; rm /go/on; exit 3"
+    once = f"{RUNS[: RUNS.index('while')]}{waits_for('/go/on')}; exit 3"
     pod = await node.apply(shell("web", once, **mount), volumes=[{"name": "go", "emptyDir": {"medium": "Memory"}}])
     await pod.running()
     with filled(node.directory):
-        done = await node.cri.exec_sync((await pod.live("web")).id, ("touch", "/go/on"), timeout_seconds=20)
+        done = await node.cri.exec_sync((await pod.live("web")).id, ("sh", "-c", says("/go/on")), timeout_seconds=20)
         assert done.exit_code == 0, done
         await pod.running(web=1)
         await pod.assert_whole(web=1)

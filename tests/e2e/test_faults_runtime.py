@@ -13,6 +13,7 @@ import pytest
 from syncpod.kernel.pidfd_info import tells_exits
 from tests.agent.waiting import until as until_true
 from tests.e2e.faults_support import DEAF, FaultyNode, Pod, ended, held, shell, until
+from tests.e2e.words import say, waits_for
 from tests.workflows.scripted import container
 
 log = logging.getLogger("faults")
@@ -108,14 +109,14 @@ async def test_a_runtime_restart_restarts_no_container(node: FaultyNode) -> None
 async def test_an_exit_during_a_runtime_outage_is_noticed_once(
     node: FaultyNode, tmp_path: Path, worker_dies: bool
 ) -> None:
-    exits = f"trap 'exit 0' TERM; while [ ! -e {tmp_path}/now ]; do sleep 0.05; done; rm {tmp_path}/now; exit 7"
+    exits = f"trap 'exit 0' TERM; {waits_for(f'{tmp_path}/now')}; rm {tmp_path}/now; exit 7"
     shared = [{"name": "shared", "hostPath": {"path": str(tmp_path), "type": "Directory"}}]
     mount = [{"name": "shared", "mountPath": str(tmp_path)}]
     pod = await node.apply(shell("a"), shell("exits", exits, volumeMounts=mount), volumes=shared)
     await pod.running()
     container_id = (await pod.live("exits")).id
     node.runtime.kill()
-    (tmp_path / "now").touch()
+    await say(tmp_path / "now")
     # containerd 2 forgets how it was: the worker hears it of the kernel, and keeps it for its next life.
     noted = node.directory / "state" / "exits" / container_id
     await until_true(noted.exists if tells_exits() else lambda: not (tmp_path / "now").exists())

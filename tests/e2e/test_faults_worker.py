@@ -13,6 +13,7 @@ import pytest
 
 from syncpod.translation.names import NODE_LABEL
 from tests.e2e.faults_support import DEAF, FaultyNode, Pod, ended, held, open_to_all, shell, until
+from tests.e2e.words import say, waits_for
 from tests.workflows.scripted import container
 
 log = logging.getLogger("faults")
@@ -247,15 +248,14 @@ async def test_a_pod_applied_without_a_worker_is_started_by_the_next_one(node: F
 async def test_a_container_that_exits_without_a_worker_is_restarted_once_afterwards(
     node: FaultyNode, tmp_path: Path
 ) -> None:
-    exits = f"trap 'exit 0' TERM; while [ ! -e {tmp_path}/now ]; do sleep 0.05; done; exit 7"
+    exits = f"trap 'exit 0' TERM; {waits_for(f'{tmp_path}/now')}; exit 7"
     shared = [{"name": "shared", "hostPath": {"path": str(tmp_path), "type": "Directory"}}]
     mount = [{"name": "shared", "mountPath": str(tmp_path)}]
     pod = await node.apply(shell("a"), shell("exits", exits, volumeMounts=mount), volumes=shared)
     await pod.running()
     await node.kill()
-    (tmp_path / "now").touch()
+    await say(tmp_path / "now")
     await until(lambda: ended(pod, "exits"))
-    (tmp_path / "now").unlink()
     since = await node.serve()
     seen = await pod.running(exits=1)
     assert container(seen, "exits")["lastState"]["terminated"]["exitCode"] == 7

@@ -11,6 +11,7 @@ import pytest
 
 from tests.agent.waiting import until
 from tests.e2e.engine import LivePod, Pods, conditions_of, shell, status_of
+from tests.e2e.words import say, waits_for
 
 pytestmark = pytest.mark.every_runtime(
     "the runtime runs the commands of hooks and sends the stop signal", one_containerd=True
@@ -65,15 +66,22 @@ async def test_a_container_is_neither_shown_as_running_nor_probed_before_its_pos
     pods: Pods, tmp_path: Path
 ) -> None:
     """Row 53, row 84: a liveness probe that would fail until then restarts nothing."""
-    waits = "touch /out/runs; until [ -e /out/go ]; do sleep 0.1; done; sleep 2; touch /out/done"
-    probe = {"exec": {"command": ["test", "-e", "/out/done"]}, "periodSeconds": 1, "failureThreshold": 1}
+    waits = f"touch /out/runs; {waits_for('/out/go')}; touch /out/done"
+    every_second = {"periodSeconds": 1, "failureThreshold": 1}
+    probe = {"exec": {"command": ["test", "-e", "/out/done"]}, **every_second}
     web = shell("web", volumeMounts=[OUT], lifecycle={"postStart": hook(waits)}, livenessProbe=probe)
-    live = await pods.apply("hooked", web, **saying(tmp_path))
+    # What it is compared with is probed as often.
+    probe = {"exec": {"command": ["sh", "-c", "echo probed >> /out/probes"]}, **every_second}
+    other = shell("other", volumeMounts=[OUT], livenessProbe=probe)
+    live = await pods.apply("hooked", other, web, **saying(tmp_path))
     await until((tmp_path / "runs").exists)
-    assert [each.state for each in await live.containers()] == ["running"]
+    assert [each.state for each in await live.containers("web")] == ["running"]
     pod = await live.until(lambda pod: bool(pod["status"].get("podIPs")))
     assert status_of(pod, "web")["state"] == {"waiting": {"reason": "ContainerCreating"}}
-    (tmp_path / "go").touch()
+    probes = tmp_path / "probes"
+    earlier = len(probes.read_text().splitlines()) if probes.exists() else 0
+    await until(lambda: probes.exists() and len(probes.read_text().splitlines()) >= earlier + 3)
+    await say(tmp_path / "go")
     pod = await live.until(lambda pod: conditions_of(pod)["Ready"][0] == "True")
     assert status_of(pod, "web")["restartCount"] == 0
     assert await told(live, "Unhealthy") == []

@@ -15,7 +15,7 @@ from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from syncpod.journal.reading import Account, NoJournal, accounts_of, pods_of
 from syncpod.journal.records import SENDER
 from tests.agent.waiting import until
-from tests.e2e.faults_support import FaultyNode, shell
+from tests.e2e.faults_support import FaultyNode, Pod, shell
 from tests.fork_server import run_syncpod
 from tests.runtimes.images import BUSYBOX, BUSYBOX_2
 
@@ -65,21 +65,8 @@ def seven_ways() -> dict[str, Any]:
     )
 
 
-async def test_seven_kinds_of_crashes_and_all_that_came_after_are_told_when_only_the_journal_is_left(
-    node: FaultyNode,
-) -> None:
-    if not node.runtime.cgroup_parent:
-        pytest.skip("cgroups are closed to this user, so that no container has a limit of memory")
-
-    def told(*arguments: str) -> str:
-        places = {
-            "SYNCPOD_STATE_DIR": str(node.worker.state_dir),
-            "SYNCPOD_LOG_DIR": str(node.worker.state_dir.parent / "logs"),
-        }
-        done = run_syncpod(arguments, env={**os.environ, **places})
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
+async def crashed_in_seven_ways(node: FaultyNode) -> Pod:
+    """A pod whose container has ended in seven ways, and was changed, resized and deleted; its runs are gone."""
     pod = await node.apply(
         seven_ways(), annotations=QUICKLY, hostNetwork=False, volumes=[{"name": "scratch", "emptyDir": {}}]
     )
@@ -106,8 +93,29 @@ async def test_seven_kinds_of_crashes_and_all_that_came_after_are_told_when_only
     await node.client.workflow_service.delete_workflow_execution(
         DeleteWorkflowExecutionRequest(namespace=node.client.namespace, workflow_execution=execution)
     )
+    return pod
 
-    said = json.loads(told("explain", pod.name, "-o", "json"))
+
+def told(node: FaultyNode, *arguments: str) -> str:
+    """What a command prints on the node's machine."""
+    places = {
+        "SYNCPOD_STATE_DIR": str(node.worker.state_dir),
+        "SYNCPOD_LOG_DIR": str(node.worker.state_dir.parent / "logs"),
+    }
+    done = run_syncpod(arguments, env={**os.environ, **places})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+async def test_seven_kinds_of_crashes_and_all_that_came_after_are_told_when_only_the_journal_is_left(
+    node: FaultyNode,
+) -> None:
+    if not node.runtime.cgroup_parent:
+        pytest.skip("cgroups are closed to this user, so that no container has a limit of memory")
+
+    pod = await crashed_in_seven_ways(node)
+
+    said = json.loads(told(node, "explain", pod.name, "-o", "json"))
     (app,) = said["containers"]
     assert [end["restart"] for end in app["ends"]] == list(range(9)), "no instance is missing, and none is there twice"
     assert [(end["kind"], end["cause"], end["decidedBy"]) for end in app["ends"]] == [
@@ -123,7 +131,7 @@ async def test_seven_kinds_of_crashes_and_all_that_came_after_are_told_when_only
     ]
     assert all(end["startedAt"] and end["endedAt"] for end in app["ends"])
     assert all(end["logEnd"].startswith(f"life {number} begins") for number, end in enumerate(app["ends"], start=1))
-    assert told("logs", pod.name, "--restart", "6") == "life 7 begins\nover again\n"
+    assert told(node, "logs", pod.name, "--restart", "6") == "life 7 begins\nover again\n"
     by = f", by {node.client.identity}"
     changes = [each["what"] for each in said["changes"]]
     assert changes[2].startswith("resize: generation 3") and changes.pop(2).endswith(by)
@@ -134,7 +142,7 @@ async def test_seven_kinds_of_crashes_and_all_that_came_after_are_told_when_only
         f"delete: grace 1 s{by}",
     ]
     assert [each["how"] for each in said["absences"]] == ["died"]
-    screen = told("explain", pod.name)
+    screen = told(node, "explain", pod.name)
     assert all(end["cause"] in screen for end in app["ends"])
     assert "gone since" in screen
     assert all(life.name for life, _ in pods_of(node.worker.state_dir)), "what is removed has a pod"

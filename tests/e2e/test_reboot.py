@@ -16,6 +16,7 @@ import pytest
 
 from syncpod.translation.names import NODE_LABEL
 from tests.e2e.faults_support import FaultyNode, Pod, shell
+from tests.e2e.words import say, waits_for
 from tests.runtimes.processes import kill, processes, with_descendants
 from tests.runtimes.sweep import sweep
 from tests.workflows.scripted import container
@@ -160,14 +161,14 @@ async def test_a_finished_container_removed_by_others_does_not_run_again(node: F
     flag = starts.directory / "go"
     pod = await node.apply(
         starts.shell("done", "exit 0"),
-        starts.shell("crashes", f"while [ ! -e {flag} ]; do sleep 0.1; done; rm {flag}; exit 1"),
+        starts.shell("crashes", f"{waits_for(str(flag))}; exit 1"),
         initContainers=[starts.shell("first", "exit 0")],
         restartPolicy="OnFailure",
         volumes=starts.volumes,
     )
     await pod.until(lambda seen: bool(ended(seen, "done")) and runs(seen, "crashes"))
     await removed(node, pod, "done", "first")
-    await asyncio.to_thread(flag.touch)
+    await say(flag)
     seen = await pod.until(lambda seen: container(seen, "crashes")["restartCount"] == 1)
     assert (ended(seen, "done")["exitCode"], ended(seen, "first")["exitCode"]) == (0, 0)
     assert starts.counted() == Counter({"done": 1, "crashes": 2, "first": 1})

@@ -13,6 +13,7 @@ import pytest_asyncio
 
 from tests.e2e.engine import RUNS, EngineNode, LivePod, Pods, at, conditions_of, shell, status_of
 from tests.e2e.meanwhile import Told, meanwhile
+from tests.e2e.words import says, waits_for
 
 SCRATCH = {"name": "scratch", "emptyDir": {}}
 ONCE = "[ -e /scratch/{mark} ] || {{ touch /scratch/{mark}; {script}; }}; "
@@ -222,8 +223,8 @@ async def test_a_container_has_a_policy_and_rules_of_its_own(
 
 
 async def starting_over(pods: Pods) -> LivePod:
-    """A pod that a container restarts as a whole when `/scratch/go` is there, and once more for `/scratch/again`."""
-    again = "until [ -e /scratch/again ]; do sleep 0.05; done; rm /scratch/again; exit 88"
+    """A pod that a container restarts as a whole for the word `/scratch/go`, and once more for `/scratch/again`."""
+    again = f"{waits_for('/scratch/again')}; exit 88"
     runs = f"echo run >> /scratch/runs; {RUNS}"
     mounts = [{"name": "scratch", "mountPath": "/scratch"}]
     return await pods.apply(
@@ -231,7 +232,7 @@ async def starting_over(pods: Pods) -> LivePod:
         shell("victim", runs, volumeMounts=mounts),
         once(
             "source",
-            "until [ -e /scratch/go ]; do sleep 0.05; done; exit 88",
+            f"{waits_for('/scratch/go')}; exit 88",
             f"echo run >> /scratch/runs; trap 'exit 0' TERM; {again}",
             restartPolicy="Never",
             restartPolicyRules=[rule("RestartAllContainers", "In", 88)],
@@ -268,7 +269,7 @@ async def test_a_rule_restarts_all_containers_in_place(pods: Pods) -> None:
     assert conditions_of(before)["AllContainersRestarting"] == ("False",)
     logs = {each.name: each.log_path for each in await pod.containers()}
 
-    await pod.exec("victim", "touch /scratch/go")
+    await pod.exec("victim", says("/scratch/go"))
     after = await pod.running(victim=1, source=1)
 
     # The same sandbox and address, the same volume with what was in it.
@@ -291,7 +292,7 @@ async def test_a_rule_restarts_all_containers_in_place(pods: Pods) -> None:
     killed = {event["container"] for event in await pod.events("Killing")}
     assert killed >= {"victim", "side"}
 
-    await pod.exec("victim", "touch /scratch/again")
+    await pod.exec("victim", says("/scratch/again"))
     await is_held_as_a_whole(pod)
     await pod.handle.signal("backoff_expired", {"container": "restart_all_containers"})
     anew = await pod.running(victim=2, source=2)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from tests.agent.waiting import until
 
@@ -39,3 +41,23 @@ def _is_said(word: Path) -> bool:
         finally:
             os.close(fifo)
     return False
+
+
+@dataclass
+class Word:
+    """A word that may be said before anybody waits for it, and is kept until then."""
+
+    fifo: int
+
+    @classmethod
+    def make(cls, place: Path) -> Self:
+        """Make the FIFO, for any user."""
+        os.mkfifo(place)
+        place.chmod(0o666)
+        return cls(os.open(place, os.O_RDWR | os.O_NONBLOCK))  # read and write: what is in it stays while it is open
+
+    def say(self) -> None:
+        os.write(self.fifo, b"\n")
+
+    def forget(self) -> None:
+        os.close(self.fifo)

@@ -68,8 +68,8 @@ class Stage:
     async def start(self, container: str) -> None:
         await self.cri.StartContainer(cri.StartContainerRequest(container_id=container))
 
-    async def started(self, *command: str) -> str:
-        container = await self.create(*command)
+    async def started(self, *command: str, name: str = "main") -> str:
+        container = await self.create(*command, name=name)
         await self.start(container)
         return container
 
@@ -212,9 +212,10 @@ async def an_end_by_a_signal(stage: Stage) -> Any:
 # --- stopping and removing --------------------------------------------------------------------------------------------
 
 
-async def running(stage: Stage, *command: str) -> str:
+async def running(stage: Stage, *command: str, name: str = "main") -> str:
     """A container that has installed its trap."""
-    container = await stage.started("sh", "-c", f"{command[-1].split(';')[0]}; touch /tmp/ready; {command[-1]}")
+    script = f"{command[-1].split(';')[0]}; touch /tmp/ready; {command[-1]}"
+    container = await stage.started("sh", "-c", script, name=name)
     await until_there(stage, container, "/tmp/ready")
     return container
 
@@ -251,7 +252,8 @@ async def a_stop_that_its_caller_gives_up(stage: Stage) -> Any:
     stop = asyncio.ensure_future(stage.stop(container, 1))
     await until_there(stage, container, "/tmp/told")
     stop.cancel()
-    await asyncio.sleep(1.5)  # beyond the grace: the runtime would have killed it by then
+    other = await running(stage, *DEAF, name="other")
+    await stage.stop(other, 1)  # killed after its grace, which began later than the one that was given up
     between = await stage.state(container)
     return between, await refused(stage.stop(container, 0)), await stage.ended(container)
 

@@ -17,6 +17,7 @@ from syncpod.messages.steps import KillContainer, KillPod, KillTarget
 from syncpod.pod import admit_pod, container_hash, pod_to_wire
 from workflows.pod import decide, desired, outcome, report, start
 from workflows.pod.state import PodState
+from workflows.rejections import Rejected
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LARGEST = 2**63 - 1
@@ -126,6 +127,6 @@ def test_the_remainder_of_any_grace_is_a_valid_runtime_timeout(grace: int, waite
 @pytest.mark.parametrize(("grace", "why"), [(-1, "must be 0 or more"), (2**63, f"must be no more than {LARGEST}")])
 def test_a_deletion_with_an_invalid_grace_is_refused(grace: int, why: str) -> None:
     state = a_running_pod(30)
-    with pytest.raises(desired.Rejected, match=f"gracePeriodSeconds: {why}"):
+    with pytest.raises(Rejected, match=f"gracePeriodSeconds: {why}"):
         desired.delete(state, {"gracePeriodSeconds": grace}, NOW)
     assert state.deletion is None

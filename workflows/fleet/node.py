@@ -6,13 +6,13 @@
                                                                           │
     owners ◄── pods_changed ◄── presence, pods ◄── attend ◄───────────────┘
 
-Both activities run on a queue that only the node polls. `attend` waits there for a change and heartbeats meanwhile, so
-a node in which nothing happens costs no history. A node that was cut off takes the newest list when it is back.
+Its three activities, `recall_intent` among them, run on a queue that only the node polls. `attend` waits there for a
+change and heartbeats meanwhile, so a node in which nothing happens costs six events of history in ten minutes. A node
+that was cut off takes the newest list when it is back.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final, TypeVar
@@ -48,10 +48,12 @@ with workflow.unsafe.imports_passed_through():
     )
     from syncpod.messages.identity import Message
     from syncpod.messages.signed import Commands
+    from workflows import rejections
     from workflows.entity import Entity, decisions_taken, decoded, invalid
     from workflows.fleet import node_changes, node_report
     from workflows.fleet.inbox import FleetInbox
     from workflows.fleet.node_state import FleetNodeState
+    from workflows.fleet.under_way import UnderWay
 
 _PART: Final = 256
 _ANSWER: Final = timedelta(seconds=30)
@@ -83,7 +85,7 @@ class FleetNodeWorkflow:
         if self.state.since is None:
             self.state.since = self.state.presence_since = workflow.now()
         self.entity = Entity(self, self.state, FleetInbox(), self.commands, part=_PART)
-        self.busy: dict[str, asyncio.Task[None]] = {}
+        self.busy = UnderWay(self.entity.wake)
         self.sent = 0
         """Generation that the running `take_intent` carries."""
         self.missed = False
@@ -92,11 +94,13 @@ class FleetNodeWorkflow:
 
     @workflow.run
     async def run(self, _start_input: Any = None) -> None:
-        """Keep the node told, forever."""
+        """Keep the node informed of what it shall run, forever."""
         if self.refusal:
             raise invalid(self.refusal)
         while True:
             await self.entity.take_in()
+            # Replay: nothing is awaited from here to the wait. What came in between would wake nothing, and would be
+            # neither asked nor told.
             due = self.entity.is_due()
             if not due:
                 self.ask()
@@ -110,9 +114,9 @@ class FleetNodeWorkflow:
     async def leave(self) -> None:
         """Continue as new, without what is under way on the node: the next run asks the same again."""
         for name in (RECALL_INTENT, TAKE_INTENT, ATTEND):
-            if name in self.busy:
-                self.busy[name].cancel()
+            self.busy.cancel(name)
         # Owners are told to the end: the next run does not know what this one had begun to tell.
+        # Replay: a cancelled step is over only when the server has said so. A run that left before would lose its end.
         await self.entity.until(lambda: not self.busy)
         if await self.entity.is_still_quiet_in_the_next_task():
             # Replay: nothing is awaited between that check and this, or an update could be lost.
@@ -121,32 +125,15 @@ class FleetNodeWorkflow:
     # --- asking the node ----------------------------------------------------------------------------------------------
 
     def ask(self) -> None:
-        """Have the node asked for what it has, given what it lacks, and attended."""
+        """Ask the node what it has, give it what it lacks, and wait for its changes."""
         state = self.state
         if not state.is_recalled:
-            self.begin(RECALL_INTENT, self.recall())
+            self.busy.begin(RECALL_INTENT, self.recall())
         elif state.generation > state.taken:
             if TAKE_INTENT in self.busy and self.sent < state.generation:
-                self.busy[TAKE_INTENT].cancel()  # its end wakes the workflow, which then sends the newer list
-            self.begin(TAKE_INTENT, self.give())
-        self.begin(ATTEND, self.attend())
-
-    def begin(self, name: str, asking: Any) -> None:
-        """Begin to ask, unless the same is asked already."""
-        if name in self.busy:
-            asking.close()
-            return
-
-        async def run() -> None:
-            try:
-                await asking
-            except asyncio.CancelledError:
-                pass
-            finally:
-                del self.busy[name]
-                self.entity.wake()
-
-        self.busy[name] = asyncio.create_task(run())
+                self.busy.cancel(TAKE_INTENT)  # its end wakes the workflow, which then sends the newer list
+            self.busy.begin(TAKE_INTENT, self.give())
+        self.busy.begin(ATTEND, self.attend())
 
     async def recall(self) -> None:
         """Ask what the node was last given by this fleet."""
@@ -157,6 +144,7 @@ class FleetNodeWorkflow:
 
     async def give(self) -> None:
         """Give the node its newest list."""
+        # Replay: list and generation are of one moment, before anything is awaited: `ask` compares the generation.
         intent = self.state.intent()
         self.sent = intent.generation
         summary = f"intent {intent.generation}: {len(intent.pods)} pods"
@@ -240,8 +228,9 @@ class FleetNodeWorkflow:
     def tell_owners(self) -> None:
         """Signal to each owner what has changed of its pods; one signal at a time to each."""
         for owner in [each for each in self.state.untold if f"tell {each}" not in self.busy]:
+            # Replay: made and taken from `untold` in one go: a change that comes while this is sent is told next time.
             news = self.state.news(owner, self.state.untold.pop(owner))
-            self.begin(f"tell {owner}", self.tell(owner, news))
+            self.busy.begin(f"tell {owner}", self.tell(owner, news))
 
     async def tell(self, owner: str, news: Any) -> None:
         """Signal one owner."""
@@ -281,7 +270,7 @@ class FleetNodeWorkflow:
 
     def sentence(self, wrong: Exception) -> str:
         """Return one sentence that says why an update is refused."""
-        return node_changes.sentence(wrong)
+        return rejections.sentence(wrong)
 
     # --- signals, updates, queries ------------------------------------------------------------------------------------
 

@@ -7,20 +7,14 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from syncpod.messages.fleet import OWNER_ANNOTATION, Attended, Intent, IntentTaken, Place, Withdraw
 from syncpod.messages.node import KEPT_BYTES, LIST_LIMIT
-from syncpod.messages.problem import payload_problem
 from syncpod.pod import PodInvalid, admit, pod_to_wire
 from workflows.fleet.node_state import FleetNodeState, Placed, Withdrawn, key_of
+from workflows.rejections import Rejected
 
 PLACED_LIMIT: Final = 1000
 """How many pods a fleet can place on one node."""
-
-
-class Rejected(Exception):
-    """What came in cannot be accepted; the text says why, in one sentence."""
 
 
 def change(state: FleetNodeState, name: str, args: tuple[Any, ...], now: datetime) -> None:
@@ -34,13 +28,6 @@ def change(state: FleetNodeState, name: str, args: tuple[Any, ...], now: datetim
         _place(state, Place.model_validate(args[0], extra="forbid"), now)
     else:
         _withdraw(state, Withdraw.model_validate(args[0], extra="forbid"), now)
-
-
-def sentence(wrong: Exception) -> str:
-    """Return one sentence that says what is wrong with an update."""
-    if isinstance(wrong, ValidationError):
-        return payload_problem(wrong)
-    return str(wrong) if isinstance(wrong, Rejected | PodInvalid) else f"{type(wrong).__name__}: {wrong}"
 
 
 def _place(state: FleetNodeState, asked: Place, now: datetime) -> None:
@@ -99,7 +86,7 @@ def _require_room(state: FleetNodeState, changed: dict[str, dict[str, Any]]) -> 
 
 
 def _withdraw(state: FleetNodeState, asked: Withdraw, now: datetime) -> None:
-    """Have the node end pods; a pod that is not placed here is none that has to end."""
+    """Have the node end pods. Pods that are not placed here are left out."""
     keys = [key for each in asked.pods if (key := f"{each.namespace}/{each.name}") in state.placed]
     if not keys:
         return

@@ -13,7 +13,7 @@ anew. What a rollout does next is :mod:`syncpod.fleet.rollout`'s word, or that o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -44,9 +44,11 @@ with workflow.unsafe.imports_passed_through():
         WorkloadSummary,
     )
     from syncpod.pod import pod_to_wire
+    from workflows import rejections
     from workflows.entity import Entity, decisions_taken, decoded, invalid
     from workflows.fleet import workload_changes, workload_report
     from workflows.fleet.inbox import FleetInbox
+    from workflows.fleet.under_way import UnderWay
     from workflows.fleet.workload_state import WorkloadState
 
 _PART: Final = 256
@@ -76,7 +78,7 @@ class WorkloadWorkflow:
         self.commands, decisions = Commands(start_input), decisions_taken()
         self.state, self.refusal = _begun(self.commands.input, decisions)
         self.entity = Entity(self, self.state, FleetInbox(), self.commands, part=_PART)
-        self.busy: dict[str, asyncio.Task[None]] = {}
+        self.busy = UnderWay(self.entity.wake)
         self.nodes: tuple[NodeOffer, ...] | None = None
         """Those of the last survey of this run."""
         self.asked: set[str] = set()
@@ -95,6 +97,7 @@ class WorkloadWorkflow:
             raise invalid(self.refusal)
         while True:
             await self.entity.take_in()
+            # Replay: nothing is awaited from here to the wait, or a change that comes in between waits for the alarm.
             due = self.entity.is_due()
             self.decide()
             if not due:
@@ -148,30 +151,19 @@ class WorkloadWorkflow:
         now = workflow.now()
         names = workload_changes.unplaced(self.state)
         if names and "place" not in self.busy and (self.retry_at is None or now >= self.retry_at):
-            self.begin("place", self.place(names))
+            self.busy.begin("place", self.place(names))
         looks = self.surveyed_at is None or now >= self.surveyed_at + _LOOKED_AGAIN
         has_to = self.state.document is not None and (self.is_daemon_set() or not self.state.is_known)
         if has_to and looks and "look" not in self.busy and not (self.state.deleting and self.state.is_known):
-            self.begin("look", self.look())
+            self.busy.begin("look", self.look())
         for node, keys in workload_changes.to_be_told(self.state, self.asked).items():
             if f"withdraw {node}" not in self.busy:
-                self.begin(f"withdraw {node}", self.withdraw(node, keys))
-
-    def begin(self, name: str, asking: Coroutine[Any, Any, None]) -> None:
-        """Begin to ask something, beside all else."""
-
-        async def run() -> None:
-            try:
-                await asking
-            finally:
-                del self.busy[name]
-                self.entity.wake()
-
-        self.busy[name] = asyncio.create_task(run())
+                self.busy.begin(f"withdraw {node}", self.withdraw(node, keys))
 
     async def look(self) -> None:
         """See which nodes there are."""
         found = await self.call(SURVEY_NODES, Survey(owner=self.owner), Surveyed, summary="which nodes are there?")
+        # Replay: the time is the workflow's, of the task that has the answer; the next look is timed from it.
         self.surveyed_at = workflow.now()
         if found is None:
             return
@@ -188,6 +180,7 @@ class WorkloadWorkflow:
         self.pause = min(self.pause * 2, _LONGEST_PAUSE)
         if found is None:
             return
+        # Replay: asked again after the await: pods may have been withdrawn meanwhile. No await until all are noted.
         names = [name for name in names if name in state.pods and not state.pods[name].leaving]
         by_node: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         for name, (pod, placement) in workload_changes.placements(state, names, found.nodes, self.owner).items():
@@ -199,6 +192,7 @@ class WorkloadWorkflow:
             elif state.pods[name].trouble != placement.summary:
                 state.pods[name].trouble = placement.summary
                 state.event(workflow.now(), "Warning", "FailedScheduling", f"{name}: {placement.summary}")
+        # Replay: the order in which nodes are asked is that of the history, so it is sorted.
         await asyncio.gather(*(self.give(node, pods) for node, pods in sorted(by_node.items())))
         if by_node and all(state.pods[name].node for name in names if name in state.pods):
             self.retry_at, self.pause = None, _PLACED_AGAIN
@@ -207,6 +201,7 @@ class WorkloadWorkflow:
         """Have a node run pods."""
         asked = PlacePods(node=node, owner=self.owner, pods=tuple(document for _, document in pods))
         names = [name for name, _ in pods]
+        # Before the await: a withdrawal that overtook this would be forgotten by the node.
         self.asked.update(names)
         answer = await self.call(PLACE_PODS, asked, PodsPlaced, summary=f"{', '.join(names)} on {node}")
         self.asked.difference_update(names)
@@ -271,7 +266,7 @@ class WorkloadWorkflow:
         try:
             news = PodsChanged.model_validate(args[0] if len(args) == 1 else None)
         except ValueError as wrong:
-            self.state.reject(workflow.now(), f"signal {name}", workload_changes.sentence(wrong))
+            self.state.reject(workflow.now(), f"signal {name}", rejections.sentence(wrong))
             return
         workload_changes.heard(self.state, news, workflow.now())
         if self.retry_at is not None and news.gone:  # there is room where there was none
@@ -293,7 +288,7 @@ class WorkloadWorkflow:
 
     def sentence(self, wrong: Exception) -> str:
         """Return one sentence that says why an update is refused."""
-        return workload_changes.sentence(wrong)
+        return rejections.sentence(wrong)
 
     # --- signals, updates, queries ------------------------------------------------------------------------------------
 
@@ -378,7 +373,7 @@ def _begun(start: Any, decisions: int) -> tuple[WorkloadState, str]:
 def _only(given: tuple[Any, ...]) -> Any:
     """Return the one payload of an update. Raises Rejected."""
     if len(given) != 1:
-        raise workload_changes.Rejected(f"takes one object, got {len(given)} payloads")
+        raise rejections.Rejected(f"takes one object, got {len(given)} payloads")
     return given[0]
 
 

@@ -6,8 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from syncpod.fleet.daemons import Standing, decide_daemons, standing
 from syncpod.fleet.offers import NodeOffer
 from syncpod.fleet.placement import Placement, place, with_pod
@@ -16,25 +14,14 @@ from syncpod.fleet.workload_documents import Deployment, Workload, admit_workloa
 from syncpod.fleet.workload_pods import daemon_wish_of, owner_of, pod_of, revision_of, wish_of
 from syncpod.messages.fleet import PlacedPod, PodsChanged
 from syncpod.messages.node import PodKey
-from syncpod.messages.problem import payload_problem
 from syncpod.messages.workload import OwnPods
-from syncpod.pod import Pod, PodInvalid, pod_to_wire
+from syncpod.pod import Pod, pod_to_wire
 from syncpod.pod.wire import to_wire
 from workflows.fleet.workload_state import PodState, WorkloadState
+from workflows.rejections import Rejected
 
 PLACED_AT_ONCE: Final = 25
 """Pods for which nodes are chosen in one workflow task."""
-
-
-class Rejected(Exception):
-    """What came in cannot be accepted; the text says why, in one sentence."""
-
-
-def sentence(wrong: Exception) -> str:
-    """Return one sentence that says what is wrong with an update."""
-    if isinstance(wrong, ValidationError):
-        return payload_problem(wrong)
-    return str(wrong) if isinstance(wrong, Rejected | PodInvalid) else f"{type(wrong).__name__}: {wrong}"
 
 
 def apply(state: WorkloadState, workflow_id: str, document: Any, now: datetime) -> tuple[str, ...]:

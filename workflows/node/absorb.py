@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from syncpod.lifecycle import backoff
 from syncpod.messages.node import (
     API_SOURCE,
@@ -31,9 +29,9 @@ from syncpod.messages.node import (
     RecallPods,
     SyncPods,
 )
-from syncpod.messages.problem import payload_problem
 from syncpod.pod import content_uid
 from workflows.node.state import Governed, NodeState, Source, Wanted, canonical, digest, key_of, size
+from workflows.rejections import Rejected, sentence
 
 SOURCES_LIMIT: Final = 16
 """How many sources a node can have."""
@@ -41,10 +39,6 @@ NO_CLUSTER_DNS: Final = (
     "There is no cluster DNS here: pods with dnsPolicy ClusterFirst, which is the default, use the host's resolver."
 )
 """What a kubelet without a cluster DNS says of its node with each such sandbox; here it is said once per start."""
-
-
-class Rejected(Exception):
-    """What came in cannot be accepted; the text says why, in one sentence."""
 
 
 def absorb(state: NodeState, name: str, args: tuple[Any, ...], now: datetime) -> None:
@@ -89,13 +83,6 @@ def too_many(name: str, args: tuple[Any, ...]) -> str:
     if not isinstance(pods, list) or len(pods) <= LISTED_LIMIT:
         return ""
     return f"pods: must be no more than {LISTED_LIMIT}, there are {len(pods)}"
-
-
-def sentence(wrong: Exception) -> str:
-    """Return one sentence that says what is wrong with a signal or an update."""
-    if isinstance(wrong, ValidationError):
-        return payload_problem(wrong)
-    return str(wrong) if isinstance(wrong, Rejected) else f"{type(wrong).__name__}: {wrong}"
 
 
 # --- lists ------------------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.messages.node import NODE_MEMO, NODE_WORKFLOW, NodeSummary, PodWorkflowResult, node_workflow_id
     from syncpod.messages.signed import Commands, Refused, plain, unsigned
     from syncpod.pod import PodInvalid, admit
+    from workflows import rejections
     from workflows.entity import Entity, decisions_taken, decoded, invalid
     from workflows.node import absorb, decide, report
     from workflows.node.decide import Action
@@ -145,7 +146,7 @@ class NodeWorkflow:
 
     def sentence(self, wrong: Exception) -> str:
         """Return one sentence that says why an update is refused."""
-        return absorb.sentence(wrong)
+        return rejections.sentence(wrong)
 
     # --- telling ------------------------------------------------------------------------------------------------------
 

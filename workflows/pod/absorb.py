@@ -9,20 +9,18 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from pydantic import ValidationError
-
 from syncpod.lifecycle import backoff, conditions, restart_pacing
 from syncpod.lifecycle.probing import probe_of
 from syncpod.lifecycle.restart import is_sidecar
 from syncpod.lifecycle.step_name import StepName
-from syncpod.messages.problem import payload_problem
 from syncpod.messages.signals import BackoffExpired, Evict, Pleg, ProbeChanged, Restart, SetCondition
 from syncpod.messages.steps import NOT_READY_FAULTS
-from syncpod.pod import PodCondition, PodInvalid
+from syncpod.pod import PodCondition
 from workflows.pod import facts, resizing, rounds
-from workflows.pod.desired import Rejected, apply, delete, resize, try_ephemeral_container
+from workflows.pod.desired import apply, delete, resize, try_ephemeral_container
 from workflows.pod.outcome import evict, heard, meet_node, observe
 from workflows.pod.state import PodState
+from workflows.rejections import Rejected, sentence
 
 QUEUE_TOLERANCE = timedelta(milliseconds=200)
 """How early a signal may report a back-off's end: the node's queue and the server have different clocks."""
@@ -54,13 +52,6 @@ def tidy(state: PodState, now: datetime) -> None:
     settings = state.restart_settings
     current = restart_pacing.restart_keys(state.pod) if settings.limit is not None else ()
     state.backoff = backoff.collect_garbage(state.backoff, now=now, settings=settings, current=current)
-
-
-def sentence(wrong: Exception) -> str:
-    """Return one sentence that says what is wrong with a signal or an update."""
-    if isinstance(wrong, ValidationError):
-        return payload_problem(wrong)
-    return str(wrong) if isinstance(wrong, (Rejected, PodInvalid)) else f"{type(wrong).__name__}: {wrong}"
 
 
 # --- signals ----------------------------------------------------------------------------------------------------------

@@ -32,13 +32,10 @@ from syncpod.pod import (
 )
 from workflows.pod import resizing
 from workflows.pod.state import Deletion, PodState
+from workflows.rejections import Rejected
 
 _LONGEST_GRACE: Final = 2**63 - 1
 """The greatest value that the API can carry."""
-
-
-class Rejected(Exception):
-    """A signal or an update cannot be accepted; the text says why, in one sentence."""
 
 
 def apply(state: PodState, document: Any, now: datetime) -> None:

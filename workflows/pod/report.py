@@ -18,6 +18,7 @@ from syncpod.messages.steps import NOT_PULLED, STUCK_FAULTS, Fault, StepInput
 from workflows.pod import decide, desired, facts, resizing
 from workflows.pod.decision import Decision, Hold
 from workflows.pod.state import PodState
+from workflows.rejections import Rejected
 
 # --- status -----------------------------------------------------------------------------------------------------------
 
@@ -189,7 +190,7 @@ def plan(state: PodState, candidate: Any, now: datetime, *, update: str = "apply
     if candidate is not None:
         try:
             (desired.resize if update == "resize" else desired.apply)(trial, candidate, now)
-        except (desired.Rejected, ValueError) as wrong:
+        except (Rejected, ValueError) as wrong:
             return {"error": str(wrong), "steps": [], "holds": []}
     update_status(trial, (), now)
     decision = decide.next_step(trial, now)

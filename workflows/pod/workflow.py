@@ -37,6 +37,7 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.messages.step_table import STEPS, Interruption
     from syncpod.messages.steps import RemovePod
     from syncpod.pod import pod_to_wire
+    from workflows import rejections
     from workflows.entity import Entity, decisions_taken, decoded, invalid
     from workflows.pod import (
         absorb,
@@ -391,7 +392,7 @@ class PodWorkflow:
 
     def sentence(self, wrong: Exception) -> str:
         """Return one sentence that says why an update is refused."""
-        return absorb.sentence(wrong)
+        return rejections.sentence(wrong)
 
     def must_end(self) -> bool:
         """Fail the pod if its active deadline has passed; say whether it is to end."""

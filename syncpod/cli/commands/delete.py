@@ -72,13 +72,12 @@ def delete(
     fields = read_field_selector(field_selector, of_pods=set(things) == {"Pod"})
     if fields.fields and set(things) != {"Pod"}:
         raise BadInput("--field-selector: only pods are deleted by their fields")
-    names, selects = any(things.values()), bool(conditions.requirements or fields.fields)
-    ways = [names, bool(filename), selects or everything or all_namespaces]
+    selects = bool(conditions.requirements or fields.fields)
+    ways = [any(things.values()), bool(filename), selects or everything or all_namespaces]
     if sum(ways) != 1 or (filename and what):
         raise BadInput("say what to delete, in one of these ways: NAME..., -f FILE, -l SELECTOR or --all")
-    if not (what or filename or selects):  # as kubectl: --all alone does not name a kind
-        flag = "--all" if everything else "--all-namespaces"
-        raise BadInput(f"{flag}: say of which kind: `syncpod delete pods {flag}`, or configmaps, or secrets")
+    if not (what or filename or selects):
+        raise _without_kind("--all" if everything else "--all-namespaces")
     how = _How(
         mark=read_dry_run(dry_run),
         grace=_grace(grace_period, now=now, force=force),
@@ -96,6 +95,11 @@ def delete(
     _delete(work if pods is None or pods else None, objects, how)
     if not objects and pods == []:
         remark("No resources found")
+
+
+def _without_kind(flag: str) -> BadInput:
+    """Return the error that asks for a kind: as with kubectl, ``--all`` alone does not name one."""
+    return BadInput(f"{flag}: say of which kind: `syncpod delete pods {flag}`, or configmaps, or secrets")
 
 
 @dataclass(frozen=True)

@@ -43,15 +43,10 @@ def invite(
     from syncpod.gate.record import GateRecord, read_gate_record
     from syncpod.gate.sealing_keys import FleetSealingKeys
     from syncpod.settings.errors import SettingsInvalid
-    from syncpod.settings.invitation import Invitation, invitation_text, is_address, is_node_name, write_invitation
+    from syncpod.settings.invitation import Invitation, invitation_text, write_invitation
 
-    if not is_node_name(node):
-        raise BadInput(
-            f"NODE: {node!r} must be the name of a node, a DNS subdomain: lower case letters, digits, - and ."
-        )
+    _require_invitable(node, gate)
     life = _life(for_)
-    if gate and not is_address(gate):
-        raise BadInput(f"--gate: {gate!r} must be a host and a port, such as fleet.example.com:7300")
     path = Path(output or f"{node}.invitation")
     if output != "-" and path.exists():
         raise BadInput(f"{path}: exists: name another file with -o")
@@ -81,6 +76,18 @@ def invite(
     except OSError as error:
         raise Failure(f"the invitation cannot be written: {error}") from None
     say(f"node/{node} invited: {path}")
+
+
+def _require_invitable(node: str, gate: str) -> None:
+    """Raise BadInput if no node can have that name, or if `gate` is given and no address."""
+    from syncpod.settings.invitation import is_address, is_node_name
+
+    if not is_node_name(node):
+        raise BadInput(
+            f"NODE: {node!r} must be the name of a node, a DNS subdomain: lower case letters, digits, - and ."
+        )
+    if gate and not is_address(gate):
+        raise BadInput(f"--gate: {gate!r} must be a host and a port, such as fleet.example.com:7300")
 
 
 def revoke(

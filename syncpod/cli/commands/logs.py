@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,7 +16,7 @@ from syncpod.cli.input.arguments import pod_names, read_duration, read_selector
 from syncpod.cli.input.options import Container, Namespace, PodNames, Selector
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from temporalio.client import Client
 
@@ -87,10 +87,6 @@ def logs(
     --restart N prints the log of an instance that ended, also of a pod that is gone: the file, or the last KiB of it
     that the node's journal keeps. `syncpod explain` says which instances there were.
     """
-    import asyncio
-
-    from syncpod.cli.streams import interrupts
-
     name, conditions, container = _chosen(what or [], selector, container, all_containers=all_containers)
     _require_numbers(tail, limit_bytes, max_log_requests)
     manner = _Manner(
@@ -116,8 +112,21 @@ def logs(
             _require_few(len(chosen), max_log_requests)
         await _Reader(manner).read(chosen)
 
-    async def work(client: Client) -> None:
-        await read(await _pods(client, namespace, name, conditions))
+    _read_of_pods(namespace, name, conditions, read, follow=follow)
+
+
+def _read_of_pods(
+    namespace: str,
+    name: str,
+    conditions: Conditions,
+    read: Callable[[Sequence[tuple[Pod, NodeContext | None]]], Coroutine[Any, Any, None]],
+    *,
+    follow: bool,
+) -> None:
+    """Give `read` the pod or the selected ones: as this machine's worker tells them, or else as the server does."""
+    import asyncio
+
+    from syncpod.cli.streams import interrupts
 
     if follow:
         interrupts.heed()
@@ -125,6 +134,9 @@ def logs(
         asyncio.run(read([(pod, None) for pod in told]))
         return
     from syncpod.cli.temporal import session
+
+    async def work(client: Client) -> None:
+        await read(await _pods(client, namespace, name, conditions))
 
     session.run(work)
 
