@@ -22,6 +22,7 @@ from temporalio.service import RPCError
 
 from syncpod.agent.background import cancel_all, keep_running
 from syncpod.agent.backoff_queue import BackoffQueue
+from syncpod.agent.container_events import ContainerEvents
 from syncpod.agent.ended_runs import EndedRuns
 from syncpod.agent.exits import ExitFollower
 from syncpod.agent.journal import Journal
@@ -51,6 +52,7 @@ from syncpod.objects import ObjectRef, ObjectStore
 from syncpod.temporal.senders import sent_to
 from syncpod.temporal.workflow_watch import Published
 from syncpod.translation.context import NodeContext
+from syncpod.translation.features import EMBEDDED
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +96,17 @@ class Agent:
         self._loop = asyncio.get_running_loop()
         self.signals = PodSignals(client, facts)
         self.backoff_queue = BackoffQueue(self.signals.backoff_expired)
-        self.pleg = Pleg(reader, self.signals.pleg, watch=self._watch)
+        self.pleg = Pleg(
+            reader,
+            self.signals.pleg,
+            watch=self._watch,
+            watch_unchanged=self._watch_unchanged,
+            may_rest=self._hears_all,
+        )
+        self._facts = facts
+        self._events = ContainerEvents(
+            cri.container_events, self.pleg, owner=life.node, newest_begun=lambda: reader.newest_begun
+        )
         self._exits = ExitFollower(self.pleg)
         self.pidfds = PidfdWatcher(
             self._exits.exited, container_pid=reader.pid_of, sandbox_pid=reader.sandbox_pid, exits=reader.exits
@@ -151,12 +163,20 @@ class Agent:
         self._background[name] = run
 
     def add_listing_watcher(self, watcher: Callable[[ObservedPod], None]) -> None:
-        """Call `watcher` with each new listing of a pod."""
+        """Call `watcher` with each listing of a pod in which something has changed."""
         self._watchers.append(watcher)
 
     def _watch(self, listing: ObservedPod) -> None:
         for watcher in self._watchers:
             watcher(listing)
+
+    def _watch_unchanged(self, listing: ObservedPod) -> None:
+        # A hook may have ended, or a pod's record become readable, since the prober last looked at this pod.
+        self.prober.observe(listing)
+
+    def _hears_all(self) -> bool:
+        """Say whether whatever ends in the runtime is heard of: then the relist may rest."""
+        return self._events.is_open and (self._facts().runtime == EMBEDDED or self.pidfds.sees_all())
 
     # --- called by the worker and its steps ---------------------------------------------------------------------------
 
@@ -281,6 +301,7 @@ class Agent:
         """
         tasks = [
             asyncio.create_task(self.pleg.run(), name="pleg"),
+            asyncio.create_task(self._events.run(), name="container events"),
             asyncio.create_task(self.readiness.run(), name="readiness"),
             asyncio.create_task(self._volumes.run(), name="volumes"),
             asyncio.create_task(stop_if_outranked(self._client, self._task_queue, self._life), name="rivals"),

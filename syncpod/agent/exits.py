@@ -20,7 +20,7 @@ LONGEST_PAUSE_SECONDS = 0.05
 """If a read takes longer than the pause after it, that becomes as long, up to this: reads without a pause would keep a
 busy runtime from what they wait for."""
 GIVE_UP_SECONDS = 1.0
-"""How long the runtime may take to report the exit; after that the relist finds it."""
+"""How long the runtime may take to report the exit; after that the relist finds it, which is not to rest then."""
 
 
 class ExitFollower:
@@ -59,12 +59,17 @@ class ExitFollower:
             if self._is_unreported(uid):
                 await asyncio.sleep(max(pause, min(loop.time() - began, LONGEST_PAUSE_SECONDS)))
                 pause = READ_SECONDS
+        if self._is_unreported(uid, late_too=True):
+            self._pleg.relist_often()
         self._deadlines.pop(uid, None)
 
-    def _is_unreported(self, uid: str) -> bool:
-        """Say whether the pod's newest listing still shows something as running whose process has exited."""
+    def _is_unreported(self, uid: str, *, late_too: bool = False) -> bool:
+        """Say whether the pod's newest listing still shows something as running whose process has exited.
+
+        What is late is no longer followed, and counts only if `late_too`.
+        """
         now = asyncio.get_running_loop().time()
-        exited = {id_ for id_, until in self._deadlines.get(uid, {}).items() if now < until}
+        exited = {id_ for id_, until in self._deadlines.get(uid, {}).items() if late_too or now < until}
         newest = self._pleg.newest(uid)
         if newest is None:
             return False

@@ -105,6 +105,10 @@ class PidfdWatcher:
         """Return the ids of the containers and sandboxes that are being watched now."""
         return frozenset(id_ for watched in self._running.values() for id_, it in watched.items() if it.is_open)
 
+    def sees_all(self) -> bool:
+        """Say whether every process that runs is watched, or soon will be."""
+        return not any(it.is_blind for watched in self._running.values() for it in watched.values())
+
     def close(self) -> None:
         """Stop watching everything."""
         for watched in self._running.values():
@@ -132,6 +136,8 @@ class _Listener:
         self._exited = exited
         self._exits = exits
         self._pidfd = -1
+        self.is_blind = False
+        """Whether it has given up: only a listing will show the exit."""
         self._asking: asyncio.Task[None] | None = None
         self._opening = asyncio.create_task(self._open(pid, delay_seconds), name=f"pidfd {id_}")
 
@@ -155,6 +161,7 @@ class _Listener:
         try:
             pid = pid or await self._pid_of(self._id)
             if pid == PID_NOT_SAID:
+                self.is_blind = True
                 return  # such as a simulated process: relisting finds its exit
             if pid == 0:
                 self._exited(self._id)
@@ -165,6 +172,7 @@ class _Listener:
             return
         except (CriError, OSError) as error:
             log.info("the process of %s cannot be watched, so its exit is found by relisting: %s", self._id, error)
+            self.is_blind = True
             return
         try:
             is_its_process = _is_in_cgroup_of(pid, self._id) or await self._pid_of(self._id) == pid

@@ -38,6 +38,12 @@ _tracer = trace.get_tracer("syncpod.agent")
 
 RELIST_SECONDS = 1.0
 """genericPlegRelistPeriod."""
+SECONDS_PER_POD = 0.005
+"""While the relist may rest, how much longer it rests for each pod: a relist costs worker and runtime 50 to 100 µs of
+CPU for each, so it takes 1 to 2 % of a core, however many they are."""
+LONGEST_REST_SECONDS = 60.0
+OFTEN_SECONDS = 30.0
+"""How long the runtime is relisted each second after something that may have been missed."""
 RELIST_THRESHOLD_SECONDS = 180.0
 """genericPlegRelistThreshold: after so long without a relist, PLEG is not healthy."""
 STEP_PATIENCE = 2.0
@@ -89,27 +95,57 @@ class _Pod:
 class Pleg:
     """One node's PLEG. All methods belong to one event loop."""
 
-    def __init__(self, reader: Reader, send: Send, *, watch: Callable[[ObservedPod], None]) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        send: Send,
+        *,
+        watch: Callable[[ObservedPod], None],
+        watch_unchanged: Callable[[ObservedPod], None] = lambda listing: None,
+        may_rest: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Read with `reader` and signal with `send`.
 
-        `watch` is called with each listing of a pod that is not empty, or was not empty before.
+        `watch` is called with each listing of a pod in which something has changed, also with the first that is empty;
+        `watch_unchanged` with each that only says that all is as before. `may_rest` says whether all that happens in
+        the runtime is announced now, so that the relist may be rare.
         """
         self._reader = reader
         self._send = send
         self._watch = watch
+        self._watch_unchanged = watch_unchanged
+        self._may_rest = may_rest
+        self._often_until = 0.0
+        self._no_more_rest = asyncio.Event()
         self._pods: dict[str, _Pod] = {}
         self._apart: dict[str, asyncio.Task[None]] = {}
         self._last_relist: float | None = None
 
     async def run(self) -> None:
-        """Relist each second until cancelled."""
+        """Relist each second, or more rarely while the relist may rest, until cancelled."""
         while True:
             begun = time.monotonic()
             try:
                 await self.relist()
             except CriError as error:
                 log.warning("relist failed: %s", error)
+                self.relist_often()
             await asyncio.sleep(max(0.0, RELIST_SECONDS - (time.monotonic() - begun)))
+            await self._rest(begun)
+
+    def relist_often(self) -> None:
+        """Relist each second for a while, from now on: something may have been missed."""
+        self._often_until = time.monotonic() + OFTEN_SECONDS
+        self._no_more_rest.set()
+
+    async def _rest(self, begun: float) -> None:
+        """Wait until the next relist is due, or `relist_often` is called."""
+        self._no_more_rest.clear()
+        if time.monotonic() < self._often_until or not self._may_rest():
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(begun + rest_seconds(len(self._pods)) - time.monotonic()):
+                await self._no_more_rest.wait()
 
     async def relist(self) -> None:
         """List all pods once and signal what changed. Raises CriError; then no record has changed."""
@@ -119,13 +155,16 @@ class Pleg:
         with _tracer.start_as_current_span("relist"):
             listed = await self._reader.read_all()
         self._last_relist = begun
-        for listing in listed.pods.values():
-            self.observe(listing)
+        changed = [listing.uid for listing in listed.pods.values() if self.observe(listing)]
         for uid, pod in tuple(self._pods.items()):
             if uid not in listed.pods and uid not in listed.failures and not _empty(pod.newest):
                 self.observe(ObservedPod(seq=listed.seq, uid=uid))
+                changed.append(uid)
         for uid in listed.failures:
             self._read_apart(uid)
+        if listed.failures or any(not self._has_steps(uid) for uid in changed):
+            # What nobody has announced: an event is missing, or comes this very moment, which does no harm.
+            self.relist_often()
         metrics.relist_duration.record(time.monotonic() - begun)
         metrics.relisted()
 
@@ -147,15 +186,20 @@ class Pleg:
         self.observe(listing)
         return listing
 
-    def observe(self, listing: ObservedPod) -> None:
-        """Take a listing, unless a newer one was read already, and signal the workflow if something changed."""
+    def observe(self, listing: ObservedPod) -> bool:
+        """Take a listing, unless a newer one was read already, and signal the workflow if something changed.
+
+        Says whether it differs from the one before it.
+        """
         pod = self._pods.get(listing.uid)
         if pod is None:
             if _empty(listing):
-                return
+                return False
             pod = self._pods[listing.uid] = _Pod(ObservedPod(uid=listing.uid))
+        before = pod.newest
         if self._renew(pod, listing):
             self._settle(listing.uid, pod)
+        return not _has_same_records(before, pod.newest)
 
     def returned(self, listing: ObservedPod) -> None:
         """Take a listing that a step is about to return to the workflow: no signal repeats it."""
@@ -197,6 +241,10 @@ class Pleg:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pod.step_began + STEP_PATIENCE - time.monotonic()):
                     await pod.step_over.wait()
+
+    def _has_steps(self, uid: str) -> bool:
+        pod = self._pods.get(uid)
+        return pod is not None and pod.steps > 0
 
     def newest(self, uid: str) -> ObservedPod | None:
         """Return the newest listing of the pod, if any."""
@@ -264,8 +312,8 @@ class Pleg:
         """Store the listing as the newest, unless a newer one was read already; say whether it was stored."""
         if not pod.newest.seq < listing.seq:
             return False
-        pod.newest = _named(listing, pod.newest)
-        self._watch(pod.newest)
+        before, pod.newest = pod.newest, _named(listing, pod.newest)
+        (self._watch_unchanged if _has_same_records(before, listing) else self._watch)(pod.newest)
         return True
 
     def _advance(self, pod: _Pod, listing: ObservedPod) -> None:
@@ -301,13 +349,21 @@ class Pleg:
             log.warning("pod %s cannot be read: %s", uid, error)
 
 
+def rest_seconds(pods: int) -> float:
+    """Return the seconds from one relist to the next of a node with so many pods, while all is announced.
+
+    The kubelet relists each 300 s then (kubelet.go, v1.36, eventedPlegRelistPeriod), whatever the size of the node.
+    """
+    return max(RELIST_SECONDS, min(SECONDS_PER_POD * pods, LONGEST_REST_SECONDS))
+
+
 def _difference(pod: _Pod) -> tuple[PodLifecycleEvent, ...]:
     """Return the events between the listing that the workflow has and the newest one."""
     known, newest = pod.known, pod.newest
     if known is not None:
         if not known.seq < newest.seq:
             return ()
-        if known.sandboxes == newest.sandboxes and known.containers == newest.containers:
+        if _has_same_records(known, newest):
             return ()
     return pod_lifecycle_events(known, newest)
 
@@ -347,6 +403,11 @@ def _named(listing: ObservedPod, earlier: ObservedPod) -> ObservedPod:
     if listing.name:
         return listing
     return listing.model_copy(update={"name": earlier.name, "namespace": earlier.namespace})
+
+
+def _has_same_records(one: ObservedPod, other: ObservedPod) -> bool:
+    # Unchanged records are the same objects, so this takes no time: of thousands of pods few change in a second.
+    return one.sandboxes == other.sandboxes and one.containers == other.containers
 
 
 def _empty(listing: ObservedPod) -> bool:

@@ -50,8 +50,12 @@ class ReadableAnswers:
         """Make a call of one request and one answer, as :class:`grpc.aio.Channel` does."""
         return self._channel.unary_unary(method, response_deserializer=readable(response_deserializer), **options)
 
+    def unary_stream(self, method: str, *, response_deserializer: Callable[[bytes], Any], **options: Any) -> Any:
+        """Make a call of one request and many answers, as :class:`grpc.aio.Channel` does."""
+        return self._channel.unary_stream(method, response_deserializer=readable(response_deserializer), **options)
+
     def __getattr__(self, name: str) -> Any:
-        """Return the channel's own attribute: streaming calls, which the client does not make."""
+        """Return the channel's own attribute: other streaming calls, which the client does not make."""
         return getattr(self._channel, name)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import Final, Self, TypeVar, cast
 
 import grpc
@@ -23,6 +23,7 @@ from syncpod.cri.known_items import KnownItems
 from syncpod.cri.port import (
     CgroupDriver,
     ContainerConfig,
+    ContainerEvent,
     ContainerStats,
     ContainerSummary,
     CriRuntime,
@@ -256,6 +257,20 @@ class CriClient(CriRuntime):
         _is_about("container_status", answer.status.id, container_id)
         answer.status.message = self._redactor.redact(answer.status.message)
         return records.container_status(answer)
+
+    @override
+    async def container_events(self) -> AsyncGenerator[ContainerEvent, None]:
+        call = self._runtime.GetContainerEvents(api_pb2.GetEventsRequest())
+        try:
+            async for event in call:
+                if event is None:
+                    raise Unreadable("get_container_events", "INTERNAL", "the runtime's event is not a CRI message")
+                yield ContainerEvent(id=word(event.container_id), labels=dict(event.pod_sandbox_status.labels))
+        except grpc.aio.AioRpcError as error:
+            details = self._redactor.redact(error.details() or "")
+            raise classify("get_container_events", error.code(), details) from None
+        finally:
+            call.cancel()
 
     @override
     async def update_pod_sandbox_resources(

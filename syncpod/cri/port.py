@@ -7,7 +7,7 @@ place (the translation from pods) and only passed on, so they stay CRI messages.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol, TypeAlias
@@ -116,6 +116,16 @@ class ContainerSummary:
     image_ref: str
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerEvent:
+    """Something has happened to a container or a sandbox. What it is, only a listing says."""
+
+    id: str
+    """Of the container, or of the sandbox."""
+    labels: Mapping[str, str]
+    """The sandbox's; none if the runtime does not say, as of a sandbox that is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,6 +438,13 @@ class CriRuntime(Protocol):
 
     async def reopen_container_log(self, container_id: str) -> None:
         """Make a running container reopen its log file, after rotation."""
+        ...
+
+    def container_events(self) -> AsyncGenerator[ContainerEvent, None]:
+        """Yield what happens to containers and sandboxes from now on, of all owners, until the runtime ends that.
+
+        Has no timeout. Unimplemented from runtimes that announce nothing (containerd before 1.7).
+        """
         ...
 
     async def update_pod_sandbox_resources(

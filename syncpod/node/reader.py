@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -117,9 +116,14 @@ class PodReader:
         self._owner = owner
         self._pod_timeout = pod_timeout_seconds
         self._calls_per_pod = calls_per_pod
-        self._counter = itertools.count(1)
+        self.newest_begun = Seq(boot=boot)
+        """The number of the newest listing that has begun."""
         self._sandboxes: dict[str, ObservedSandbox] = {}
         self._containers: dict[str, ObservedContainer] = {}
+        self._built: dict[str, ObservedPod] = {}
+        """The newest listing of each pod, by UID: one with the same records is a copy of it."""
+        self._believed: dict[str, SandboxSummary | ContainerSummary] = {}
+        """What passed `why_of_no_pod`, by id; the client gives the same record for what has not changed."""
         self._late: dict[str, asyncio.Task[ObservedPod]] = {}
         self._passed_over: dict[str, str] = {}
         """By id: why something that has the owner's label can belong to no pod."""
@@ -144,7 +148,7 @@ class PodReader:
         seq, observed_at = self._begin()
         ended = self.exits.ids() if self.exits is not None else frozenset()
         pods = await self._list({})
-        self._forget_all_but(pods.values())
+        self._forget_all_but(pods)
         if self.exits is not None and ended:
             self.exits.forget(ended - {container.id for pod in pods.values() for container in pod.containers})
         by_uid: dict[str, ObservedPod | CriError] = {}
@@ -152,7 +156,7 @@ class PodReader:
             # Usually everything is known. Then no task and no timer is made, which matters with thousands of pods.
             known = self._known(listed)
             if known is not None and uid not in self._late:
-                by_uid[uid] = _observed_pod(seq, observed_at, uid, listed, *known)
+                by_uid[uid] = self._observed_pod(seq, observed_at, uid, listed, *known)
         unknown = {uid: listed for uid, listed in pods.items() if uid not in by_uid}
         outcomes = await asyncio.gather(
             *(self._attempt(seq, observed_at, uid, listed) for uid, listed in unknown.items())
@@ -215,7 +219,8 @@ class PodReader:
 
     def _begin(self) -> tuple[Seq, datetime]:
         # Taken before the first call: absence counts only in a listing that began after the object was seen.
-        return Seq(boot=self._boot, counter=next(self._counter)), datetime.now(UTC)
+        self.newest_begun = Seq(boot=self._boot, counter=self.newest_begun.counter + 1)
+        return self.newest_begun, datetime.now(UTC)
 
     async def _list(self, labels: Mapping[str, str]) -> dict[str, _Listed]:
         selection = {names.NODE_LABEL: self._owner, **labels}
@@ -225,17 +230,24 @@ class PodReader:
         pods: defaultdict[str, _Listed] = defaultdict(_Listed)
         odd: dict[str, str] = {}
         for sandbox in sandboxes:
-            if why := why_of_no_pod(sandbox):
+            if why := self._why_of_no_pod(sandbox):
                 odd[sandbox.id] = f"sandbox {word(sandbox.id)}: {why}"
             else:
                 pods[sandbox.labels[names.POD_UID_LABEL]].sandboxes.append(sandbox)
         for container in containers:
-            if why := why_of_no_pod(container):
+            if why := self._why_of_no_pod(container):
                 odd[container.id] = f"container {word(container.id)}: {why}"
             else:
                 pods[container.labels[names.POD_UID_LABEL]].containers.append(container)
         self._pass_over(odd, whole=not labels)
         return dict(pods)
+
+    def _why_of_no_pod(self, thing: SandboxSummary | ContainerSummary) -> str:
+        if self._believed.get(thing.id) is thing:
+            return ""
+        if not (why := why_of_no_pod(thing)):
+            self._believed[thing.id] = thing
+        return why
 
     def _pass_over(self, odd: Mapping[str, str], *, whole: bool) -> None:
         """Warn once about each ignored sandbox or container; if the listing is `whole`, forget those that are gone."""
@@ -253,7 +265,7 @@ class PodReader:
             raise RuntimeFailure("list_containers", "INTERNAL", text)
         known = self._known(listed)
         if known is not None:
-            return _observed_pod(seq, observed_at, uid, listed, *known)
+            return self._observed_pod(seq, observed_at, uid, listed, *known)
         slots = asyncio.Semaphore(self._calls_per_pod)
         asking_sandboxes = asyncio.create_task(_each(slots, listed.sandboxes, self._known_sandbox, self._ask_sandbox))
         asking_containers = asyncio.create_task(
@@ -264,7 +276,35 @@ class PodReader:
         finally:
             asking_sandboxes.cancel()
             asking_containers.cancel()
-        return _observed_pod(seq, observed_at, uid, listed, sandboxes, containers)
+        return self._observed_pod(seq, observed_at, uid, listed, sandboxes, containers)
+
+    def _observed_pod(
+        self,
+        seq: Seq,
+        observed_at: datetime,
+        uid: str,
+        listed: _Listed,
+        sandboxes: tuple[ObservedSandbox, ...],
+        containers: tuple[ObservedContainer, ...],
+    ) -> ObservedPod:
+        """Return the listing of a pod; of one in which nothing has changed, a copy with a new number."""
+        sandboxes, containers = order_sandboxes(sandboxes), order_containers(containers)
+        built = self._built.get(uid)
+        if built is not None and built.sandboxes == sandboxes and built.containers == containers:
+            return built.model_copy(update={"seq": seq, "observed_at": observed_at})
+        name, namespace = _identity(listed)
+        built = ObservedPod(
+            seq=seq,
+            uid=uid,
+            name=name,
+            namespace=namespace,
+            observed_at=observed_at,
+            sandboxes=sandboxes,
+            containers=containers,
+        )
+        if sandboxes or containers:
+            self._built[uid] = built
+        return built
 
     def _known(self, listed: _Listed) -> tuple[tuple[ObservedSandbox, ...], tuple[ObservedContainer, ...]] | None:
         """Return all of a pod from the cache; None if anything has to be asked for."""
@@ -335,18 +375,20 @@ class PodReader:
         except NotFound:
             return False
 
-    def _forget_all_but(self, pods: Iterable[_Listed]) -> None:
+    def _forget_all_but(self, pods: Mapping[str, _Listed]) -> None:
         """Drop what is not listed.
 
         What a newer listing has just added may be dropped too, and is then asked for again.
         """
         sandboxes: set[str] = set()
         containers: set[str] = set()
-        for listed in pods:
+        for listed in pods.values():
             sandboxes.update(sandbox.id for sandbox in listed.sandboxes)
             containers.update(container.id for container in listed.containers)
         self._sandboxes = {id: known for id, known in self._sandboxes.items() if id in sandboxes}
         self._containers = {id: known for id, known in self._containers.items() if id in containers}
+        self._built = {uid: built for uid, built in self._built.items() if uid in pods}
+        self._believed = {id: thing for id, thing in self._believed.items() if id in sandboxes or id in containers}
 
 
 def why_of_no_pod(thing: SandboxSummary | ContainerSummary) -> str:
@@ -405,26 +447,6 @@ async def _together(coroutines: Iterable[Coroutine[None, None, _Record]]) -> lis
     finally:
         for task in tasks:
             task.cancel()
-
-
-def _observed_pod(
-    seq: Seq,
-    observed_at: datetime,
-    uid: str,
-    listed: _Listed,
-    sandboxes: tuple[ObservedSandbox, ...],
-    containers: tuple[ObservedContainer, ...],
-) -> ObservedPod:
-    name, namespace = _identity(listed)
-    return ObservedPod(
-        seq=seq,
-        uid=uid,
-        name=name,
-        namespace=namespace,
-        observed_at=observed_at,
-        sandboxes=order_sandboxes(sandboxes),
-        containers=order_containers(containers),
-    )
 
 
 def _identity(listed: _Listed) -> tuple[str, str]:

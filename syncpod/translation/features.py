@@ -27,7 +27,8 @@ _ANNOUNCES_NOTHING = RuntimeStatus(
     info={},
 )
 _DEFAULT = "RuntimeDefault"
-_EMBEDDED = "syncpod-embedded"
+EMBEDDED = "syncpod-embedded"
+"""The name of our own runtime."""
 
 
 def needs_details(pod: Pod) -> bool:
@@ -133,7 +134,7 @@ def _image_volume_refusals(pod: Pod, version: RuntimeVersion | None) -> Iterator
 
 def _has_real_processes(status: RuntimeStatus, version: RuntimeVersion | None) -> bool:
     """Say whether this is the embedded runtime, and does not only simulate."""
-    if version is None or version.name != _EMBEDDED:
+    if version is None or version.name != EMBEDDED:
         return False
     try:
         return bool(json.loads(status.info.get("config", "{}")).get("isolation") != "simulated")

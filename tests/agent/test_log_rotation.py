@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import gzip
 import os
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from syncpod.agent.storage import log_rotation as module
 from syncpod.agent.storage.log_rotation import LogRotation, compress_rotated, remove_excess
 from syncpod.cli.streams.log_files import read_blocks
 from syncpod.cli.streams.log_lines import LogText
@@ -241,6 +243,20 @@ async def test_a_log_renamed_by_a_dead_worker_is_reopened(runtime: Runtime, tmp_
         log.rename(log.with_name("0.log.20261121-000000"))
         await rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogSettings()))
         await until(lambda: log.exists() and log.stat().st_size > 0)
+
+
+async def test_of_many_pods_each_has_its_turn_and_one_whose_log_was_just_rotated_has_every_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PODS_PER_TURN", 5)
+    pods = [ObservedPod(uid=f"u{number}") for number in range(20)]
+    async with Refusing("unix:///nowhere.sock") as cri:
+        rotation = LogRotation(tmp_path, cri, lambda: pods, LogSettings(10))
+        rotation._busy_until["u7"] = time.monotonic() + 600
+        turns = [[each.uid for each in rotation._listings_in_turn()] for _ in range(4)]
+    assert all("u7" in turn and len(turn) < 20 for turn in turns)
+    assert sorted({uid for turn in turns for uid in turn}) == sorted(each.uid for each in pods)
+    assert sum(map(len, turns)) == 20 + 3  # nobody but the busy one twice
 
 
 async def test_a_foreign_log_is_not_rotated(tmp_path: Path) -> None:

@@ -77,6 +77,29 @@ async def test_a_pod_is_signalled_when_it_appears_and_not_again_while_nothing_ch
     assert signal.status.containers[0].state == "running"
 
 
+async def test_a_listing_in_which_nothing_has_changed_is_not_watched_as_a_change(
+    reader: SetUpReader, workflows: Workflows
+) -> None:
+    changed: list[str] = []
+    unchanged: list[str] = []
+    pleg = Pleg(
+        reader,
+        workflows.send,
+        watch=lambda listing: changed.append(listing.uid),
+        watch_unchanged=lambda listing: unchanged.append(listing.uid),
+    )
+    reader.has(pod("u1", web="running"), pod("u2", web="running"))
+    await pleg.relist()
+    reader.has(pod("u1", web="running"), pod("u2", web="exited"))
+    await pleg.relist()
+    reader.has(pod("u1", web="running"))
+    await pleg.relist()
+    await pleg.close()
+
+    assert changed == ["u1", "u2", "u2", "u2"]
+    assert unchanged == ["u1", "u1"]
+
+
 async def test_an_exit_is_signalled_only_to_its_pod(pleg: Pleg, reader: SetUpReader, workflows: Workflows) -> None:
     reader.has(pod("u1", web="running"), pod("u2", web="running"))
     await pleg.relist()

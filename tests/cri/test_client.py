@@ -18,6 +18,7 @@ from syncpod.cri.errors import (
     NotFound,
     RuntimeFailure,
     Unavailable,
+    Unimplemented,
 )
 from syncpod.translation import names
 from tests.agent.waiting import until, until_asked
@@ -245,6 +246,29 @@ async def test_command_runs_in_a_container(client: CriClient, pod: OwnedPod) -> 
         await client.exec_sync(container_id, ("sleep", "100"), timeout_seconds=1)
     with pytest.raises(RuntimeFailure, match="nope"):
         await client.exec_sync(container_id, ("nope",), timeout_seconds=10)
+
+
+async def test_what_happens_to_a_container_is_announced_with_its_pods_labels(client: CriClient, pod: OwnedPod) -> None:
+    heard: dict[str, dict[str, str]] = {}
+
+    async def listen() -> None:
+        async for event in client.container_events():
+            heard[event.id] = dict(event.labels)
+
+    listening = asyncio.create_task(listen())
+    try:
+        await pod.run()
+        container = await pod.start()
+        await client.stop_container(container, timeout_seconds=0)
+        await until(lambda: container in heard or listening.done())
+        if listening.done():
+            with pytest.raises(Unimplemented):  # containerd 1.6; CRI-O as it is configured by default
+                listening.result()
+        else:
+            assert heard[container][names.POD_UID_LABEL] == pod.uid
+            assert heard[container][names.NODE_LABEL] == OWNER
+    finally:
+        listening.cancel()
 
 
 async def test_streaming_calls_return_a_url(client: CriClient, pod: OwnedPod) -> None:

@@ -106,7 +106,7 @@ class ContainerGc:
             await cancel_all(self._under_way.values())
 
     def observe(self, listing: ObservedPod) -> None:
-        """Take a new listing: a pod with more dead instances than are kept is processed shortly."""
+        """Take a changed listing: a pod with more dead instances than are kept is processed shortly."""
         if self._superfluous([listing], set()):
             self._due.setdefault(listing.uid, time.monotonic() + SETTLE_SECONDS)
 
@@ -236,6 +236,7 @@ class ContainerGc:
             containers, sandboxes = await self._collector.collect(listing.uid, choose)
         except (CriError, OSError) as error:
             self._complain(listing, str(error))
+            self._due.setdefault(listing.uid, time.monotonic() + SETTLE_SECONDS)
             return 0
         self._complaints.pop(listing.uid, None)
         if containers or sandboxes:

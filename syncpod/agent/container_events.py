@@ -1,0 +1,134 @@
+"""Listens to what the runtime announces (GetContainerEvents), so that the relist of a large node may be rare.
+
+    runtime ──► ContainerEvents ──► the pod is read ──► PLEG
+                      └──────────── while all is heard, the relist rests
+
+An event decides nothing: it only has its pod read, as the relist would a moment later. So an event that is missed, sent
+twice or late changes nothing but when the pod is read. The relist rests only while nothing can be missed that matters:
+
+- the stream has been open for some seconds, and every pod could be read;
+- each running process is also watched by its pidfd, or the runtime is our own. Its stream ends rather than leave out an
+  event (`syncpod.runtime.events`); others have dropped events of a reader that is too slow (containerd 2.x does).
+
+Otherwise the runtime is relisted each second, as without events: also for a minute after the stream has ended, after an
+event that does not name its pod, and after a change that a relist has found and no event has announced.
+
+Mirrors pleg/evented.go, v1.36. Differences: the kubelet builds the pod's status from the event, and relists each 300 s
+whatever the size of the node; where its stream fails five times, it never listens again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable
+from typing import Final
+
+from syncpod.agent.background import cancel_all
+from syncpod.agent.pleg import Pleg
+from syncpod.cri.errors import CriError, Unimplemented
+from syncpod.cri.port import ContainerEvent
+from syncpod.lifecycle.observed import Seq
+from syncpod.translation import names
+
+log = logging.getLogger(__name__)
+
+SETTLED_SECONDS: Final = 5.0
+"""How long a stream must have been open: gRPC does not say when the runtime has begun to announce."""
+AGAIN_SECONDS: Final = 1.0
+"""How long after its end the stream is opened again."""
+UNIMPLEMENTED_SECONDS: Final = 60.0
+"""How long after a refusal: the runtime may be upgraded meanwhile."""
+_READS_AT_ONCE: Final = 8
+"""Of a crowd that ends at once, pods are read a few at a time: each read is two lists."""
+
+
+class ContainerEvents:
+    """The stream of one node's runtime. All methods belong to one event loop."""
+
+    def __init__(
+        self,
+        listen: Callable[[], AsyncGenerator[ContainerEvent, None]],
+        pleg: Pleg,
+        *,
+        owner: str,
+        newest_begun: Callable[[], Seq],
+    ) -> None:
+        """Read the pods of `owner` through `pleg`, which signals their workflows.
+
+        `newest_begun` returns the number of the newest listing that has begun: any later one shows what an event that
+        has come before it tells of.
+        """
+        self._listen = listen
+        self._pleg = pleg
+        self._owner = owner
+        self._newest_begun = newest_begun
+        self._opened_at: float | None = None
+        self._due: dict[str, Seq] = {}
+        """By UID of a pod that is to be read: the newest listing that had begun when its last event came."""
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._reads = asyncio.Semaphore(_READS_AT_ONCE)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the runtime announces, as far as can be known."""
+        return self._opened_at is not None and time.monotonic() - self._opened_at >= SETTLED_SECONDS
+
+    async def run(self) -> None:
+        """Listen until cancelled."""
+        try:
+            while True:
+                pause = await self._until_it_ends()
+                await asyncio.sleep(pause)
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Stop reading."""
+        await cancel_all(self._tasks.values())
+
+    async def _until_it_ends(self) -> float:
+        """Listen once; return after how many seconds to listen again."""
+        self._opened_at = time.monotonic()
+        try:
+            async with contextlib.aclosing(self._listen()) as events:
+                async for event in events:
+                    self._take(event)
+        except Unimplemented:
+            return UNIMPLEMENTED_SECONDS
+        except CriError as error:
+            log.debug("the stream of events has ended: %s", error)
+        finally:
+            self._opened_at = None
+            self._pleg.relist_often()
+        return AGAIN_SECONDS
+
+    def _take(self, event: ContainerEvent) -> None:
+        uid = event.labels.get(names.POD_UID_LABEL, "")
+        if not uid:
+            self._pleg.relist_often()
+        elif event.labels.get(names.NODE_LABEL) == self._owner:
+            self._due[uid] = self._newest_begun()
+            if uid not in self._tasks:
+                task = asyncio.create_task(self._read(uid), name=f"event in {uid}")
+                self._tasks[uid] = task
+                task.add_done_callback(lambda _: self._tasks.pop(uid, None))
+
+    async def _read(self, uid: str) -> None:
+        """Read the pod, unless a listing has come from elsewhere that began after its last event."""
+        while (due := self._due.get(uid)) is not None:
+            if self._pleg.busy(uid):  # such a step returns the pod's listing itself
+                await self._pleg.until_not_busy(uid)
+                continue
+            newest = self._pleg.newest(uid)
+            if newest is None or not due < newest.seq:
+                async with self._reads:
+                    try:
+                        await self._pleg.look(uid)
+                    except CriError as error:
+                        log.debug("pod %s cannot be read: %s", uid, error)
+                        self._pleg.relist_often()
+            if self._due[uid] == due:
+                del self._due[uid]
