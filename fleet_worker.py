@@ -32,6 +32,7 @@ from syncpod.settings.variables import STATE_DIR
 from syncpod.temporal.plugin import NoServer, connection_settings
 from syncpod.temporal.timeouts import STICKY_QUEUE
 from worker import build_id
+from workflows.fleet.errand import FleetErrandWorkflow
 from workflows.fleet.node import FleetNodeWorkflow
 from workflows.fleet.workload import WorkloadWorkflow
 from workflows.runner import workflow_runner
@@ -48,7 +49,7 @@ def make_worker(client: Client) -> Worker:
         client,
         task_queue=FLEET_QUEUE,
         build_id=build_id(),
-        workflows=[FleetNodeWorkflow, WorkloadWorkflow],
+        workflows=[FleetNodeWorkflow, WorkloadWorkflow, FleetErrandWorkflow],
         activities=fleet_steps(client),
         workflow_runner=workflow_runner(),
         sticky_queue_schedule_to_start_timeout=STICKY_QUEUE,

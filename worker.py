@@ -14,7 +14,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -29,6 +29,7 @@ from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from activities.between.collection import Collector
 from activities.between.orphans import OrphanKiller
+from activities.fleet_errand import errand_answer
 from activities.fleet_node import fleet_answers
 from activities.images.presence import image_id
 from activities.node.context import Node
@@ -38,6 +39,7 @@ from activities.registry import node_steps, questions, steps
 from syncpod import telemetry
 from syncpod.agent.agent import Agent
 from syncpod.agent.fleet.link import to_gate
+from syncpod.agent.fleet.member import Member
 from syncpod.agent.fleet.tasks import add_fleet_link
 from syncpod.agent.housekeeping.tasks import add_housekeeping_tasks
 from syncpod.agent.loop_watchdog import LoopWatchdog
@@ -241,10 +243,15 @@ async def _prepared(
     agent.add_background_task("runtime version", followed.run)
     _add_servers(settings, agent, context, cri, keys, address)
     add_node_workflow_tasks(agent, client, context, life, lambda: followed.current, settings.manifest_dir)
-    add_fleet_link(agent, client, context, fleet_answers, to_gate())
+    add_fleet_link(agent, client, context, _fleet_answers, to_gate())
     worker = make_worker(client, node, agent, task_queue=task_queue, identity=life.identity, keys=keys)
     _keep(settings, KeptSettings({}, runtime.name, cluster, address, client.namespace), endpoint)
     return worker, agent, record
+
+
+def _fleet_answers(member: Member) -> list[Callable[..., Any]]:
+    """Return the activities with which the node answers its fleet."""
+    return [*fleet_answers(member), errand_answer(member.run)]
 
 
 def _keys(settings: NodeSettings) -> Keys | None:

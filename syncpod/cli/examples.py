@@ -40,6 +40,18 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("Its pods, on all nodes", "syncpod fleet get pods -A"),
     ),
     "fleet describe": (("Why a pod of a workload is on no node", "syncpod fleet describe deployment web"),),
+    "fleet explain": (
+        ("Why a pod restarts, from its node's journal", "syncpod fleet explain web-1"),
+        ("What happened to a node in the last day", "syncpod fleet explain node n1"),
+    ),
+    "fleet logs": (
+        ("Follow one of a workload's pods", "syncpod fleet logs -f deployment/web --tail 20"),
+        ("Of the run before the last restart", "syncpod fleet logs web-1 --previous"),
+    ),
+    "fleet exec": (("Look into a container", "syncpod fleet exec web-1 -- cat /etc/resolv.conf"),),
+    "fleet cp": (("Fetch a directory", "syncpod fleet cp web-1:/var/log/nginx ./logs"),),
+    "fleet top pod": (("The busiest of all nodes", "syncpod fleet top pods -A --sort-by cpu"),),
+    "fleet top node": (("All nodes", "syncpod fleet top nodes"),),
     "fleet apply": (
         ("A Deployment, placed by the fleet", "syncpod fleet apply -f examples/fleet/deployment.yaml"),
         ("A pod for the node in its spec.nodeName", "syncpod fleet apply -f examples/fleet/pod.yaml"),

@@ -14,6 +14,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from syncpod.agent.fleet.contact import RETURN_SECONDS, Contact
+from syncpod.agent.fleet.errands import Errands
 from syncpod.agent.fleet.kept_intent import read_intent
 from syncpod.agent.fleet.member import Member
 from syncpod.agent.fleet.reports import FleetReports
@@ -53,7 +54,13 @@ class Bench:
         node = NodeContext(name="n1", state_dir=here, memory_dir=here, log_dir=here, cluster="c")
         reports = FleetReports(PublishedPods(node), "n1")
         self.member = Member(
-            INVITATION, self.state_dir, reports, contact=self.contact, tell=self.tell, open_pods=self.open_pods
+            INVITATION,
+            self.state_dir,
+            reports,
+            contact=self.contact,
+            errands=Errands("n1", {}),
+            tell=self.tell,
+            open_pods=self.open_pods,
         )
 
     async def tell(self, pods: SyncPods) -> None:

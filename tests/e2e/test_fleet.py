@@ -11,7 +11,7 @@ import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -153,14 +153,21 @@ async def node(temporal_server: DevServer, tmp_path: Path) -> AsyncIterator[Node
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def fleet(tmp_path: Path) -> AsyncIterator[FleetOfOne]:
+    """A fleet of its own."""
+    async with fleet_of_one(tmp_path) as fleet:
+        yield fleet
+
+
+@asynccontextmanager
+async def fleet_of_one(directory: Path) -> AsyncIterator[FleetOfOne]:
     """A fleet with a server, a worker's process and a gate of its own."""
     server = await asyncio.to_thread(DevServer.launch, synced=False)
     async with AsyncExitStack() as last:
         last.callback(server.close)
-        environ = {"TEMPORAL_ADDRESS": server.address, "SYNCPOD_STATE_DIR": str(tmp_path / "fleet")}
+        environ = {"TEMPORAL_ADDRESS": server.address, "SYNCPOD_STATE_DIR": str(directory / "fleet")}
         last.enter_context(serving({**os.environ, **environ, "TEMPORAL_CONFIG_FILE": os.devnull}))
-        client = await Client.connect(server.address, data_converter=converter_of(tmp_path / "fleet"))
-        fleet = FleetOfOne(open_fleet(fleet_directory(tmp_path / "fleet"), now()), server, client, environ)
+        client = await Client.connect(server.address, data_converter=converter_of(directory / "fleet"))
+        fleet = FleetOfOne(open_fleet(fleet_directory(directory / "fleet"), now()), server, client, environ)
         await fleet.open()
         last.push_async_callback(fleet.cut)
         yield fleet

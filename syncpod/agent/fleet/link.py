@@ -22,6 +22,7 @@ from temporalio.service import RPCError, TLSConfig
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from syncpod.agent.fleet.contact import Contact
+from syncpod.agent.fleet.errands import MOST
 from syncpod.agent.fleet.member import Member
 from syncpod.messages.fleet import fleet_node_id
 from syncpod.messages.node import NodeView
@@ -35,6 +36,8 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 2.0
 """Between two looks whether the node has joined a fleet, or left it."""
+SLOTS: Final = 8 + 2 * MOST
+"""Activities at once: what the fleet itself asks, and two for each command that runs for it."""
 _RETRY_SECONDS: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
 _GRACE: Final = timedelta(seconds=2)
 _THROTTLE: Final = timedelta(seconds=1)
@@ -128,7 +131,7 @@ class FleetLink:
             task_queue=queue,
             identity=queue,
             activities=self._answers(member),
-            max_concurrent_activities=8,
+            max_concurrent_activities=SLOTS,
             activity_task_poller_behavior=PollerBehaviorSimpleMaximum(2),
             graceful_shutdown_timeout=_GRACE,
             max_heartbeat_throttle_interval=_THROTTLE,

@@ -17,10 +17,12 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from syncpod.agent.fleet.contact import Contact
+from syncpod.agent.fleet.errands import Errands
 from syncpod.agent.fleet.kept_intent import keep_intent, read_intent
 from syncpod.agent.fleet.reports import FleetReports
 from syncpod.fleet.when_lost import WAIT, WhenLost, when_lost
 from syncpod.go_durations import go_duration
+from syncpod.messages.errand import Errand, ErrandPiece
 from syncpod.messages.fleet import (
     ATTEND_SECONDS,
     COALESCED_SECONDS,
@@ -54,10 +56,11 @@ class Member:
         reports: FleetReports,
         *,
         contact: Contact,
+        errands: Errands,
         tell: Callable[[SyncPods], Awaitable[None]],
         open_pods: Callable[[], Awaitable[dict[str, str]]],
     ) -> None:
-        """`contact` knows when the fleet was heard last.
+        """`contact` knows when the fleet was heard last. `errands` runs commands for it.
 
         `tell` sends the list to the node's own workflow, and raises RPCError. `open_pods` returns the
         workflows of the node's open pods, by id, and raises RPCError.
@@ -65,6 +68,7 @@ class Member:
         self._fleet, self._node = invitation.fleet, invitation.node
         self._state_dir, self._reports = state_dir, reports
         self._contact, self._tell, self._open_pods = contact, tell, open_pods
+        self._errands = errands
         self._stopped: dict[str, str] = {}
         """By key: why a pod is not to run now, though the list has it."""
         self._intent: Intent | None = None
@@ -111,6 +115,11 @@ class Member:
                 return Attended(version=asked.version, generation=(await self._kept()).generation)
             await asyncio.sleep(LOOK_SECONDS)
         return news
+
+    async def run(self, asked: Errand) -> ErrandPiece:
+        """Run a command for the fleet, or go on with one. Raises ApplicationError."""
+        self._require(asked)
+        return await self._errands.answer(asked)
 
     async def _news(self, version: str) -> Attended | None:
         kept = await self._kept()

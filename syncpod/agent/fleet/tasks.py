@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from temporalio.client import Client
 
 from syncpod.agent.agent import Agent
 from syncpod.agent.fleet.contact import Contact
+from syncpod.agent.fleet.errands import Errands, command_environment
 from syncpod.agent.fleet.link import FleetLink, ToFleet
 from syncpod.agent.fleet.member import Member
 from syncpod.agent.fleet.reports import FleetReports
@@ -29,6 +31,14 @@ def add_fleet_link(
     """Keep the node linked to its fleet as long as the agent runs; `client` is that of the node's own server."""
     signals = NodeSignals(client, context.name, agent.guard.require)
     workflows, contact = PodWorkflows(client, node_task_queue(context.name)), Contact(context.state_dir)
+    environment = command_environment(
+        os.environ,
+        address=client.service_client.config.target_host,
+        namespace=client.namespace,
+        state_dir=context.state_dir,
+        log_dir=context.log_dir,
+    )
+    errands = Errands(context.name, environment)
 
     def member(invitation: Invitation) -> Member:
         reports = FleetReports(agent.published_pods, context.name)
@@ -37,9 +47,11 @@ def add_fleet_link(
             context.state_dir,
             reports,
             contact=contact,
+            errands=errands,
             tell=signals.sync_pods,
             open_pods=workflows.open,
         )
 
     link = FleetLink(context.state_dir, context.name, contact, member, answers, view=signals.view, to_fleet=to_fleet)
     agent.add_background_task("fleet", link.run)
+    agent.add_background_task("commands for the fleet", errands.run)

@@ -69,7 +69,7 @@ def cp(
     from syncpod.cli.temporal import session
 
     ends = place(source), place(destination)
-    _require_one_here(*ends, no_preserve=no_preserve, retries=retries)
+    require_one_here(*ends, no_preserve=no_preserve, retries=retries)
 
     async def work(client: Client) -> None:
         await _copy(client, *ends, namespace, container, preserve=not no_preserve, retries=retries or 0)
@@ -77,7 +77,7 @@ def cp(
     session.run(work)
 
 
-def _require_one_here(source: Place, destination: Place, *, no_preserve: bool, retries: int | None) -> None:
+def require_one_here(source: Place, destination: Place, *, no_preserve: bool, retries: int | None) -> None:
     """Raise BadInput unless exactly one end is here, a local source exists, and the flags fit the direction."""
     if bool(source.pod) == bool(destination.pod):
         raise BadInput("one of SRC and DST must be in a pod (POD:PATH), the other here")

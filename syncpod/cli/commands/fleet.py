@@ -6,16 +6,26 @@ import typer
 
 from syncpod.cli.commands.fleet_certificates import certificates, invite, retire, revoke, rotate
 from syncpod.cli.commands.fleet_change import apply, cordon, delete, uncordon
+from syncpod.cli.commands.fleet_cp import cp
 from syncpod.cli.commands.fleet_describe import describe
+from syncpod.cli.commands.fleet_exec import exec_
+from syncpod.cli.commands.fleet_explain import explain
 from syncpod.cli.commands.fleet_gate import gate
 from syncpod.cli.commands.fleet_get import get
 from syncpod.cli.commands.fleet_install import install, uninstall
+from syncpod.cli.commands.fleet_logs import logs
 from syncpod.cli.commands.fleet_serve import serve
+from syncpod.cli.commands.fleet_top import app as top
 from syncpod.cli.manual import Group, Page
 
 app = typer.Typer(cls=Group, help="Many nodes as one fleet: what they run, and who is let in.", no_args_is_help=True)
 app.command("get", cls=Page)(get)
 app.command("describe", cls=Page)(describe)
+app.command("explain", cls=Page)(explain)
+app.command("logs", cls=Page)(logs)
+app.command("exec", cls=Page)(exec_)
+app.command("cp", cls=Page)(cp)
+app.add_typer(top, name="top")
 app.command("apply", cls=Page)(apply)
 app.command("delete", cls=Page)(delete)
 app.command("cordon", cls=Page)(cordon)

@@ -8,22 +8,27 @@ import typer
 
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput
-from syncpod.cli.input.options import Namespace, StateDir
+from syncpod.cli.input.options import Namespace, OfNode, StateDir
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from temporalio.client import Client
 
 _NODES = ("node", "nodes", "no")
+_PODS = ("pod", "pods", "po")
 
 
 def describe(
     what: Annotated[list[str], typer.Argument(metavar="KIND NAME", hidden=True, show_default=False)],
     namespace: Namespace = "default",
+    node: OfNode = "",
     state_dir: StateDir = "",
 ) -> None:
-    """Show a workload or a node of the fleet: `deployment web`, `daemonset logs`, `node edge-1`.
+    """Show a workload, a node or a pod of the fleet: `deployment web`, `daemonset logs`, `node edge-1`, `pod web-1`.
 
     Of a workload: how its rollout stands, its pods, why each is to go or is nowhere, and of each node why not there.
+    Of a pod: all that its node has of it, as `syncpod describe pod` there.
     """
     from datetime import UTC, datetime
 
@@ -32,13 +37,16 @@ def describe(
 
     words = [word for each in what for word in each.split("/", 1)]
     kind, names = fleet_workloads.KINDS.get(words[0]), words[1:]
-    if kind is None and words[0] not in _NODES:
-        raise BadInput(f"KIND: must be deployment, daemonset or node, not {words[0]}")
+    if kind is None and words[0] not in (*_NODES, *_PODS):
+        raise BadInput(f"KIND: must be deployment, daemonset, node or pod, not {words[0]}")
     if not names:
         raise BadInput(f"NAME: required: which {words[0]}")
 
     async def work(client: Client) -> None:
         now = datetime.now(UTC)
+        if words[0] in _PODS:
+            await _describe_pods(client, names, namespace, node)
+            return
         if kind is None:
             found = [describe_node(each, now) for each in await fleet.views(client, names)]
         else:
@@ -47,3 +55,16 @@ def describe(
         say("\n\n".join("\n".join(lines) for lines in found))
 
     fleet.run(work, state_dir=state_dir)
+
+
+async def _describe_pods(client: Client, names: Sequence[str], namespace: str, node: str) -> None:
+    """Print what the node of each pod says of it. Raises Failure."""
+    from syncpod.cli.fleet_errands import print_there
+    from syncpod.cli.temporal.fleet_pods import find_pod
+
+    for number, name in enumerate(names):
+        found = await find_pod(client, [name], namespace, node)
+        if number:
+            say("\n")
+        words = ["describe", "pod", found.name, f"--namespace={namespace}"]
+        await print_there(client, found.node, words)

@@ -108,3 +108,12 @@ ServerGuard = Annotated[
     bool,
     typer.Option("--guard", help="As root: have the kernel let only root connect to the Temporal server's ports."),
 ]
+OfNode = Annotated[
+    str,
+    typer.Option(
+        "--node",
+        metavar="NODE",
+        help="The node that has it: needed for a pod that is none of the fleet's.",
+        show_default="where the fleet has placed it",
+    ),
+]

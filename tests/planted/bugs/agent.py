@@ -16,6 +16,15 @@ BUGS = (
         tests=("tests/agent/test_pleg.py",),
     ),
     Plant(
+        name="input-written-twice",
+        room=AGENT,
+        file="syncpod/agent/fleet/errands.py",
+        before="stdin.write(data[self._taken - at :])",
+        after="stdin.write(data)",
+        harm="A command that a fleet runs on a node reads its input twice, where an answer was lost on the way.",
+        tests=("tests/agent/test_fleet_errands.py",),
+    ),
+    Plant(
         name="unreadable-is-gone",
         room=AGENT,
         file="syncpod/agent/pleg.py",

@@ -1,0 +1,277 @@
+"""Runs commands for the node's fleet, and keeps what each says until the fleet has it.
+
+A command is a process of its own, the node's own ``syncpod``: it is as slow as it likes, needs as much memory as it
+likes, and ends as a whole. Its output is read no faster than the fleet fetches it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import syncpod
+from syncpod.messages.errand import (
+    PIECE_BYTES,
+    WAIT_SECONDS,
+    Errand,
+    ErrandChunk,
+    ErrandPiece,
+    Stream,
+    to_bytes,
+    to_text,
+    why_not,
+)
+
+log = logging.getLogger(__name__)
+
+MOST: Final = 16
+"""Commands that run at once. Each has a process, and two activities of the node's link to its fleet at most."""
+IDLE_SECONDS: Final = 60.0
+"""A command that nobody asks about for so long is ended: the fleet asks again every :data:`WAIT_SECONDS` seconds."""
+_TOLD_SECONDS: Final = 15.0
+"""How long the last piece of a command that has ended can be asked for again."""
+_LOOK_SECONDS: Final = 5.0
+_KEPT_BYTES: Final = 2 * PIECE_BYTES
+"""Output that waits to be fetched; then the command waits too."""
+_BLOCK: Final = 32 * 1024
+_TOGETHER_SECONDS: Final = 0.05
+"""How long more output is waited for after the first, so that not each line is a piece."""
+_TERM_SECONDS: Final = 3.0
+_ENDED: Final = 256
+"""Sessions that are remembered after their end, so that none of them begins again."""
+
+
+class Command:
+    """One command that runs, or has ended and still has something to tell."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._kept: list[tuple[Stream, bytes]] = []
+        self._begins = 0
+        """Offset of the first byte that is kept."""
+        self._size = 0
+        """Bytes that are kept."""
+        self._news, self._room = asyncio.Event(), asyncio.Event()
+        self._taken = 0
+        self._giving = asyncio.Lock()
+        self._code: int | None = None
+        self._reading = asyncio.create_task(self._read(), name="errand")
+        self.asked = asyncio.get_running_loop().time()
+        """When it was asked about last."""
+        self.askers = 0
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended yet."""
+        return self._code is None
+
+    async def piece(self, received: int, wait: float) -> ErrandPiece:
+        """Return the output from `received` on, which waits for some at most `wait` seconds."""
+        self._forget(received)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait):
+                while not self._size and self._code is None:
+                    self._news.clear()
+                    await self._news.wait()
+                if self._code is None and self._size < PIECE_BYTES:
+                    await asyncio.sleep(_TOGETHER_SECONDS)
+        chunks, left = [], PIECE_BYTES
+        for stream, data in self._kept:
+            if left <= 0:
+                break
+            chunks.append(ErrandChunk(stream=stream, data=to_text(data[:left])))
+            left -= len(data)
+        is_all = left >= 0 and sum(len(data) for _, data in self._kept) <= PIECE_BYTES
+        return ErrandPiece(chunks=tuple(chunks), code=self._code if is_all else None, input_taken=self._taken)
+
+    async def give(self, at: int, data: bytes, wait: float, *, ends: bool) -> ErrandPiece:
+        """Pass input on that the command has not had, once it has read most of the input before, or after `wait`.
+
+        A command that reads no more takes everything, and it is dropped.
+        """
+        stdin = self._process.stdin
+        if stdin is None or stdin.is_closing():
+            return ErrandPiece(input_taken=at + len(data), input_over=True)
+        async with self._giving:
+            try:
+                async with asyncio.timeout(wait):
+                    await stdin.drain()
+            except TimeoutError:
+                return ErrandPiece(input_taken=self._taken)
+            except ConnectionError:
+                return ErrandPiece(input_taken=at + len(data), input_over=True)
+            if at <= self._taken:
+                stdin.write(data[self._taken - at :])
+                self._taken = max(self._taken, at + len(data))
+                if ends:
+                    stdin.close()
+        return ErrandPiece(input_taken=self._taken, input_over=stdin.is_closing())
+
+    async def end(self) -> None:
+        """End the command, and all that it has started. Returns once it has ended."""
+        if self._process.returncode is None:
+            self._signal(signal.SIGTERM)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_TERM_SECONDS):
+                    await self._process.wait()
+        self._signal(signal.SIGKILL)
+        self._reading.cancel()
+        await asyncio.gather(self._reading, return_exceptions=True)
+        self._kept, self._size = [], 0
+        self._code = 128 + signal.SIGTERM if self._code is None else self._code
+        self._news.set()
+
+    def _signal(self, number: int) -> None:
+        # It leads a group of its own, and is not reaped before its end is known here: the id is nobody else's.
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+
+    def _forget(self, received: int) -> None:
+        """Forget output that the fleet has."""
+        while self._kept and self._begins < received:
+            stream, data = self._kept[0]
+            gone = min(len(data), received - self._begins)
+            self._begins, self._size = self._begins + gone, self._size - gone
+            if gone < len(data):
+                self._kept[0] = stream, data[gone:]
+            else:
+                del self._kept[0]
+        self._room.set()
+
+    async def _read(self) -> None:
+        process = self._process
+        assert process.stdout is not None
+        assert process.stderr is not None
+        await asyncio.gather(self._keep("stdout", process.stdout), self._keep("stderr", process.stderr))
+        code = await process.wait()
+        self._code = code if code >= 0 else 128 - code
+        self._news.set()
+
+    async def _keep(self, stream: Stream, reader: asyncio.StreamReader) -> None:
+        while data := await reader.read(_BLOCK):
+            self._kept.append((stream, data))
+            self._size += len(data)
+            self._news.set()
+            while self._size >= _KEPT_BYTES:
+                self._room.clear()
+                await self._room.wait()
+
+
+class Errands:
+    """The commands that a node runs for its fleet. All methods belong to one event loop."""
+
+    def __init__(self, node: str, environment: Mapping[str, str]) -> None:
+        """`environment` is that of the commands: it names the node's own server and state directory."""
+        self._node, self._environment = node, dict(environment)
+        self._commands: dict[str, Command] = {}
+        self._turn = asyncio.Lock()
+        """A command begins or is forgotten in one go: it must neither begin twice, nor after its end."""
+        self._ended: OrderedDict[str, None] = OrderedDict()
+
+    async def answer(self, asked: Errand) -> ErrandPiece:
+        """Return one piece."""
+        wait = min(max(0.0, asked.wait), WAIT_SECONDS)
+        if asked.end:
+            await self._end(asked.session)
+            return ErrandPiece()
+        async with self._turn:
+            command = self._commands.get(asked.session)
+            if command is None:
+                if why := self._why_not(asked):
+                    return ErrandPiece(refused=why)
+                command = self._commands[asked.session] = await self._begin(asked)
+        command.askers += 1
+        try:
+            if asked.give:
+                data = to_bytes(asked.input)[:PIECE_BYTES]
+                return await command.give(asked.input_at, data, wait, ends=asked.input_ends)
+            return await command.piece(asked.received, wait)
+        finally:
+            command.askers -= 1
+            command.asked = asyncio.get_running_loop().time()
+
+    async def run(self) -> None:
+        """End commands that nobody asks about any more; when cancelled, all of them."""
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                await asyncio.sleep(_LOOK_SECONDS)
+                for session, command in list(self._commands.items()):
+                    longest = IDLE_SECONDS if command.runs else _TOLD_SECONDS
+                    if not command.askers and loop.time() - command.asked > longest:
+                        await self._end(session)
+        finally:
+            await asyncio.gather(*map(self._end, list(self._commands)))
+
+    def _why_not(self, asked: Errand) -> str:
+        if not asked.begin:
+            return f"node {self._node} has forgotten the command: it was ended, or the worker was started again"
+        if why := why_not(asked.words):
+            return why
+        if asked.session in self._ended or not asked.session:
+            return "the command was ended before it began"
+        if sum(each.runs for each in self._commands.values()) >= MOST or len(self._commands) >= 4 * MOST:
+            return f"node {self._node} runs {MOST} commands for its fleet already: wait until one ends"
+        return ""
+
+    async def _begin(self, asked: Errand) -> Command:
+        pipe = asyncio.subprocess.PIPE
+        stdin = pipe if asked.with_input else asyncio.subprocess.DEVNULL
+        process = await start_command(asked.words, self._environment, stdin, pipe, pipe)
+        log.info("for the fleet: syncpod %s", asked.words[0])
+        return Command(process)
+
+    async def _end(self, session: str) -> None:
+        """End a command, and let it never begin again."""
+        async with self._turn:
+            self._ended[session] = None
+            if len(self._ended) > _ENDED:
+                self._ended.popitem(last=False)
+            command = self._commands.pop(session, None)
+        if command is not None:
+            await command.end()
+
+
+async def start_command(
+    words: Sequence[str], environment: Mapping[str, str], stdin: int, stdout: int, stderr: int
+) -> asyncio.subprocess.Process:
+    """Start the node's own ``syncpod`` with these words, as the leader of a session. Raises OSError."""
+    return await asyncio.create_subprocess_exec(
+        *_program(),
+        *words,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        cwd="/",
+        env=dict(environment),
+        start_new_session=True,
+    )
+
+
+def command_environment(
+    environ: Mapping[str, str], *, address: str, namespace: str, state_dir: Path, log_dir: Path
+) -> dict[str, str]:
+    """Return the environment in which a node's commands find its own server, state and logs."""
+    root = str(Path(syncpod.__file__).resolve().parent.parent)
+    return {
+        **environ,
+        "TEMPORAL_ADDRESS": address,
+        "TEMPORAL_NAMESPACE": namespace,
+        "SYNCPOD_STATE_DIR": str(state_dir),
+        "SYNCPOD_LOG_DIR": str(log_dir),
+        "PYTHONPATH": root,
+        "COLUMNS": "120",
+    }
+
+
+def _program() -> Sequence[str]:
+    return (sys.executable, "-P", "-m", "syncpod.cli.errand", str(os.getpid()))

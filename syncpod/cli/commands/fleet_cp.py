@@ -1,0 +1,59 @@
+"""``syncpod fleet cp``: copy files to and from containers, on whichever node of the fleet they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncpod.cli.commands.cp import NoPreserve, place, require_one_here
+from syncpod.cli.input.options import Container, Namespace, OfNode, StateDir
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from temporalio.client import Client
+
+    from syncpod.cli.streams.remote_command import Write
+
+
+def cp(
+    source: Annotated[str, typer.Argument(metavar="SRC", hidden=True, show_default=False)],
+    destination: Annotated[str, typer.Argument(metavar="DST", hidden=True, show_default=False)],
+    namespace: Namespace = "default",
+    node: OfNode = "",
+    container: Container = "",
+    no_preserve: NoPreserve = False,
+    state_dir: StateDir = "",
+) -> None:
+    """Copy files and directories to and from containers, on whichever node of the fleet they are.
+
+    As `syncpod cp`: one of SRC and DST is a path here, the other POD:PATH or NAMESPACE/POD:PATH. The container needs
+    `tar`.
+    """
+    from syncpod.cli.fleet_errands import run_there
+    from syncpod.cli.streams.tar_copy import Copying
+    from syncpod.cli.temporal import fleet
+    from syncpod.cli.temporal.fleet_pods import find_pod
+
+    ends = place(source), place(destination)
+    require_one_here(*ends, no_preserve=no_preserve, retries=None)
+    inside = ends[0] if ends[0].pod else ends[1]
+    where = inside.namespace or namespace
+    flags = [f"--namespace={where}", *([f"--container={container}"] if container else [])]
+
+    async def work(client: Client) -> None:
+        found = await find_pod(client, [inside.pod], where, node)
+
+        async def run(command: Sequence[str], stdin: AsyncIterator[bytes] | None, write: Write) -> int:
+            words = ["exec", found.name, *flags, *(["--stdin"] if stdin is not None else []), "--", *command]
+            return await run_there(client, found.node, words, stdin=stdin, write=write)
+
+        copying = Copying(run, container or found.name)
+        if ends[0].pod:
+            await copying.out_of(inside.path, Path(ends[1].path), retries=0)
+        else:
+            await copying.into(Path(ends[0].path), inside.path, preserve=not no_preserve)
+
+    fleet.run(work, state_dir=state_dir)

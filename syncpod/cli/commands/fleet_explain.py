@@ -1,0 +1,114 @@
+"""``syncpod fleet explain``: why a pod or a node of the fleet is as it is, from the journal of the node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncpod.cli.commands import explain as local
+from syncpod.cli.console import remark, say
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.options import Namespace, OfNode, StateDir, Things
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from temporalio.client import Client
+
+    from syncpod.messages.fleet import FleetNodeView
+
+_NODES = ("node", "nodes", "no")
+_AT_ONCE = 16
+"""Nodes that are asked at once for a pod that is on none."""
+
+
+def explain(
+    what: Things = None,
+    namespace: Namespace = "default",
+    node: OfNode = "",
+    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="The output format.")] = "",
+    at: local.At = "",
+    since: local.Since = "",
+    start: local.Start = False,
+    restart: local.Restart = None,
+    container: local.OfContainer = "",
+    state_dir: StateDir = "",
+) -> None:
+    """Explain what a pod of the fleet is, why, and what happens next: `explain web`, `explain deployment/web`.
+
+    The journal of its node answers, as `syncpod explain` does there, with times in the node's time zone. A pod that is
+    gone is looked for in the journals of all nodes. `explain node n1` is about the node.
+    """
+    from syncpod.cli.temporal import fleet
+    from syncpod.cli.temporal.fleet_pods import kind_and_name
+
+    named = {"--output": output, "--at": at, "--since": since, "--container": container}
+    flags = [f"{flag}={text}" for flag, text in named.items() if text]
+    flags += ["--start"] if start else []
+    flags += [f"--restart={restart}"] if restart is not None else []
+    words = [part for word in what or [] for part in word.split("/", 1)]
+    if words[:1] and words[0] in _NODES:
+        if len(words) != 2:
+            raise BadInput("NODE: name one: syncpod fleet explain node n1")
+        fleet.run(lambda client: _explain_node(client, words[1], flags), state_dir=state_dir)
+        return
+    kind_and_name(words)
+    of_pod = [f"--namespace={namespace}", *flags]
+    fleet.run(lambda client: _explain_pod(client, words, namespace, node, of_pod), state_dir=state_dir)
+
+
+async def _explain_node(client: Client, name: str, flags: Sequence[str]) -> None:
+    from syncpod.cli.fleet_errands import print_there
+    from syncpod.cli.temporal import fleet
+
+    await print_there(client, await fleet.view(client, name), ["explain", "node", *flags])
+
+
+async def _explain_pod(client: Client, words: Sequence[str], namespace: str, node: str, flags: Sequence[str]) -> None:
+    """Print what the pod's node explains; of a pod that is on no node, each node that has had one. Raises Failure."""
+    from syncpod.cli.fleet_errands import print_there
+    from syncpod.cli.temporal import fleet
+    from syncpod.cli.temporal.fleet_pods import NotInFleet, find_pod, kind_and_name
+
+    try:
+        found = await find_pod(client, words, namespace, node)
+    except NotInFleet as missing:
+        kind, name = kind_and_name(words)
+        if kind != "Pod":
+            raise
+        await _ask_all(client, await fleet.views(client), ["explain", name, *flags], missing)
+        return
+    await print_there(client, found.node, ["explain", found.name, *flags])
+
+
+async def _ask_all(client: Client, nodes: Sequence[FleetNodeView], words: list[str], missing: Failure) -> None:
+    """Print what each node explains whose journal has the pod, and which were not asked. Raises Failure if none has."""
+    import asyncio
+
+    from syncpod.cli.fleet_errands import said_there
+
+    few = asyncio.Semaphore(_AT_ONCE)
+
+    async def ask(node: FleetNodeView) -> tuple[int, str, str]:
+        async with few:
+            return await said_there(client, node, words)
+
+    answers = await asyncio.gather(*map(ask, nodes), return_exceptions=True)
+    told, silent = 0, []
+    for node, answer in zip(nodes, answers, strict=True):
+        if isinstance(answer, Failure):
+            silent.append(f"Note: {answer}")
+        elif isinstance(answer, BaseException):
+            raise answer
+        elif answer[0] == 0:
+            remark(f"Note: the pod is gone; this is from the journal of node {node.name}")
+            say(answer[1].removesuffix("\n"))
+            told += 1
+        elif answer[0] != 1:
+            raise Failure(answer[2].strip().removeprefix("syncpod: "), answer[0])
+    for sentence in silent:
+        remark(sentence)
+    if not told:
+        asked = len(nodes) - len(silent)
+        raise Failure(f"{str(missing).partition(';')[0]}, nor is it in the journals of {asked} nodes that were asked")

@@ -1,0 +1,131 @@
+"""``syncpod fleet top``: the CPU and memory usage of pods and nodes of a fleet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncpod.cli.commands import top as local
+from syncpod.cli.console import columns, remark, say
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.options import AllNamespaces, Namespace, OfNode, PodNames, Selector, StateDir
+from syncpod.cli.manual import Group, Page
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from temporalio.client import Client
+
+app = typer.Typer(cls=Group, help="Show the CPU and memory usage of the fleet's pods and nodes.", no_args_is_help=True)
+_AT_ONCE = 16
+"""Nodes that measure at once: each does so for a second."""
+_MEASURES = ("CPU(cores)", "MEMORY(bytes)")
+
+
+def pod(
+    what: PodNames = None,
+    containers: Annotated[bool, typer.Option("--containers", help="A line for each container.")] = False,
+    sort_by: local.SortBy = "",
+    namespace: Namespace = "default",
+    all_namespaces: AllNamespaces = False,
+    selector: Selector = "",
+    node: OfNode = "",
+    no_headers: local.NoHeaders = False,
+    state_dir: StateDir = "",
+) -> None:
+    """Show the CPU and memory usage of pods on all nodes of the fleet, also of those that nodes have by themselves.
+
+    Each node measures for a second, as `syncpod top pods` does there. A node that does not answer is named.
+    """
+    from syncpod.cli.input.arguments import pod_names, read_selector
+
+    names = pod_names(what or [])
+    read_selector(selector)
+    if sort_by not in ("", "cpu", "memory"):
+        raise BadInput(f"--sort-by: must be cpu or memory, not {sort_by}")
+    words = ["top", "pod", "--no-headers", *(["--containers"] if containers else [])]
+    words += ["--all-namespaces"] if all_namespaces or names else [f"--namespace={namespace}"]
+    words += [f"--selector={selector}"] if selector else []
+    is_spaced = all_namespaces or bool(names)
+    head = [*(["NAMESPACE"] if is_spaced else []), "POD" if containers else "NAME", *(["NAME"] if containers else [])]
+    found, trouble = _rows(words, len(head) + 2, [node] if node else [], state_dir)
+    if names:
+        found = [row for row in found if row[1] in names and (all_namespaces or row[0] == namespace)]
+        if not all_namespaces:
+            head, found = head[1:], [row[1:] for row in found]
+    at = {"cpu": -3, "memory": -2}.get(sort_by)
+    found.sort(key=(lambda row: row) if at is None else (lambda row: (-_number(row[at]), row)))
+    _print([*head, *_MEASURES, "NODE"], found, headers=not no_headers)
+    if missing := [name for name in names if not any(name in row for row in found)]:
+        trouble += [f'pod "{name}": none of its containers runs on a node that was asked' for name in missing]
+    if trouble:
+        raise Failure("\n".join(trouble))
+
+
+def node(
+    what: Annotated[list[str] | None, typer.Argument(metavar="NODE", hidden=True, show_default=False)] = None,
+    no_headers: local.NoHeaders = False,
+    state_dir: StateDir = "",
+) -> None:
+    """Show the CPU and memory usage of the fleet's nodes. Everything counts, pods or not."""
+    names = [name.rpartition("/")[2] for name in what or ()]
+    found, trouble = _rows(["top", "node", "--no-headers"], 5, names, state_dir)
+    found = sorted(row[:-1] for row in found)
+    _print(["NAME", "CPU(cores)", "CPU(%)", "MEMORY(bytes)", "MEMORY(%)"], found, headers=not no_headers)
+    if trouble:
+        raise Failure("\n".join(trouble))
+
+
+for _names, _command in ((("pod", "pods", "po"), pod), (("node", "nodes", "no"), node)):
+    for _name in _names:
+        app.command(_name, cls=Page, hidden=_name != _names[0])(_command)
+
+
+def _rows(words: list[str], cells: int, nodes: Sequence[str], state_dir: str) -> tuple[list[list[str]], list[str]]:
+    """Return the lines of all nodes, each with its node behind, and a sentence for each that does not answer."""
+    from syncpod.cli.temporal import fleet
+    from syncpod.messages.fleet import FleetNodeView
+
+    async def work(client: Client) -> tuple[list[list[str]], list[str]]:
+        import asyncio
+
+        from syncpod.cli.fleet_errands import said_there
+
+        few = asyncio.Semaphore(_AT_ONCE)
+
+        async def ask(node: FleetNodeView) -> tuple[int, str, str]:
+            async with few:
+                return await said_there(client, node, words)
+
+        asked = await fleet.views(client, nodes)
+        found, trouble = [], []
+        for one, answer in zip(asked, await asyncio.gather(*map(ask, asked), return_exceptions=True), strict=True):
+            if isinstance(answer, Failure):
+                trouble.append(str(answer))
+            elif isinstance(answer, BaseException):
+                raise answer
+            elif answer[0]:
+                trouble.append(f"node {one.name}: {answer[2].strip().removeprefix('syncpod: ')}")
+            else:
+                for line in answer[2].splitlines():
+                    if line.startswith("Note: "):
+                        remark(f"Note: node {one.name}: {line.removeprefix('Note: ')}")
+                # Names and quantities have no blanks; a line of another form is not a row.
+                rows = [line.split() for line in answer[1].splitlines()]
+                found += [[*row, one.name] for row in rows if len(row) == cells]
+        return found, trouble
+
+    return fleet.run(work, state_dir=state_dir)
+
+
+def _print(head: list[str], rows: list[list[str]], *, headers: bool) -> None:
+    if rows:
+        say("\n".join(columns([head, *rows] if headers else rows)))
+    else:
+        remark("No resources found")
+
+
+def _number(text: str) -> int:
+    """Return what a cell counts: ``12m``, ``3Mi``."""
+    return int("".join(each for each in text if each.isdigit()) or 0)

@@ -1,0 +1,225 @@
+"""Commands that a node runs for its fleet, carried piece by piece through the node's polls."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.exceptions import TimeoutError as TooLate
+from temporalio.service import RPCError
+
+from syncpod.cli.console import remark, say
+from syncpod.cli.failure import Failure
+from syncpod.cli.streams.remote_command import Output, Write
+from syncpod.cli.temporal.fleet import NO_WORKER
+from syncpod.messages.errand import (
+    FLEET_ERRAND_WORKFLOW,
+    PIECE_BYTES,
+    WAIT_SECONDS,
+    Errand,
+    ErrandPiece,
+    errand_id,
+    to_bytes,
+    to_text,
+    why_not,
+)
+from syncpod.messages.fleet import FLEET_QUEUE, FleetNodeView
+
+_SAID_BYTES: Final = 16 * 2**20
+_PIECE_SECONDS: Final = WAIT_SECONDS + 60
+"""After so long there is no answer, because no worker of the fleet runs."""
+_LIFE: Final = timedelta(seconds=_PIECE_SECONDS)
+_RPC: Final = timedelta(seconds=10)
+_GONE: Final = ("Unknown", "Joining")
+
+
+def why_away(node: FleetNodeView) -> str:
+    """Return why a node cannot be asked now, in one sentence; "" if it can."""
+    if node.presence not in _GONE:
+        return ""
+    if node.presence == "Joining":
+        return f"node {node.name} has not joined yet: it cannot be asked"
+    since = f" since {node.since.astimezone():%Y-%m-%d %H:%M:%S}" if node.since else ""
+    return f"node {node.name} is not heard{since}: it cannot be asked before it is back"
+
+
+async def run_there(
+    client: Client,
+    node: FleetNodeView,
+    words: Sequence[str],
+    *,
+    write: Write,
+    stdin: AsyncIterator[bytes] | None = None,
+) -> int:
+    """Have a node run its own ``syncpod`` with these words; return its exit code.
+
+    `write` gets the output as it comes. Ended in any way before its own end, the command is ended on the node too.
+    Raises Failure if the node does not answer, or refuses.
+    """
+    if why := why_away(node) or why_not(tuple(words)):
+        raise Failure(why)
+    return await _Errand(client, node, tuple(words), with_input=stdin is not None).run(stdin, write)
+
+
+async def said_there(client: Client, node: FleetNodeView, words: Sequence[str]) -> tuple[int, str, str]:
+    """Have a node run a short command; return its exit code, its output and what it says besides. Raises Failure."""
+    said = {Output.STDOUT: bytearray(), Output.STDERR: bytearray()}
+
+    async def keep(which: Output, data: bytes) -> None:
+        said[which] += data
+        if sum(map(len, said.values())) > _SAID_BYTES:
+            raise Failure(f"node {node.name} says more than {_SAID_BYTES // 2**20} MiB: that is no answer")
+
+    code = await run_there(client, node, words, write=keep)
+    return code, said[Output.STDOUT].decode(errors="replace"), said[Output.STDERR].decode(errors="replace")
+
+
+async def print_there(client: Client, node: FleetNodeView, words: Sequence[str]) -> None:
+    """Print what a node says of something, as what a stranger says. Raises Failure with its exit code."""
+    code, out, err = await said_there(client, node, words)
+    for text, tell in ((err, remark), (out, say)):
+        if text:
+            tell(text.removesuffix("\n"))
+    if code:
+        raise Failure("", code)
+
+
+class _Errand:
+    """One command on one node."""
+
+    def __init__(self, client: Client, node: FleetNodeView, words: tuple[str, ...], *, with_input: bool) -> None:
+        self._client, self._session = client, secrets.token_hex(16)
+        self._asked = Errand(
+            fleet=node.fleet, node=node.name, session=self._session, words=words, with_input=with_input
+        )
+        self._number = 0
+
+    async def run(self, stdin: AsyncIterator[bytes] | None, write: Write) -> int:
+        """Run it to its end."""
+        is_over = False
+        try:
+            if stdin is None:
+                code = await self._take(write, begin=True)
+            else:
+                await self._ask(begin=True)  # answers at once, or input would wait for the first output
+                code = await self._both(stdin, write)
+            is_over = True
+            return code
+        finally:
+            if not is_over:
+                await self._end()
+
+    async def _both(self, stdin: AsyncIterator[bytes], write: Write) -> int:
+        """Pass input on and take output, until the command has ended."""
+        taking, giving = asyncio.create_task(self._take(write, begin=False)), asyncio.create_task(self._give(stdin))
+        try:
+            await asyncio.wait({taking, giving}, return_when=asyncio.FIRST_COMPLETED)
+            if giving.done() and not taking.done():
+                giving.result()
+            return await taking
+        finally:
+            for task in (taking, giving):
+                task.cancel()
+            await asyncio.gather(taking, giving, return_exceptions=True)
+
+    async def _take(self, write: Write, *, begin: bool) -> int:
+        received = 0
+        while True:
+            piece = await self._ask(begin=begin, received=received, wait=WAIT_SECONDS)
+            begin = False
+            for chunk in piece.chunks:
+                try:
+                    data = to_bytes(chunk.data)
+                except ValueError:
+                    raise Failure(f"the answer of node {self._asked.node} cannot be read") from None
+                received += len(data)
+                await write(Output(chunk.stream), data)
+            if piece.code is not None:
+                return piece.code if 0 <= piece.code < 256 else 1
+
+    async def _give(self, stdin: AsyncIterator[bytes]) -> None:
+        at = 0
+        async for data, ends in _together(stdin):
+            while data or ends:
+                piece = await self._ask(give=True, input_at=at, input=to_text(data), input_ends=ends, wait=WAIT_SECONDS)
+                if piece.input_over:
+                    return
+                taken = min(max(0, piece.input_taken - at), len(data))
+                at, data = at + taken, data[taken:]
+
+    async def _ask(self, **asked: object) -> ErrandPiece:
+        """Return one piece. Raises Failure."""
+        self._number += 1
+        whole = self._asked.model_copy(update=asked)
+        if not whole.begin:
+            whole = whole.model_copy(update={"words": self._asked.words[:1]})
+        handle = await self._start(whole, str(self._number))
+        try:
+            async with asyncio.timeout(_PIECE_SECONDS):
+                piece = ErrandPiece.model_validate(await handle.result())
+        except TimeoutError:
+            raise Failure(NO_WORKER) from None
+        except WorkflowFailureError as failed:
+            if isinstance(failed.cause, TooLate):
+                raise Failure(NO_WORKER) from None
+            raise Failure(f"the fleet cannot carry that to node {whole.node}: {failed.cause}") from None
+        if piece.refused:
+            raise Failure(piece.refused)
+        return piece
+
+    async def _start(self, asked: Errand, part: str) -> WorkflowHandle[Any, Any]:
+        return await self._client.start_workflow(
+            FLEET_ERRAND_WORKFLOW,
+            asked,
+            id=errand_id(asked.node, asked.session, part),
+            task_queue=FLEET_QUEUE,
+            execution_timeout=_LIFE,
+            result_type=dict,
+            rpc_timeout=_RPC,
+        )
+
+    async def _end(self) -> None:
+        """Have the node end the command, without waiting until it has."""
+        with contextlib.suppress(RPCError):
+            await self._start(self._asked.model_copy(update={"end": True, "words": ()}), "end")
+
+
+async def _together(stdin: AsyncIterator[bytes]) -> AsyncIterator[tuple[bytes, bool]]:
+    """Yield what has come of the input, in pieces, each with whether nothing follows."""
+    waiting, news, room, is_over = bytearray(), asyncio.Event(), asyncio.Event(), False
+
+    async def read() -> None:
+        nonlocal is_over
+        try:
+            async for data in stdin:
+                waiting.extend(data)
+                news.set()
+                while len(waiting) >= PIECE_BYTES:
+                    room.clear()
+                    await room.wait()
+        finally:
+            is_over = True
+            news.set()
+
+    reading = asyncio.create_task(read())
+    try:
+        while True:
+            await news.wait()
+            news.clear()
+            while waiting:
+                data = bytes(waiting[:PIECE_BYTES])
+                del waiting[:PIECE_BYTES]
+                room.set()
+                yield data, False
+            if is_over:
+                await reading
+                yield b"", True
+                return
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)

@@ -1,0 +1,75 @@
+"""Finding the node of a fleet that a pod is on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from temporalio.client import Client
+
+from syncpod.cli.console import remark
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.temporal import fleet
+from syncpod.cli.temporal.fleet_workloads import KINDS
+from syncpod.messages.fleet import FleetNodeView, PlacedPod
+
+
+@dataclass(frozen=True)
+class FoundPod:
+    """A pod, and the node that has it."""
+
+    node: FleetNodeView
+    name: str
+    placed: PlacedPod | None
+    """What the fleet knows of it; None = it is none of the fleet's, or gone."""
+
+
+class NotInFleet(Failure):
+    """The fleet has no such pod now."""
+
+
+async def find_pod(client: Client, words: Sequence[str], namespace: str, node: str = "") -> FoundPod:
+    """Return the pod that is named, ``web``, ``pod web``, or one of a workload's, ``deployment/web``.
+
+    `node` names the node, also of a pod that is none of the fleet's. Raises NotInFleet if there is none.
+    """
+    kind, name = kind_and_name(words)
+    if node and kind == "Pod":
+        view = await fleet.view(client, node.rpartition("/")[2])
+        return FoundPod(view, name, next((each for each in view.placed if _is(each, namespace, name)), None))
+    owner = f"workload/{kind}/{namespace}/{name}"
+    found = [
+        FoundPod(view, each.name, each)
+        for view in await fleet.views(client, [node.rpartition("/")[2]] if node else [])
+        for each in view.placed
+        if (each.owner == owner if kind != "Pod" else _is(each, namespace, name))
+    ]
+    if not found and kind == "Pod":
+        raise NotInFleet(f'pods "{name}" not found in the fleet; --node names the node of a pod that is not its own')
+    if not found:
+        raise NotInFleet(f'no pods of {kind.lower()}s.apps "{name}" found in the fleet')
+    chosen = min(found, key=_last)
+    if kind != "Pod" and len(found) > 1:
+        remark(f"Found {len(found)} pods, using pod/{chosen.name}")
+    return chosen
+
+
+def kind_and_name(words: Sequence[str]) -> tuple[str, str]:
+    """Return ``Pod``, ``Deployment`` or ``DaemonSet``, and the name. Raises BadInput."""
+    parts = [part for word in words for part in word.split("/", 1)]
+    kind = "Pod" if len(parts) == 1 or parts[0] in ("pod", "pods", "po") else KINDS.get(parts[0], "")
+    names = parts[1:] if len(parts) > 1 else parts
+    if not kind or len(names) != 1 or not names[0]:
+        raise BadInput(f"{' '.join(words) or 'NAME'}: name one pod, `web`, or a workload, `deployment/web`")
+    return kind, names[0]
+
+
+def _is(pod: PlacedPod, namespace: str, name: str) -> bool:
+    return (pod.namespace, pod.name) == (namespace, name)
+
+
+def _last(found: FoundPod) -> tuple[bool, bool, str]:
+    """Return a key by which the pod that is asked most likely comes first: one that stays, and is ready."""
+    placed = found.placed
+    is_ending = placed is not None and placed.state == "ending"
+    return is_ending, placed is None or placed.report is None or not placed.report.ready, found.name

@@ -1,0 +1,103 @@
+"""Commands that a node runs for its fleet: each once, in pieces that may be asked for twice, and none left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from syncpod.agent.fleet import errands as module
+from syncpod.agent.fleet.errands import MOST, Errands
+from syncpod.messages.errand import PIECE_BYTES, Errand, ErrandPiece, to_bytes, to_text
+from tests.agent.waiting import until
+
+
+@pytest.fixture
+async def errands(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Errands]:
+    """Errands whose command is a shell: the words after the first are its script."""
+    shell = (sys.executable, "-c", "import os, sys; os.execvp('sh', ['sh', '-c', sys.argv[2]])")
+    monkeypatch.setattr(module, "_program", lambda: shell)
+    errands = Errands("n1", os.environ)
+    running = asyncio.create_task(errands.run())
+    await asyncio.sleep(0)
+    yield errands
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+def begin(script: str, session: str = "s", command: str = "logs", **more: object) -> Errand:
+    return Errand(session=session, begin=True, words=(command, script)).model_copy(update=more)
+
+
+def said(piece: ErrandPiece) -> bytes:
+    return b"".join(to_bytes(each.data) for each in piece.chunks)
+
+
+async def to_the_end(errands: Errands, received: int = 0, session: str = "s") -> tuple[bytes, int]:
+    found = bytearray()
+    while True:
+        piece = await errands.answer(Errand(session=session, received=received + len(found), wait=20))
+        assert len(said(piece)) <= PIECE_BYTES
+        found += said(piece)
+        if piece.code is not None:
+            return bytes(found), piece.code
+
+
+async def test_output_comes_in_pieces_and_a_piece_can_be_asked_for_again(errands: Errands) -> None:
+    whole = "".join(f"{number}\n" for number in range(1, 100_001)).encode()
+    first = await errands.answer(begin("seq 1 100000; exit 3", wait=20))
+    again = await errands.answer(begin("seq 1 100000; exit 3", wait=20))
+    assert whole.startswith(said(first)) and said(again).startswith(said(first))
+    assert await to_the_end(errands, len(said(first))) == (whole[len(said(first)) :], 3)
+    assert await to_the_end(errands, len(whole)) == (b"", 3)
+
+
+async def test_input_is_written_once_however_often_it_is_given(errands: Errands) -> None:
+    await errands.answer(begin("cat", with_input=True))
+    one, two = (
+        Errand(session="s", give=True, input_at=at, input=to_text(text), input_ends=at > 0, wait=5)
+        for at, text in ((0, b"one "), (4, b"two"))
+    )
+    for each in (one, one, two, two):
+        await errands.answer(each)
+    assert await to_the_end(errands) == (b"one two", 0)
+
+
+async def test_a_command_that_reads_no_more_takes_all_input(errands: Errands) -> None:
+    await errands.answer(begin("exec 0<&-; sleep 0.2; echo done", with_input=True))
+    at = 0
+    while True:
+        data = b"x" * PIECE_BYTES
+        piece = await errands.answer(Errand(session="s", give=True, input_at=at, input=to_text(data), wait=5))
+        if piece.input_over:
+            break
+        at = piece.input_taken
+    assert await to_the_end(errands) == (b"done\n", 0)
+
+
+async def test_a_command_that_was_ended_never_begins_again(errands: Errands, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    await errands.answer(Errand(session="early", end=True))
+    assert "ended before it began" in (await errands.answer(begin(f"touch {mark}", "early"))).refused
+    await errands.answer(begin(f"echo $$ > {mark}; sleep 1000", command="exec"))
+    await until(lambda: mark.exists() and mark.read_text() != "")
+    await errands.answer(Errand(session="s", end=True))
+    assert not os.path.exists(f"/proc/{mark.read_text().strip()}")  # noqa: PTH110, ASYNC240
+    assert "has forgotten the command" in (await errands.answer(Errand(session="s"))).refused
+    assert (await errands.answer(begin("true"))).refused
+
+
+async def test_no_more_run_at_once_than_the_link_has_room_for(errands: Errands) -> None:
+    for number in range(MOST):
+        assert not (await errands.answer(begin("sleep 1000", str(number)))).refused
+    assert f"runs {MOST} commands" in (await errands.answer(begin("sleep 1000", "more"))).refused
+    await errands.answer(Errand(session="0", end=True))
+    assert not (await errands.answer(begin("sleep 1000", "more"))).refused
+
+
+async def test_nothing_else_than_what_reads_or_reaches_a_pod_is_run(errands: Errands) -> None:
+    assert "not delete" in (await errands.answer(begin("true", command="delete"))).refused

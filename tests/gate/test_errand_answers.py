@@ -1,0 +1,113 @@
+"""What a stolen node can answer when its fleet has it run a command: a hostile worker on the node's own queue."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.common import RawValue
+from temporalio.worker import Worker
+
+from syncpod.cli.failure import Failure
+from syncpod.cli.fleet_errands import print_there, said_there
+from syncpod.gate.authority import now
+from syncpod.gate.sealing_keys import FleetSealingKeys
+from syncpod.messages.errand import RUN_ERRAND, Errand, ErrandChunk, ErrandPiece, to_text
+from syncpod.messages.fleet import FLEET_QUEUE, FleetNodeView
+from syncpod.signing.keys import make_signing_keys
+from syncpod.temporal.sealing import FleetCodec, fleet_converter, node_codec
+from tests.gate.conftest import Gated
+from workflows.fleet.errand import FleetErrandWorkflow
+from workflows.runner import workflow_runner
+
+NODE = FleetNodeView(name="n1", fleet="f", presence="Ready")
+Answer = Callable[[Errand], Awaitable[Any]]
+
+
+@asynccontextmanager
+async def stolen(door: Gated, answer: Answer, *, seals: bool = True) -> AsyncIterator[Client]:
+    """A client of the fleet whose node n1 answers so, and seals it unless told otherwise."""
+    keys = FleetSealingKeys(door.fleet, now)
+    fleet = await Client.connect(
+        door.behind, data_converter=fleet_converter(FleetCodec(make_signing_keys(door.fleet.directory), keys))
+    )
+    pair = door.pair(NODE.name)
+    codec = {"data_converter": fleet_converter(node_codec(pair.key, keys.public_pem()))} if seals else {}
+    node = await door.client(NODE.name, pair, **codec)
+
+    @activity.defn(name=RUN_ERRAND)
+    async def run_errand(asked: Errand) -> Any:
+        return await answer(asked)
+
+    @activity.defn(name=RUN_ERRAND)
+    async def run_unread(_asked: RawValue) -> Any:
+        return await answer(Errand())
+
+    carrier = Worker(fleet, task_queue=FLEET_QUEUE, workflows=[FleetErrandWorkflow], workflow_runner=workflow_runner())
+    thief = Worker(
+        node,
+        task_queue=f"fleet-node/{NODE.name}",
+        identity=f"fleet-node/{NODE.name}",
+        activities=[run_errand if seals else run_unread],
+        disable_eager_activity_execution=True,
+    )
+    async with carrier, thief:
+        yield fleet
+
+
+def saying(data: bytes, code: int | None = 0) -> ErrandPiece:
+    return ErrandPiece(chunks=(ErrandChunk(data=to_text(data)),), code=code)
+
+
+async def test_an_answer_that_it_has_not_sealed_is_none(door: Gated) -> None:
+    async def answer(_: Errand) -> Any:
+        return {"code": 0}
+
+    async with stolen(door, answer, seals=False) as fleet:
+        with pytest.raises(Failure, match="what came back from node n1 is not its answer"):
+            await said_there(fleet, NODE, ["explain", "web"])
+
+
+@pytest.mark.parametrize("answer", [17, {"chunks": 3}, {"chunks": [{"data": "not base64"}]}])
+async def test_an_answer_that_makes_no_sense_is_one_sentence(door: Gated, answer: Any) -> None:
+    async def answered(_: Errand) -> Any:
+        return answer
+
+    async with stolen(door, answered) as fleet:
+        with pytest.raises(Failure, match="the answer of node n1 cannot be read"):
+            await said_there(fleet, NODE, ["explain", "web"])
+
+
+async def test_an_answer_without_end_is_given_up(door: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("syncpod.cli.fleet_errands._SAID_BYTES", 2**20)
+
+    async def answer(_: Errand) -> ErrandPiece:
+        return saying(b"x" * 2**18, None)
+
+    async with stolen(door, answer) as fleet:
+        with pytest.raises(Failure, match="says more than 1 MiB"):
+            await said_there(fleet, NODE, ["explain", "web"])
+
+
+async def test_what_it_explains_does_nothing_to_a_terminal(door: Gated, capsys: pytest.CaptureFixture[str]) -> None:
+    async def answer(_: Errand) -> ErrandPiece:
+        return saying(b"\x1b]0;mine\x07pod web\n", 99_999)
+
+    async with stolen(door, answer) as fleet:
+        with pytest.raises(Failure) as failure:
+            await print_there(fleet, NODE, ["explain", "web"])
+    assert failure.value.code == 1
+    assert capsys.readouterr().out == "\\x1b]0;mine\\x07pod web\n"
+
+
+async def test_what_is_no_command_for_a_node_is_not_carried(door: Gated) -> None:
+    async def answer(_: Errand) -> ErrandPiece:
+        raise AssertionError
+
+    async with stolen(door, answer) as fleet:
+        with pytest.raises(Failure, match="a node runs describe, exec, explain, logs, top for its fleet"):
+            await said_there(fleet, NODE, ["down", "--purge"])

@@ -1,0 +1,86 @@
+"""FleetErrandWorkflow: carries one piece of an errand to a node's queue, and its answer back.
+
+It is short: a command that runs for long is many pieces, each with a workflow of its own, so no history grows. The
+input is encrypted as all that the fleet keeps, and sealed for the node on its way there.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Final
+
+from temporalio import workflow
+from temporalio.common import RawValue, RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, TimeoutType
+
+with workflow.unsafe.imports_passed_through():
+    from syncpod.messages.errand import (
+        FLEET_ERRAND_WORKFLOW,
+        RUN_ERRAND,
+        WAIT_SECONDS,
+        Errand,
+        ErrandPiece,
+        is_repeatable,
+        why_not,
+    )
+    from syncpod.messages.fleet import fleet_node_id
+    from syncpod.messages.signed import Refused
+    from workflows.entity import decoded
+
+TAKEN: Final = timedelta(seconds=10)
+"""How long a node may take to begin with a piece: it polls all the time, so it is cut off if it does not."""
+_ANSWER: Final = timedelta(seconds=15)
+"""How long a node may take besides what it is asked to wait."""
+_BEAT: Final = timedelta(seconds=10)
+_RETRY: Final = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_attempts=3)
+_ONCE: Final = RetryPolicy(maximum_attempts=1)
+
+
+@workflow.defn(name=FLEET_ERRAND_WORKFLOW)
+class FleetErrandWorkflow:
+    """One piece of an errand."""
+
+    @workflow.run
+    async def run(self, asked: Errand) -> ErrandPiece:
+        """Return the node's answer, or why there is none."""
+        if asked.begin and (why := why_not(asked.words)):
+            return ErrandPiece(refused=why)
+        wait = min(max(0.0, asked.wait), WAIT_SECONDS)
+        try:
+            returned: RawValue = await workflow.execute_activity(
+                RUN_ERRAND,
+                asked,
+                task_queue=fleet_node_id(asked.node),
+                schedule_to_start_timeout=TAKEN,
+                start_to_close_timeout=timedelta(seconds=wait) + _ANSWER,
+                heartbeat_timeout=_BEAT,
+                # A command that changes something is never run twice. Once it runs, its pieces can be asked for again.
+                retry_policy=_ONCE if asked.begin and not is_repeatable(asked.words) else _RETRY,
+                result_type=RawValue,
+            )
+        except ActivityError as error:
+            return ErrandPiece(refused=_why(asked, error))
+        return _read(asked.node, decoded(returned))
+
+
+def _read(node: str, said: Any) -> ErrandPiece:
+    if isinstance(said, Refused):
+        return ErrandPiece(refused=f"what came back from node {node} is not its answer: {said.why}")
+    try:
+        return ErrandPiece.model_validate(said)
+    except ValueError:
+        return ErrandPiece(refused=f"the answer of node {node} cannot be read")
+
+
+def _why(asked: Errand, error: ActivityError) -> str:
+    node, cause = asked.node, error.cause
+    if isinstance(cause, TimeoutError):
+        if cause.type == TimeoutType.SCHEDULE_TO_START:
+            return f"node {node} does not answer: it has taken nothing for {TAKEN.total_seconds():g} s"
+        done = "" if is_repeatable(asked.words) or not asked.begin else "; the command may have been run"
+        return f"node {node} has begun to answer, and then fallen silent{done}"
+    if isinstance(cause, ApplicationError):
+        if cause.type == "NotFoundError":
+            return f"node {node} runs a syncpod that does not run commands for its fleet: upgrade it"
+        return f"node {node}: {cause.message}"
+    return f"node {node} has not answered: {cause or error}"
