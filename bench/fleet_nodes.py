@@ -17,6 +17,7 @@ from typing import Any
 
 from activities.fleet_node import fleet_answers
 from syncpod.agent.fleet.contact import Contact
+from syncpod.agent.fleet.errands import Errands
 from syncpod.agent.fleet.link import FleetLink, ToFleet, to_gate
 from syncpod.agent.fleet.member import Member
 from syncpod.agent.fleet.reports import FleetReports
@@ -77,7 +78,13 @@ class SimulatedMember:
         def member(invitation: Invitation) -> Member:
             reports = FleetReports(self._published, name)
             return Member(
-                invitation, state_dir, reports, contact=contact, tell=self.sync_pods, open_pods=self.open_pods
+                invitation,
+                state_dir,
+                reports,
+                contact=contact,
+                errands=Errands(name, {}),
+                tell=self.sync_pods,
+                open_pods=self.open_pods,
             )
 
         self.link = FleetLink(state_dir, name, contact, member, fleet_answers, view=self.view, to_fleet=to_fleet)
