@@ -19,6 +19,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ from bench.bare import BareNode, BarePod
 from bench.engine import together
 from bench.figures import Figure
 from bench.idle import cpu_seconds
-from bench.pods import manifest, pod
+from bench.pods import main_containers, manifest, pod
 from bench.stage import NODE, bare_context, compiled
 from bench.watch import Condition, Watch
 from syncpod.cri.client import CriClient
@@ -42,8 +43,20 @@ KUBELET: Final = "kubelet"
 NODE_SIDE: Final = "syncpod"
 BARE: Final = "bare calls"
 CROWD: Final = 30
+LARGE_CROWD: Final = 100
 INIT_CONTAINERS: Final = 3
-ROUNDS: Final[Mapping[str, int]] = {"one": 5, "inits": 3, "crowd": 2}
+CHAIN: Final = 5
+LONG_CHAIN: Final = 30
+CONTAINERS: Final = 3
+ROUNDS: Final[Mapping[str, int]] = {
+    "one": 5,
+    "inits": 3,
+    "chain": 3,
+    "long chain": 1,
+    "containers": 3,
+    "crowd": 2,
+    "large crowd": 1,
+}
 """How often each work is done by each side; one more goes before, and is not counted."""
 _SETTLED_SECONDS: Final = 1.0
 """After a crowd: until what it costs to note its end is spent too."""
@@ -216,11 +229,19 @@ async def _one(side: Side, name: str) -> Mapping[str, float]:
     return {"start": times["start"], "restart": again - killed, "stop": stopped["stop"]}
 
 
-async def _inits(side: Side, name: str) -> Mapping[str, float]:
-    """Start a pod with init containers (CNI)."""
-    times = await _started(side, [name], host_network=False, init_containers=INIT_CONTAINERS)
+async def _shaped(side: Side, name: str, *, what: str, **shape: Any) -> Mapping[str, float]:
+    """Start a pod with several containers (CNI)."""
+    times = await _started(side, [name], host_network=False, **shape)
     await _stopped(side, [name])
-    return {"inits": times["start"]}
+    return {what: times["start"]}
+
+
+async def _large_crowd(side: Side, name: str) -> Mapping[str, float]:
+    """Start and stop still more pods at once."""
+    names = [f"{name}-{number}" for number in range(LARGE_CROWD)]
+    started = await _started(side, names, host_network=True)
+    stopped = await _stopped(side, names)
+    return {"start-large": started["start"], "stop-large": stopped["stop"]}
 
 
 async def _crowd(side: Side, name: str) -> Mapping[str, float]:
@@ -236,15 +257,16 @@ async def _crowd(side: Side, name: str) -> Mapping[str, float]:
     return times | costs
 
 
-async def _started(side: Side, names: Sequence[str], **shape: Any) -> Mapping[str, float]:
-    listed = [side.listed(name) for name in names]
+async def _started(side: Side, names: Sequence[str], *, containers: int = 1, **shape: Any) -> Mapping[str, float]:
+    listed, mains = [side.listed(name) for name in names], main_containers(containers)
+    shape["containers"] = containers
     if isinstance(side, Bare):
         for name in names:
             side.prepare(name, **shape)
     used, began = cpu_seconds(side.pids), time.perf_counter()
     _, running = await asyncio.gather(
         together(side.start(name, **shape) for name in names),
-        side.until(lambda listing: all(listing.running(name) for name in listed)),
+        side.until(lambda listing: all(listing.running(name, main) for name in listed for main in mains)),
     )
     await asyncio.sleep(_SETTLED_SECONDS)
     return {"start": running - began, "cpu": cpu_seconds(side.pids) - used}
@@ -267,8 +289,12 @@ async def _stopped(side: Side, names: Sequence[str]) -> Mapping[str, float]:
 
 WORKS: Final[Mapping[str, Callable[[Side, str], Awaitable[Mapping[str, float]]]]] = {
     "one": _one,
-    "inits": _inits,
+    "inits": partial(_shaped, what="inits", init_containers=INIT_CONTAINERS),
+    "chain": partial(_shaped, what="chain", init_containers=CHAIN),
+    "long chain": partial(_shaped, what="long-chain", init_containers=LONG_CHAIN),
+    "containers": partial(_shaped, what="containers", containers=CONTAINERS),
     "crowd": _crowd,
+    "large crowd": _large_crowd,
 }
 
 
@@ -290,10 +316,15 @@ async def measure(at: Contest, rounds: Mapping[str, int], say: Callable[[str], N
 _ROWS: Final = (
     ("start", "one pod (CNI), from its manifest to running"),
     ("inits", f"{INIT_CONTAINERS} init containers, then main (CNI)"),
+    ("chain", f"{CHAIN} init containers, then main (CNI)"),
+    ("long-chain", f"{LONG_CHAIN} init containers, then main (CNI)"),
+    ("containers", f"one pod with {CONTAINERS} containers (CNI)"),
     ("restart", "from the death of a process to its restart"),
     ("start-crowd", f"{CROWD} pods at once (host network)"),
+    ("start-large", f"{LARGE_CROWD} pods at once (host network)"),
     ("stop", "one pod (CNI), from the removal of its manifest to nothing running"),
     ("stop-crowd", f"{CROWD} pods at once, stopped"),
+    ("stop-large", f"{LARGE_CROWD} pods at once, stopped"),
     ("cpu-start", "CPU of each pod of a crowd, started"),
     ("cpu-stop", "CPU of each pod of a crowd, stopped"),
     ("memory", f"memory (PSS) with {CROWD} pods"),

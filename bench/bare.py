@@ -32,8 +32,11 @@ class BarePod:
     main: ContainerConfig
     again: ContainerConfig
     """The same container, restart 1."""
+    others: tuple[ContainerConfig, ...] = ()
+    """Those beside the main one."""
     sandbox_id: str = ""
     container_id: str = ""
+    other_ids: tuple[str, ...] = ()
 
 
 class BareNode:
@@ -52,13 +55,14 @@ class BareNode:
         prepare_pod(plan_pod(pod, self._context), ObjectStore(self._context.state_dir, self._context.memory_dir))
         for container in (*pod.spec.init_containers, *pod.spec.containers):
             prepare_container(plan_container(pod, container, self._context, _ADDRESS))
-        (main,) = pod.spec.containers
+        main, *others = pod.spec.containers
         return BarePod(
             pod,
             sandbox_config(pod, attempt=0, node=self._context, incarnation="bare"),
             tuple(self._config(pod, each, "init_container") for each in pod.spec.init_containers),
             self._config(pod, main, "container"),
             self._config(pod, main, "container", restart_count=1),
+            tuple(self._config(pod, each, "container") for each in others),
         )
 
     def _config(
@@ -77,7 +81,7 @@ class BareNode:
         )
 
     async def start(self, made: BarePod) -> None:
-        """Run the sandbox, each init container to its end, and the container."""
+        """Run the sandbox, each init container to its end, and the containers, one after the other."""
         answer = await self._runtime.RunPodSandbox(cri.RunPodSandboxRequest(config=made.sandbox))
         made.sandbox_id = answer.pod_sandbox_id
         name = made.pod.metadata.name
@@ -89,15 +93,20 @@ class BareNode:
             if answer_status.status.exit_code != 0:
                 raise RuntimeError(f"{container} of {name} exited {answer_status.status.exit_code}")
         made.container_id = await self._start(made, made.main)
+        made.other_ids = tuple([await self._start(made, other) for other in made.others])
 
     async def restart(self, made: BarePod) -> None:
         """Create and start the container again, as restart 1."""
         made.container_id = await self._start(made, made.again)
 
     async def stop(self, made: BarePod) -> None:
-        """Stop the container with grace, then the sandbox."""
+        """Stop the containers with grace, all at once, then the sandbox."""
         grace = made.pod.spec.termination_grace_period_seconds or 0
-        await self._runtime.StopContainer(cri.StopContainerRequest(container_id=made.container_id, timeout=grace))
+        stops = (
+            self._runtime.StopContainer(cri.StopContainerRequest(container_id=each, timeout=grace))
+            for each in (made.container_id, *made.other_ids)
+        )
+        await asyncio.gather(*stops)
         await self._runtime.StopPodSandbox(cri.StopPodSandboxRequest(pod_sandbox_id=made.sandbox_id))
 
     async def remove(self, made: BarePod) -> None:

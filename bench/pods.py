@@ -12,12 +12,17 @@ ENDS_AT_ONCE = ("sh", "-c", "trap 'exit 0' TERM; sleep 1000 & wait")
 """A first process that ends on SIGTERM without delay; plain `sleep` as process 1 would ignore it."""
 
 
-def pod(name: str, *, host_network: bool = True, init_containers: int = 0) -> Pod:
-    """Return a pod with a container `main`, after so many init containers `init-0`… that exit at once."""
-    return admit_pod(manifest(name, host_network=host_network, init_containers=init_containers))
+def main_containers(number: int) -> tuple[str, ...]:
+    """Return the names of so many containers of a pod: `main`, `main-1` and so on."""
+    return ("main", *(f"main-{other}" for other in range(1, number)))
 
 
-def manifest(name: str, *, host_network: bool, init_containers: int = 0) -> dict[str, Any]:
+def pod(name: str, *, host_network: bool = True, init_containers: int = 0, containers: int = 1) -> Pod:
+    """Return a pod with so many containers, after so many init containers `init-0`… that exit at once."""
+    return admit_pod(manifest(name, host_network=host_network, init_containers=init_containers, containers=containers))
+
+
+def manifest(name: str, *, host_network: bool, init_containers: int = 0, containers: int = 1) -> dict[str, Any]:
     """Return the manifest of such a pod, as it is given to a kubelet too."""
     inits: list[dict[str, Any]] = [
         {"name": f"init-{number}", "image": BUSYBOX, "command": ["true"]} for number in range(init_containers)
@@ -29,7 +34,9 @@ def manifest(name: str, *, host_network: bool, init_containers: int = 0) -> dict
         "spec": {
             "hostNetwork": host_network,
             "initContainers": inits,
-            "containers": [{"name": "main", "image": BUSYBOX, "command": list(ENDS_AT_ONCE)}],
+            "containers": [
+                {"name": main, "image": BUSYBOX, "command": list(ENDS_AT_ONCE)} for main in main_containers(containers)
+            ],
         },
     }
 
