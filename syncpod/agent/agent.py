@@ -121,15 +121,7 @@ class Agent:
         self._takeover = Takeover(client, task_queue, life.identity)
         self.published_pods = PublishedPods(context)
         self.journal = Journal(context, journal, redacted=cri.redacted, ask_server=partial(sent_to, client))
-        self.stuck_workflows = StuckWorkflows(
-            client,
-            context,
-            task_queue=task_queue,
-            published=self.published_pods,
-            has_attributes=lambda: facts().search_attributes,
-            resume=self._resume,
-            keys=keys,
-        )
+        self.stuck_workflows = self._replacement_of_stuck_workflows(context, keys)
         self._ended_runs = EndedRuns(client)
         self._background: dict[str, Callable[[], Awaitable[None]]] = {
             "states of workflows": self.published_pods.run,
@@ -139,6 +131,17 @@ class Agent:
         self._watchers: list[Callable[[ObservedPod], None]] = [self.pidfds.watch, self.prober.observe]
         self._booting: list[asyncio.Task[None]] = []
         self._telling: set[asyncio.Task[None]] = set()
+
+    def _replacement_of_stuck_workflows(self, context: NodeContext, keys: Keys | None) -> StuckWorkflows:
+        return StuckWorkflows(
+            self._client,
+            context,
+            task_queue=self._task_queue,
+            published=self.published_pods,
+            has_attributes=lambda: self._facts().search_attributes,
+            resume=self._resume,
+            keys=keys,
+        )
 
     def _volume_refresh(self, context: NodeContext, cri: CriRuntime) -> VolumeRefresh:
         return VolumeRefresh(

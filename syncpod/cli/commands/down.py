@@ -13,6 +13,7 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import Node, StateDir
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import timedelta
 
     from syncpod.settings.node import NodeSettings
@@ -70,15 +71,20 @@ def down(
     ended = end_all(directory) + end_guard(directory, here.node)
     if not keep_pods:
         _forget(directory)
+    _say_what_is_left(directory, others, ended=bool(ended), keep_pods=keep_pods)
+    if purge:
+        purging.purge(directory, memory, logs)
+        say(f"{directory} removed")
+
+
+def _say_what_is_left(directory: Path, others: Sequence[str], *, ended: bool, keep_pods: bool) -> None:
+    """Say what runs on, and that nothing was ended if so."""
     if not ended:
         remark(f"Nothing to end: nothing that `syncpod up` has started runs in {directory}")
     for what in others:
         remark(f"Note: {what} was not started by `syncpod up`; it keeps running")
     if ended and keep_pods:
         say(f"the pods keep running; `{program()} up` serves them again")
-    if purge:
-        purging.purge(directory, memory, logs)
-        say(f"{directory} removed")
 
 
 # --- pods -------------------------------------------------------------------------------------------------------------
