@@ -40,10 +40,14 @@ class State:
     answers: Mapping[str, Any]
     at: datetime
     is_gone: bool = False
+    is_unready: bool = False
     history_length: int = 1
 
     def told(self, since: datetime | None) -> None:
         """Return nothing for the journal."""
+
+    def glance(self) -> None:
+        """Return nothing for the node's page."""
 
     def answer(self, query: str, *args: Any) -> Any:
         """Return what the query would. Raises KeyError."""

@@ -245,6 +245,10 @@ class Agent:
         """Take the state that a workflow's task has published. Called from threads of workflow tasks."""
         self._loop.call_soon_threadsafe(self._take_published, workflow_id, run_id, published)
 
+    def pods(self) -> Sequence[Published]:
+        """Return the newest state of each pod that this worker has seen. Called from threads of workflow tasks."""
+        return list(self.published_pods.pods().values())
+
     def task_failed(self, workflow_id: str, run_id: str, why: str) -> None:
         """Note that a workflow's task has failed. Called from threads of workflow tasks."""
         self._loop.call_soon_threadsafe(self.stuck_workflows.failed, workflow_id, run_id, why)

@@ -29,7 +29,7 @@ class PublishedRun(NamedTuple):
 
 
 class PublishedPods:
-    """The published states of one node. All methods belong to the agent's event loop."""
+    """The published states of one node. All methods but `pods` belong to the agent's event loop."""
 
     def __init__(self, node: NodeContext) -> None:
         self._node = node
@@ -62,8 +62,10 @@ class PublishedPods:
         return self._runs.get(workflow_id)
 
     def pods(self) -> dict[str, Published]:
-        """Return the newest state of each pod that this worker has seen, by workflow."""
-        return {workflow_id: run.published for workflow_id, run in self._runs.items() if run.published.uid}
+        """Return the newest state of each pod that this worker has seen, by workflow; any thread may ask."""
+        # A copy is made in one step of the interpreter, so that nothing is added meanwhile.
+        runs = self._runs.copy()
+        return {workflow_id: run.published for workflow_id, run in runs.items() if run.published.uid}
 
     def watch(self, watcher: Callable[[Published], None]) -> None:
         """Call `watcher` with each state of a pod that is published from now on; it must return at once."""

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import (
     ActivityInboundInterceptor,
     ExecuteActivityInput,
+    HandleQueryInput,
     Interceptor,
     WorkflowInboundInterceptor,
     WorkflowInterceptorClassInput,
 )
 
 from syncpod.messages.identity import PodRef
+from syncpod.messages.node import NODE_WORKFLOW
 from syncpod.messages.steps import KillPod, StepInput
 from syncpod.temporal.workflow_watch import PUBLISH, WatchedRunner
 
 ARM_BACKOFF = "syncpod_arm_backoff"
 """Extern function ``(workflow_id, container, restart, delay_seconds)``. A workflow, while not replaying, calls it so
 that the node's agent signals the end of a back-off; a delay of None cancels that."""
+
+
+PODS_PAGE: Final = "syncpod_pods_page"
+"""Extern function ``()``: what a node's page says of its pods. Only a query may call it: it differs at each replay."""
+_METADATA: Final = "__temporal_workflow_metadata"
+"""The query that the Temporal UI asks for a workflow's current details."""
 
 
 class NodeHooks(Protocol):
@@ -52,11 +61,27 @@ class NodeInterceptor(Interceptor):
     def workflow_interceptor_class(
         self, input: WorkflowInterceptorClassInput
     ) -> type[WorkflowInboundInterceptor] | None:
-        """Give workflows the functions that arm the back-off queue and that publish their state."""
-        if self._watched is not None:
-            input.unsafe_extern_functions[PUBLISH] = self._watched.stage
+        """Give workflows the functions that arm the back-off queue and publish their state; show a node's pods."""
         input.unsafe_extern_functions[ARM_BACKOFF] = self._hooks.arm_backoff if self._hooks else _arm_nothing
-        return None
+        if self._watched is None:
+            return None
+        input.unsafe_extern_functions[PUBLISH] = self._watched.stage
+        input.unsafe_extern_functions[PODS_PAGE] = self._watched.pods_page
+        return _ShowsPods
+
+
+class _ShowsPods(WorkflowInboundInterceptor):
+    """Completes a node's page when somebody looks at it: its workflow does not know pods that no list names.
+
+    It would cost an event for each change of a pod to tell it, and a query costs none.
+    """
+
+    async def handle_query(self, input: HandleQueryInput) -> Any:
+        answer = await super().handle_query(input)
+        if input.query == _METADATA and workflow.info().workflow_type == NODE_WORKFLOW:
+            parts = (answer.current_details, workflow.extern_functions()[PODS_PAGE]())
+            answer.current_details = "\n\n".join(filter(None, parts))
+        return answer
 
 
 class _ReportsSteps(ActivityInboundInterceptor):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -30,6 +30,8 @@ from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, Workflo
 from temporalio.workflow import Info
 
 from syncpod.journal.records import Told
+from syncpod.messages.glance import Glance
+from syncpod.temporal.pods_page import pods_page
 from syncpod.temporal.queries import AHEAD
 from syncpod.temporal.signing import REFUSAL, numbered
 
@@ -70,6 +72,13 @@ class Published(Protocol):
     def is_gone(self) -> bool:
         """Whether nothing of the pod is left on the node, and the workflow publishes nothing more."""
 
+    @property
+    def is_unready(self) -> bool:
+        """Whether it is a pod that is not ready and has not Succeeded."""
+
+    def glance(self) -> Glance | None:
+        """Return what a page of pods shows of it; None = it is no pod."""
+
     def told(self, since: datetime | None) -> Told | None:
         """Return what the journal keeps of the pod from `since` on (None = all that is known); None = nothing."""
 
@@ -82,6 +91,9 @@ class Published(Protocol):
 
 class WorkflowWatch(Protocol):
     """What the node's agent implements. Called from the threads of workflow tasks."""
+
+    def pods(self) -> Sequence[Published]:
+        """Return the newest state of each pod that this worker has seen."""
 
     def published(self, workflow_id: str, run_id: str, published: Published) -> None:
         """Take the state that a successful task has published."""
@@ -110,6 +122,10 @@ class WatchedRunner(WorkflowRunner):
     def stage(self, run_id: str, published: Published) -> None:
         """Keep what a workflow publishes until its task is known not to have failed."""
         self._staged[run_id] = published
+
+    def pods_page(self) -> str:
+        """Return the part of a node's page that names its pods, as they are now."""
+        return pods_page(self._watch.pods())
 
     def prepare_workflow(self, defn: Any) -> None:
         """Leave it to the inner runner."""

@@ -37,12 +37,15 @@ class Shown:
     asked: list[datetime | None] = field(default_factory=list)
     """From when on the journal wanted to be told, each time."""
     uid: str = "uid-1"
+    is_unready: bool = False
     at: datetime = NOON
     history_length: int = 7
 
     @property
     def is_gone(self) -> bool:
         return self.said.is_gone
+
+    def glance(self) -> None: ...
 
     def told(self, since: datetime | None) -> Told:
         self.asked.append(since)

@@ -56,8 +56,11 @@ class Shown:
     history_length: int = 7
     asked: list[str] = field(default_factory=list)
     is_gone: bool = False
+    is_unready: bool = False
 
     def told(self, since: datetime | None) -> None: ...
+
+    def glance(self) -> None: ...
 
     def answer(self, query: str, *args: Any) -> Any:
         self.asked.append(query)

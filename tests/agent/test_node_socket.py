@@ -30,8 +30,11 @@ class Shown:
     at: datetime = datetime(2026, 11, 22, tzinfo=UTC)
     history_length: int = 7
     is_gone: bool = False
+    is_unready: bool = False
 
     def told(self, since: datetime | None) -> None: ...
+
+    def glance(self) -> None: ...
 
     def answer(self, query: str, *args: Any) -> Any:
         if query == "events":

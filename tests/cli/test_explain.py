@@ -164,6 +164,55 @@ def test_the_newest_start_and_any_other_is_a_timeline(environ: dict[str, str]) -
         assert program("explain", *wrong, environ=environ).code == 2
 
 
+def printed(name: str, span: str, parent: str, begun: datetime, ended: datetime, **attributes: str) -> str:
+    """A span as OpenTelemetry's console exporter prints it, after a line of the worker's own."""
+    said = {
+        "name": name,
+        "context": {"trace_id": "0x01", "span_id": span, "trace_state": "[]"},
+        "parent_id": parent or None,
+        "start_time": begun.isoformat(),
+        "end_time": ended.isoformat(),
+        "attributes": attributes,
+    }
+    return f"a line of the worker\n{json.dumps(said, indent=4)}\n"
+
+
+def test_a_start_is_shown_as_the_trace_that_the_workers_log_has(environ: dict[str, str], tmp_path: Path) -> None:
+    none = program("explain", "web", "--start", "--trace", environ=environ)
+    assert (none.code, "worker.log cannot be read: No such file" in none.err) == (1, True)
+    log = tmp_path / "copied.log"
+    uid, begun = {"k8s.pod.uid": "uid-1"}, ago(140)
+    log.write_text(
+        printed("sync_pod", "0x9", "", ago(999), ago(998), **uid)
+        + printed("cri.start_container", "0x3", "0x2", begun + timedelta(seconds=3), begun + timedelta(seconds=8))
+        + printed("start_container", "0x2", "0x1", begun + timedelta(seconds=2), begun + timedelta(seconds=9))
+        + printed("sync_pod", "0x1", "", begun, begun + timedelta(seconds=10), **uid)
+        + printed("sync_pod", "0x8", "", begun, begun + timedelta(seconds=10), **{"k8s.pod.uid": "another"})
+    )
+    asked = ("explain", "web", "--start", "--trace", "--trace-log", str(log))
+    done = program(*asked, environ=environ)
+    assert done.code == 0, done.err
+    assert [line.split() for line in done.out.splitlines()[1:]] == [
+        ["at", "took", "gaps"],
+        ["sync_pod", "0.0", "10000.0", "3000.0"],
+        ["start_container", "2000.0", "7000.0", "2000.0"],
+        ["cri.start_container", "3000.0", "5000.0"],
+        [],
+        ["no", "span", "accounts", "for", "50.0%", "of", "it"],
+    ]
+    (trace,) = json.loads(program(*asked, "-o", "json", environ=environ).out)["traces"]
+    assert [(each["name"], each["tookMs"]) for each in trace] == [
+        ("sync_pod", 10000),
+        ("start_container", 7000),
+        ("cri.start_container", 5000),
+    ]
+    log.write_text('{\n    "name": "cut off')
+    cut = program(*asked, environ=environ)
+    assert (cut.code, "has no trace of this start" in cut.err) == (1, True)
+    for wrong in (["web", "--trace"], ["web", "--start", "--trace-log", str(log)]):
+        assert program("explain", *wrong, environ=environ).code == 2
+
+
 def test_the_restless_pods_of_the_node_are_named(environ: dict[str, str]) -> None:
     done = program("explain", "node", environ=environ)
     assert done.code == 0, done.err

@@ -17,7 +17,7 @@ from tests.cli.conftest import Result, program
 from tests.cli.machine import EMBEDDED, machine
 
 ROOT = Path(__file__).parents[2]
-READS = ("get", "tree", "explain", "logs", "history", "events", "plan", "bench.trace")
+READS = ("get", "tree", "explain", "logs", "history", "events", "plan")
 """Commands that change nothing."""
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
 MANIFESTS = "/etc/kubernetes/manifests"

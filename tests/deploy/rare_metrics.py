@@ -26,9 +26,11 @@ _DUE = datetime(2026, 11, 23, tzinfo=UTC)
 class BeingDeleted:
     """What the workflow of a pod whose deletion is long due has published."""
 
-    uid, at, history_length, is_gone = "u1", _DUE, 7, False
+    uid, at, history_length, is_gone, is_unready = "u1", _DUE, 7, False, True
 
     def told(self, since: datetime | None) -> None: ...
+
+    def glance(self) -> None: ...
 
     def answer(self, query: str, *args: Any) -> Any:
         return {"metadata": {"namespace": "default", "name": "stuck", "uid": "u1", "deletionTimestamp": str(_DUE)}}

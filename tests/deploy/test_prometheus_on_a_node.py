@@ -66,9 +66,14 @@ MIXIN = {
         max by (namespace, pod, container) (max_over_time(
           kube_pod_container_status_waiting_reason{job="syncpod", reason="CrashLoopBackOff"}[5m])) == 1""",
     "KubePodNotReady": """
-        max by (namespace, pod) (kube_pod_status_phase{job="syncpod", phase=~"Pending|Unknown|Failed"})
-        * on (namespace, pod) group_left (owner_kind)
-        max by (namespace, pod, owner_kind) (kube_pod_owner{job="syncpod", owner_kind!="Job"}) == 1""",
+        max by (namespace, pod) (
+          kube_pod_status_phase{job="syncpod", phase=~"Pending|Unknown"}
+          or (
+            kube_pod_status_phase{job="syncpod", phase="Running"} == 1
+            and on (namespace, pod) kube_pod_status_ready{job="syncpod", condition="true"} == 0))
+        * on (namespace, pod) group_left ()
+        max by (namespace, pod, owner_kind) (kube_pod_owner{job="syncpod", owner_kind!="Job"}) > 0
+        unless on (namespace, pod) kube_pod_status_reason{job="syncpod", reason="SchedulingGated"} == 1""",
     "KubeContainerWaiting": """
         max by (namespace, pod, container) (
           kube_pod_container_status_waiting_reason{job="syncpod", reason!="CrashLoopBackOff"}) == 1""",
@@ -76,7 +81,7 @@ MIXIN = {
 FIRES = {
     ("KubePodCrashLooping", "crashes"),
     ("KubePodNotReady", "waits"),
-    ("KubePodNotReady", "rejected"),
+    ("KubePodNotReady", "unready"),
     ("KubeContainerWaiting", "waits"),
     ("SyncpodContainerCrashLooping", "crashes"),
     ("SyncpodContainerWaiting", "waits"),
@@ -86,7 +91,8 @@ FIRES = {
 }
 """What must fire, were nothing to be waited for (`for`)."""
 MAY_FIRE = {
-    ("SyncpodPodNotReady", "crashes"),  # not while it runs
+    ("KubePodNotReady", "crashes"),  # not while it runs
+    ("SyncpodPodNotReady", "crashes"),  # as above
     ("SyncpodContainerRestartsOften", "crashes"),
     ("SyncpodContainerStartsFail", ""),
     ("SyncpodRuntimeOperationsFail", ""),  # every pull of `waits`

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import WorkflowQueryFailedError
 from temporalio.service import RPCError
 
@@ -246,6 +247,34 @@ async def test_a_manifest_removed_while_the_nodes_workflow_is_down_removes_its_p
     view = await node.applied(web)
     assert (await web.running())["metadata"]["uid"] == before
     assert (view.boot > 0, view.sources_ready, bool(view.conditions)) == (True, True, True)
+
+
+@pytest.mark.parametrize("runtime", ["embedded"], indirect=True)
+async def test_the_nodes_page_names_applied_pods_that_are_not_ready_without_an_event(
+    manifest_node: ManifestNode,
+) -> None:
+    """Nobody tells the node's workflow of a pod that is applied; its page is completed when it is looked at."""
+    node = manifest_node
+    handle = node.client.get_workflow_handle(node_workflow_id(node.name))
+
+    async def page() -> str:
+        shown = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+        return str(shown.current_details)
+
+    async with node.pods() as pods:
+        fine, broken = await pods.apply("fine", shell("main")), await pods.apply("broken", shell("main", "exit 3"))
+        await fine.running()
+        before = (await handle.describe()).history_length
+        crashed, others = f"| default/{broken.name} | CrashLoopBackOff |", "1 not ready, 1 ready or completed"
+
+        async def is_told() -> bool:
+            return others in (told := await page()) and crashed in told
+
+        await until_asked(is_told, patience=90)
+        told = await page()
+        assert f"**{node.name}**" in told and "- Ready: True" in told
+        assert "main: CrashLoopBackOff: " in told and fine.name not in told
+        assert (await handle.describe()).history_length == before
 
 
 async def _ended(pod: LivePod) -> bool:

@@ -1,6 +1,6 @@
 """The Temporal UI tells a pod's story: each step with its reason, each back-off as a bar.
 
-`SYNCPOD_PICTURE=docs/timeline.png` makes this take the README's picture.
+`SYNCPOD_PICTURES=docs` makes this take the README's pictures.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -35,7 +36,14 @@ STORY = (
 """What a reader of the page sees, from top to bottom."""
 
 
-PICTURE = os.environ.get("SYNCPOD_PICTURE")
+PICTURES = os.environ.get("SYNCPOD_PICTURES")
+LOOKS = pytest.mark.skipif(
+    asked_for() != ALL and not PICTURES, reason="pages are looked at where all tests are asked for"
+)
+EMBEDDED = pytest.mark.parametrize("runtime", ["embedded"], indirect=True, scope="session")
+"""What a page is drawn from is the same on each runtime."""
+PATIENCE = 300_000
+"""Milliseconds for which a page is waited for: what is asserted is what comes, and never how soon."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -54,29 +62,22 @@ def timeless(text: str) -> str:
     return re.sub(r"after \d+s", "after Ns", text)
 
 
-@pytest.mark.skipif(asked_for() != ALL and not PICTURE, reason="the page is looked at where all tests are asked for")
-@pytest.mark.parametrize("runtime", ["embedded"], indirect=True, scope="session")
+@LOOKS
+@EMBEDDED
 async def test_the_timeline_shows_each_step_with_its_reason(web: LivePod, chromium: Path, tmp_path: Path) -> None:
-    """Look at one page: what it is drawn from is the same on each runtime."""
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=str(chromium), args=["--no-sandbox"])
-        page = await browser.new_page(viewport={"width": 1400, "height": 1140}, color_scheme="light")
+    async with looking(chromium, height=1140) as page:
         await show(page, await timeline_of(web), page.get_by_text("Descending"))
         await page.get_by_text("Descending").click()
         rows = page.get_by_role("listitem").filter(has=page.get_by_role("button", name="Event "))
-        await expect(rows.filter(has_text=STORY[-1])).to_be_attached(timeout=60_000)
+        await expect(rows.filter(has_text=STORY[-1])).to_be_attached(timeout=PATIENCE)
         told = [timeless(" ".join((text or "").split())) for text in await rows.all_text_contents()]
         assert [text for text in told if text not in ("apply", "pleg")] == list(STORY)
 
-        await page.wait_for_timeout(1_000)  # bars are drawn in a short animation
-        picture = Path(PICTURE or tmp_path / "timeline.png")
-        assert 20_000 < len(await page.screenshot(path=picture)) < 400_000
-        await page.unroute_all(behavior="ignoreErrors")
-        await browser.close()
+        await take_picture(page, tmp_path, "timeline.png")
 
 
-@pytest.mark.skipif(asked_for() != ALL and not PICTURE, reason="the page is looked at where all tests are asked for")
-@pytest.mark.parametrize("runtime", ["embedded"], indirect=True, scope="session")
+@LOOKS
+@EMBEDDED
 async def test_the_list_shows_what_is_not_ready_as_get_pods_does(
     engine: EngineNode, web: LivePod, chromium: Path, tmp_path: Path
 ) -> None:
@@ -84,22 +85,53 @@ async def test_the_list_shows_what_is_not_ready_as_get_pods_does(
     server = web.node.server
     columns = [{"label": label, "pinned": False} for label in ("Workflow ID", "PodStatus", "PodRestarts", "PodReady")]
     kept = json.dumps(json.dumps({server.namespace: columns}))
-    async with engine.pods() as pods, async_playwright() as playwright:
-        broken = await pods.apply("broken", shell("app", "exit 3"))
+    refuses = {"exec": {"command": ["false"]}, "periodSeconds": 1}
+    async with engine.pods() as pods, looking(chromium, height=560) as page:
+        broken = await named(pods, "broken", shell("app", "exit 3"))
+        unready = await named(pods, "unready", shell("app", readinessProbe=refuses))
+        starts = await named(pods, "starts", shell("app"), initContainers=[shell("migrate")])
+        await broken.until(lambda pod: pod["status"]["containerStatuses"][0]["restartCount"] >= 2)
         await broken.until(lambda pod: "CrashLoopBackOff" in str(status_of(pod, "app").get("state")))
-        browser = await playwright.chromium.launch(executable_path=str(chromium), args=["--no-sandbox"])
-        page = await browser.new_page(viewport={"width": 1400, "height": 700}, color_scheme="light")
+        await unready.until(lambda pod: "running" in status_of(pod, "app").get("state", {}))
         await page.add_init_script(f"localStorage.setItem('namespace-workflow-table-columns', {kept})")
         await show(page, not_ready_page(server.ui, server.namespace), page.get_by_text("PodRestarts"))
-        row = page.get_by_role("row").filter(has_text=broken.handle.id)
-        await expect(row).to_contain_text("CrashLoopBackOff", timeout=60_000)
-        await page.screenshot(path=tmp_path / "list.png")
-        cells = [" ".join(text.split()) for text in await row.get_by_role("cell").all_text_contents()]
-        status, restarts, ready = [each for each in cells if each][-3:]
-        assert (status, ready) == ("CrashLoopBackOff", "false") and int(restarts) >= 1
+        shown = ((broken, "CrashLoopBackOff"), (unready, "Running"), (starts, "Init:0/1"))
+        for pod, status in shown:
+            row = page.get_by_role("row").filter(has_text=pod.handle.id)
+            await expect(row).to_contain_text(status, timeout=PATIENCE)
+            cells = [" ".join(text.split()) for text in await row.get_by_role("cell").all_text_contents()]
+            told = [each for each in cells if each][-3:]
+            assert (told[0], told[2].lower()) == (status, "false")
+            assert (int(told[1]) >= 1) == (pod is broken)
         assert await page.get_by_role("row").filter(has_text=web.handle.id).count() == 0, "it is ready"
+        await take_picture(page, tmp_path, "not-ready.png")
+
+
+@contextlib.asynccontextmanager
+async def looking(chromium: Path, *, height: int) -> AsyncIterator[Page]:
+    """A page of a browser."""
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=str(chromium), args=["--no-sandbox"])
+        page = await browser.new_page(viewport={"width": 1400, "height": height}, color_scheme="light")
+        yield page
         await page.unroute_all(behavior="ignoreErrors")
         await browser.close()
+
+
+async def take_picture(page: Page, directory: Path, name: str) -> None:
+    """Take the README's picture of this name, else one that nobody keeps; assert that something is drawn on it."""
+    await page.wait_for_timeout(1_000)  # bars are drawn in a short animation
+    assert 20_000 < len(await page.screenshot(path=Path(PICTURES or directory) / name)) < 400_000
+
+
+async def named(pods: Pods, name: str, *containers: dict[str, Any], **more: Any) -> LivePod:
+    """Apply a pod of exactly this name, as a person would have named it."""
+    annotations = more.pop("annotations", {})
+    document = pods.manifest(name, *containers, **more)
+    document["metadata"] |= {"name": name, "annotations": annotations}
+    pod = pods.know(document)
+    await pod.apply(document)
+    return pod
 
 
 async def told_by(pod: LivePod) -> AsyncIterator[str]:
@@ -125,24 +157,22 @@ async def show(page: Page, address: str, sign: Locator) -> None:
             await route.fulfill(response=await route.fetch())
 
     await page.route("**/*", fetch)
-    await page.goto(address, timeout=60_000)
-    await expect(sign).to_be_visible(timeout=60_000)
+    await page.goto(address, timeout=PATIENCE)
+    await expect(sign).to_be_visible(timeout=PATIENCE)
 
 
 async def storied_pod(pods: Pods) -> LivePod:
     """Apply it and wait until it stays; for a picture its back-off has its ten seconds, else an operator ends it."""
     mounts = [{"name": "scratch", "mountPath": "/scratch"}]
     crash = 'echo x >> /scratch/runs; [ "$(wc -l < /scratch/runs)" -gt 2 ] || { sleep 1; exit 1; }; exec sleep 1000'
-    document = pods.manifest(
+    pod = await named(
+        pods,
         "web",
         shell("web", crash, volumeMounts=mounts),
         initContainers=[shell("migrate", "sleep 1"), shell("proxy", restartPolicy="Always")],
         volumes=[{"name": "scratch", "emptyDir": {}}],
     )
-    document["metadata"]["name"] = "web"
-    pod = pods.know(document)
-    await pod.apply(document)
-    if not PICTURE:
+    if not PICTURES:
         await pod.until(lambda pod: "CrashLoopBackOff" in str(status_of(pod, "web").get("state")))
         await pod.handle.signal("backoff_expired", {"container": "web"})
     await pod.running(web=2)

@@ -5,6 +5,7 @@ has that history, as if a worker of today had written it; the second is what the
 """
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,9 @@ class Watch:
 
     def published(self, _workflow_id: str, run_id: str, _published: Published | None) -> None:
         self.published_by.append(run_id)
+
+    def pods(self) -> Sequence[Published]:
+        return ()
 
     def has_ended(self, _workflow_id: str, _run_id: str) -> bool:
         return False

@@ -478,3 +478,11 @@ def test_the_page_of_a_node_names_its_pods_and_says_why_it_is_not_ready() -> Non
     assert "- Ready: False (KubeletNotReady): the runtime \\| is down\n" in page
     assert "- MemoryPressure: False (KubeletHasSufficientMemory)\n" in page
     assert "- source file: 12 pods: default/p0, default/p1," in page and "default/p9, …" in page
+
+
+def test_each_start_of_the_nodes_worker_is_told_in_plain_words() -> None:
+    state = NodeState(name="n")
+    for boot in (1795646478, 1795646479):
+        absorb.absorb(state, "node_status", ({"boot": boot},), START)
+    (told,) = [event for event in state.events if event.reason == "Starting"]
+    assert (told.message, told.count) == ("the worker of node n has started", 2)

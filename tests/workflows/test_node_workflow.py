@@ -495,7 +495,7 @@ async def test_a_node_run_is_renewed_by_newer_decisions_or_on_request_without_lo
             await node.handle.signal("node_status", {"boot": 2})
             runs.append(await another(runs[-1]))
             await node.handle.signal("node_status", {"boot": 3})
-            await node.event("Starting", "life 3")
+            await node.until(lambda view: view.boot == 3)
             assert await run() == runs[-1], "once is enough"
         async with of(DECISION_VERSION + 1):
             await node.handle.signal("renew", {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -80,6 +80,9 @@ class Watches:
         self.failed: list[str] = []
 
     def published(self, workflow_id: str, run_id: str, published: Published | None) -> None: ...
+
+    def pods(self) -> Sequence[Published]:
+        return ()
 
     def has_ended(self, _workflow_id: str, _run_id: str) -> bool:
         return False

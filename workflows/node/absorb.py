@@ -337,6 +337,6 @@ def _status(state: NodeState, signal: NodeStatus, now: datetime) -> None:
             kind = "Normal" if each.status == ("True" if each.type == "Ready" else "False") else "Warning"
             state.event(now, kind, f"Node{each.type}", f"{each.type} is {each.status} now: {each.message}")  # type: ignore[arg-type]
     if signal.boot != state.status.boot:
-        state.event(now, "Normal", "Starting", f"the agent of node {state.name} has begun its life {signal.boot}")
+        state.event(now, "Normal", "Starting", f"the worker of node {state.name} has started")
         state.event(now, "Warning", "MissingClusterDNS", NO_CLUSTER_DNS)
     state.status = signal

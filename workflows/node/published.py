@@ -23,6 +23,11 @@ class PublishedNode:
     """Always "": a node has no UID."""
     is_gone: Final = False
     """Always False: the workflow of a node does not end by itself."""
+    is_unready: Final = False
+    """Always False: a node is no pod."""
+
+    def glance(self) -> None:
+        """Return None: a node is no pod."""
 
     def told(self, since: datetime | None) -> None:
         """Return None: the journal keeps nothing of the node's own workflow."""

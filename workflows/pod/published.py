@@ -12,8 +12,9 @@ from datetime import datetime
 from typing import Any
 
 from syncpod.journal.records import Told
+from syncpod.messages.glance import Glance
 from syncpod.pod import pod_to_wire
-from workflows.pod import desired, journaled, report, start
+from workflows.pod import desired, journaled, report, start, temporal_ui
 from workflows.pod.decision import Hold, UnderWay
 from workflows.pod.state import PodState
 
@@ -38,6 +39,15 @@ class PublishedPod:
     def uid(self) -> str:
         """The pod's UID."""
         return self.state.pod.metadata.uid
+
+    @property
+    def is_unready(self) -> bool:
+        """Whether the pod is not ready and has not Succeeded."""
+        return temporal_ui.is_unready(self.state)
+
+    def glance(self) -> Glance:
+        """Return what a page of several pods shows of it."""
+        return temporal_ui.glance(self.state, self.holds)
 
     def answer(self, query: str, *args: Any) -> Any:
         """Return what the workflow's query of this name returns. Raises KeyError if it has none."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
 from syncpod.lifecycle import conditions
-from syncpod.lifecycle.printed_status import printed_status
+from syncpod.lifecycle.printed_status import PrintedStatus, printed_status
 from syncpod.messages.queries import SEARCH_ATTRIBUTES, labels_attribute, status_attribute
 from syncpod.pod.wire import to_wire
 from workflows.pod.state import PodState
@@ -47,9 +47,14 @@ def updates(state: PodState, *, started_with: bool, rests: bool) -> list[SearchA
     return [update for name in changed if (update := _update(name, wanted[name], written.get(name))) is not None]
 
 
+def printed(state: PodState) -> PrintedStatus:
+    """Return what ``get pods`` prints of the pod."""
+    return printed_status(_as_printed(state))
+
+
 def _wanted(state: PodState) -> dict[str, Any]:
     meta = state.pod.metadata
-    printed = printed_status(_as_printed(state))
+    shown = printed(state)
     return {
         "PodNamespace": meta.namespace,
         "PodName": meta.name,
@@ -57,8 +62,8 @@ def _wanted(state: PodState) -> dict[str, Any]:
         "PodPhase": state.status.phase or "Pending",
         "NodeName": state.node.name or state.pod.spec.node_name or "",
         "PodReady": conditions.is_true(state.status.conditions, conditions.READY),
-        "PodStatus": status_attribute(printed.word),
-        "PodRestarts": printed.restarts,
+        "PodStatus": status_attribute(shown.word),
+        "PodRestarts": shown.restarts,
         "PodLabels": labels_attribute(dict(meta.labels)),
     }
 

@@ -11,11 +11,13 @@ from datetime import datetime, timedelta
 
 from syncpod.go_durations import go_duration
 from syncpod.journal.error_text import innermost
-from syncpod.lifecycle import backoff
+from syncpod.lifecycle import backoff, conditions
 from syncpod.lifecycle.exit import RecordedExit
+from syncpod.messages.glance import Glance
 from syncpod.messages.steps import Fault, KillPod, RemovePod
 from syncpod.pod import ContainerState, ContainerStatus
 from workflows.pod.decision import LONGEST_SUMMARY, Hold, Step, clip
+from workflows.pod.search_attributes import printed
 from workflows.pod.state import PodState
 from workflows.rejections import REJECTED
 
@@ -116,6 +118,19 @@ def details(state: PodState, holds: Sequence[Hold]) -> str:
     if rejected:
         lines += ["", f"Last rejected: {rejected[-1].message}"]
     return "\n".join(lines)
+
+
+def is_unready(state: PodState) -> bool:
+    """Say whether a pod is not ready and has not Succeeded: what the UI's list of such pods shows."""
+    return state.status.phase != "Succeeded" and not conditions.is_true(state.status.conditions, conditions.READY)
+
+
+def glance(state: PodState, holds: Sequence[Hold]) -> Glance:
+    """Return what the node's page shows of a pod."""
+    meta, shown, ready = state.pod.metadata, printed(state), conditions.find(state.status.conditions, conditions.READY)
+    held = [f"{hold.subject}: {hold.reason}: {_clause(hold.reason, hold.message)}" for hold in holds]
+    why = held[0] if held else state.status.message or (ready.message if ready is not None else "") or ""
+    return Glance(f"{meta.namespace}/{meta.name}", shown.word, shown.restarts, why)
 
 
 def _cell(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,8 +15,6 @@ from syncpod.cli.input.arguments import pod_name, read_duration
 from syncpod.cli.input.options import Namespace, PodNames
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from syncpod.cli.view.explanation import HasLog
     from syncpod.journal.reading import Account
     from syncpod.journal.records import Life
@@ -29,6 +28,15 @@ Start = Annotated[bool, typer.Option("--start", help="Where the time of its newe
 Restart = Annotated[
     int | None, typer.Option("--restart", metavar="N", help="With --start: the start of this number; 0 = the first.")
 ]
+Trace = Annotated[
+    bool,
+    typer.Option(
+        "--trace", help="With --start: as a tree, with each call to the runtime, from the traces in the worker's log."
+    ),
+]
+TraceLog = Annotated[
+    str, typer.Option("--trace-log", metavar="FILE", help="That log.", show_default="of the worker that `up` started")
+]
 OfContainer = Annotated[str, typer.Option("--container", "-c", metavar="NAME", help="With --start: of this container.")]
 
 
@@ -41,6 +49,8 @@ def explain(
     start: Start = False,
     restart: Restart = None,
     container: OfContainer = "",
+    trace: Trace = False,
+    trace_log: TraceLog = "",
 ) -> None:
     """Explain what a pod is, why, and what happens next.
 
@@ -48,16 +58,21 @@ def explain(
     ended with; what the ends have in common; and what was done to the pod. `explain node` names the node's pods whose
     containers ended most often in the last day, what happened to the node, and what is due next. It reads this node's
     journal, so it needs neither the Temporal server nor the worker, and pods that are gone are explained too, as long
-    as the journal has them. With --start it names each part of a container's newest start, and how long it took.
+    as the journal has them. With --start it names each part of a container's newest start, and how long it took; with
+    --trace each call to the runtime, too, if the worker was started with OTEL_TRACES_EXPORTER=console.
     """
     from syncpod.cli.commands import explain_node
+    from syncpod.cli.commands.explain_start import explain_start
     from syncpod.cli.machine.settings import settings
+    from syncpod.cli.machine.state_directory import worker_log
     from syncpod.cli.view.explanation import document, lines
     from syncpod.journal.explain import explain as explained
     from syncpod.journal.explain import life_at
     from syncpod.journal.reading import NoJournal, absences_of, accounts_of, services_of
 
-    _check(output, at, start=start, of_start=restart is not None or bool(container))
+    _check(output, at, start=start, of_start=restart is not None or bool(container) or trace)
+    if trace_log and not trace:
+        raise BadInput("--trace-log: only with --trace")
     if what in explain_node.WORDS:
         if start:
             raise BadInput("--start: is of a pod; name one")
@@ -79,7 +94,8 @@ def explain(
     if account is None:
         raise _unknown(accounts, namespace, name, here.state_dir)
     if start:
-        _explain_start(account, output, container, restart)
+        log = Path(trace_log) if trace_log else worker_log(here.state_dir)
+        explain_start(account, output, container, restart, log if trace else None)
         return
     explanation = explained(account, moment, past=bool(at), since=begin, absences=absences)
     others = [each for each in accounts if each is not account]
@@ -95,23 +111,9 @@ def _check(output: str, at: str, *, start: bool, of_start: bool) -> None:
     if output not in ("", "json"):
         raise BadInput(f"--output: must be json, not {output}")
     if of_start and not start:
-        raise BadInput("--restart and --container: only with --start")
+        raise BadInput("--restart, --container and --trace: only with --start")
     if start and at:
         raise BadInput("--at: not with --start, which names a start by --restart")
-
-
-def _explain_start(account: Account, output: str, container: str, restart: int | None) -> None:
-    """Print where the time of a start went. Raises Failure if the journal has no such start."""
-    from syncpod.cli.view.start_timeline import document, lines
-    from syncpod.journal.start import start_of
-
-    found = start_of(account, container=container, restart=restart)
-    if found is None:
-        which = f"of restart {restart}" if restart is not None else "of it"
-        raise Failure(
-            f'the journal has no start {which} of {container or "any container"} of pod "{account.life.name}"'
-        )
-    say(json.dumps(document(account, found), indent=4) if output == "json" else "\n".join(lines(account, found)))
 
 
 def read_moment(text: str, now: datetime) -> datetime:

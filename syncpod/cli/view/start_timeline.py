@@ -11,24 +11,26 @@ from syncpod.journal.start import Phase, Start
 
 NOT_KNOWN: Final = (
     "A step's time is from its scheduling to its result: it contains the wait for the worker and all tries.",
-    "The journal does not have the calls to the runtime within a step; traces do (docs/traces.md).",
+    "The journal does not have the calls to the runtime within a step; traces do: --trace (docs/traces.md).",
 )
 """What the figures contain, and what they lack."""
 
 _CLIP: Final = 100
 
 
+def heading(account: Account, start: Start) -> str:
+    """Return the line that says which start this is."""
+    one, life, began = start.instance, account.life, start.begun.astimezone()
+    which = f"Start of {one.container}, restart {one.restart}, of pod {life.namespace}/{life.name}"
+    return paint(f"{which}: {began:%F %H:%M:%S.%f}"[:-3], "bold")
+
+
 def lines(account: Account, start: Start) -> list[str]:
     """Return the timeline of one start of a container."""
-    one, life = start.instance, account.life
-    began = start.begun.astimezone()
-    head = (
-        f"Start of {one.container}, restart {one.restart}, of pod {life.namespace}/{life.name}: {began:%F %H:%M:%S.%f}"
-    )
     rows = [("AT", "TOOK", "WHAT"), *(_row(start, phase) for phase in start.phases)]
     steps, held, between = (_ms(start.spent(kind)) for kind in ("step", "back-off", "between"))
     known = f"{_ms(start.ended - start.begun)} in all: steps {steps}, back-off {held}, no step under way {between}"
-    return [paint(head[:-3], "bold"), *(f"  {line}" for line in columns(rows)), known, _readiness(start), *NOT_KNOWN]
+    return [heading(account, start), *(f"  {line}" for line in columns(rows)), known, _readiness(start), *NOT_KNOWN]
 
 
 def _row(start: Start, phase: Phase) -> tuple[str, str, str]:

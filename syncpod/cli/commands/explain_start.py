@@ -1,0 +1,64 @@
+"""``syncpod explain POD --start``: where the time of a container's start went, from the journal or from a trace."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from syncpod.cli.console import say
+from syncpod.cli.failure import Failure
+
+if TYPE_CHECKING:
+    from syncpod.cli.view.span_tree import SpanTree
+    from syncpod.journal.reading import Account
+    from syncpod.journal.start import Start
+
+_READ: Final = 64 << 20
+"""How many bytes at the end of a worker's log are searched for traces."""
+
+
+def explain_start(account: Account, output: str, container: str, restart: int | None, traced: Path | None) -> None:
+    """Print where the time of a start went. Raises Failure if the journal has no such start.
+
+    `traced` names a worker's log whose traces of that start are printed instead; Failure also if it has none.
+    """
+    from syncpod.cli.view.start_timeline import document, heading, lines
+    from syncpod.journal.start import start_of
+
+    found = start_of(account, container=container, restart=restart)
+    if found is None:
+        which = f"of restart {restart}" if restart is not None else "of it"
+        raise Failure(
+            f'the journal has no start {which} of {container or "any container"} of pod "{account.life.name}"'
+        )
+    trees = _traces(account, found, traced) if traced is not None else []
+    if output == "json":
+        more = {"traces": [tree.document() for tree in trees]} if traced is not None else {}
+        say(json.dumps(document(account, found) | more, indent=4))
+    elif traced is not None:
+        from syncpod.cli.view import span_tree
+
+        say("\n".join((heading(account, found), *span_tree.lines(trees))))
+    else:
+        say("\n".join(lines(account, found)))
+
+
+def _traces(account: Account, start: Start, log: Path) -> list[SpanTree]:
+    """Return the traces of a start. Raises Failure if there are none."""
+    from syncpod.cli.view.console_spans import spans_in
+    from syncpod.cli.view.span_tree import traces_of
+
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _READ))
+            text = file.read().decode(errors="replace")
+    except OSError as error:
+        raise Failure(f"the worker's log {log} cannot be read: {error.strerror}") from None
+    trees = traces_of(list(spans_in(text)), account.life.uid, start.begun, start.ended)
+    if not trees:
+        raise Failure(
+            f"{log} has no trace of this start: a worker that was started with OTEL_TRACES_EXPORTER=console prints "
+            "what happened up to five seconds ago"
+        )
+    return trees
