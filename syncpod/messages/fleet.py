@@ -168,6 +168,9 @@ class Withdraw(Message):
 
     pods: tuple[PodKey, ...] = ()
     reason: str = ""
+    force: bool = False
+    """Do not wait for the node's word that they are gone: others may take their places at once, beside pods that run
+    on, if the node does."""
 
 
 Presence = Literal["Joining", "Ready", "NotReady", "Unknown"]
@@ -197,6 +200,8 @@ class FleetNodeSummary(Message):
     """Since when the presence is what it is."""
     unschedulable: bool = False
     """Cordoned, in the fleet or on the node itself."""
+    draining: bool = False
+    """Its pods are to run elsewhere, until it is uncordoned."""
     joined: datetime | None = None
     labels: dict[str, str] = Field(default_factory=dict)
     allocatable: dict[str, str] = Field(default_factory=dict)
@@ -226,5 +231,7 @@ class PodsChanged(Message):
 
     node: str = ""
     presence: Presence = "Joining"
+    draining: bool = False
+    """The node's pods are to run elsewhere."""
     pods: tuple[PlacedPod, ...] = ()
     gone: tuple[PodKey, ...] = ()

@@ -336,6 +336,16 @@ class FleetNodeWorkflow:
         """Refuse whoever may not command the fleet."""
         self.check("uncordon", args)
 
+    @workflow.update
+    async def drain(self, *args: Any) -> dict[str, Any]:
+        """Place no new pods on the node, and have the owners of those that are there run them elsewhere."""
+        return await self.change("drain", args)
+
+    @drain.validator
+    def check_drain(self, *args: Any) -> None:
+        """Refuse whoever may not command the fleet."""
+        self.check("drain", args)
+
     async def change(self, name: str, args: tuple[Any, ...]) -> dict[str, Any]:
         """Carry out an accepted update; an earlier one may have made it impossible."""
         given = self.entity.obey(name, args)

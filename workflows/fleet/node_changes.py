@@ -25,15 +25,19 @@ class Rejected(Exception):
 
 def change(state: FleetNodeState, name: str, args: tuple[Any, ...], now: datetime) -> None:
     """Fold one update into the state. If it raises Rejected, PodInvalid or ValidationError, it has changed nothing."""
-    if name in ("cordon", "uncordon"):
+    if name in ("cordon", "uncordon", "drain"):
         _schedulable(state, name == "uncordon", now)
+        _drain(state, name, now)
         return
     if len(args) != 1 or not isinstance(args[0], dict):
         raise Rejected(f"takes one object, got {len(args)} payloads")
     if name == "place":
         _place(state, Place.model_validate(args[0], extra="forbid"), now)
     else:
-        _withdraw(state, Withdraw.model_validate(args[0], extra="forbid"), now)
+        asked = Withdraw.model_validate(args[0], extra="forbid")
+        _withdraw(state, asked, now)
+        if asked.force:
+            _forget(state, asked, now)
 
 
 def sentence(wrong: Exception) -> str:
@@ -109,6 +113,19 @@ def _withdraw(state: FleetNodeState, asked: Withdraw, now: datetime) -> None:
     state.event(now, "Normal", "Withdrawn", f"{_named(keys)}" + (f": {asked.reason}" if asked.reason else ""))
 
 
+def _forget(state: FleetNodeState, asked: Withdraw, now: datetime) -> None:
+    """Take pods for gone, whatever the node says of them. It still ends them when it takes the list without them."""
+    keys = [f"{each.namespace}/{each.name}" for each in asked.pods]
+    keys = [key for key in keys if key in state.withdrawn]
+    for key in keys:
+        owner = state.withdrawn.pop(key).owner
+        state.pods.pop(key, None)
+        state.note(key, owner)
+    if keys:
+        text = f"{_named(keys)}, though the node has not said that nothing of it runs"
+        state.event(now, "Warning", "ForcedDeletion", text)
+
+
 def _end(state: FleetNodeState, key: str, why: str) -> None:
     """No longer want a pod. Until the node says that it is gone, it may still run there."""
     placed = state.placed.pop(key)
@@ -123,6 +140,16 @@ def _schedulable(state: FleetNodeState, schedulable: bool, now: datetime) -> Non
     state.unschedulable = not schedulable
     reason = "NodeSchedulable" if schedulable else "NodeNotSchedulable"
     state.event(now, "Normal", reason, f"Node {state.name} status is now: {reason}")
+
+
+def _drain(state: FleetNodeState, name: str, now: datetime) -> None:
+    """Have owners move their pods elsewhere, or no longer. A cordon alone changes nothing of that."""
+    draining = name == "drain" or (name == "cordon" and state.draining)
+    if draining != state.draining:
+        state.draining = draining
+        state.note_all()
+        text = "its pods are to run elsewhere" if draining else "what is left of its pods stays"
+        state.event(now, "Normal", "Draining" if draining else "DrainingEnded", text)
 
 
 # --- what the node answers --------------------------------------------------------------------------------------------

@@ -69,6 +69,8 @@ class FleetNodeState(BaseModel):
     grace: float = GRACE_SECONDS
     """Seconds of silence after which the node is Unknown."""
     unschedulable: bool = False
+    draining: bool = False
+    """Its pods are to run elsewhere, as far as their owners can have that."""
     generation: int = 0
     """Grows with each change of `placed`."""
     taken: int = 0
@@ -116,6 +118,7 @@ class FleetNodeState(BaseModel):
         return PodsChanged(
             node=self.name,
             presence=self.presence,
+            draining=self.draining,
             pods=tuple(self.pod(key) for key in there),
             gone=tuple(split(key) for key in keys if key not in there),
         )

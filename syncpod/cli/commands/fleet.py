@@ -7,6 +7,8 @@ import typer
 from syncpod.cli.commands.fleet_certificates import certificates, invite, retire, revoke, rotate
 from syncpod.cli.commands.fleet_change import apply, cordon, delete, uncordon
 from syncpod.cli.commands.fleet_describe import describe
+from syncpod.cli.commands.fleet_drain import drain
+from syncpod.cli.commands.fleet_explain import explain
 from syncpod.cli.commands.fleet_gate import gate
 from syncpod.cli.commands.fleet_get import get
 from syncpod.cli.commands.fleet_install import install, uninstall
@@ -16,10 +18,12 @@ from syncpod.cli.manual import Group, Page
 app = typer.Typer(cls=Group, help="Many nodes as one fleet: what they run, and who is let in.", no_args_is_help=True)
 app.command("get", cls=Page)(get)
 app.command("describe", cls=Page)(describe)
+app.command("explain", cls=Page)(explain)
 app.command("apply", cls=Page)(apply)
 app.command("delete", cls=Page)(delete)
 app.command("cordon", cls=Page)(cordon)
 app.command("uncordon", cls=Page)(uncordon)
+app.command("drain", cls=Page)(drain)
 app.command("serve", cls=Page)(serve)
 app.command("gate", cls=Page)(gate)
 app.command("install", cls=Page)(install)

@@ -85,7 +85,7 @@ async def _nodes(client: Client, names: Sequence[str], output: str, *, headers: 
 async def _pods(client: Client, names: Sequence[str], namespace: str | None, output: str, *, headers: bool) -> None:
     from datetime import UTC, datetime
 
-    from syncpod.cli.temporal import fleet
+    from syncpod.cli.temporal import fleet, fleet_workloads
     from syncpod.cli.view import fleet_table
     from syncpod.cli.view.documents import is_of_documents, print_documents
 
@@ -95,12 +95,22 @@ async def _pods(client: Client, names: Sequence[str], namespace: str | None, out
     found: list[tuple[FleetNodeView, PlacedPod]] = [
         (node, pod) for node in await fleet.views(client) for pod in node.placed if is_asked_for(pod)
     ]
+    pending = [
+        (one.namespace, pod)
+        for one in await fleet_workloads.all_summaries(client, namespace)
+        for pod in one.pending
+        if not names or pod.name in names
+    ]
     found.sort(key=lambda one: (one[1].namespace, one[1].name))
+    pending.sort(key=lambda one: (one[0], one[1].name))
+    known = {pod.name for _, pod in found} | {pod.name for _, pod in pending}
     if is_of_documents(output):
-        print_documents([fleet_table.pod_document(*each) for each in found], output, single=len(names) == 1)
+        documents = [fleet_table.pod_document(*each) for each in found]
+        documents += [fleet_table.pending_document(*each) for each in pending]
+        print_documents(documents, output, single=len(names) == 1)
     elif output == "name":
-        say("\n".join(f"pod/{pod.name}" for _, pod in found))
-    elif found:
+        say("\n".join(f"pod/{name}" for name in [*(pod.name for _, pod in found), *(pod.name for _, pod in pending)]))
+    elif known:
         now, wide, spaced = datetime.now(UTC), output == "wide", namespace is None
         header = (
             *(("NAMESPACE",) if spaced else ()),
@@ -108,10 +118,11 @@ async def _pods(client: Client, names: Sequence[str], namespace: str | None, out
             *(fleet_table.POD_WIDE if wide else ()),
         )
         rows = [fleet_table.pod_row(node, pod, now, wide=wide, namespaces=spaced) for node, pod in found]
+        rows += [fleet_table.pending_row(*each, now, wide=wide, namespaces=spaced) for each in pending]
         say("\n".join(columns([header, *rows] if headers else rows)))
     elif not names:
         remark("No resources found" + ("" if namespace is None else f" in {namespace} namespace."))
-    if missing := [each for each in names if each not in {pod.name for _, pod in found}]:
+    if missing := [each for each in names if each not in known]:
         raise Failure("\n".join(f'pods "{each}" not found in the fleet' for each in missing))
 
 
