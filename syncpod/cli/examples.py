@@ -43,6 +43,7 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "fleet apply": (
         ("A Deployment, placed by the fleet", "syncpod fleet apply -f examples/fleet/deployment.yaml"),
         ("A pod, for any node or the one in its spec.nodeName", "syncpod fleet apply -f examples/fleet/pod.yaml"),
+        ("A Secret, for the nodes whose pods refer to it", "syncpod fleet apply -f keys.yaml"),
     ),
     "fleet explain": (
         ("Why a pod is on no node, or on this one", "syncpod fleet explain --placement web-1"),

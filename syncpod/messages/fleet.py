@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
+from syncpod.messages.fleet_objects import SealedObject
 from syncpod.messages.identity import Message, bounded_id
 from syncpod.messages.node import NodeAddress, NodeCondition, NodeInfo, PodKey
 from syncpod.messages.queries import EventRecord
@@ -76,6 +77,8 @@ class Intent(WhoAsks):
     """Grows with each change. A node takes none that is older than what it has; 0 = it was never given any."""
     pods: tuple[dict[str, Any], ...] = ()
     """v1 Pods."""
+    objects: tuple[SealedObject, ...] = ()
+    """The fleet's ConfigMaps and Secrets that the pods refer to, sealed for the node."""
 
 
 class IntentTaken(Message):
@@ -84,6 +87,8 @@ class IntentTaken(Message):
     generation: int = 0
     refused: dict[str, str] = Field(default_factory=dict)
     """By ``namespace/name``: why a pod cannot run on any node, in one sentence."""
+    objects: dict[str, str] = Field(default_factory=dict)
+    """By ``kind/namespace/name``: why the node cannot keep an object, in one sentence."""
 
 
 class Attend(WhoAsks):

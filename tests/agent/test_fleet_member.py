@@ -16,10 +16,12 @@ from temporalio.exceptions import ApplicationError
 from syncpod.agent.fleet.contact import RETURN_SECONDS, Contact
 from syncpod.agent.fleet.kept_intent import read_intent
 from syncpod.agent.fleet.member import Member
+from syncpod.agent.fleet.objects import FleetObjects
 from syncpod.agent.fleet.reports import FleetReports
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.messages.fleet import Intent, WhoAsks
 from syncpod.messages.node import DesiredPod, NodeView, SourceView, SyncPods
+from syncpod.objects import ObjectStore
 from syncpod.settings.invitation import Invitation
 from syncpod.translation.context import NodeContext
 
@@ -53,7 +55,13 @@ class Bench:
         node = NodeContext(name="n1", state_dir=here, memory_dir=here, log_dir=here, cluster="c")
         reports = FleetReports(PublishedPods(node), "n1")
         self.member = Member(
-            INVITATION, self.state_dir, reports, contact=self.contact, tell=self.tell, open_pods=self.open_pods
+            INVITATION,
+            self.state_dir,
+            reports,
+            contact=self.contact,
+            objects=FleetObjects(INVITATION, ObjectStore(here, here)),
+            tell=self.tell,
+            open_pods=self.open_pods,
         )
 
     async def tell(self, pods: SyncPods) -> None:

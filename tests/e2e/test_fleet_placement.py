@@ -41,9 +41,9 @@ async def nodes(temporal_server: DevServer, fleet: FleetOfOne, tmp_path: Path) -
             (tmp_path / name).mkdir()
             found.append(Node(name, runtime, temporal_server, tmp_path / name))
             last.callback(found[-1].kill)
+        await asyncio.gather(*(node.serve() for node in found))
         for node in found:
             keep_membership(node.state_dir, fleet.invitation(node.name))
-        await asyncio.gather(*(node.serve() for node in found))
         for node in found:
             await joined(fleet, node.name)
         yield found

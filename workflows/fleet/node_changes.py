@@ -10,6 +10,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from syncpod.messages.fleet import OWNER_ANNOTATION, Attended, Intent, IntentTaken, Place, Withdraw
+from syncpod.messages.fleet_objects import ObjectsSealed
 from syncpod.messages.node import KEPT_BYTES, LIST_LIMIT
 from syncpod.messages.problem import payload_problem
 from syncpod.pod import PodInvalid, admit, pod_to_wire
@@ -70,7 +71,7 @@ def _place(state: FleetNodeState, asked: Place, now: datetime) -> None:
     changed = {
         key: document
         for key, document in zip(keys, documents, strict=True)
-        if key not in state.placed or state.placed[key].document != document
+        if key not in state.placed or state.placed[key].document != document or state.placed[key].recalled
     }
     _require_room(state, changed)
     if not changed:
@@ -166,7 +167,7 @@ def recalled(state: FleetNodeState, told: Intent, now: datetime, *, counts: bool
     new = [key for key in theirs if counts or key not in state.placed]
     for key in new:
         state.withdrawn.pop(key, None)
-        state.placed[key] = Placed(document=theirs[key], generation=told.generation)
+        state.placed[key] = Placed(document=theirs[key], generation=told.generation, recalled=True)
         state.note(key)
     state.is_recalled = True
     if new:
@@ -183,6 +184,24 @@ def taken(state: FleetNodeState, answer: IntentTaken, now: datetime) -> None:
     for key in refused.keys() - state.refused.keys():
         state.event(now, "Warning", "RefusedPod", f"{key}: {refused[key]}")
     state.refused = refused
+    for key, why in answer.objects.items():
+        if state.objects_refused.get(key) != why:
+            state.event(now, "Warning", "RefusedObject", f"{key}: {why}")
+    state.objects_refused = dict(answer.objects)
+
+
+def object_changed(state: FleetNodeState, key: str) -> None:
+    """Have the node given its list anew if its pods refer to an object, which is another now, or gone."""
+    if key in state.referred:
+        state.generation += 1
+
+
+def sealed(state: FleetNodeState, answer: ObjectsSealed, now: datetime) -> None:
+    """Note what the node's pods refer to, and what there is no room for."""
+    state.referred = answer.referred
+    if answer.left_out:
+        text = f"its pods refer to more than fits into its list: {', '.join(answer.left_out)} are left out"
+        state.event(now, "Warning", "TooManyObjects", text)
 
 
 def attended(state: FleetNodeState, answer: Attended, now: datetime) -> None:

@@ -11,10 +11,12 @@ from syncpod.agent.agent import Agent
 from syncpod.agent.fleet.contact import Contact
 from syncpod.agent.fleet.link import FleetLink, ToFleet
 from syncpod.agent.fleet.member import Member
+from syncpod.agent.fleet.objects import FleetObjects
 from syncpod.agent.fleet.reports import FleetReports
 from syncpod.agent.node_workflow.node_signals import NodeSignals
 from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.messages.identity import node_task_queue
+from syncpod.objects import ObjectStore
 from syncpod.settings.invitation import Invitation
 from syncpod.translation.context import NodeContext
 
@@ -37,6 +39,7 @@ def add_fleet_link(
             context.state_dir,
             reports,
             contact=contact,
+            objects=FleetObjects(invitation, ObjectStore(context.state_dir, context.memory_dir)),
             tell=signals.sync_pods,
             open_pods=workflows.open,
         )

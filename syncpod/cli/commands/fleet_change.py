@@ -17,23 +17,28 @@ NodeNames = Annotated[list[str], typer.Argument(metavar="NODE", hidden=True, sho
 
 
 def apply(filename: Filenames = None, namespace: ManifestNamespace = "", state_dir: StateDir = "") -> None:
-    """Keep pods, and Deployments and DaemonSets (apps/v1), on the fleet's nodes.
+    """Keep pods, Deployments and DaemonSets (apps/v1), and ConfigMaps and Secrets, on the fleet's nodes.
 
     Where pods run is chosen by their affinity, tolerations, spread and requests; a pod with a `spec.nodeName` runs on
     that node. A new template is rolled
     out pod by pod; if one of its pods fails, the last good template comes back by itself. Nodes keep what they were
-    given running, also while the fleet cannot be reached.
+    given running, also while the fleet cannot be reached. A ConfigMap or Secret goes to the nodes with pods that refer
+    to it, and to no other.
     """
     from syncpod.cli.input.fleet_manifests import fleet_manifests
-    from syncpod.cli.temporal import fleet, fleet_pods, fleet_workloads
+    from syncpod.cli.temporal import fleet, fleet_objects, fleet_pods, fleet_workloads
 
     if not filename:
         raise BadInput("--filename: required: the manifests to apply")
     manifests = fleet_manifests(filename, namespace)
     for warning in manifests.warnings:
         warn(warning)
+    sealing = fleet.object_sealing(state_dir)
 
     async def work(client: Client) -> None:
+        for each in manifests.objects:
+            change = await fleet_objects.apply(client, sealing, each)
+            say(f"{each.kind.lower()}/{each.metadata.name} {change}")
         for pod in manifests.pods:
             say(f"pod/{pod.metadata.name} {await fleet_pods.apply(client, pod)}")
         for workload in manifests.workloads:
@@ -51,26 +56,33 @@ def delete(
     ] = False,
     state_dir: StateDir = "",
 ) -> None:
-    """End workloads and pods of the fleet, on whichever nodes they are: `deployment web`, `daemonset logs`, `pod web`.
+    """End workloads and pods of the fleet, on whichever nodes they are, and its ConfigMaps and Secrets.
+
+    Name them as with kubectl: `deployment web`, `daemonset logs`, `pod web`, `secret keys`.
 
     A node that cannot be reached ends them when it is back. Until then they count as ending: with `--force` they count
     as gone at once, which is for nodes that never come back. If such a node runs on, so do its pods, beside those that
     take their places.
     """
-    from syncpod.cli.temporal import fleet, fleet_workloads
+    from syncpod.cli.temporal import fleet, fleet_objects, fleet_workloads
 
     words = [word for each in what for word in each.split("/", 1)]
-    kind = fleet_workloads.KINDS.get(words[0])
-    names = list(dict.fromkeys(words[1:] if kind or words[0] in ("pod", "pods", "po") else words))
+    kind, of_object = fleet_workloads.KINDS.get(words[0]), fleet_objects.KINDS.get(words[0])
+    names = list(dict.fromkeys(words[1:] if kind or of_object or words[0] in ("pod", "pods", "po") else words))
     if not names:
         raise BadInput("NAME: required: what to delete")
-    if force and kind is not None:
-        raise BadInput(f"--force: is for pods; those of a {kind} are named by `fleet get pods -o wide`")
+    if force and (kind or of_object):
+        raise BadInput(f"--force: is for pods, not for a {kind or of_object}")
 
     async def work(client: Client) -> None:
         missing = []
         for name in names:
-            if kind is None:
+            if of_object is not None:
+                if await fleet_objects.delete(client, of_object, namespace, name):
+                    say(f'{of_object.lower()} "{name}" deleted from {namespace} namespace')
+                else:
+                    missing.append(f'{of_object.lower()}s "{name}" not found in the fleet')
+            elif kind is None:
                 missing += await _delete_pod(client, name, namespace, force=force)
             elif await fleet_workloads.delete(client, kind, namespace, name):
                 say(f'{kind.lower()}.apps "{name}" deleted from {namespace} namespace')

@@ -35,20 +35,22 @@ def get(
 
     A node is `Unknown` when nothing was heard of it for its grace. What it ran then may still run.
     """
-    from syncpod.cli.temporal import fleet
+    from syncpod.cli.temporal import fleet, fleet_objects
     from syncpod.cli.temporal.fleet_workloads import KINDS
     from syncpod.cli.view.documents import known_output
 
     kind, *names = [word for each in what for word in each.split("/", 1)]
-    workloads = KINDS.get(kind)
-    if kind not in (*_NODES, *_PODS) and workloads is None:
-        raise BadInput(f"KIND: must be nodes, pods, deployments or daemonsets, not {kind}")
+    workloads, objects = KINDS.get(kind), fleet_objects.KINDS.get(kind)
+    if kind not in (*_NODES, *_PODS) and workloads is None and objects is None:
+        raise BadInput(f"KIND: must be nodes, pods, deployments, daemonsets, configmaps or secrets, not {kind}")
     output = known_output(output, ("wide", "json", "yaml", "name"))
 
     async def work(client: Client) -> None:
         scope = None if all_namespaces else namespace
         if kind in _NODES:
             await _nodes(client, names, output, headers=not no_headers)
+        elif objects is not None:
+            await _objects(client, objects, names, scope, output, headers=not no_headers)
         elif workloads is not None:
             await _workloads(client, workloads, names, scope, output, headers=not no_headers)
         else:
@@ -153,3 +155,29 @@ async def _workloads(
         say("\n".join(columns([header, *rows] if headers else rows)))
     elif not names:
         remark("No resources found" + ("" if namespace is None else f" in {namespace} namespace."))
+
+
+async def _objects(
+    client: Client, kind: str, names: Sequence[str], namespace: str | None, output: str, *, headers: bool
+) -> None:
+    from datetime import UTC, datetime
+
+    from syncpod.cli.temporal import fleet_objects
+    from syncpod.cli.view import fleet_table
+
+    if output in ("json", "yaml"):
+        raise BadInput(
+            f"--output: must be name or wide for a {kind}: its content is sealed, and only its nodes read it"
+        )
+    found = [each for each in await fleet_objects.views(client, kind, namespace) if not names or each.name in names]
+    if output == "name":
+        say("\n".join(f"{kind.lower()}/{each.name}" for each in found))
+    elif found:
+        now, spaced = datetime.now(UTC), namespace is None
+        rows = [fleet_table.object_row(each, now, namespaces=spaced) for each in found]
+        header = fleet_table.object_header(kind, namespaces=spaced)
+        say("\n".join(columns([header, *rows] if headers else rows)))
+    elif not names:
+        remark("No resources found" + ("" if namespace is None else f" in {namespace} namespace."))
+    if missing := [each for each in names if each not in {one.name for one in found}]:
+        raise Failure("\n".join(f'{kind.lower()}s "{each}" not found in the fleet' for each in missing))

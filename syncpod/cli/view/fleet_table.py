@@ -8,6 +8,7 @@ from typing import Any, Final
 from syncpod.cli.view.durations import age
 from syncpod.cli.view.layout import NONE
 from syncpod.messages.fleet import FleetNodeSummary, FleetNodeView, PlacedPod
+from syncpod.messages.fleet_objects import FleetObjectView
 from syncpod.messages.workload import PendingPod, WorkloadSummary, WorkloadView
 
 NODE_HEADER: Final = ("NAME", "STATUS", "PODS", "AGE", "VERSION")
@@ -73,6 +74,18 @@ def pending_document(namespace: str, pod: PendingPod) -> dict[str, Any]:
         "metadata": {"name": pod.name, "namespace": namespace},
         "status": {"phase": "Pending", "conditions": [condition] if pod.why else []},
     }
+
+
+def object_header(kind: str, *, namespaces: bool) -> tuple[str, ...]:
+    """Return the header of a list of ConfigMaps or Secrets, as kubectl has it."""
+    types = ("TYPE",) if kind == "Secret" else ()
+    return (*(("NAMESPACE",) if namespaces else ()), "NAME", *types, "DATA", "AGE")
+
+
+def object_row(one: FleetObjectView, now: datetime, *, namespaces: bool) -> tuple[str, ...]:
+    """Return the cells of the line of a ConfigMap or Secret."""
+    types = (one.type,) if one.kind == "Secret" else ()
+    return (*((one.namespace,) if namespaces else ()), one.name, *types, str(one.keys), age(one.since, now))
 
 
 def node_document(node: FleetNodeView) -> dict[str, Any]:
