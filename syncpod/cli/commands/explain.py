@@ -29,6 +29,7 @@ Start = Annotated[bool, typer.Option("--start", help="Where the time of its newe
 Restart = Annotated[
     int | None, typer.Option("--restart", metavar="N", help="With --start: the start of this number; 0 = the first.")
 ]
+Placement = Annotated[bool, typer.Option("--placement", help="Of each node of the fleet, why the pod is not there.")]
 OfContainer = Annotated[str, typer.Option("--container", "-c", metavar="NAME", help="With --start: of this container.")]
 
 
@@ -41,6 +42,7 @@ def explain(
     start: Start = False,
     restart: Restart = None,
     container: OfContainer = "",
+    placement: Placement = False,
 ) -> None:
     """Explain what a pod is, why, and what happens next.
 
@@ -48,15 +50,23 @@ def explain(
     ended with; what the ends have in common; and what was done to the pod. `explain node` names the node's pods whose
     containers ended most often in the last day, what happened to the node, and what is due next. It reads this node's
     journal, so it needs neither the Temporal server nor the worker, and pods that are gone are explained too, as long
-    as the journal has them. With --start it names each part of a container's newest start, and how long it took.
+    as the journal has them. With --placement it says of each node of the fleet that is commanded from this machine
+    whether the pod may be there, as `fleet explain --placement` does. With --start it names each part of a container's
+    newest start, and how long it took.
     """
     from syncpod.cli.commands import explain_node
+    from syncpod.cli.commands.explain_placement import explain_placement
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.view.explanation import document, lines
     from syncpod.journal.explain import explain as explained
     from syncpod.journal.explain import life_at
     from syncpod.journal.reading import NoJournal, absences_of, accounts_of, services_of
 
+    if placement:
+        named = {"--at": at, "--since": since, "--start": start, "--restart": restart is not None}
+        given = [flag for flag, is_given in {**named, "--container": container}.items() if is_given]
+        explain_placement(what, namespace, output, given)
+        return
     _check(output, at, start=start, of_start=restart is not None or bool(container))
     if what in explain_node.WORDS:
         if start:
