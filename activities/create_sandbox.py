@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 
 from temporalio import activity
@@ -67,22 +68,21 @@ async def create_sandbox(attempt: StepAttempt, request: CreateSandbox) -> StepRe
     FailedCreatePodSandBox.
     """
     images = asyncio.create_task(missing_images(attempt, request.pod))
+    readiness: asyncio.Task[RuntimeStatus] | None = None
     try:
-        await _refuse_deleted(attempt)
         await _note(attempt, request)
         grace = request.pod.spec.termination_grace_period_seconds or 0
         still_running = await end_earlier_lives(attempt, grace_seconds=grace)
         if still_running and not request.adopt:
             raise _failed(attempt, _name_in_use(attempt.ref, still_running))
+        readiness = asyncio.create_task(attempt.node.cri.status())
         await admit(attempt, request)
         if request.adopt:
             return await _adopt(attempt, request, images)
         polls = Polls(attempt)
         while True:
             attempt.doing = f"looks for sandbox {request.attempt}"
-            view, status = await asyncio.gather(
-                attempt.look(lambda view: not _taken(view, request)), attempt.node.cri.status()
-            )
+            view, status = await asyncio.gather(attempt.look(lambda view: not _taken(view, request)), readiness)
             taken = _taken(view, request)
             adoptable = [each for each in taken if each.ready and each.incarnation == request.ref.incarnation]
             if adoptable:
@@ -98,11 +98,14 @@ async def create_sandbox(attempt: StepAttempt, request: CreateSandbox) -> StepRe
                 await _refuse_stranger(attempt, request.attempt, reserved)
                 attempt.doing = f"waits for the runtime to finish sandbox {request.attempt}: its name is reserved"
                 await polls.pause()
+                readiness = asyncio.create_task(attempt.node.cri.status())
             else:
                 return StepResult(id=sandbox_id, missing_images=await images)
     finally:
-        images.cancel()
-        await asyncio.gather(images, return_exceptions=True)
+        asked = [task for task in (images, readiness) if task is not None]
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
 
 
 async def _adopt(attempt: StepAttempt, request: CreateSandbox, images: asyncio.Task[tuple[str, ...]]) -> StepResult:
@@ -122,16 +125,22 @@ async def _adopt(attempt: StepAttempt, request: CreateSandbox, images: asyncio.T
     return StepResult(outcome=Outcome.ADOPTED, id=ready, message=said, missing_images=await images)
 
 
-async def _refuse_deleted(attempt: StepAttempt) -> None:
-    """Raise PodFault if this life of the pod was deleted on this node: its workflow comes from a restored database.
+async def _note(attempt: StepAttempt, request: CreateSandbox) -> None:
+    """Make the pod's own directory and write its record there. Raises PodFault.
 
-    The pod fails with that reason, and the agent ends its workflow.
+    If this life of the pod was deleted on this node, its workflow comes from a restored database: nothing is noted, the
+    pod fails with that reason, and the agent ends its workflow.
     """
-    ref = attempt.ref
-    at = await asyncio.to_thread(deleted_at, attempt.node.context, ref.uid, ref.incarnation)
+    attempt.doing = "notes the pod on the node"
+    try:
+        at = await asyncio.to_thread(_noted_unless_deleted, attempt.node.context, request)
+    except UnsafeName as error:
+        raise _failed(attempt, str(error)) from error
+    except OSError as error:
+        raise _no_directories(error) from error
     if at is None:
         return
-    attempt.node.was_deleted(ref)
+    attempt.node.was_deleted(attempt.ref)
     message = (
         f"this node deleted the pod at {at:%Y-%m-%dT%H:%M:%SZ}; the Temporal server knows nothing of that, perhaps "
         "because its database was restored from a copy: it is not started again"
@@ -139,15 +148,13 @@ async def _refuse_deleted(attempt: StepAttempt) -> None:
     raise PodFault(Fault.POD_REJECTED, message, rejection=Rejection(reason="PodDeleted", message=message))
 
 
-async def _note(attempt: StepAttempt, request: CreateSandbox) -> None:
-    """Make the pod's own directory and write its record there. Raises PodFault."""
-    attempt.doing = "notes the pod on the node"
-    try:
-        await asyncio.to_thread(note_pod, attempt.node.context, request.ref, request.pod)
-    except UnsafeName as error:
-        raise _failed(attempt, str(error)) from error
-    except OSError as error:
-        raise _no_directories(error) from error
+def _noted_unless_deleted(node: NodeContext, request: CreateSandbox) -> datetime | None:
+    """Note the pod, unless this life of it was deleted here: then return when. Blocks. Raises UnsafeName, OSError."""
+    ref = request.ref
+    at = deleted_at(node, ref.uid, ref.incarnation)
+    if at is None:
+        note_pod(node, ref, request.pod)
+    return at
 
 
 async def _catch_up(attempt: StepAttempt, pod: Pod) -> None:
@@ -201,8 +208,8 @@ async def _make(attempt: StepAttempt, request: CreateSandbox) -> str:
     except MountFailure as error:
         raise _mount_failed(error) from error
     await _prepare(attempt, plan)
-    refs = tuple(reference.ref for reference in references(pod))
-    node.cri.add_secret_values(await asyncio.to_thread(secret_values, node.objects, refs))
+    if refs := tuple(reference.ref for reference in references(pod)):
+        node.cri.add_secret_values(await asyncio.to_thread(secret_values, node.objects, refs))
     await prepare_cgroup(attempt, pod)
     attempt.checkpoint()
     return await _run(attempt, request, config, context)

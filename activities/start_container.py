@@ -26,15 +26,15 @@ from syncpod.cri.port import ImageStatus
 from syncpod.handlers.hook import HookFailed, failure_message
 from syncpod.messages import ObservedContainer, ObservedPod
 from syncpod.messages.steps import Fault, Outcome, StartContainer, StepResult
-from syncpod.node.directories import plan_container, prepare_container
+from syncpod.node.directories import ContainerPlan, plan_container, prepare_container
 from syncpod.node.log_links import links_directory, make_log_link
 from syncpod.node.pod_threads import DiskWork
 from syncpod.node.pod_volumes import MountFailure, make_mount_points, share_volumes
 from syncpod.node.start_marks import StartMark, as_ended
-from syncpod.pod import EphemeralContainer
+from syncpod.pod import Container, EphemeralContainer, Pod
 from syncpod.translation.config_error import ContainerConfigError, SandboxConfigError
 from syncpod.translation.container_config import container_config, container_path
-from syncpod.translation.context import ordered_pod_ips
+from syncpod.translation.context import NodeContext, ordered_pod_ips
 from syncpod.translation.names import CONTAINER_NAME_LABEL, INCARNATION_ANNOTATION, NODE_LABEL, POD_UID_LABEL
 from syncpod.translation.paths import UnsafeName, container_log_file, log_directory_of
 from syncpod.translation.pod_fields import said_of_container
@@ -80,6 +80,14 @@ async def start_container(attempt: StepAttempt, request: StartContainer) -> Step
     except PodFault as fault:
         count_failed_start(request.kind, fault.fault, begun=start.begun)
         raise
+
+
+def _make_files(plan: ContainerPlan, pod: Pod, container: Container | EphemeralContainer, node: NodeContext) -> None:
+    """Make what a container finds on disk. Blocks. Raises MountFailure, OSError."""
+    prepare_container(plan)
+    if isinstance(container, EphemeralContainer):
+        make_mount_points(pod, container, node)
+    share_volumes(pod, container, node)
 
 
 class _Start:
@@ -282,10 +290,7 @@ class _Start:
         try:
             variables = await variables_of(self.attempt, pod, container, request.kind, pod_ips)
             plan = plan_container(pod, container, context, pod_ips, restart_count=request.restart)
-            await self.attempt.on_disk(DiskWork.MAKE, partial(prepare_container, plan))
-            if isinstance(container, EphemeralContainer):
-                await self.attempt.on_disk(DiskWork.MAKE, partial(make_mount_points, pod, container, context))
-            await self.attempt.on_disk(DiskWork.MAKE, partial(share_volumes, pod, container, context))
+            await self.attempt.on_disk(DiskWork.MAKE, partial(_make_files, plan, pod, container, context))
             sub_paths = await sub_paths_of(self.attempt, pod, container, request.kind, variables)
             config = container_config(
                 pod,
@@ -355,15 +360,19 @@ class _Start:
             ended = await self._ended_despite_error(container_id, error)
         finally:
             await prune
-        if ended is None or ended.outcome == Outcome.DONE:
-            self.attempt.say("Started", "Container started", name)
-            await self._link_log(container_id)
-        if ended is not None:
+        if ended is not None and ended.outcome != Outcome.DONE:
             return ended
-        await self._post_start(container_id, view)
-        if self.request.kind == "init_container" and self.container.restart_policy != "Always":
-            await self._linger(container_id)
-        return StepResult(id=container_id)
+        self.attempt.say("Started", "Container started", name)
+        linking = asyncio.create_task(self._link_log(container_id))
+        try:
+            if ended is not None:
+                return ended
+            await self._post_start(container_id, view)
+            if self.request.kind == "init_container" and self.container.restart_policy != "Always":
+                await self._linger(container_id)
+            return StepResult(id=container_id, status=await self.attempt.read())
+        finally:
+            await linking
 
     async def _note_start(self, container_id: str) -> None:
         """Write the start mark; if that fails, remove the container and raise PodFault.

@@ -14,8 +14,15 @@ Selection = Sequence[tuple[ObservedContainer, KillTarget]]
 """Containers to end, and how to end each."""
 
 
-async def end_containers(attempt: StepAttempt, select: Callable[[ObservedPod], Selection]) -> ObservedPod:
+async def end_containers(
+    attempt: StepAttempt,
+    select: Callable[[ObservedPod], Selection],
+    *,
+    suffices: Callable[[ObservedPod], bool] = lambda _: False,
+) -> ObservedPod:
     """End the containers that `select` picks from each new listing, until it picks none; return that listing.
+
+    It may begin with the listing of the pod's last step, if that `suffices`.
 
     `select` picks containers that have not exited. Created ones are removed: StopContainer does nothing to them, and a
     start already under way would then run. A container that is alive after its StopContainer (it was just being
@@ -24,7 +31,7 @@ async def end_containers(attempt: StepAttempt, select: Callable[[ObservedPod], S
     """
     polls = Polls(attempt)
     while True:
-        view = await attempt.read()
+        view = await attempt.look(suffices)
         chosen = select(view)
         if not chosen:
             return view

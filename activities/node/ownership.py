@@ -21,6 +21,8 @@ async def is_ours(node: Node, uid: str) -> bool:
 async def anothers(node: Node, sandboxes: Iterable[SandboxSummary]) -> tuple[SandboxSummary, ...]:
     """Return the sandboxes that belong to another Temporal cluster, as their pods' records or they themselves say."""
     listed = tuple(sandboxes)
+    if not listed:
+        return ()
     clusters = await asyncio.to_thread(lambda: [_cluster(node, each) for each in listed])
     return tuple(each for each, cluster in zip(listed, clusters, strict=True) if cluster != node.context.cluster)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
+from functools import partial
 
 from temporalio import activity
 
@@ -55,7 +56,7 @@ async def _stop(attempt: StepAttempt, request: KillPod) -> StepResult:
 
     polls = Polls(attempt)
     while True:
-        view = await end_containers(attempt, alive)
+        view = await end_containers(attempt, alive, suffices=partial(_shows_what_to_stop, request))
         attempt.checkpoint()
         await end_what_was_lost(attempt, [each.id for each in view.containers])
         await stop_sandboxes(attempt, view)
@@ -68,6 +69,17 @@ async def _stop(attempt: StepAttempt, request: KillPod) -> StepResult:
             tell_hooks(attempt, [*targets.values(), *earlier])
             return StepResult(status=await with_noted_starts(attempt, pod, view))
         await polls.pause()
+
+
+def _shows_what_to_stop(request: KillPod, view: ObservedPod) -> bool:
+    """Say whether the listing of the pod's last step shows all that the kill has to stop now.
+
+    Only steps make something, so it lacks nothing. A container that has exited since is stopped in vain, which does no
+    harm, but the hook of one would be carried out. One that is not running is looked at afresh.
+    """
+    alive = [each for each in view.containers if each.state != "exited"]
+    meant = {target.id for target in request.targets if target.pre_stop is None}
+    return bool(alive) and all(each.state == "running" and each.id in meant for each in alive)
 
 
 def _found_by_an_earlier_try(

@@ -10,8 +10,8 @@ twice or late changes nothing but when the pod is read. The relist rests only wh
 - each running process is also watched by its pidfd, or the runtime is our own. Its stream ends rather than leave out an
   event (`syncpod.runtime.events`); others have dropped events of a reader that is too slow (containerd 2.x does).
 
-Otherwise the runtime is relisted each second, as without events: also for a minute after the stream has ended, after an
-event that does not name its pod, and after a change that a relist has found and no event has announced.
+Otherwise the runtime is relisted each second, as without events: also for half a minute after the stream has ended,
+after an event that does not name its pod, and after a change that a relist has found and no event has announced.
 
 Mirrors pleg/evented.go, v1.36. Differences: the kubelet builds the pod's status from the event, and relists each 300 s
 whatever the size of the node; where its stream fails five times, it never listens again.

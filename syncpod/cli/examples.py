@@ -52,6 +52,7 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     ),
     "fleet exec": (("Look into a container", "syncpod fleet exec web-1 -- cat /etc/resolv.conf"),),
     "fleet cp": (("Fetch a directory", "syncpod fleet cp web-1:/var/log/nginx ./logs"),),
+    "fleet top": (("The pods of all nodes that use most", "syncpod fleet top pods -A --sort-by memory"),),
     "fleet top pod": (("The busiest of all nodes", "syncpod fleet top pods -A --sort-by cpu"),),
     "fleet top node": (("All nodes", "syncpod fleet top nodes"),),
     "fleet apply": (

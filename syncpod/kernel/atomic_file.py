@@ -35,6 +35,19 @@ def replace_file(path: Path, content: str | bytes, *, durable: bool, draft: Path
         sync_directory(path.parent)
 
 
+def sync_file(path: Path) -> None:
+    """Sync a file and its name, so that what was written without `durable` survives a power cut. Blocks.
+
+    Raises OSError.
+    """
+    opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+    sync_directory(path.parent)
+
+
 def sync_directory(directory: Path) -> None:
     """Sync a directory, so that what was made, renamed or removed in it survives a power cut. Blocks.
 

@@ -14,14 +14,18 @@ import stat
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Final
 
-from syncpod.kernel.mountinfo import Mount
+from syncpod.kernel.mountinfo import MOUNTINFO, Mount, read_mounts
 
 _WHOLE = re.compile(r"/|(/\.\.)+")
 """The root of a mount that shows a hierarchy from its top: ``/..`` and so on from within a cgroup namespace."""
 _REMOVAL_TRIES = 7
 _FIRST_WAIT_SECONDS = 0.01
+KEPT_SECONDS: Final = 10.0
+"""How long a hierarchy that is mounted or unmounted meanwhile may go unnoticed."""
 _HELD = 256
 """How many pidfds are open at once: a process may have 1024 descriptors, and fewer may be free."""
 
@@ -56,6 +60,22 @@ def hierarchies(mounts: Iterable[Mount]) -> tuple[Hierarchy, ...]:
 def whole_hierarchies(mounts: Iterable[Mount]) -> tuple[Hierarchy, ...]:
     """Return every hierarchy that is mounted from its root. Version 1 has one for each controller or group of them."""
     return tuple(each for each in hierarchies(mounts) if _WHOLE.fullmatch(each.shown))
+
+
+def mounted_hierarchies(mountinfo: Path = MOUNTINFO) -> tuple[Hierarchy, ...]:
+    """Return every hierarchy that a mountinfo file lists as mounted from its root. Blocks. Raises OSError.
+
+    What this process's own file says is kept for `KEPT_SECONDS`: the start and the end of a pod ask for it seven times,
+    and it names a few mounts more for every pod that runs.
+    """
+    if mountinfo != MOUNTINFO:
+        return whole_hierarchies(read_mounts(mountinfo, file_system="cgroup"))
+    return _kept_hierarchies(int(time.monotonic() / KEPT_SECONDS))
+
+
+@lru_cache(maxsize=1)
+def _kept_hierarchies(_period: int) -> tuple[Hierarchy, ...]:
+    return whole_hierarchies(read_mounts(MOUNTINFO, file_system="cgroup"))
 
 
 def read(file: Path) -> str | None:

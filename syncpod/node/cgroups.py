@@ -7,8 +7,8 @@ import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from syncpod.kernel.cgroupfs import kill_processes, processes_of, remove_tree, whole_hierarchies
-from syncpod.kernel.mountinfo import MOUNTINFO, read_mounts
+from syncpod.kernel.cgroupfs import kill_processes, mounted_hierarchies, processes_of, remove_tree
+from syncpod.kernel.mountinfo import MOUNTINFO
 from syncpod.translation.cgroup_paths import pod_cgroups
 from syncpod.translation.context import NodeContext
 
@@ -61,8 +61,7 @@ def remove_pod_cgroup(node: NodeContext, uid: str, *, mountinfo: Path = MOUNTINF
 def _directories(node: NodeContext, uid: str, mountinfo: Path) -> Iterator[Path]:
     """Yield every directory that may be the pod's cgroup: in each tier of each hierarchy."""
     below = [cgroup.relative_to("/") for cgroup in pod_cgroups(node, uid)]
-    cgroups = read_mounts(mountinfo, file_system="cgroup")
-    return (each.path / path for each in whole_hierarchies(cgroups) for path in below)
+    return (each.path / path for each in mounted_hierarchies(mountinfo) for path in below)
 
 
 def _is_populated(cgroup: Path) -> bool:

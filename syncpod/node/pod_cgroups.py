@@ -12,8 +12,8 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from syncpod.kernel import cgroupfs
-from syncpod.kernel.cgroupfs import Hierarchy, whole_hierarchies
-from syncpod.kernel.mountinfo import MOUNTINFO, read_mounts
+from syncpod.kernel.cgroupfs import Hierarchy, mounted_hierarchies
+from syncpod.kernel.mountinfo import MOUNTINFO
 from syncpod.pod import Pod
 from syncpod.translation.cgroup_limits import (
     BEST_EFFORT_LIMITS,
@@ -203,7 +203,7 @@ def _hierarchies(node: NodeContext, mountinfo: Path) -> tuple[Hierarchy, ...]:
     """Return the hierarchies that this node writes limits to; none if it makes no cgroups."""
     if not node.pod_cgroups or node.cgroup_driver != "cgroupfs":
         return ()
-    return whole_hierarchies(read_mounts(mountinfo, file_system="cgroup"))
+    return mounted_hierarchies(mountinfo)
 
 
 def _make_in(hierarchy: Hierarchy, cgroup: PurePosixPath, limits: CgroupLimits) -> set[str]:

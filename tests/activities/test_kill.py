@@ -15,6 +15,7 @@ from syncpod.cri.errors import RuntimeFailure
 from syncpod.cri.port import SandboxSummary
 from syncpod.lifecycle.step_name import StepName
 from syncpod.messages.steps import Fault, KillContainer, KillTarget, Outcome
+from syncpod.pod import ExecAction, LifecycleHandler
 from syncpod.translation.container_config import container_config
 from syncpod.translation.sandbox_config import sandbox_config
 from tests.activities.bench import DEAF, POLITE, Bench, PodOnBench, container, fault_of, until
@@ -204,6 +205,39 @@ async def test_a_pod_is_killed_containers_first_and_then_its_sandbox(bench: Benc
     assert [each.message for each in result.events] == ["Stopping container a", "Stopping container b"]
     stopped = calls.place("stop_pod_sandbox sent", pod.sandbox_id)
     assert all(calls.place("stop_container answered", each) < stopped for each in ids)
+
+
+@pytest.mark.parametrize(
+    ("hook", "first"), [(None, "stop"), (LifecycleHandler(exec=ExecAction(command=["/bin/true"])), "list")]
+)
+async def test_a_pod_kill_begins_with_what_the_last_step_has_listed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, hook: LifecycleHandler | None, first: str
+) -> None:
+    """Not before a hook: that of a container which has ended meanwhile must not be carried out."""
+    pod = bench.pod()
+    [main] = await started(pod)
+    asked: list[str] = []
+    for name, word in (("list_containers", "list"), ("stop_container", "stop")):
+        real = getattr(bench.cri, name)
+
+        async def noted(*given: Any, real: Any = real, word: str = word, **how: Any) -> Any:
+            asked.append(word)
+            return await real(*given, **how)
+
+        monkeypatch.setattr(bench.cri, name, noted)
+    result = await pod.kill(KillTarget(id=main, name="main", pre_stop=hook))
+    assert asked[0] == first
+    assert [each.state for each in result.status.containers] == ["exited"]
+
+
+async def test_a_pod_kill_gets_along_with_a_container_that_has_ended_and_gone_since(bench: Bench) -> None:
+    pod = bench.pod()
+    [main] = await started(pod)
+    await bench.cri.stop_container(main, timeout_seconds=0)
+    await bench.cri.remove_container(main)
+    result = await pod.kill(KillTarget(id=main, name="main"))
+    assert result.outcome == Outcome.DONE
+    assert [each.ready for each in result.status.sandboxes] == [False]
 
 
 async def test_a_repeated_pod_kill_succeeds(bench: Bench) -> None:

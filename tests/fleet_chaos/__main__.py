@@ -100,7 +100,7 @@ def _keep(place: Path, directory: Path) -> None:
     """Keep notes and logs for whoever looks for a cause."""
     place.mkdir(parents=True, exist_ok=True)
     shutil.copytree(directory / "out", place / "out", dirs_exist_ok=True)
-    logs = (directory.glob(pattern) for pattern in ("headquarters/*.log", "*/state/logs/*", "*/state/*.log"))
+    logs = (directory.glob(pattern) for pattern in ("headquarters/*.log", "*/state/log/*"))
     for log in itertools.chain.from_iterable(logs):
         shutil.copy(log, place / str(log.relative_to(directory)).replace("/", "-"))
 

@@ -1,12 +1,14 @@
 """Cgroup hierarchies are found, and errors name the file."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from syncpod.kernel import cgroupfs
 from syncpod.kernel.cgroupfs import Hierarchy, hierarchies, whole_hierarchies
-from syncpod.kernel.mountinfo import parse_mounts
+from syncpod.kernel.mountinfo import Mount, parse_mounts
 
 MOUNTINFO = rb"""
 24 1 0:22 / /proc rw,nosuid shared:5 - proc proc rw
@@ -57,6 +59,32 @@ def test_making_a_cgroup_that_is_removed_meanwhile_raises_file_not_found(
     (tmp_path / "file").touch()
     with pytest.raises(FileExistsError):
         cgroupfs.make(tmp_path / "file")
+
+
+def test_the_hierarchies_of_this_process_are_kept_for_a_while_and_those_of_a_file_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = tmp_path / "mountinfo"
+    listed.write_bytes(MOUNTINFO)
+    assert cgroupfs.mounted_hierarchies(listed) == whole_hierarchies(parse_mounts(MOUNTINFO))
+    listed.write_bytes(b"")
+    assert cgroupfs.mounted_hierarchies(listed) == ()
+    now = [0.0]
+    monkeypatch.setattr("syncpod.kernel.cgroupfs.time", SimpleNamespace(monotonic=lambda: now[0]))
+    read: list[Path] = []
+
+    def none(file: Path, **_: Any) -> tuple[Mount, ...]:
+        read.append(file)
+        return ()
+
+    monkeypatch.setattr(cgroupfs, "read_mounts", none)
+    cgroupfs._kept_hierarchies.cache_clear()
+    try:
+        for second, times in ((1.0, 1), (cgroupfs.KEPT_SECONDS - 1, 1), (cgroupfs.KEPT_SECONDS + 1, 2)):
+            now[0] = second
+            assert (cgroupfs.mounted_hierarchies(), len(read)) == ((), times)
+    finally:
+        cgroupfs._kept_hierarchies.cache_clear()
 
 
 def test_a_removed_cgroup_has_no_processes(tmp_path: Path) -> None:

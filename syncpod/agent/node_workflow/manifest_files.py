@@ -8,6 +8,7 @@ that pod.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from syncpod.kernel.atomic_file import replace_file
+from syncpod.kernel.atomic_file import replace_file, sync_file
 from syncpod.messages.node import PodKey
 from syncpod.pod import (
     LARGEST_MANIFEST,
@@ -74,6 +75,7 @@ class ManifestFiles:
     """Where it is stored which file has made which pod: after a restart a broken file must not end its pod."""
     _read: dict[Path, _Read] = field(default_factory=dict)
     _made: dict[str, PodKey] | None = None
+    _is_unsynced: bool = False
 
     def look(self) -> Listing:
         """Read what has changed, and return what all files say. A missing directory has no files.
@@ -90,6 +92,18 @@ class ManifestFiles:
                 read[path] = one
         self._read = read
         return self._listing()
+
+    def settle(self) -> None:
+        """Have what `look` stored survive a power cut, too. Failures are ignored, as one to store it would be retried.
+
+        It comes after the list has been sent, which need not wait for a disk: a crash alone loses nothing that was
+        written.
+        """
+        if not self._is_unsynced:
+            return
+        self._is_unsynced = False
+        with contextlib.suppress(OSError):
+            sync_file(self.state_dir / _MADE)
 
     def _look_at(self, path: Path) -> _Read | None:
         """Return the content of a file; None if the path is not a file, or no longer one."""
@@ -183,10 +197,10 @@ class ManifestFiles:
         text = json.dumps({path: key.model_dump() for path, key in made.items()}, indent=1)
         path = self.state_dir / _MADE
         try:
-            replace_file(path, text + "\n", durable=True)
+            replace_file(path, text + "\n", durable=False)
         except OSError as error:
             return f"{path}: which file made which pod cannot be stored for the next start: {error.strerror}"
-        self._made = made
+        self._made, self._is_unsynced = made, True
         return ""
 
 

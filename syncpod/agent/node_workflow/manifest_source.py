@@ -115,9 +115,10 @@ class ManifestSource:
 
         Raises RPCError, and OSError if the directory cannot be listed: then nothing is sent, and nothing ends.
         """
-        if self._told is not None and not slow and await _identity(self._files.directory) is None:
+        may_be_gone = self._told is None or slow
+        listing = await in_daemon_thread(partial(self._look, may_be_gone=may_be_gone), name="manifests")
+        if listing is None:
             return False
-        listing = await in_daemon_thread(self._files.look, name="manifests")
         message = self._message(listing)
         if message is None:
             return False
@@ -129,8 +130,18 @@ class ManifestSource:
                 log.warning("manifest %s", problem)
         await self._tell(message.model_copy(update={"gone": gone}))
         self._told, self.reported = message, True
+        await in_daemon_thread(self._files.settle, name="manifests")
         log.info("told the node's workflow of %d pods in %s", len(message.pods), self._files.directory)
         return True
+
+    def _look(self, *, may_be_gone: bool) -> Listing | None:
+        """Read the directory; None if there is none, unless it `may_be_gone`. Blocks. Raises OSError."""
+        if not may_be_gone:
+            try:
+                self._files.directory.stat()
+            except OSError:
+                return None
+        return self._files.look()
 
     def _message(self, listing: Listing) -> SyncPods | None:
         """Return what to send. A list that is too large is not sent, and the one before still counts."""
@@ -188,10 +199,13 @@ async def _changes(directory: Path, reread: float, warn: Callable[[str], None]) 
         await asyncio.sleep(reread)
         return
     with contextlib.closing(watch):
-        # The watch is set up before the first read, so that every later change is noticed.
+        # The watch is set up before the first read, so that every later change is noticed. Whether the path still
+        # leads to what is watched is asked after each read, which need not wait for that.
         change = Change.NONE
-        while change is not Change.OVER and await _identity(directory) == watched:
+        while change is not Change.OVER:
             yield change is not Change.NONE
+            if await _identity(directory) != watched:
+                return
             change = await _next_change(watch, reread)
 
 
