@@ -22,8 +22,10 @@ from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConnectConfig
 from temporalio.worker import Worker
 
+from activities.fleet_objects import object_steps
 from activities.fleet_workload import fleet_steps
-from syncpod.fleet_client import connect_to_fleet, converter_of
+from syncpod.fleet_client import connect_to_fleet, converter_of, object_sealing_of
+from syncpod.gate.object_sealing import ObjectSealing
 from syncpod.kernel.service_notification import notify_ready
 from syncpod.messages.fleet import FLEET_QUEUE
 from syncpod.settings.directories import default_state_dir
@@ -34,6 +36,7 @@ from syncpod.temporal.timeouts import STICKY_QUEUE
 from worker import build_id
 from workflows.fleet.errand import FleetErrandWorkflow
 from workflows.fleet.node import FleetNodeWorkflow
+from workflows.fleet.object import FleetObjectWorkflow
 from workflows.fleet.workload import WorkloadWorkflow
 from workflows.runner import workflow_runner
 
@@ -43,24 +46,26 @@ CACHED_WORKFLOWS = 5000
 """Workflows kept in memory. Each node has one, and each placed thing."""
 
 
-def make_worker(client: Client) -> Worker:
-    """Return a worker of a fleet, not yet running."""
+def make_worker(client: Client, sealing: ObjectSealing) -> Worker:
+    """Return a worker of a fleet, not yet running; `sealing` opens the fleet's objects for nodes."""
     return Worker(
         client,
         task_queue=FLEET_QUEUE,
         build_id=build_id(),
-        workflows=[FleetNodeWorkflow, WorkloadWorkflow, FleetErrandWorkflow],
-        activities=fleet_steps(client),
+        workflows=[FleetNodeWorkflow, FleetObjectWorkflow, WorkloadWorkflow, FleetErrandWorkflow],
+        activities=[*fleet_steps(client), *object_steps(client, sealing)],
         workflow_runner=workflow_runner(),
         sticky_queue_schedule_to_start_timeout=STICKY_QUEUE,
         max_cached_workflows=CACHED_WORKFLOWS,
     )
 
 
-async def serve(connection: ClientConnectConfig, converter: DataConverter, stop: asyncio.Event) -> None:
+async def serve(
+    connection: ClientConnectConfig, converter: DataConverter, sealing: ObjectSealing, stop: asyncio.Event
+) -> None:
     """Serve the fleet until `stop`. Raises NoServer; anything else is a defect."""
     client = await connect_to_fleet(connection, converter)
-    async with make_worker(client):
+    async with make_worker(client, sealing):
         sys.stdout.write(
             f"fleet worker ready: Temporal {connection['target_host']} namespace {client.namespace}, "
             f"task queue {FLEET_QUEUE}\n"
@@ -70,11 +75,11 @@ async def serve(connection: ClientConnectConfig, converter: DataConverter, stop:
         await stop.wait()
 
 
-async def _until_signalled(connection: ClientConnectConfig, converter: DataConverter) -> None:
+async def _until_signalled(connection: ClientConnectConfig, converter: DataConverter, sealing: ObjectSealing) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await serve(connection, converter, stop)
+    await serve(connection, converter, sealing, stop)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -89,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     state_dir = Path(_parser().parse_args(arguments).state_dir)
     logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        asyncio.run(_until_signalled(connection_settings(), converter_of(state_dir)))
+        asyncio.run(_until_signalled(connection_settings(), converter_of(state_dir), object_sealing_of(state_dir)))
     except (NoServer, SettingsInvalid, OSError) as refusal:
         sys.stderr.write(f"syncpod fleet serve: {refusal}\n")
         return 2

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final
 
 from temporalio import activity
 from temporalio.client import Client, WorkflowExecution, WorkflowQueryFailedError, WorkflowUpdateFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.fleet.affinity import matters
-from syncpod.fleet.offers import NodeOffer, Presence
-from syncpod.fleet.placement import as_there, taking
+from syncpod.fleet.offers import NodeOffer
 from syncpod.fleet.workload_pods import revision_in
 from syncpod.messages.fleet import (
     FLEET_NODE_MEMO,
     FLEET_NODE_WORKFLOW,
-    OWNER_ANNOTATION,
     FleetNodeSummary,
     FleetNodeView,
     Intent,
     PodsChanged,
     fleet_node_id,
 )
+from syncpod.messages.fleet_offers import offer_of
 from syncpod.messages.workload import (
     PLACE_PODS,
     SURVEY_NODES,
@@ -37,7 +34,7 @@ from syncpod.messages.workload import (
     Surveyed,
     WithdrawPods,
 )
-from syncpod.pod import Pod, PodInvalid, parse_quantity, readmit
+from syncpod.pod import Pod, readmit
 
 _AT_ONCE: Final = 16
 """How many nodes are asked at the same time."""
@@ -94,34 +91,10 @@ async def _offer(client: Client, run: WorkflowExecution, wanted: list[Pod], owne
     """Return what a node offers, by its memo and by the list that it is given; None if it has not spoken yet."""
     try:
         node = FleetNodeSummary.model_validate(await run.memo_value(FLEET_NODE_MEMO, None))
-        if node.presence == "Joining":
-            return None
-        offer = NodeOffer(
-            node.name,
-            labels=node.labels,
-            unschedulable=node.unschedulable,
-            presence=_presence(node.presence),
-            allocatable={name: _amount(name, text) for name, text in node.allocatable.items()},
-        )
         said = await client.get_workflow_handle(run.id, run_id=run.run_id).query("intent")
+        return offer_of(node, Intent.model_validate(said).pods, wanted, owner)
     except (ValueError, RPCError, WorkflowQueryFailedError):
         return None  # it has just left the fleet, or begins a new run: the next survey finds it
-    for document in Intent.model_validate(said).pods:
-        offer = _with(offer, document, wanted, owner)
-    return offer
-
-
-def _with(offer: NodeOffer, document: dict[str, Any], wanted: list[Pod], owner: str) -> NodeOffer:
-    """Return an offer without the room that a pod takes; what matters of the pod is added."""
-    try:
-        pod = readmit(document).pod
-    except PodInvalid:
-        return replace(offer, others=offer.others + 1)
-    there = as_there(pod, pod.metadata.annotations.get(OWNER_ANNOTATION, ""))
-    offer = taking(offer, pod)
-    if there.owner == owner or any(matters(there, one, one.metadata.namespace or "default") for one in wanted):
-        return replace(offer, pods=(*offer.pods, there))
-    return replace(offer, others=offer.others + 1)
 
 
 def _has(offer: NodeOffer, owner: str) -> bool:
@@ -136,16 +109,8 @@ async def _own(client: Client, offer: NodeOffer, owner: str) -> OwnPods:
         news=PodsChanged(
             node=offer.name,
             presence=view.presence,
+            draining=view.draining,
             pods=tuple(each for each in view.placed if each.owner == owner),
         ),
         revisions={there.name: revision_in(there.labels) for there in offer.pods if there.owner == owner},
     )
-
-
-def _presence(presence: str) -> Presence:
-    return "Ready" if presence == "Ready" else "NotReady" if presence == "NotReady" else "Unknown"
-
-
-def _amount(name: str, text: str) -> int:
-    quantity = parse_quantity(text)
-    return quantity.milli_value() if name == "cpu" else quantity.value()

@@ -20,12 +20,14 @@ from syncpod.agent.fleet.contact import Contact
 from syncpod.agent.fleet.errands import Errands
 from syncpod.agent.fleet.link import FleetLink, ToFleet, to_gate
 from syncpod.agent.fleet.member import Member
+from syncpod.agent.fleet.objects import FleetObjects
 from syncpod.agent.fleet.reports import FleetReports
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.messages.fleet import FLEET_SOURCE
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.node import SOURCE_ANNOTATION, NodeCondition, NodeView, SourceView, SyncPods, node_workflow_id
 from syncpod.node.host import read_host
+from syncpod.objects import ObjectStore
 from syncpod.settings.invitation import Invitation
 from syncpod.translation.context import Host, NodeContext
 
@@ -87,6 +89,7 @@ class SimulatedMember:
                 reports,
                 contact=contact,
                 errands=Errands(name, {}),
+                objects=FleetObjects(invitation, ObjectStore(state_dir, state_dir / "memory")),
                 tell=self.sync_pods,
                 open_pods=self.open_pods,
             )

@@ -14,6 +14,7 @@ from temporalio.envconfig import ClientConnectConfig
 
 from syncpod.gate.authority import now, open_fleet
 from syncpod.gate.gate import fleet_directory
+from syncpod.gate.object_sealing import ObjectSealing
 from syncpod.gate.sealing_keys import FleetSealingKeys
 from syncpod.signing.keys import make_signing_keys
 from syncpod.temporal.plugin import connect
@@ -27,6 +28,14 @@ def converter_of(state_dir: Path) -> DataConverter:
     """
     fleet = open_fleet(fleet_directory(state_dir), now())
     return fleet_converter(FleetCodec(make_signing_keys(fleet.directory), FleetSealingKeys(fleet, now)))
+
+
+def object_sealing_of(state_dir: Path) -> ObjectSealing:
+    """Return what seals the ConfigMaps and Secrets of the fleet of a state directory. Blocks.
+
+    Raises SettingsInvalid, OSError.
+    """
+    return ObjectSealing(FleetSealingKeys(open_fleet(fleet_directory(state_dir), now()), now))
 
 
 async def connect_to_fleet(settings: ClientConnectConfig, converter: DataConverter, identity: str = "") -> Client:

@@ -43,6 +43,8 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "fleet explain": (
         ("Why a pod restarts, from its node's journal", "syncpod fleet explain web-1"),
         ("What happened to a node in the last day", "syncpod fleet explain node n1"),
+        ("Why a pod is on no node, or on this one", "syncpod fleet explain --placement web-1"),
+        ("Where the next pod of a workload would be", "syncpod fleet explain --placement deployment web"),
     ),
     "fleet logs": (
         ("Follow one of a workload's pods", "syncpod fleet logs -f deployment/web --tail 20"),
@@ -55,9 +57,14 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "fleet top node": (("All nodes", "syncpod fleet top nodes"),),
     "fleet apply": (
         ("A Deployment, placed by the fleet", "syncpod fleet apply -f examples/fleet/deployment.yaml"),
-        ("A pod for the node in its spec.nodeName", "syncpod fleet apply -f examples/fleet/pod.yaml"),
+        ("A pod, for any node or the one in its spec.nodeName", "syncpod fleet apply -f examples/fleet/pod.yaml"),
+        ("A Secret, for the nodes whose pods refer to it", "syncpod fleet apply -f keys.yaml"),
     ),
-    "fleet delete": (("End a pod of the fleet", "syncpod fleet delete web"),),
+    "fleet delete": (
+        ("End a pod of the fleet", "syncpod fleet delete web"),
+        ("One of a node that never comes back", "syncpod fleet delete --force web"),
+    ),
+    "fleet drain": (("Before maintenance", "syncpod fleet drain n1 --ignore-daemonsets"),),
     "fleet cordon": (("Place nothing new on a node", "syncpod fleet cordon n1"),),
     "fleet uncordon": (("Place pods there again", "syncpod fleet uncordon n1"),),
     "fleet serve": (("On the fleet's machine, beside its Temporal server", "syncpod fleet serve"),),

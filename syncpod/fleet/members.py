@@ -60,11 +60,16 @@ class Member:
     """The pod on a lost node whose place it took."""
     restarts: int = 0
     deletion_cost: int = 0
+    moving: bool = False
+    """Its node is being drained: another is to take its place elsewhere."""
+    pod: str = ""
+    """What the pod is called, if that is not its name here."""
 
     @property
     def called(self) -> str:
         """Name it in a sentence: ``web-1 on n2``."""
-        return f"{self.name} on {self.node}" if self.node else self.name
+        name = self.pod or self.name
+        return f"{name} on {self.node}" if self.node else name
 
     def is_ready(self) -> bool:
         """Say whether it is known to be ready: on an Unknown node nothing is."""

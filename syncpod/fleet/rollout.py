@@ -9,6 +9,8 @@ ReplicaSets. Differences:
 - A pod that has ended is replaced with a back-off: 10 s, doubling to 300 s.
 - Under `Recreate` no pod is made while another is still ending, whatever its template. That is no lack of progress.
 - A paused rollout that is scaled up grows by pods of its last good template; a cluster scales all in proportion.
+- Pods of a node that is drained are replaced as those of an earlier template are, within the same bounds. A cluster's
+  drain evicts them, and knows no bounds but those of a PodDisruptionBudget.
 """
 
 from __future__ import annotations
@@ -71,6 +73,8 @@ class RolloutState:
     """Times in a row that pods had ended."""
     held_until: datetime | None = None
     """No pod is made before this."""
+    moving: tuple[str, ...] = ()
+    """Pods that nodes which are drained had at the last decision."""
 
 
 @dataclass(frozen=True)
@@ -171,6 +175,7 @@ class _Round:
         self._write_off()
         self._take_back()
         self._clear_ended()
+        self._note_moves()
         self._judge()
         create = self._create_and_withdraw()
         self._mark_good(create)
@@ -207,10 +212,10 @@ class _Round:
         return [member for member in self._present() if member.name not in self._off and not member.ended]
 
     def _new(self) -> list[Member]:
-        return [member for member in self._counted() if member.revision == self._state.target]
+        return [member for member in self._counted() if member.revision == self._state.target and not member.moving]
 
     def _old(self) -> list[Member]:
-        return [member for member in self._counted() if member.revision != self._state.target]
+        return [member for member in self._counted() if member.revision != self._state.target or member.moving]
 
     def _available(self, members: Iterable[Member]) -> list[Member]:
         return [member for member in members if member.is_available(self._now, self._wish.min_ready)]
@@ -264,6 +269,12 @@ class _Round:
             self._state = ended_again(self._state, self._now)
         if self._state.held_until is not None:
             self._times.append(self._state.held_until)
+
+    def _note_moves(self) -> None:
+        """Count time and progress anew when nodes begin to be drained, or end it: that is nothing a template did."""
+        moving = tuple(member.name for member in self._counted() if member.moving)
+        if moving != self._state.moving:
+            self._state = replace(self._state, moving=moving, best=_NOTHING_YET, progressed_at=self._now)
 
     def _judge(self) -> None:
         """Note progress, and go back to the last good template if the new one fails or does not get on."""
@@ -351,10 +362,19 @@ class _Round:
         if not self._state.target:
             return 0
         is_between = bool(self._new()) and bool(self._old())
-        most = wish.replicas + (wish.max_surge if is_between else 0)
+        staying = [member for member in counted if not member.moving]
+        most = wish.replicas + (wish.max_surge if is_between or len(staying) < len(counted) else 0)
         for member in leaving_order(counted)[: max(0, len(counted) - most)]:
             self._going[member.name] = f"{member.called} goes: {wish.replicas} are asked for"
-        return self._allowed(wish.replicas - len(counted))
+        self._move_within(0 if wish.recreate else wish.replicas - wish.max_unavailable)
+        return self._allowed(min(wish.replicas - len(staying), most - len(counted)))
+
+    def _move_within(self, least: int) -> None:
+        """Have pods of nodes that are drained go, as long as so many others are available."""
+        for member in leaving_order(each for each in self._counted() if each.moving):
+            available = [one.name for one in self._available(self._counted())]
+            if member.name not in available or len(available) > least:
+                self._going[member.name] = self._outdated(member)
 
     def _allowed(self, number: int) -> int:
         """Return how many of so many pods may be made now."""
@@ -368,6 +388,8 @@ class _Round:
         return 0 if in_trouble else max(0, number)
 
     def _outdated(self, member: Member) -> str:
+        if member.moving:
+            return f"{member.called} goes: {member.node} is being drained"
         return f"{member.called} goes: it is of {member.revision}, and {self._state.target} is rolled out"
 
     def _mark_good(self, create: int) -> None:

@@ -1,4 +1,4 @@
-"""Documents of workloads: apps/v1 Deployment and DaemonSet, read strictly, defaulted and validated.
+"""Documents of workloads: apps/v1 Deployment and DaemonSet, and v1 Pod, read strictly, defaulted and validated.
 
 Mirrors pkg/apis/apps/v1/defaults.go and pkg/apis/apps/validation/validation.go, v1.36. What cannot be kept is refused
 by its field's path. `revisionHistoryLimit` is how many earlier templates are remembered.
@@ -14,7 +14,7 @@ from pydantic import Field
 from syncpod.fleet.selectors import selects
 from syncpod.fleet.sizes import SizeOrPercent, check_size
 from syncpod.fleet.when_lost import WHEN_LOST, WhenLost, when_lost
-from syncpod.pod import LabelSelector, ObjectMeta, Pod, PodInvalid, PodSpec, Problem, admit
+from syncpod.pod import LabelSelector, ObjectMeta, Pod, PodInvalid, PodSpec, Problem, admit, readmit
 from syncpod.pod.admission import without_cluster
 from syncpod.pod.intstr import IntOrString
 from syncpod.pod.parse import parse_with_template
@@ -108,7 +108,9 @@ class DaemonSet(Model):
     status: dict[str, Any] = Field(default_factory=dict)
 
 
-Workload = Deployment | DaemonSet
+_Grouped = Deployment | DaemonSet
+Workload = Deployment | DaemonSet | Pod
+"""What a fleet keeps: a number of equal pods, one on each node, or one Pod by itself."""
 
 
 class AdmittedWorkload(NamedTuple):
@@ -119,18 +121,20 @@ class AdmittedWorkload(NamedTuple):
 
 
 def admit_workload(document: Any) -> AdmittedWorkload:
-    """Admit the document of a Deployment or a DaemonSet. Idempotent.
+    """Admit the document of a Deployment, a DaemonSet or a Pod. Idempotent.
 
     The output of ``kubectl get -o yaml`` is taken too: what an API server filled in is dropped, with a warning. Raises
     PodInvalid with everything that is wrong, unknown or not supported, each by its field's path.
     """
     kind = document.get("kind") if isinstance(document, Mapping) else None
+    if kind == "Pod":
+        return _admit_pod(document)
     if kind == "Deployment":
-        parsed: Workload = _with_deployment_defaults(parse_with_template(Deployment, document))
+        parsed: _Grouped = _with_deployment_defaults(parse_with_template(Deployment, document))
     elif kind == "DaemonSet":
         parsed = _with_daemon_defaults(parse_with_template(DaemonSet, document))
     else:
-        raise PodInvalid([Problem("kind", "must be Deployment or DaemonSet")])
+        raise PodInvalid([Problem("kind", "must be Deployment, DaemonSet or Pod")])
     workload, warnings = _without_cluster(parsed)
     problems = list(_check(workload))
     template = workload.spec.template
@@ -150,8 +154,28 @@ def admit_workload(document: Any) -> AdmittedWorkload:
     return AdmittedWorkload(workload.model_copy(update={"spec": spec}), tuple(warnings))
 
 
+def _admit_pod(document: Mapping[str, Any]) -> AdmittedWorkload:
+    """Admit a Pod that the fleet places: as a node does, and with what only a fleet heeds."""
+    admitted = admit(document)
+    path = f"metadata.annotations[{WHEN_LOST}]"
+    if problems := list(_check_when_lost(admitted.pod.metadata.annotations, path, "Pod")):
+        raise PodInvalid(problems)
+    warnings = tuple(each for each in admitted.warnings if not _is_for_the_fleet(each))
+    return AdmittedWorkload(admitted.pod, warnings)
+
+
+def template_of(workload: Workload) -> PodTemplate:
+    """Return what the workload's pods are made from: of a Pod, itself without its name."""
+    if not isinstance(workload, Pod):
+        return workload.spec.template
+    metadata = workload.metadata.model_copy(update={"name": "", "namespace": ""})
+    return PodTemplate(metadata=metadata, spec=workload.spec)
+
+
 def readmit_workload(document: Mapping[str, Any]) -> Workload:
     """Read a workload that was admitted before, perhaps by an earlier version with other rules."""
+    if document.get("kind") == "Pod":
+        return readmit(document).pod
     model = Deployment if document.get("kind") == "Deployment" else DaemonSet
     return model.model_validate(document)
 
@@ -159,7 +183,7 @@ def readmit_workload(document: Mapping[str, Any]) -> Workload:
 def lost_rule(workload: Workload) -> WhenLost:
     """Return what happens to the workload's pods on a lost node: its own annotation, else that of its template."""
     annotations = workload.metadata.annotations
-    return when_lost(annotations if WHEN_LOST in annotations else workload.spec.template.metadata.annotations)
+    return when_lost(annotations if WHEN_LOST in annotations else template_of(workload).metadata.annotations)
 
 
 def _with_deployment_defaults(deployment: Deployment) -> Deployment:
@@ -203,7 +227,7 @@ def _or_default(value: SizeOrPercent | None, default: SizeOrPercent) -> SizeOrPe
     return default if value is None else value
 
 
-def _without_cluster(workload: Workload) -> tuple[Workload, list[Problem]]:
+def _without_cluster(workload: _Grouped) -> tuple[_Grouped, list[Problem]]:
     """Return the workload without what an API server wrote, and what only a template's pods have no use for."""
     pod, warnings = without_cluster(Pod(metadata=workload.metadata))
     if workload.status:
@@ -219,7 +243,7 @@ def _without_cluster(workload: Workload) -> tuple[Workload, list[Problem]]:
     return workload.model_copy(update={"metadata": pod.metadata, "spec": spec, "status": {}}), warnings
 
 
-def _example(workload: Workload) -> Pod:
+def _example(workload: _Grouped) -> Pod:
     """Return a pod of the template, with the longest name that one may get."""
     template, named = workload.spec.template, {"name": "example", "namespace": ""}
     if not any(check_object_metadata(workload.metadata, "")):
@@ -248,7 +272,7 @@ def _is_for_the_fleet(warning: Problem) -> bool:
     return warning.path.startswith(_FOR_THE_FLEET)
 
 
-def _check(workload: Workload) -> Iterator[Problem]:
+def _check(workload: _Grouped) -> Iterator[Problem]:
     yield from check_object_metadata(workload.metadata, "metadata")
     for path, found in (
         ("metadata", workload.metadata.annotations),

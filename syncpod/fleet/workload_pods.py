@@ -43,14 +43,19 @@ def revision_in(labels: Mapping[str, str]) -> str:
 
 
 def pod_of(workload: Workload, template: PodTemplate, number: int) -> Pod:
-    """Return a pod of a workload, of the template that is given, which may be an earlier one."""
+    """Return a pod of a workload, of the template that is given, which may be an earlier one.
+
+    A Pod by itself is the pod, whatever the template and the number.
+    """
+    if isinstance(workload, Pod):
+        return workload
     label = _REVISION_LABELS[workload.kind]
     annotations, rule = template.metadata.annotations, lost_rule(workload)
     if rule != WhenLost():
         annotations = {**annotations, WHEN_LOST: str(rule)}
     metadata = template.metadata.model_copy(
         update={
-            "name": f"{workload.metadata.name}-{number}",
+            "name": name_of(workload, number),
             "namespace": workload.metadata.namespace or "default",
             "labels": {**template.metadata.labels, label: revision_of(template)},
             "annotations": annotations,
@@ -58,6 +63,20 @@ def pod_of(workload: Workload, template: PodTemplate, number: int) -> Pod:
     )
     pod = Pod(metadata=metadata, spec=template.spec)
     return with_daemon_tolerations(pod) if workload.kind == "DaemonSet" else pod
+
+
+def name_of(workload: Workload, number: int) -> str:
+    """Return the name of the pod with this number. A Pod by itself has its own, wherever it is."""
+    name = workload.metadata.name
+    return name if isinstance(workload, Pod) else f"{name}-{number}"
+
+
+def number_of(workload: Workload, name: str) -> int | None:
+    """Return the number of the pod of this name, 0 for that of a Pod by itself; None if it is none of the workload."""
+    if isinstance(workload, Pod):
+        return 0 if name == workload.metadata.name else None
+    number = name.removeprefix(f"{workload.metadata.name}-")
+    return int(number) if number != name and number.isdecimal() and number.isascii() else None
 
 
 def wish_of(deployment: Deployment) -> Wish:
@@ -77,7 +96,7 @@ def wish_of(deployment: Deployment) -> Wish:
         min_ready=timedelta(seconds=spec.min_ready_seconds),
         deadline=None if seconds in (None, NO_DEADLINE) else timedelta(seconds=seconds or 0),
         when_lost=lost_rule(deployment),
-        grace=timedelta(seconds=_grace_seconds(spec.template)),
+        grace=grace_of(spec.template),
     )
 
 
@@ -92,6 +111,7 @@ def daemon_wish_of(daemons: DaemonSet) -> DaemonWish:
     )
 
 
-def _grace_seconds(template: PodTemplate) -> int:
+def grace_of(template: PodTemplate) -> timedelta:
+    """Return the time in which a pod of the template ends."""
     seconds = template.spec.termination_grace_period_seconds
-    return 30 if seconds is None else seconds
+    return timedelta(seconds=30 if seconds is None else seconds)

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
+from syncpod.messages.fleet_objects import SealedObject
 from syncpod.messages.identity import Message, bounded_id
 from syncpod.messages.node import NodeAddress, NodeCondition, NodeInfo, PodKey
 from syncpod.messages.queries import EventRecord
@@ -76,6 +77,8 @@ class Intent(WhoAsks):
     """Grows with each change. A node takes none that is older than what it has; 0 = it was never given any."""
     pods: tuple[dict[str, Any], ...] = ()
     """v1 Pods."""
+    objects: tuple[SealedObject, ...] = ()
+    """The fleet's ConfigMaps and Secrets that the pods refer to, sealed for the node."""
 
 
 class IntentTaken(Message):
@@ -84,6 +87,8 @@ class IntentTaken(Message):
     generation: int = 0
     refused: dict[str, str] = Field(default_factory=dict)
     """By ``namespace/name``: why a pod cannot run on any node, in one sentence."""
+    objects: dict[str, str] = Field(default_factory=dict)
+    """By ``kind/namespace/name``: why the node cannot keep an object, in one sentence."""
 
 
 class Attend(WhoAsks):
@@ -168,6 +173,9 @@ class Withdraw(Message):
 
     pods: tuple[PodKey, ...] = ()
     reason: str = ""
+    force: bool = False
+    """Do not wait for the node's word that they are gone: others may take their places at once, beside pods that run
+    on, if the node does."""
 
 
 Presence = Literal["Joining", "Ready", "NotReady", "Unknown"]
@@ -197,6 +205,8 @@ class FleetNodeSummary(Message):
     """Since when the presence is what it is."""
     unschedulable: bool = False
     """Cordoned, in the fleet or on the node itself."""
+    draining: bool = False
+    """Its pods are to run elsewhere, until it is uncordoned."""
     joined: datetime | None = None
     labels: dict[str, str] = Field(default_factory=dict)
     allocatable: dict[str, str] = Field(default_factory=dict)
@@ -226,5 +236,7 @@ class PodsChanged(Message):
 
     node: str = ""
     presence: Presence = "Joining"
+    draining: bool = False
+    """The node's pods are to run elsewhere."""
     pods: tuple[PlacedPod, ...] = ()
     gone: tuple[PodKey, ...] = ()

@@ -1,4 +1,4 @@
-"""The messages of a workload: a Deployment or a DaemonSet that a fleet keeps on its nodes.
+"""The messages of a workload: a Deployment, a DaemonSet or a Pod that a fleet keeps on its nodes.
 
 The same rules as in :mod:`syncpod.messages`: unknown fields are ignored, every field has a default, names on the wire
 are Kubernetes' camelCase. Documents are plain JSON here, and checked strictly where they are taken.
@@ -99,6 +99,15 @@ class WorkloadPod(Message):
     """Why it is to go, or why it is nowhere yet."""
 
 
+class PendingPod(Message):
+    """A pod that is on no node."""
+
+    name: str = ""
+    created: datetime | None = None
+    why: str = ""
+    """As kube-scheduler says it; "" if it has not been tried yet."""
+
+
 class WorkloadSummary(Message):
     """The contents of the memo: enough to list workloads."""
 
@@ -118,6 +127,8 @@ class WorkloadSummary(Message):
     """How the rollout stands, in one sentence."""
     since: datetime | None = None
     """When it was applied first."""
+    pending: tuple[PendingPod, ...] = ()
+    """The first of the pods that are on no node."""
 
 
 class WorkloadView(WorkloadSummary):

@@ -17,10 +17,12 @@ from syncpod.agent.fleet.contact import RETURN_SECONDS, Contact
 from syncpod.agent.fleet.errands import Errands
 from syncpod.agent.fleet.kept_intent import read_intent
 from syncpod.agent.fleet.member import Member
+from syncpod.agent.fleet.objects import FleetObjects
 from syncpod.agent.fleet.reports import FleetReports
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.messages.fleet import Intent, WhoAsks
 from syncpod.messages.node import DesiredPod, NodeView, SourceView, SyncPods
+from syncpod.objects import ObjectStore
 from syncpod.settings.invitation import Invitation
 from syncpod.translation.context import NodeContext
 
@@ -59,6 +61,7 @@ class Bench:
             reports,
             contact=self.contact,
             errands=Errands("n1", {}),
+            objects=FleetObjects(INVITATION, ObjectStore(here, here)),
             tell=self.tell,
             open_pods=self.open_pods,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
@@ -28,6 +29,7 @@ class World:
     lost_since: dict[str, datetime] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
     numbered: int = 0
+    draining: set[str] = field(default_factory=set)
     stopped: dict[str, bool] = field(default_factory=dict)
     """Pods that their lost nodes have stopped, and whether their nodes have said so."""
 
@@ -37,8 +39,8 @@ class World:
         self._report()
         self._stop_what_is_lost()
         before = list(self.members.values())
-        decision = decide(self.wish, before, self.state, self.now)
-        assert decision == decide(self.wish, reversed(before), self.state, self.now)
+        decision = self.decide(before)
+        assert decision == self.decide(reversed(before))
         self._check(before, decision)
         self.state = decision.state
         for withdrawal in decision.withdraw:
@@ -49,6 +51,9 @@ class World:
             self.members[name] = Member(name, creation.revision, self.now, replaces=creation.replaces)
         self.decisions.append(decision)
         return decision
+
+    def decide(self, members: Iterable[Member]) -> Decision:
+        return decide(self.wish, members, self.state, self.now)
 
     def settle(self, most: int = 400) -> None:
         """Step until nothing is to be done any more, and time alone changes nothing."""
@@ -81,12 +86,14 @@ class World:
     def _changes(self, member: Member) -> bool:
         """Say whether a pod gets on by itself."""
         if not member.node:
-            return any(self.nodes.values())
+            return any(is_reached and name not in self.draining for name, is_reached in self.nodes.items())
         starts = member.ready_since is None and member.revision not in (BAD, DUD)
         return self.nodes[member.node] and (member.leaving or starts)
 
     def _report(self) -> None:
-        reached = sorted(name for name, is_reached in self.nodes.items() if is_reached)
+        reached = sorted(name for name, is_reached in self.nodes.items() if is_reached and name not in self.draining)
+        for name, member in self.members.items():
+            self.members[name] = replace(member, moving=member.node in self.draining)
         for member in list(self.members.values()):
             if not member.node:
                 if member.leaving:

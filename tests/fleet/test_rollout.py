@@ -226,6 +226,36 @@ def test_a_replacement_that_is_lost_in_turn_leaves_one_copy() -> None:
     assert len(world.members) == 3 == len(world.counted())
 
 
+def test_pods_of_a_drained_node_go_once_others_are_available() -> None:
+    world = rolled_out(Wish("a", 4, max_surge=1, max_unavailable=0))
+    world.draining = {"n1"}
+    first = world.step()
+    assert (len(first.create), first.withdraw) == (1, ())
+    world.settle()
+    assert (len(world.members), {each.node for each in world.members.values()} & {"n1"}) == (4, set())
+    said = [each.why for decision in world.decisions for each in decision.withdraw]
+    assert said == ["web-1 on n1 goes: n1 is being drained"]
+    assert world.state.good == "a" and not world.state.rolled_back
+
+
+def test_a_drain_that_gets_nowhere_rolls_nothing_back() -> None:
+    world = rolled_out(Wish("a", 4, max_surge=0, max_unavailable=1, deadline=60 * SECOND))
+    world.draining = set(world.nodes)
+    world.settle_whatever(40)
+    assert sum(bool(each.ready_since) for each in world.members.values()) == 3
+    assert not world.state.rolled_back and world.decisions[-1].says.startswith("a made no progress in 1m0s")
+    world.draining.clear()
+    world.settle()
+    assert len(world.members) == 4
+
+
+def test_a_paused_rollout_moves_its_pods_too() -> None:
+    world = rolled_out(Wish("a", 3, max_surge=1, max_unavailable=0))
+    world.wish, world.draining = replace(world.wish, paused=True), {"n1", "n2"}
+    world.settle()
+    assert {each.node for each in world.members.values()} == {"n3", "n4"} and len(world.members) == 3
+
+
 RULES = st.sampled_from((WAIT, REPLACE, STOP))
 EVENTS = st.lists(
     st.one_of(
@@ -234,6 +264,8 @@ EVENTS = st.lists(
         st.tuples(st.just("roll"), st.sampled_from(("a", "b", BAD, DUD))),
         st.tuples(st.just("scale"), st.integers(0, 5)),
         st.tuples(st.just("pause"), st.booleans()),
+        st.tuples(st.just("drain"), st.sampled_from(("n1", "n2", "n3", "n4"))),
+        st.tuples(st.just("uncordon"), st.sampled_from(("n1", "n2", "n3", "n4"))),
         st.tuples(st.just("pass"), st.integers(1, 30)),
     ),
     max_size=10,
@@ -274,6 +306,10 @@ def test_whatever_happens_bounds_hold_and_one_copy_is_left_of_each(
             world.wish = wish(str(value), now.replicas, now.paused)
         elif event == "scale":
             world.wish = wish(now.revision, int(value), now.paused)
+        elif event == "drain":
+            world.draining.add(str(value))
+        elif event == "uncordon":
+            world.draining.discard(str(value))
         elif event == "pause":
             world.wish = wish(now.revision, now.replicas, bool(value))
         for _ in range(int(value) if event == "pass" else 2):
@@ -282,9 +318,12 @@ def test_whatever_happens_bounds_hold_and_one_copy_is_left_of_each(
             assert not (recreate and rule is STOP) or len(world.running()) <= most
     for name in world.nodes:
         world.bring_back(name)
+    if len(world.draining) == len(world.nodes):
+        world.draining.clear()
     world.wish = wish(world.wish.revision, world.wish.replicas)
     world.settle()
     assert len(world.members) == len(world.counted()) == world.wish.replicas
+    assert not {each.node for each in world.members.values()} & world.draining
     if world.wish.replicas:
         assert {one.revision for one in world.counted()} == {world.state.target} == {world.state.good}
         assert world.state.good in ("a", "b")

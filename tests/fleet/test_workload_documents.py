@@ -57,8 +57,8 @@ def refused(document: Any) -> list[str]:
 
 def test_a_deployment_gets_the_defaults_of_an_api_server() -> None:
     admitted = admit_workload(changed(spec__replicas=...))
-    spec = admitted.workload.spec
     assert isinstance(admitted.workload, Deployment) and not admitted.warnings
+    spec = admitted.workload.spec
     wire = to_wire(spec)
     assert wire["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}}
     assert (wire["replicas"], wire["revisionHistoryLimit"], wire["progressDeadlineSeconds"]) == (1, 10, 600)
@@ -77,8 +77,8 @@ def test_a_daemon_set_gets_the_defaults_of_an_api_server() -> None:
 @pytest.mark.parametrize(
     ("document", "sentence"),
     [
-        ("web", "kind: must be Deployment or DaemonSet"),
-        (changed() | {"kind": "StatefulSet"}, "kind: must be Deployment or DaemonSet"),
+        ("web", "kind: must be Deployment, DaemonSet or Pod"),
+        (changed() | {"kind": "StatefulSet"}, "kind: must be Deployment, DaemonSet or Pod"),
         (changed(apiVersion="v1"), "apiVersion: must be apps/v1"),
         (changed(metadata__name=...), "metadata.name: required"),
         (changed(spec__replicas=-1), "spec.replicas: must not be negative"),

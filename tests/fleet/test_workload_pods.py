@@ -7,7 +7,7 @@ from datetime import timedelta
 from syncpod.fleet.daemons import DaemonWish
 from syncpod.fleet.rollout import Wish
 from syncpod.fleet.when_lost import WhenLost
-from syncpod.fleet.workload_documents import DaemonSet, Deployment, admit_workload
+from syncpod.fleet.workload_documents import DaemonSet, Deployment, admit_workload, template_of
 from syncpod.fleet.workload_pods import daemon_wish_of, owner_of, pod_of, revision_of, wish_of
 from syncpod.pod import admit
 from syncpod.pod.wire import to_wire
@@ -23,20 +23,20 @@ def test_a_pod_is_named_labelled_and_admitted_on_its_node_unchanged() -> None:
             spec__template__spec__tolerations=[{"key": "gpu", "operator": "Exists"}],
         )
     ).workload
-    made = pod_of(workload, workload.spec.template, 7)
+    made = pod_of(workload, template_of(workload), 7)
     assert (made.metadata.name, made.metadata.namespace, owner_of(workload)) == (
         "web-7",
         "shop",
         "workload/Deployment/shop/web",
     )
-    assert made.metadata.labels == {"app": "web", "pod-template-hash": revision_of(workload.spec.template)}
+    assert made.metadata.labels == {"app": "web", "pod-template-hash": revision_of(template_of(workload))}
     assert made.metadata.annotations == {"syncpod.dev/when-lost": "stop-after=5m0s"}
     assert admit(to_wire(made)).pod == made
 
 
 def test_a_daemon_tolerates_what_daemons_do() -> None:
     workload = admit_workload(changed("DaemonSet")).workload
-    made = pod_of(workload, workload.spec.template, 1)
+    made = pod_of(workload, template_of(workload), 1)
     assert "node.kubernetes.io/unschedulable" in {one.key for one in made.spec.tolerations}
     assert admit(to_wire(made)).pod == made
 
@@ -45,9 +45,9 @@ def test_revisions_tell_templates_apart_and_nothing_else() -> None:
     one = admit_workload(changed()).workload
     scaled = admit_workload(changed(spec__replicas=9, metadata__labels={"a": "b"})).workload
     other = admit_workload(changed(spec__template__spec__hostNetwork=True)).workload
-    assert revision_of(one.spec.template) == revision_of(scaled.spec.template) != revision_of(other.spec.template)
+    assert revision_of(template_of(one)) == revision_of(template_of(scaled)) != revision_of(template_of(other))
     reread = admit_workload(to_wire(one)).workload
-    assert revision_of(reread.spec.template) == revision_of(one.spec.template)
+    assert revision_of(template_of(reread)) == revision_of(template_of(one))
 
 
 def test_what_documents_wish_for() -> None:
@@ -71,4 +71,4 @@ def test_what_documents_wish_for() -> None:
     assert (wish_of(endless.workload).deadline, wish_of(endless.workload).recreate) == (None, True)
     daemons = admit_workload(changed("DaemonSet", spec__updateStrategy={"rollingUpdate": {"maxUnavailable": "10%"}}))
     assert isinstance(daemons.workload, DaemonSet)
-    assert daemon_wish_of(daemons.workload) == DaemonWish(revision_of(daemons.workload.spec.template), "10%", 0)
+    assert daemon_wish_of(daemons.workload) == DaemonWish(revision_of(template_of(daemons.workload)), "10%", 0)

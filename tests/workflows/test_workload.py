@@ -145,6 +145,19 @@ class Fleet:
             "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template, **spec},
         }
 
+    def pod(self, **spec: Any) -> dict[str, Any]:
+        image, annotations = spec.pop("image", "registry.local/web:1"), spec.pop("annotations", {})
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": self.prefix, "annotations": annotations},
+            "spec": {
+                "containers": [{"name": "main", "image": image}],
+                **spec,
+                "nodeSelector": {"fleet": self.prefix, **spec.pop("nodeSelector", {})},
+            },
+        }
+
     async def apply(self, document: dict[str, Any], **start: Any) -> WorkflowHandle[Any, Any]:
         workload = f"workload/{document['kind']}/default/{self.prefix}"
         begin: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
@@ -331,3 +344,142 @@ async def test_a_run_continues_as_new_and_loses_nothing(fleet: Fleet) -> None:
         await fleet.until(handle, partial(has_available, replicas))
     assert (await handle.describe()).run_id != first
     assert len(fleet.running()) == 6
+
+
+# --- a Pod by itself --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_pod_is_placed_changed_where_it_is_and_deleted(fleet: Fleet) -> None:
+    first = await fleet.join(1)
+    second = await fleet.join(2)
+    handle = await fleet.apply(fleet.pod(nodeSelector={"kubernetes.io/hostname": second.name}))
+    view = await fleet.until(handle, partial(is_on, second))
+    assert ([each.name for each in view.pods], view.says) == ([fleet.prefix], f"it is on {second.name}")
+    assert (first.names(), second.names()) == ([], [fleet.prefix])
+    await fleet.apply(fleet.pod(image="registry.local/web:2", nodeSelector={"kubernetes.io/hostname": second.name}))
+    deadline, pause = time.monotonic() + PATIENCE, pauses(0.02)
+    while second.taken.pods[0]["spec"]["containers"][0]["image"] != "registry.local/web:2":
+        assert time.monotonic() < deadline, second.taken
+        await asyncio.sleep(next(pause))
+    with pytest.raises(WorkflowUpdateFailedError) as refused:
+        await handle.execute_update("apply", fleet.pod())
+    assert "spec.nodeSelector: must not be changed once a node is chosen" in str(refused.value.cause)
+    await handle.execute_update("delete")
+    await handle.result()
+    assert second.names() == []
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_pod_that_has_no_node_waits_and_may_still_change(fleet: Fleet) -> None:
+    machine = await fleet.join(1)
+    handle = await fleet.apply(fleet.pod(nodeSelector={"disk": "ssd"}))
+    view = await fleet.until(handle, lambda view: view.pending and view.pending[0].why)
+    assert view.pending[0].name == fleet.prefix and "didn't match Pod's node affinity/selector" in view.pending[0].why
+    assert view.says == f"it is on no node: {view.pending[0].why}"
+    await fleet.apply(fleet.pod())
+    await fleet.until(handle, partial(is_on, machine))
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_fleet_that_forgot_a_pod_takes_it_over(fleet: Fleet) -> None:
+    machines = [await fleet.join(number) for number in (1, 2)]
+    handle = await fleet.apply(fleet.pod())
+    view = await fleet.until(handle, is_settled)
+    before = [machine.names() for machine in machines]
+    await handle.terminate()
+    await fleet.apply(fleet.pod())
+    assert (await fleet.until(handle, is_settled)).pods[0].node == view.pods[0].node
+    assert [machine.names() for machine in machines] == before
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_lost_pod_is_replaced_under_its_name_and_one_copy_goes(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet_node, "HEARTBEAT_SECONDS", 0.5)
+    for number in (1, 2):
+        await fleet.join(number, grace=2)
+    handle = await fleet.apply(fleet.pod(annotations={"syncpod.dev/when-lost": "replace-after=10s"}))
+    lost = (await fleet.until(handle, is_settled)).pods[0].node
+    (other,) = set(fleet.machines) - {lost}
+    await fleet.lose(lost)
+    view = await fleet.until(handle, lambda view: len(view.pods) == 2 and view.available == 1)
+    assert [each.name for each in view.pods] == [fleet.prefix] * 2
+    assert fleet.machines[other].names() == [fleet.prefix]
+    await fleet.bring_back(lost)
+    view = await fleet.until(handle, lambda view: [each.node for each in view.pods] == [other])
+    (said,) = [each.message for each in view.events if each.reason == "Withdrawn"]
+    assert said.startswith(f"{fleet.prefix} on {lost} goes: its replacement {fleet.prefix} on {other} is ready since")
+    assert fleet.running() == [fleet.prefix]
+
+
+# --- drained nodes ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_drained_node_keeps_a_pod_until_another_is_available_elsewhere(fleet: Fleet) -> None:
+    machine = await fleet.join(1)
+    handle = await fleet.apply(
+        fleet.document(replicas=1, strategy={"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}})
+    )
+    good = (await fleet.until(handle, is_rolled_out)).good
+    node = fleet.client.get_workflow_handle(fleet_node_id(machine.name))
+    await node.execute_update("drain")
+    view = await fleet.until(handle, lambda view: view.pending and view.pending[0].why)
+    assert "node(s) were unschedulable" in view.pending[0].why
+    assert machine.names() == [f"{fleet.prefix}-1"] and view.available == 1
+    other = await fleet.join(2)
+    view = await fleet.until(handle, lambda view: is_rolled_out(view) and len(view.pods) == 1)
+    assert (view.good, machine.names(), other.names()) == (good, [], [f"{fleet.prefix}-2"])
+    (said,) = [each.message for each in view.events if each.reason == "Withdrawn"]
+    assert said == f"{fleet.prefix}-1 on {machine.name} goes: {machine.name} is being drained"
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_pod_moves_from_a_drained_node_and_a_node_that_is_uncordoned_keeps_its_own(fleet: Fleet) -> None:
+    machines = {(each := await fleet.join(number)).name: each for number in (1, 2)}
+    handle = await fleet.apply(fleet.pod())
+    at = (await fleet.until(handle, is_settled)).pods[0].node
+    (other,) = machines.keys() - {at}
+    for name, change in ((other, "cordon"), (at, "drain"), (other, "uncordon")):
+        await fleet.client.get_workflow_handle(fleet_node_id(name)).execute_update(change)
+    await fleet.until(handle, partial(is_on, machines[other]))
+    assert (machines[at].names(), machines[other].names()) == ([], [fleet.prefix])
+    node = fleet.client.get_workflow_handle(fleet_node_id(at))
+    await node.execute_update("uncordon")
+    view = await node.query("fleet_node")
+    assert (view["draining"], view["unschedulable"]) == (False, False)
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_pod_that_is_deleted_by_force_is_replaced_without_its_nodes_word(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet_node, "HEARTBEAT_SECONDS", 0.5)
+    for number in (1, 2):
+        await fleet.join(number, grace=2)
+    handle = await fleet.apply(fleet.pod())
+    lost = (await fleet.until(handle, is_settled)).pods[0].node
+    (other,) = set(fleet.machines) - {lost}
+    await fleet.lose(lost)
+    await fleet.until(handle, lambda view: view.pods[0].status == "Unknown")
+    node = fleet.client.get_workflow_handle(fleet_node_id(lost))
+    await node.execute_update("withdraw", {"pods": [{"name": fleet.prefix}], "force": True})
+    await fleet.until(handle, partial(is_on, fleet.machines[other]))
+    assert fleet.running() == [fleet.prefix] * 2, "the lost node runs what it had"
+    await fleet.bring_back(lost)
+    deadline, pause = time.monotonic() + PATIENCE, pauses(0.02)
+    while fleet.machines[lost].names():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(next(pause))
+    reasons = [each["reason"] for each in (await node.query("fleet_node"))["events"]]
+    assert "ForcedDeletion" in reasons
+
+
+def is_settled(view: WorkloadView) -> bool:
+    return view.available == 1 and len(view.pods) == 1
+
+
+def is_on(machine: Machine, view: WorkloadView) -> bool:
+    return is_settled(view) and view.pods[0].node == machine.name

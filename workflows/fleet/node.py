@@ -46,6 +46,13 @@ with workflow.unsafe.imports_passed_through():
         WhoAsks,
         fleet_node_id,
     )
+    from syncpod.messages.fleet_objects import (
+        SEAL_OBJECTS,
+        FleetObjectRef,
+        ObjectsSealed,
+        SealedObject,
+        SealObjects,
+    )
     from syncpod.messages.identity import Message
     from syncpod.messages.signed import Commands
     from workflows import rejections
@@ -143,14 +150,46 @@ class FleetNodeWorkflow:
             node_changes.recalled(self.state, told, workflow.now(), counts=False)
 
     async def give(self) -> None:
-        """Give the node its newest list."""
+        """Give the node its newest list, with what its pods refer to."""
         # Replay: list and generation are of one moment, before anything is awaited: `ask` compares the generation.
         intent = self.state.intent()
         self.sent = intent.generation
+        objects = await self.seal_objects()
+        if objects is None:
+            return
+        intent = intent.model_copy(update={"objects": objects})
         summary = f"intent {intent.generation}: {len(intent.pods)} pods"
         answer = await self.call(TAKE_INTENT, intent, IntentTaken, summary=summary)
         if answer is not None:
             node_changes.taken(self.state, answer, workflow.now())
+
+    async def seal_objects(self) -> tuple[SealedObject, ...] | None:
+        """Return the fleet's objects that the pods refer to, sealed for the node; None if they cannot be had now."""
+        if not self.state.needs_objects():
+            self.state.referred = ()
+            return ()
+        try:
+            returned: RawValue = await workflow.execute_activity(
+                SEAL_OBJECTS,
+                SealObjects(
+                    node=self.state.name,
+                    unproven=tuple(key for key, placed in sorted(self.state.placed.items()) if placed.recalled),
+                ),
+                start_to_close_timeout=_ANSWER,
+                retry_policy=_RETRY,
+                summary="what its pods refer to",
+                result_type=RawValue,
+            )
+        except ActivityError as error:
+            if not isinstance(error.cause, CancelledError):
+                await self.stumble(_why(error))
+            return None
+        answer = _read(decoded(returned), ObjectsSealed)
+        if answer is None:
+            await self.stumble("what its pods refer to cannot be read")
+            return None
+        node_changes.sealed(self.state, answer, workflow.now())
+        return answer.objects
 
     async def attend(self) -> None:
         """Wait until something changes on the node, or nothing is heard of it."""
@@ -252,8 +291,13 @@ class FleetNodeWorkflow:
 
     # --- what the entity asks of its workflow -------------------------------------------------------------------------
 
-    def absorb(self, name: str, _args: tuple[Any, ...]) -> None:
-        """Show a signal that this workflow does not know."""
+    def absorb(self, name: str, args: tuple[Any, ...]) -> None:
+        """Hear of an object that has changed; show a signal that this workflow does not know."""
+        if name == "object_changed":
+            ref = _read(args[0] if len(args) == 1 else None, FleetObjectRef)
+            if ref is not None:
+                node_changes.object_changed(self.state, ref.key)
+            return
         self.state.reject(workflow.now(), f"signal {name}", "unknown; known: renew")
 
     def on_cancel(self) -> None:
@@ -279,6 +323,11 @@ class FleetNodeWorkflow:
         """Continue as new at the next quiet point."""
         if self.entity.is_accepted("renew", args):
             self.entity.renew()
+
+    @workflow.signal
+    def object_changed(self, *args: Any) -> None:
+        """Hear of an object (:class:`syncpod.messages.fleet_objects.FleetObjectRef`)."""
+        self.entity.put("object_changed", args)
 
     @workflow.signal(dynamic=True)
     def unknown(self, name: str, args: Sequence[RawValue]) -> None:
@@ -324,6 +373,16 @@ class FleetNodeWorkflow:
     def check_uncordon(self, *args: Any) -> None:
         """Refuse whoever may not command the fleet."""
         self.check("uncordon", args)
+
+    @workflow.update
+    async def drain(self, *args: Any) -> dict[str, Any]:
+        """Place no new pods on the node, and have the owners of those that are there run them elsewhere."""
+        return await self.change("drain", args)
+
+    @drain.validator
+    def check_drain(self, *args: Any) -> None:
+        """Refuse whoever may not command the fleet."""
+        self.check("drain", args)
 
     async def change(self, name: str, args: tuple[Any, ...]) -> dict[str, Any]:
         """Carry out an accepted update; an earlier one may have made it impossible."""

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from syncpod.messages.fleet import OWNER_ANNOTATION, Attended, Intent, IntentTaken, Place, Withdraw
+from syncpod.messages.fleet_objects import ObjectsSealed
 from syncpod.messages.node import KEPT_BYTES, LIST_LIMIT
 from syncpod.pod import PodInvalid, admit, pod_to_wire
 from workflows.fleet.node_state import FleetNodeState, Placed, Withdrawn, key_of
@@ -19,15 +20,19 @@ PLACED_LIMIT: Final = 1000
 
 def change(state: FleetNodeState, name: str, args: tuple[Any, ...], now: datetime) -> None:
     """Fold one update into the state. If it raises Rejected, PodInvalid or ValidationError, it has changed nothing."""
-    if name in ("cordon", "uncordon"):
+    if name in ("cordon", "uncordon", "drain"):
         _schedulable(state, name == "uncordon", now)
+        _drain(state, name, now)
         return
     if len(args) != 1 or not isinstance(args[0], dict):
         raise Rejected(f"takes one object, got {len(args)} payloads")
     if name == "place":
         _place(state, Place.model_validate(args[0], extra="forbid"), now)
     else:
-        _withdraw(state, Withdraw.model_validate(args[0], extra="forbid"), now)
+        asked = Withdraw.model_validate(args[0], extra="forbid")
+        _withdraw(state, asked, now)
+        if asked.force:
+            _forget(state, asked, now)
 
 
 def _place(state: FleetNodeState, asked: Place, now: datetime) -> None:
@@ -53,7 +58,7 @@ def _place(state: FleetNodeState, asked: Place, now: datetime) -> None:
     changed = {
         key: document
         for key, document in zip(keys, documents, strict=True)
-        if key not in state.placed or state.placed[key].document != document
+        if key not in state.placed or state.placed[key].document != document or state.placed[key].recalled
     }
     _require_room(state, changed)
     if not changed:
@@ -96,6 +101,19 @@ def _withdraw(state: FleetNodeState, asked: Withdraw, now: datetime) -> None:
     state.event(now, "Normal", "Withdrawn", f"{_named(keys)}" + (f": {asked.reason}" if asked.reason else ""))
 
 
+def _forget(state: FleetNodeState, asked: Withdraw, now: datetime) -> None:
+    """Take pods for gone, whatever the node says of them. It still ends them when it takes the list without them."""
+    keys = [f"{each.namespace}/{each.name}" for each in asked.pods]
+    keys = [key for key in keys if key in state.withdrawn]
+    for key in keys:
+        owner = state.withdrawn.pop(key).owner
+        state.pods.pop(key, None)
+        state.note(key, owner)
+    if keys:
+        text = f"{_named(keys)}, though the node has not said that nothing of it runs"
+        state.event(now, "Warning", "ForcedDeletion", text)
+
+
 def _end(state: FleetNodeState, key: str, why: str) -> None:
     """No longer want a pod. Until the node says that it is gone, it may still run there."""
     placed = state.placed.pop(key)
@@ -112,6 +130,16 @@ def _schedulable(state: FleetNodeState, schedulable: bool, now: datetime) -> Non
     state.event(now, "Normal", reason, f"Node {state.name} status is now: {reason}")
 
 
+def _drain(state: FleetNodeState, name: str, now: datetime) -> None:
+    """Have owners move their pods elsewhere, or no longer. A cordon alone changes nothing of that."""
+    draining = name == "drain" or (name == "cordon" and state.draining)
+    if draining != state.draining:
+        state.draining = draining
+        state.note_all()
+        text = "its pods are to run elsewhere" if draining else "what is left of its pods stays"
+        state.event(now, "Normal", "Draining" if draining else "DrainingEnded", text)
+
+
 # --- what the node answers --------------------------------------------------------------------------------------------
 
 
@@ -126,7 +154,7 @@ def recalled(state: FleetNodeState, told: Intent, now: datetime, *, counts: bool
     new = [key for key in theirs if counts or key not in state.placed]
     for key in new:
         state.withdrawn.pop(key, None)
-        state.placed[key] = Placed(document=theirs[key], generation=told.generation)
+        state.placed[key] = Placed(document=theirs[key], generation=told.generation, recalled=True)
         state.note(key)
     state.is_recalled = True
     if new:
@@ -143,6 +171,24 @@ def taken(state: FleetNodeState, answer: IntentTaken, now: datetime) -> None:
     for key in refused.keys() - state.refused.keys():
         state.event(now, "Warning", "RefusedPod", f"{key}: {refused[key]}")
     state.refused = refused
+    for key, why in answer.objects.items():
+        if state.objects_refused.get(key) != why:
+            state.event(now, "Warning", "RefusedObject", f"{key}: {why}")
+    state.objects_refused = dict(answer.objects)
+
+
+def object_changed(state: FleetNodeState, key: str) -> None:
+    """Have the node given its list anew if its pods refer to an object, which is another now, or gone."""
+    if key in state.referred:
+        state.generation += 1
+
+
+def sealed(state: FleetNodeState, answer: ObjectsSealed, now: datetime) -> None:
+    """Note what the node's pods refer to, and what there is no room for."""
+    state.referred = answer.referred
+    if answer.left_out:
+        text = f"its pods refer to more than fits into its list: {', '.join(answer.left_out)} are left out"
+        state.event(now, "Warning", "TooManyObjects", text)
 
 
 def attended(state: FleetNodeState, answer: Attended, now: datetime) -> None:

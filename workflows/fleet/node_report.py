@@ -16,6 +16,7 @@ def summary(state: FleetNodeState) -> FleetNodeSummary:
         presence=state.presence,
         since=state.presence_since,
         unschedulable=state.unschedulable or state.report.unschedulable,
+        draining=state.draining,
         joined=state.joined,
         labels=state.report.labels,
         allocatable=state.report.allocatable,
@@ -42,6 +43,7 @@ def view(state: FleetNodeState) -> FleetNodeView:
 def details(state: FleetNodeState) -> str:
     """Return the node as a page: whether it is heard, what it has taken, and its pods."""
     cordoned = ", cordoned" if state.unschedulable or state.report.unschedulable else ""
+    cordoned = f"{cordoned}, being drained" if state.draining else cordoned
     lines = [f"**{state.name}**: {state.presence}{cordoned}", ""]
     behind = "" if state.taken >= state.generation else f"; the node has taken {state.taken}"
     lines.append(f"- intent {state.generation}{behind}")

@@ -18,6 +18,7 @@ from syncpod.messages.fleet import (
     PodsChanged,
     Presence,
 )
+from syncpod.messages.fleet_objects import may_refer
 from syncpod.messages.node import PodKey
 from syncpod.messages.queries import EventRecord
 from syncpod.messages.signed import Accepted
@@ -34,6 +35,8 @@ class Placed(BaseModel):
     """A v1 Pod with all its defaults, and its owner as an annotation."""
     generation: int
     """The first generation of the intent that has this document."""
+    recalled: bool = False
+    """It is the node that says that it was given this pod. For such a pod it learns no Secret."""
 
     @property
     def owner(self) -> str:
@@ -69,6 +72,8 @@ class FleetNodeState(BaseModel):
     grace: float = GRACE_SECONDS
     """Seconds of silence after which the node is Unknown."""
     unschedulable: bool = False
+    draining: bool = False
+    """Its pods are to run elsewhere, as far as their owners can have that."""
     generation: int = 0
     """Grows with each change of `placed`."""
     taken: int = 0
@@ -79,6 +84,10 @@ class FleetNodeState(BaseModel):
     """By ``namespace/name``."""
     withdrawn: dict[str, Withdrawn] = {}
     refused: dict[str, str] = {}
+    referred: tuple[str, ...] = ()
+    """Keys of the fleet's objects that its pods referred to when it was last given its list."""
+    objects_refused: dict[str, str] = {}
+    """By key: why the node cannot keep an object."""
     presence: Presence = "Joining"
     presence_since: datetime | None = None
     version: str = ""
@@ -116,6 +125,7 @@ class FleetNodeState(BaseModel):
         return PodsChanged(
             node=self.name,
             presence=self.presence,
+            draining=self.draining,
             pods=tuple(self.pod(key) for key in there),
             gone=tuple(split(key) for key in keys if key not in there),
         )
@@ -147,6 +157,10 @@ class FleetNodeState(BaseModel):
         """Return all that the node shall run."""
         documents = tuple(self.placed[key].document for key in sorted(self.placed))
         return Intent(fleet=self.fleet, node=self.name, generation=self.generation, pods=documents)
+
+    def needs_objects(self) -> bool:
+        """Say whether one of the pods may refer to a ConfigMap or a Secret."""
+        return any(may_refer(placed.document) for placed in self.placed.values())
 
     def event(self, now: datetime, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         """Record an event; repeats are counted."""

@@ -71,7 +71,7 @@ Answer = TypeVar("Answer", bound=Message)
 
 @workflow.defn(name=WORKLOAD_WORKFLOW)
 class WorkloadWorkflow:
-    """A Deployment or a DaemonSet, for as long as it is wanted, and until its last pod is gone."""
+    """A Deployment, a DaemonSet or a Pod by itself, for as long as it is wanted, and until its last pod is gone."""
 
     @workflow.init
     def __init__(self, start_input: Any = None) -> None:
@@ -153,6 +153,9 @@ class WorkloadWorkflow:
         if names and "place" not in self.busy and (self.retry_at is None or now >= self.retry_at):
             self.busy.begin("place", self.place(names))
         looks = self.surveyed_at is None or now >= self.surveyed_at + _LOOKED_AGAIN
+        changed = [name for name in workload_changes.outdated(self.state) if name not in self.asked]
+        if changed and "change" not in self.busy:
+            self.busy.begin("change", self.hand_over(changed))
         has_to = self.state.document is not None and (self.is_daemon_set() or not self.state.is_known)
         if has_to and looks and "look" not in self.busy and not (self.state.deleting and self.state.is_known):
             self.busy.begin("look", self.look())
@@ -214,20 +217,38 @@ class WorkloadWorkflow:
                 pod.node, pod.trouble = "", why
         self.state.event(workflow.now(), "Warning", "FailedPlacement", f"{', '.join(names)} on {node}: {why}")
 
+    async def hand_over(self, names: Sequence[str]) -> None:
+        """Give nodes the newest document of a Pod by itself, which changes there."""
+        state, asked = self.state, workload_changes.asked_for(self.state)
+        for name in names:
+            if name not in state.pods:
+                continue  # gone while another was given the change
+            pod = pod_to_wire(workload_changes.made(state, name))
+            node, called = state.pods[name].node, state.pod_name(name)
+            request = PlacePods(node=node, owner=self.owner, pods=(pod,))
+            answer = await self.call(PLACE_PODS, request, PodsPlaced, summary=f"{called} changes on {node}")
+            if answer is not None and answer.refused:
+                text = f"{called} on {node} cannot change: {answer.refused}"
+                state.event(workflow.now(), "Warning", "FailedPlacement", text)
+                await workflow.sleep(_PLACED_AGAIN, summary=f"before {node} is given the change again")
+            elif answer is not None and name in state.pods:
+                state.pods[name].revision = asked
+
     async def withdraw(self, node: str, keys: tuple[PodKey, ...]) -> None:
         """Have a node end pods, and forget those that it does not have."""
         pods = self.state.pods
-        asked = WithdrawPods(node=node, pods=keys, reason=pods[keys[0].name].why)
+        names = {key.name: name for key in keys if (name := self.state.on_node(key.name, node)) is not None}
+        asked = WithdrawPods(node=node, pods=keys, reason=pods[names[keys[0].name]].why)
         summary = f"{', '.join(key.name for key in keys)} on {node} go"
         answer = await self.call(WITHDRAW_PODS, asked, PodsWithdrawn, summary=summary)
         if answer is None:
             return
         ending = {key.name for key in answer.ending}
-        for key in keys:
-            if key.name in ending and key.name in pods:
-                pods[key.name].is_told = True
+        for called, name in names.items():
+            if called in ending and name in pods:
+                pods[name].is_told = True
             else:
-                pods.pop(key.name, None)
+                pods.pop(name, None)
 
     async def call(self, name: str, asked: Message, answer: type[Answer], *, summary: str) -> Answer | None:
         """Ask the fleet something, until it answers; None if the answer makes no sense."""
@@ -310,7 +331,7 @@ class WorkloadWorkflow:
 
     @workflow.update
     async def apply(self, *args: Any) -> dict[str, Any]:
-        """Take the document of an apps/v1 Deployment or DaemonSet."""
+        """Take the document of an apps/v1 Deployment or DaemonSet, or of a v1 Pod."""
         given = self.entity.obey("apply", args)
         warnings: list[str] = []
 

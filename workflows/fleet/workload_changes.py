@@ -7,11 +7,20 @@ from datetime import datetime
 from typing import Any, Final
 
 from syncpod.fleet.daemons import Standing, decide_daemons, standing
+from syncpod.fleet.lone_pods import decide_lone, placement_changed
 from syncpod.fleet.offers import NodeOffer
 from syncpod.fleet.placement import Placement, place, with_pod
 from syncpod.fleet.rollout import Decision, decide
-from syncpod.fleet.workload_documents import Deployment, Workload, admit_workload
-from syncpod.fleet.workload_pods import daemon_wish_of, owner_of, pod_of, revision_of, wish_of
+from syncpod.fleet.workload_documents import DaemonSet, Deployment, Workload, admit_workload, lost_rule, template_of
+from syncpod.fleet.workload_pods import (
+    daemon_wish_of,
+    grace_of,
+    number_of,
+    owner_of,
+    pod_of,
+    revision_of,
+    wish_of,
+)
 from syncpod.messages.fleet import PlacedPod, PodsChanged
 from syncpod.messages.node import PodKey
 from syncpod.messages.workload import OwnPods
@@ -31,15 +40,25 @@ def apply(state: WorkloadState, workflow_id: str, document: Any, now: datetime) 
     workload, warnings = admit_workload(document)
     if owner_of(workload) != workflow_id:
         raise Rejected(f"is {owner_of(workload)}, and this is {workflow_id}")
-    before = state.workload()
-    if before is not None and before.spec.selector != workload.spec.selector:
-        raise Rejected("spec.selector: must not be changed; delete the workload, and apply it again")
-    revision, wire = revision_of(workload.spec.template), to_wire(workload)
+    _require_same(state, workload)
+    template, wire = template_of(workload), to_wire(workload)
+    revision = revision_of(template)
     if wire != state.document:
         state.document, state.applied_at = wire, state.applied_at or now
-        state.templates[revision] = to_wire(workload.spec.template)
+        state.templates[revision] = to_wire(template)
         state.event(now, "Normal", "Applied", f"template {revision} is asked for")
     return tuple(str(warning) for warning in warnings)
+
+
+def _require_same(state: WorkloadState, workload: Workload) -> None:
+    """Refuse changes of what cannot change. Raises Rejected."""
+    before = state.workload()
+    if isinstance(workload, Pod):
+        is_placed = any(pod.node for pod in state.pods.values())
+        if isinstance(before, Pod) and is_placed and (path := placement_changed(before, workload)):
+            raise Rejected(f"{path}: must not be changed once a node is chosen; delete the pod, and apply it again")
+    elif before is not None and not isinstance(before, Pod) and before.spec.selector != workload.spec.selector:
+        raise Rejected("spec.selector: must not be changed; delete the workload, and apply it again")
 
 
 def delete(state: WorkloadState, now: datetime) -> None:
@@ -52,29 +71,30 @@ def delete(state: WorkloadState, now: datetime) -> None:
 def heard(state: WorkloadState, news: PodsChanged, now: datetime) -> None:
     """Take what a node says of the workload's pods."""
     for said in news.pods:
-        if (pod := state.pods.get(said.name)) is not None and pod.node == news.node:
-            _heard_of(pod, said, news, now)
+        if (name := state.on_node(said.name, news.node)) is not None:
+            _heard_of(state.pods[name], said, news, now)
     for key in news.gone:
-        if (pod := state.pods.get(key.name)) is not None and pod.node == news.node:
-            if not pod.leaving:
+        if (name := state.on_node(key.name, news.node)) is not None:
+            if not state.pods[name].leaving:
                 state.event(now, "Warning", "Gone", f"{key.name} is no longer placed on {news.node}")
-            del state.pods[key.name]
+            del state.pods[name]
 
 
 def known(state: WorkloadState, own: Sequence[OwnPods], now: datetime) -> None:
     """Take over the pods of this workload that nodes have already: of a fleet that forgot the workload itself."""
     state.is_known = True
-    prefix = f"{_name(state)}-"
+    workload = state.workload()
     for each in own:
         for said in each.news.pods:
-            number = said.name.removeprefix(prefix)
-            if said.name in state.pods or not said.name.startswith(prefix) or not number.isdecimal():
+            number = number_of(workload, said.name) if workload is not None else None
+            if number is None or state.on_node(said.name, each.news.node) or said.name in state.pods:
                 continue
+            number = number or state.numbered + 1
             revision, leaving = each.revisions.get(said.name, ""), said.state == "ending"
-            pod = PodState(number=int(number), revision=revision, created=now, node=each.news.node)
+            pod = PodState(number=number, revision=revision, created=now, node=each.news.node)
             pod.leaving, pod.is_told, pod.why = leaving, leaving, said.why if leaving else ""
-            state.pods[said.name] = pod
-            state.numbered = max(state.numbered, pod.number)
+            state.pods[f"{_name(state)}-{number}"] = pod
+            state.numbered = max(state.numbered, number)
             state.event(now, "Warning", "Recalled", f"{said.name} is on {each.news.node} already")
         heard(state, each.news, now)
 
@@ -87,6 +107,7 @@ def _heard_of(pod: PodState, said: PlacedPod, news: PodsChanged, now: datetime) 
         pod.report = said.report
         pod.ready_at = (pod.ready_at or now) if said.report.ready else None
     pod.refused, pod.trouble = said.state == "refused", said.why if said.state == "refused" else ""
+    pod.moving = news.draining
     pod.presence = "Unknown" if news.presence == "Joining" else news.presence
     pod.since = (pod.since or now) if pod.presence == "Unknown" else None
 
@@ -98,13 +119,16 @@ def decision(state: WorkloadState, nodes: Sequence[NodeOffer] | None, now: datet
         return Decision(state.rollout, says="the nodes are yet to be asked")
     if isinstance(workload, Deployment):
         return decide(wish_of(workload), state.members(), state.rollout, now)
+    if isinstance(workload, Pod):
+        grace = grace_of(template_of(workload))
+        return decide_lone(lost_rule(workload), grace, state.members(), state.rollout, now)
     if nodes is None:
         return Decision(state.rollout, says="the nodes are yet to be looked at")
     standings = _standings(workload, nodes)
     return decide_daemons(daemon_wish_of(workload), standings, state.members(), state.rollout, now)
 
 
-def _standings(workload: Workload, nodes: Sequence[NodeOffer]) -> Mapping[str, Standing]:
+def _standings(workload: DaemonSet, nodes: Sequence[NodeOffer]) -> Mapping[str, Standing]:
     pod = pod_of(workload, workload.spec.template, 0)
     return {node.name: standing(pod, node) for node in nodes}
 
@@ -112,12 +136,13 @@ def _standings(workload: Workload, nodes: Sequence[NodeOffer]) -> Mapping[str, S
 def asked_for(state: WorkloadState) -> str:
     """Return the revision of the document; "" if there is none."""
     workload = state.workload()
-    return revision_of(workload.spec.template) if workload is not None else ""
+    return revision_of(template_of(workload)) if workload is not None else ""
 
 
 def carry_out(state: WorkloadState, decided: Decision, now: datetime) -> None:
     """Fold a decision into the state: pods that are to be, and pods that are to go."""
     state.rollout = decided.state
+    asked = asked_for(state) if state.is_lone else ""
     for withdrawal in decided.withdraw:
         pod = state.pods[withdrawal.name]
         pod.leaving, pod.why = True, withdrawal.why
@@ -127,14 +152,14 @@ def carry_out(state: WorkloadState, decided: Decision, now: datetime) -> None:
         name = f"{_name(state)}-{state.numbered}"
         state.pods[name] = PodState(
             number=state.numbered,
-            revision=creation.revision,
+            revision=asked or creation.revision,
             created=now,
             bound=creation.node,
             replaces=creation.replaces,
         )
     if decided.rolled_back:
         state.event(now, "Warning", "RolledBack", decided.rolled_back)
-    if decided.became_good:
+    if decided.became_good and not asked:
         state.event(now, "Normal", "RolledOut", f"template {decided.became_good} is good")
     drop_unplaced(state)
 
@@ -164,7 +189,17 @@ def made(state: WorkloadState, name: str) -> Pod:
     workload, pod = state.workload(), state.pods[name]
     if workload is None:
         raise Rejected("nothing has been applied")
+    if isinstance(workload, Pod):
+        return workload
     return pod_of(workload, state.template(pod.revision), pod.number)
+
+
+def outdated(state: WorkloadState) -> list[str]:
+    """Return the pods whose nodes have an earlier document of a Pod by itself, and are to be given the newest."""
+    if not state.is_lone:
+        return []
+    asked = asked_for(state)
+    return [name for name, pod in sorted(state.pods.items()) if pod.node and not pod.leaving and pod.revision != asked]
 
 
 def samples(state: WorkloadState) -> tuple[dict[str, Any], ...]:
@@ -200,7 +235,8 @@ def to_be_told(state: WorkloadState, asked: Collection[str]) -> dict[str, tuple[
     found: dict[str, tuple[PodKey, ...]] = {}
     for name, pod in sorted(state.pods.items()):
         if pod.leaving and pod.node and not pod.is_told and name not in asked:
-            found[pod.node] = (*found.get(pod.node, ()), PodKey(namespace=_namespace(state), name=name))
+            key = PodKey(namespace=_namespace(state), name=state.pod_name(name))
+            found[pod.node] = (*found.get(pod.node, ()), key)
     return found
 
 

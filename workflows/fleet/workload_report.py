@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from syncpod.fleet.rollout import Decision
 from syncpod.messages.fleet import PodReport
-from syncpod.messages.workload import WorkloadPod, WorkloadSummary, WorkloadView
+from syncpod.messages.workload import PendingPod, WorkloadPod, WorkloadSummary, WorkloadView
 from workflows.fleet.workload_state import WorkloadState
 
+_PENDING = 20
+"""How many pods that are on no node the memo names: it is read whenever workloads are listed."""
 _SHOWN = 50
 """How many pods the page names."""
 
@@ -20,7 +22,7 @@ def summary(state: WorkloadState, decided: Decision | None) -> WorkloadSummary:
         kind=document.get("kind", ""),
         namespace=meta.get("namespace") or "default",
         name=meta.get("name", ""),
-        desired=spec.get("replicas", counts.replicas if counts else 0),
+        desired=1 if state.is_lone else spec.get("replicas", counts.replicas if counts else 0),
         replicas=counts.replicas if counts else 0,
         updated=counts.updated if counts else 0,
         ready=counts.ready if counts else 0,
@@ -29,6 +31,11 @@ def summary(state: WorkloadState, decided: Decision | None) -> WorkloadSummary:
         good=state.rollout.good,
         says=_says(state, decided),
         since=state.applied_at,
+        pending=tuple(
+            PendingPod(name=state.pod_name(name), created=pod.created, why=pod.trouble)
+            for name, pod in sorted(state.pods.items(), key=lambda each: each[1].number)
+            if not pod.node and not pod.leaving
+        )[:_PENDING],
     )
 
 
@@ -40,7 +47,7 @@ def view(state: WorkloadState, decided: Decision | None) -> WorkloadView:
         document=state.document,
         pods=tuple(
             WorkloadPod(
-                name=name,
+                name=state.pod_name(name),
                 node=pod.node,
                 revision=pod.revision,
                 status="Unknown" if pod.presence == "Unknown" else (pod.report or PodReport()).status or "Pending",

@@ -41,6 +41,8 @@ class PodState(BaseModel):
     """Why it is to go."""
     is_told: bool = False
     """Its node knows that it is to go."""
+    moving: bool = False
+    """Its node is being drained."""
     presence: Presence = "Ready"
     since: datetime | None = None
     """Since when nothing has been heard of its node."""
@@ -83,9 +85,25 @@ class WorkloadState(BaseModel):
         """Return the template of a revision."""
         return PodTemplate.model_validate(self.templates[revision])
 
+    @property
+    def is_lone(self) -> bool:
+        """The workload is a Pod by itself: all its pods have one name, and are on different nodes."""
+        return self.document is not None and self.document.get("kind") == "Pod"
+
+    def pod_name(self, name: str) -> str:
+        """Return what a pod of `pods` is called on its node."""
+        return str((self.document or {})["metadata"]["name"]) if self.is_lone else name
+
+    def on_node(self, pod: str, node: str) -> str | None:
+        """Return the name in `pods` of the pod that a node calls `pod`; None if it is none of them."""
+        if not self.is_lone:
+            return pod if pod in self.pods and self.pods[pod].node == node else None
+        found = (name for name, each in self.pods.items() if each.node == node and self.pod_name(name) == pod)
+        return next(found, None)
+
     def members(self) -> list[Member]:
         """Return the pods as decisions look at them."""
-        return [_member(name, pod) for name, pod in sorted(self.pods.items())]
+        return [_member(name, pod, self.pod_name(name)) for name, pod in sorted(self.pods.items())]
 
     def forget_templates(self, asked: str) -> None:
         """Drop the templates that nothing needs any more; `asked` is the document's."""
@@ -101,7 +119,7 @@ class WorkloadState(BaseModel):
         self.event(now, "Warning", REJECTED, f"{name}: {why}")
 
 
-def _member(name: str, pod: PodState) -> Member:
+def _member(name: str, pod: PodState, called: str) -> Member:
     report = pod.report or PodReport()
     return Member(
         name=name,
@@ -117,4 +135,6 @@ def _member(name: str, pod: PodState) -> Member:
         leaving=pod.leaving,
         replaces=pod.replaces,
         restarts=report.restarts,
+        moving=pod.moving and not pod.bound,
+        pod=called,
     )

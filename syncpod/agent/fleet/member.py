@@ -19,6 +19,7 @@ from temporalio.service import RPCError
 from syncpod.agent.fleet.contact import Contact
 from syncpod.agent.fleet.errands import Errands
 from syncpod.agent.fleet.kept_intent import keep_intent, read_intent
+from syncpod.agent.fleet.objects import FleetObjects
 from syncpod.agent.fleet.reports import FleetReports
 from syncpod.fleet.when_lost import WAIT, WhenLost, when_lost
 from syncpod.go_durations import go_duration
@@ -57,11 +58,13 @@ class Member:
         *,
         contact: Contact,
         errands: Errands,
+        objects: FleetObjects,
         tell: Callable[[SyncPods], Awaitable[None]],
         open_pods: Callable[[], Awaitable[dict[str, str]]],
     ) -> None:
         """`contact` knows when the fleet was heard last. `errands` runs commands for it.
 
+        `objects` keeps its ConfigMaps and Secrets.
         `tell` sends the list to the node's own workflow, and raises RPCError. `open_pods` returns the
         workflows of the node's open pods, by id, and raises RPCError.
         """
@@ -69,6 +72,7 @@ class Member:
         self._state_dir, self._reports = state_dir, reports
         self._contact, self._tell, self._open_pods = contact, tell, open_pods
         self._errands = errands
+        self._objects, self._are_objects_kept = objects, False
         self._stopped: dict[str, str] = {}
         """By key: why a pod is not to run now, though the list has it."""
         self._intent: Intent | None = None
@@ -99,8 +103,15 @@ class Member:
             # The disk first: a list that the node acts on and then forgets could be taken back by an older one.
             await asyncio.to_thread(keep_intent, self._state_dir, intent)
             self._intent = intent
+            # Before the pods, which refer to them.
+            unkept = await self._keep_objects(intent)
             refused = await self._tell_list(intent)
-        return IntentTaken(generation=intent.generation, refused=refused)
+        return IntentTaken(generation=intent.generation, refused=refused, objects=unkept)
+
+    async def _keep_objects(self, intent: Intent) -> dict[str, str]:
+        unkept = await asyncio.to_thread(self._objects.keep, intent.objects)
+        self._are_objects_kept = True
+        return unkept
 
     async def attend(self, asked: Attend) -> Attended:
         """Return what is new since the version asked for, at the latest after :data:`ATTEND_SECONDS`."""
@@ -145,6 +156,8 @@ class Member:
         kept = await self._kept()
         if kept.fleet != self._fleet or not kept.generation:
             return
+        if not self._are_objects_kept:  # those in memory are gone after a reboot
+            await self._keep_objects(kept)
         missing = set() if view is None else await self._missing(kept, view)
         if view is not None and FLEET_SOURCE in view.sources and not missing & self._missing_before:
             self._missing_before = missing

@@ -13,10 +13,12 @@ from syncpod.agent.fleet.contact import Contact
 from syncpod.agent.fleet.errands import Errands, command_environment
 from syncpod.agent.fleet.link import FleetLink, ToFleet
 from syncpod.agent.fleet.member import Member
+from syncpod.agent.fleet.objects import FleetObjects
 from syncpod.agent.fleet.reports import FleetReports
 from syncpod.agent.node_workflow.node_signals import NodeSignals
 from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.messages.identity import node_task_queue
+from syncpod.objects import ObjectStore
 from syncpod.settings.invitation import Invitation
 from syncpod.translation.context import NodeContext
 
@@ -48,6 +50,7 @@ def add_fleet_link(
             reports,
             contact=contact,
             errands=errands,
+            objects=FleetObjects(invitation, ObjectStore(context.state_dir, context.memory_dir)),
             tell=signals.sync_pods,
             open_pods=workflows.open,
         )

@@ -37,6 +37,7 @@ Trace = Annotated[
 TraceLog = Annotated[
     str, typer.Option("--trace-log", metavar="FILE", help="That log.", show_default="of the worker that `up` started")
 ]
+Placement = Annotated[bool, typer.Option("--placement", help="Of each node of the fleet, why the pod is not there.")]
 OfContainer = Annotated[str, typer.Option("--container", "-c", metavar="NAME", help="With --start: of this container.")]
 
 
@@ -51,6 +52,7 @@ def explain(
     container: OfContainer = "",
     trace: Trace = False,
     trace_log: TraceLog = "",
+    placement: Placement = False,
 ) -> None:
     """Explain what a pod is, why, and what happens next.
 
@@ -59,7 +61,9 @@ def explain(
     containers ended most often in the last day, what happened to the node, and what is due next. It reads this node's
     journal, so it needs neither the Temporal server nor the worker, and pods that are gone are explained too, as long
     as the journal has them. With --start it names each part of a container's newest start, and how long it took; with
-    --trace each call to the runtime, too, if the worker was started with OTEL_TRACES_EXPORTER=console.
+    --trace each call to the runtime, too, if the worker was started with OTEL_TRACES_EXPORTER=console. With --placement
+    it says of each node of the fleet that is commanded from this machine whether the pod may be there, as
+    `fleet explain --placement` does.
     """
     from syncpod.cli.commands import explain_node
     from syncpod.cli.commands.explain_start import explain_start
@@ -70,7 +74,12 @@ def explain(
     from syncpod.journal.explain import life_at
     from syncpod.journal.reading import NoJournal, absences_of, accounts_of, services_of
 
-    _check(output, at, start=start, of_start=restart is not None or bool(container) or trace)
+    of_start = {"--restart": restart is not None, "--container": bool(container), "--trace": trace}
+    if placement:
+        all_else = {"--at": bool(at), "--since": bool(since), "--start": start} | of_start
+        _explain_placement(what, namespace, output, all_else)
+        return
+    _check(output, at, start=start, of_start=any(of_start.values()))
     if trace_log and not trace:
         raise BadInput("--trace-log: only with --trace")
     if what in explain_node.WORDS:
@@ -104,6 +113,13 @@ def explain(
         say(json.dumps(document(explanation, others, has_log=has_log, unserved=unserved), indent=4))
         return
     say("\n".join(lines(explanation, others, now, log_dir=here.log_dir, has_log=has_log, unserved=unserved)))
+
+
+def _explain_placement(what: list[str] | None, namespace: str, output: str, others: dict[str, bool]) -> None:
+    """Explain where the pod may be; `others` says of each flag that has no meaning then whether it is given."""
+    from syncpod.cli.commands.explain_placement import explain_placement
+
+    explain_placement(what, namespace, output, [flag for flag, is_given in others.items() if is_given])
 
 
 def _check(output: str, at: str, *, start: bool, of_start: bool) -> None:

@@ -8,6 +8,7 @@ from syncpod.cli.commands.fleet_certificates import certificates, invite, retire
 from syncpod.cli.commands.fleet_change import apply, cordon, delete, uncordon
 from syncpod.cli.commands.fleet_cp import cp
 from syncpod.cli.commands.fleet_describe import describe
+from syncpod.cli.commands.fleet_drain import drain
 from syncpod.cli.commands.fleet_exec import exec_
 from syncpod.cli.commands.fleet_explain import explain
 from syncpod.cli.commands.fleet_gate import gate
@@ -30,6 +31,7 @@ app.command("apply", cls=Page)(apply)
 app.command("delete", cls=Page)(delete)
 app.command("cordon", cls=Page)(cordon)
 app.command("uncordon", cls=Page)(uncordon)
+app.command("drain", cls=Page)(drain)
 app.command("serve", cls=Page)(serve)
 app.command("gate", cls=Page)(gate)
 app.command("install", cls=Page)(install)

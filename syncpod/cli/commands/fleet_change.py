@@ -11,40 +11,36 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import Filenames, ManifestNamespace, Namespace, StateDir
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from temporalio.client import Client
-
-    from syncpod.pod import Pod
 
 NodeNames = Annotated[list[str], typer.Argument(metavar="NODE", hidden=True, show_default=False)]
 
 
 def apply(filename: Filenames = None, namespace: ManifestNamespace = "", state_dir: StateDir = "") -> None:
-    """Keep Deployments and DaemonSets (apps/v1) on the fleet's nodes, and pods on the node in their `spec.nodeName`.
+    """Keep pods, Deployments and DaemonSets (apps/v1), and ConfigMaps and Secrets, on the fleet's nodes.
 
-    Where a workload's pods run is chosen by their affinity, tolerations, spread and requests. A new template is rolled
-    out pod by pod; if one of its pods fails, the last good template comes back by itself. Nodes keep what they were
-    given running, also while the fleet cannot be reached.
+    Where pods run is chosen by their affinity, tolerations, spread and requests; a pod with a `spec.nodeName` runs on
+    that node. A new template is rolled out pod by pod; if one of its pods fails, the last good template comes back by
+    itself. Nodes keep what they were given running, also while the fleet cannot be reached. A ConfigMap or Secret goes
+    to the nodes with pods that refer to it, and to no other.
     """
     from syncpod.cli.input.fleet_manifests import fleet_manifests
-    from syncpod.cli.temporal import fleet, fleet_workloads
+    from syncpod.cli.temporal import fleet, fleet_objects, fleet_pod_changes, fleet_workloads
 
     if not filename:
         raise BadInput("--filename: required: the manifests to apply")
     manifests = fleet_manifests(filename, namespace)
-    for pod in manifests.pods:
-        if not pod.spec.node_name:
-            raise BadInput(
-                f"pod {pod.metadata.name}: spec.nodeName: required: the node that shall run it "
-                "(a Deployment's pods are placed by the fleet)"
-            )
     for warning in manifests.warnings:
         warn(warning)
+    sealing = fleet.object_sealing(state_dir)
 
     async def work(client: Client) -> None:
+        for each in manifests.objects:
+            change = await fleet_objects.apply(client, sealing, each)
+            say(f"{each.kind.lower()}/{each.metadata.name} {change}")
         if manifests.pods:
-            await _place(client, manifests.pods)
+            async for pod, change in fleet_pod_changes.apply(client, manifests.pods):
+                say(f"pod/{pod.metadata.name} {change}")
         for workload in manifests.workloads:
             word = await fleet_workloads.apply(client, workload)
             say(f"{workload.kind.lower()}.apps/{workload.metadata.name} {word}")
@@ -52,74 +48,72 @@ def apply(filename: Filenames = None, namespace: ManifestNamespace = "", state_d
     fleet.run(work, state_dir=state_dir)
 
 
-async def _place(client: Client, pods: Sequence[Pod]) -> None:
-    """Have each pod's node run it. The fleet's nodes are asked once for what they have. Raises Failure."""
-    from syncpod.cli.temporal import fleet
-    from syncpod.pod import pod_to_wire
-
-    nodes = await fleet.views(client)
-    held = {(one.namespace, one.name): node.name for node in nodes for one in node.placed}
-    generations = {node.name: node.generation for node in nodes}
-    for pod in pods:
-        name, where = pod.metadata.name, pod.spec.node_name or ""
-        key = (pod.metadata.namespace or "default", name)
-        if (there := held.get(key, where)) != where:
-            raise Failure(f"pod {name} is on node {there}: delete it there before it goes to {where}")
-        generation = (await fleet.update(client, where, "place", {"pods": [pod_to_wire(pod)]}))["generation"]
-        changed = "unchanged" if generation == generations.get(where) else "configured"
-        say(f"pod/{name} {changed if key in held else 'created'} on node/{where}")
-        held[key], generations[where] = where, generation
-
-
 def delete(
     what: Annotated[list[str], typer.Argument(metavar="KIND NAME", hidden=True, show_default=False)],
     namespace: Namespace = "default",
+    force: Annotated[
+        bool, typer.Option("--force", help="Take pods for gone that a node, which is not heard, may still run.")
+    ] = False,
     state_dir: StateDir = "",
 ) -> None:
-    """End workloads and pods of the fleet, on whichever nodes they are: `deployment web`, `daemonset logs`, `pod web`.
+    """End workloads and pods of the fleet, on whichever nodes they are, and its ConfigMaps and Secrets.
 
-    A node that cannot be reached ends them when it is back.
+    Name them as with kubectl: `deployment web`, `daemonset logs`, `pod web`, `secret keys`.
+
+    A node that cannot be reached ends them when it is back. Until then they count as ending: with `--force` they count
+    as gone at once, which is for nodes that never come back. If such a node runs on, so do its pods, beside those that
+    take their places.
     """
-    from syncpod.cli.temporal import fleet, fleet_workloads
+    from syncpod.cli.temporal import fleet, fleet_objects, fleet_workloads
 
     words = [word for each in what for word in each.split("/", 1)]
-    kind = fleet_workloads.KINDS.get(words[0])
-    names = list(dict.fromkeys(words[1:] if kind or words[0] in ("pod", "pods", "po") else words))
+    kind, of_object = fleet_workloads.KINDS.get(words[0]), fleet_objects.KINDS.get(words[0])
+    names = list(dict.fromkeys(words[1:] if kind or of_object or words[0] in ("pod", "pods", "po") else words))
     if not names:
         raise BadInput("NAME: required: what to delete")
+    if force and (kind or of_object):
+        raise BadInput(f"--force: is for pods, not for a {kind or of_object}")
 
     async def work(client: Client) -> None:
-        missing = await _delete_pods(client, names, namespace) if kind is None else []
-        for name in names if kind is not None else ():
-            if await fleet_workloads.delete(client, kind or "", namespace, name):
-                say(f'{(kind or "").lower()}.apps "{name}" deleted from {namespace} namespace')
+        missing = []
+        for name in names:
+            if of_object is not None:
+                if await fleet_objects.delete(client, of_object, namespace, name):
+                    say(f'{of_object.lower()} "{name}" deleted from {namespace} namespace')
+                else:
+                    missing.append(f'{of_object.lower()}s "{name}" not found in the fleet')
+            elif kind is None:
+                missing += await _delete_pod(client, name, namespace, force=force)
+            elif await fleet_workloads.delete(client, kind, namespace, name):
+                say(f'{kind.lower()}.apps "{name}" deleted from {namespace} namespace')
             else:
-                missing.append(f'{(kind or "").lower()}s.apps "{name}" not found in the fleet')
+                missing.append(f'{kind.lower()}s.apps "{name}" not found in the fleet')
         if missing:
             raise Failure("\n".join(missing))
 
     fleet.run(work, state_dir=state_dir)
 
 
-async def _delete_pods(client: Client, names: list[str], namespace: str) -> list[str]:
-    """Withdraw pods from their nodes; return a sentence for each that is on none. Raises Failure."""
-    from syncpod.cli.temporal import fleet
+async def _delete_pod(client: Client, name: str, namespace: str, *, force: bool) -> list[str]:
+    """End a pod wherever it is; return a sentence if it is nowhere. Raises Failure."""
+    from syncpod.cli.temporal import fleet_pod_changes
 
-    missing = set(names)
-    for node in await fleet.views(client):
-        here = [each for each in node.placed if each.name in names and each.namespace == namespace]
-        if not here:
-            continue
-        keys = [{"namespace": namespace, "name": each.name} for each in here]
-        await fleet.update(client, node.name, "withdraw", {"pods": keys, "reason": "deleted by hand"})
-        for each in here:
-            say(f'pod "{each.name}" deleted from {namespace} namespace on node/{node.name}')
-            if each.owner:
-                remark(f"Note: {each.owner} makes another in its place")
-        missing -= {each.name for each in here}
-        if node.presence == "Unknown":
-            remark(f"node {node.name} is not heard: it ends them when it is back")
-    return [f'pods "{each}" not found in the fleet' for each in sorted(missing)]
+    ended = await fleet_pod_changes.delete(client, namespace, name, force=force)
+    for node in ended.nodes:
+        forced = " by force" if force else ""
+        say(f'pod "{name}" deleted from {namespace} namespace on node/{node.name}{forced}')
+        if node.presence == "Unknown" and force:
+            warn(
+                f"nothing is heard of node {node.name}: if it runs, so does the pod there, until the node is back "
+                "and ends it; what the pod holds, such as a lock or a volume, another may not have yet"
+            )
+        elif node.presence == "Unknown":
+            remark(f"node {node.name} is not heard: it ends the pod when it is back (--force does not wait for that)")
+    if ended.is_placed and not ended.nodes:
+        say(f'pod "{name}" deleted from {namespace} namespace')
+    for owner in ended.owners:
+        remark(f"Note: {owner} makes another in its place")
+    return [] if ended.is_placed or ended.nodes else [f'pods "{name}" not found in the fleet']
 
 
 def cordon(nodes: NodeNames, state_dir: StateDir = "") -> None:

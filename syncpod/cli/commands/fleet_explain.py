@@ -33,16 +33,26 @@ def explain(
     start: local.Start = False,
     restart: local.Restart = None,
     container: local.OfContainer = "",
+    placement: local.Placement = False,
     state_dir: StateDir = "",
 ) -> None:
     """Explain what a pod of the fleet is, why, and what happens next: `explain web`, `explain deployment/web`.
 
     The journal of its node answers, as `syncpod explain` does there, with times in the node's time zone. A pod that is
     gone is looked for in the journals of all nodes. `explain node n1` is about the node.
+
+    With --placement each node is judged as it is now, by the rules that the fleet itself places by, also for a pod that
+    is on no node yet, and for the next pod of a workload. The node that has the pod is judged as if it did not.
     """
+    from syncpod.cli.commands.explain_placement import explain_placement
     from syncpod.cli.temporal import fleet
     from syncpod.cli.temporal.fleet_pods import kind_and_name
 
+    named = {"--node": node, "--at": at, "--since": since, "--start": start, "--restart": restart is not None}
+    if placement:
+        others = {**named, "--container": container}
+        explain_placement(what, namespace, output, [flag for flag, given in others.items() if given], state_dir)
+        return
     named = {"--output": output, "--at": at, "--since": since, "--container": container}
     flags = [f"{flag}={text}" for flag, text in named.items() if text]
     flags += ["--start"] if start else []

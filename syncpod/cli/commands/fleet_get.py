@@ -35,20 +35,22 @@ def get(
 
     A node is `Unknown` when nothing was heard of it for its grace. What it ran then may still run.
     """
-    from syncpod.cli.temporal import fleet
+    from syncpod.cli.temporal import fleet, fleet_objects
     from syncpod.cli.temporal.fleet_workloads import KINDS
     from syncpod.cli.view.documents import known_output
 
     kind, *names = [word for each in what for word in each.split("/", 1)]
-    workloads = KINDS.get(kind)
-    if kind not in (*_NODES, *_PODS) and workloads is None:
-        raise BadInput(f"KIND: must be nodes, pods, deployments or daemonsets, not {kind}")
+    workloads, objects = KINDS.get(kind), fleet_objects.KINDS.get(kind)
+    if kind not in (*_NODES, *_PODS) and workloads is None and objects is None:
+        raise BadInput(f"KIND: must be nodes, pods, deployments, daemonsets, configmaps or secrets, not {kind}")
     output = known_output(output, ("wide", "json", "yaml", "name"))
 
     async def work(client: Client) -> None:
         scope = None if all_namespaces else namespace
         if kind in _NODES:
             await _nodes(client, names, output, headers=not no_headers)
+        elif objects is not None:
+            await _objects(client, objects, names, scope, output, headers=not no_headers)
         elif workloads is not None:
             await _workloads(client, workloads, names, scope, output, headers=not no_headers)
         else:
@@ -85,7 +87,7 @@ async def _nodes(client: Client, names: Sequence[str], output: str, *, headers: 
 async def _pods(client: Client, names: Sequence[str], namespace: str | None, output: str, *, headers: bool) -> None:
     from datetime import UTC, datetime
 
-    from syncpod.cli.temporal import fleet
+    from syncpod.cli.temporal import fleet, fleet_workloads
     from syncpod.cli.view import fleet_table
     from syncpod.cli.view.documents import is_of_documents, print_documents
 
@@ -95,12 +97,22 @@ async def _pods(client: Client, names: Sequence[str], namespace: str | None, out
     found: list[tuple[FleetNodeView, PlacedPod]] = [
         (node, pod) for node in await fleet.views(client) for pod in node.placed if is_asked_for(pod)
     ]
+    pending = [
+        (one.namespace, pod)
+        for one in await fleet_workloads.all_summaries(client, namespace)
+        for pod in one.pending
+        if not names or pod.name in names
+    ]
     found.sort(key=lambda one: (one[1].namespace, one[1].name))
+    pending.sort(key=lambda one: (one[0], one[1].name))
+    known = {pod.name for _, pod in found} | {pod.name for _, pod in pending}
     if is_of_documents(output):
-        print_documents([fleet_table.pod_document(*each) for each in found], output, single=len(names) == 1)
+        documents = [fleet_table.pod_document(*each) for each in found]
+        documents += [fleet_table.pending_document(*each) for each in pending]
+        print_documents(documents, output, single=len(names) == 1)
     elif output == "name":
-        say("\n".join(f"pod/{pod.name}" for _, pod in found))
-    elif found:
+        say("\n".join(f"pod/{name}" for name in [*(pod.name for _, pod in found), *(pod.name for _, pod in pending)]))
+    elif known:
         now, wide, spaced = datetime.now(UTC), output == "wide", namespace is None
         header = (
             *(("NAMESPACE",) if spaced else ()),
@@ -108,10 +120,11 @@ async def _pods(client: Client, names: Sequence[str], namespace: str | None, out
             *(fleet_table.POD_WIDE if wide else ()),
         )
         rows = [fleet_table.pod_row(node, pod, now, wide=wide, namespaces=spaced) for node, pod in found]
+        rows += [fleet_table.pending_row(*each, now, wide=wide, namespaces=spaced) for each in pending]
         say("\n".join(columns([header, *rows] if headers else rows)))
     elif not names:
         remark("No resources found" + ("" if namespace is None else f" in {namespace} namespace."))
-    if missing := [each for each in names if each not in {pod.name for _, pod in found}]:
+    if missing := [each for each in names if each not in known]:
         raise Failure("\n".join(f'pods "{each}" not found in the fleet' for each in missing))
 
 
@@ -142,3 +155,29 @@ async def _workloads(
         say("\n".join(columns([header, *rows] if headers else rows)))
     elif not names:
         remark("No resources found" + ("" if namespace is None else f" in {namespace} namespace."))
+
+
+async def _objects(
+    client: Client, kind: str, names: Sequence[str], namespace: str | None, output: str, *, headers: bool
+) -> None:
+    from datetime import UTC, datetime
+
+    from syncpod.cli.temporal import fleet_objects
+    from syncpod.cli.view import fleet_table
+
+    if output in ("json", "yaml"):
+        raise BadInput(
+            f"--output: must be name or wide for a {kind}: its content is sealed, and only its nodes read it"
+        )
+    found = [each for each in await fleet_objects.views(client, kind, namespace) if not names or each.name in names]
+    if output == "name":
+        say("\n".join(f"{kind.lower()}/{each.name}" for each in found))
+    elif found:
+        now, spaced = datetime.now(UTC), namespace is None
+        rows = [fleet_table.object_row(each, now, namespaces=spaced) for each in found]
+        header = fleet_table.object_header(kind, namespaces=spaced)
+        say("\n".join(columns([header, *rows] if headers else rows)))
+    elif not names:
+        remark("No resources found" + ("" if namespace is None else f" in {namespace} namespace."))
+    if missing := [each for each in names if each not in {one.name for one in found}]:
+        raise Failure("\n".join(f'{kind.lower()}s "{each}" not found in the fleet' for each in missing))

@@ -11,9 +11,9 @@ from syncpod.cli.input.manifest_files import texts
 
 if TYPE_CHECKING:
     from syncpod.fleet.workload_documents import Workload
-    from syncpod.pod import Pod
+    from syncpod.pod import ConfigMap, Pod, Secret
 
-_KINDS = ("Pod", "Deployment", "DaemonSet", "List")
+_KINDS = ("Pod", "Deployment", "DaemonSet", "ConfigMap", "Secret", "List")
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class FleetManifests:
 
     pods: list[Pod]
     workloads: list[Workload]
+    objects: list[ConfigMap | Secret]
     warnings: list[str]
 
 
@@ -34,7 +35,7 @@ def fleet_manifests(sources: Sequence[str], namespace: str) -> FleetManifests:
     from syncpod.pod.documents import read_documents
 
     problems: list[str] = []
-    found = FleetManifests([], [], [])
+    found = FleetManifests([], [], [], [])
     for source, text in texts(sources, problems):
         try:
             documents = list(read_documents(text, source=source))
@@ -46,8 +47,8 @@ def fleet_manifests(sources: Sequence[str], namespace: str) -> FleetManifests:
                 problems += _take(found, each, namespace, f"{source}: document {number}")
     if problems:
         raise BadInput("\n".join(problems))
-    if not found.pods and not found.workloads:
-        raise BadInput(f"{', '.join(sources)}: no pod, deployment or daemonset in it")
+    if not found.pods and not found.workloads and not found.objects:
+        raise BadInput(f"{', '.join(sources)}: no pod, deployment, daemonset, configmap or secret in it")
     return found
 
 
@@ -59,7 +60,9 @@ def _opened(document: Any) -> Sequence[Any]:
 def _take(found: FleetManifests, document: Any, namespace: str, where: str) -> list[str]:
     """Add one document to what was found; return what is wrong with it."""
     from syncpod.fleet.workload_documents import admit_workload
+    from syncpod.objects import admit_object
     from syncpod.pod import PodInvalid, admit
+    from syncpod.pod.parse import parse_config_map, parse_secret
     from syncpod.pod.problems import lines
 
     kind = document.get("kind") if isinstance(document, dict) else None
@@ -72,6 +75,10 @@ def _take(found: FleetManifests, document: Any, namespace: str, where: str) -> l
         if kind == "Pod":
             pod, warnings = admit(document)
             found.pods.append(pod)
+        elif kind in ("ConfigMap", "Secret"):
+            read = parse_secret if kind == "Secret" else parse_config_map
+            given, warnings = admit_object(read(document))
+            found.objects.append(given)
         else:
             workload, warnings = admit_workload(document)
             found.workloads.append(workload)

@@ -19,7 +19,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.temporal import session
-from syncpod.fleet_client import connect_to_fleet, converter_of
+from syncpod.fleet_client import connect_to_fleet, converter_of, object_sealing_of
+from syncpod.gate.object_sealing import ObjectSealing
 from syncpod.messages.encryption import Undecipherable
 from syncpod.messages.fleet import FLEET_NODE_MEMO, FLEET_NODE_WORKFLOW, FleetNodeSummary, FleetNodeView, fleet_node_id
 from syncpod.settings.errors import SettingsInvalid
@@ -55,6 +56,14 @@ def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") ->
         raise session.refused(error) from None
     except Undecipherable as error:
         raise Failure(f"this is not the directory of that fleet's keys: {error}") from None
+
+
+def object_sealing(state_dir: str = "") -> ObjectSealing:
+    """Return what seals the fleet's ConfigMaps and Secrets. Blocks. Raises BadInput."""
+    try:
+        return object_sealing_of(settings(state_dir=state_dir).state_dir)
+    except (SettingsInvalid, OSError) as wrong:
+        raise BadInput(f"the fleet's keys cannot be read: {wrong}") from None
 
 
 async def summaries(client: Client) -> list[FleetNodeSummary]:

@@ -9,7 +9,7 @@ from temporalio.client import Client
 
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.temporal import fleet
+from syncpod.cli.temporal import fleet, fleet_workloads
 from syncpod.cli.temporal.fleet_workloads import KINDS
 from syncpod.messages.fleet import FleetNodeView, PlacedPod
 
@@ -45,6 +45,9 @@ async def find_pod(client: Client, words: Sequence[str], namespace: str, node: s
         if (each.owner == owner if kind != "Pod" else _is(each, namespace, name))
     ]
     if not found and kind == "Pod":
+        for one in await fleet_workloads.all_summaries(client, namespace):
+            if why := next((each.why or "one is looked for" for each in one.pending if each.name == name), ""):
+                raise Failure(f"pod {name} is on no node yet: {why} (`fleet explain --placement {name}` says more)")
         raise NotInFleet(f'pods "{name}" not found in the fleet; --node names the node of a pod that is not its own')
     if not found:
         raise NotInFleet(f'no pods of {kind.lower()}s.apps "{name}" found in the fleet')

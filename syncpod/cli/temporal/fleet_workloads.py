@@ -27,6 +27,8 @@ KINDS: Final = {
     **dict.fromkeys(("daemonset", "daemonsets", "ds"), "DaemonSet"),
 }
 """Kinds by kubectl's words for them."""
+POD: Final = "Pod"
+"""The kind of a pod by itself that the fleet places."""
 
 
 async def apply(client: Client, workload: Workload) -> str:
@@ -70,11 +72,16 @@ async def delete(client: Client, kind: str, namespace: str, name: str) -> bool:
 
 async def summaries(client: Client, kind: str, namespace: str | None) -> list[WorkloadSummary]:
     """Return the workloads of a kind, by namespace and name; `namespace` None = all."""
+    told = await all_summaries(client, namespace)
+    return sorted((each for each in told if each.kind == kind), key=lambda each: (each.namespace, each.name))
+
+
+async def all_summaries(client: Client, namespace: str | None) -> list[WorkloadSummary]:
+    """Return the workloads of all kinds; `namespace` None = all."""
     query = f"WorkflowType = '{WORKLOAD_WORKFLOW}' AND ExecutionStatus = 'Running'"
     found = [each async for each in client.list_workflows(query, rpc_timeout=_RPC)]
     told = [WorkloadSummary.model_validate(await each.memo_value(WORKLOAD_MEMO, {})) for each in found]
-    chosen = [each for each in told if each.kind == kind and namespace in (None, each.namespace)]
-    return sorted(chosen, key=lambda each: (each.namespace, each.name))
+    return [each for each in told if each.kind and namespace in (None, each.namespace)]
 
 
 async def views(client: Client, kind: str, namespace: str, names: Sequence[str]) -> list[WorkloadView]:

@@ -8,7 +8,8 @@ from typing import Any, Final
 from syncpod.cli.view.durations import age
 from syncpod.cli.view.layout import NONE
 from syncpod.messages.fleet import FleetNodeSummary, FleetNodeView, PlacedPod
-from syncpod.messages.workload import WorkloadSummary, WorkloadView
+from syncpod.messages.fleet_objects import FleetObjectView
+from syncpod.messages.workload import PendingPod, WorkloadSummary, WorkloadView
 
 NODE_HEADER: Final = ("NAME", "STATUS", "PODS", "AGE", "VERSION")
 NODE_WIDE: Final = ("SINCE", "INTERNAL-IP", "OS-IMAGE", "CONTAINER-RUNTIME")
@@ -18,7 +19,8 @@ POD_WIDE: Final = ("IP", "NODE", "OWNER")
 
 def node_status(node: FleetNodeSummary) -> str:
     """Return the node's status in a word or two: ``Ready,SchedulingDisabled``."""
-    return f"{node.presence},SchedulingDisabled" if node.unschedulable else node.presence
+    said = f"{node.presence},SchedulingDisabled" if node.unschedulable else node.presence
+    return f"{said},Draining" if node.draining else said
 
 
 def node_row(node: FleetNodeSummary, now: datetime, *, wide: bool) -> tuple[str, ...]:
@@ -55,6 +57,35 @@ def pod_row(node: FleetNodeView, pod: PlacedPod, now: datetime, *, wide: bool, n
     began = age(report.started_at, now) if report is not None and report.started_at is not None else NONE
     cells = (*((pod.namespace,) if namespaces else ()), pod.name, ready, pod_status(node, pod), restarts, began)
     return (*cells, (report.ip if report is not None else "") or NONE, node.name, pod.owner or NONE) if wide else cells
+
+
+def pending_row(namespace: str, pod: PendingPod, now: datetime, *, wide: bool, namespaces: bool) -> tuple[str, ...]:
+    """Return the cells of the line of a pod that is on no node."""
+    cells = (*((namespace,) if namespaces else ()), pod.name, "0/0", "Pending", "0", age(pod.created, now))
+    return (*cells, NONE, NONE, NONE) if wide else cells
+
+
+def pending_document(namespace: str, pod: PendingPod) -> dict[str, Any]:
+    """Return a pod that is on no node as a v1 Pod, with why."""
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": pod.why}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": pod.name, "namespace": namespace},
+        "status": {"phase": "Pending", "conditions": [condition] if pod.why else []},
+    }
+
+
+def object_header(kind: str, *, namespaces: bool) -> tuple[str, ...]:
+    """Return the header of a list of ConfigMaps or Secrets, as kubectl has it."""
+    types = ("TYPE",) if kind == "Secret" else ()
+    return (*(("NAMESPACE",) if namespaces else ()), "NAME", *types, "DATA", "AGE")
+
+
+def object_row(one: FleetObjectView, now: datetime, *, namespaces: bool) -> tuple[str, ...]:
+    """Return the cells of the line of a ConfigMap or Secret."""
+    types = (one.type,) if one.kind == "Secret" else ()
+    return (*((one.namespace,) if namespaces else ()), one.name, *types, str(one.keys), age(one.since, now))
 
 
 def node_document(node: FleetNodeView) -> dict[str, Any]:

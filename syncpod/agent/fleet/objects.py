@@ -1,0 +1,111 @@
+"""The fleet's ConfigMaps and Secrets on one of its nodes: opened with the node's key, and kept where its own are.
+
+They come with the fleet's list, which is on disk as it was sealed. So a Secret is in memory alone, and after a reboot
+it is there again without the fleet.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+
+from syncpod.messages.fleet_objects import GIVEN, SealedObject
+from syncpod.messages.sealing import Unsealable, open_sealed
+from syncpod.messages.signature import Place
+from syncpod.objects import KINDS, ObjectRef, ObjectRefused, ObjectStore, ObjectUnreadable, ref_of
+from syncpod.pod import ConfigMap, Secret
+from syncpod.settings.invitation import Invitation
+
+log = logging.getLogger(__name__)
+
+OF_FLEET: Final = "syncpod.dev/fleet"
+"""Annotation of an object that a fleet has given: the fleet's id. Without it, an object is the node's own."""
+
+
+class FleetObjects:
+    """What one fleet has its node keep."""
+
+    def __init__(self, invitation: Invitation, store: ObjectStore) -> None:
+        self._fleet, self._node, self._store = invitation.fleet, invitation.node, store
+        self._key, self._fleet_key = invitation.key, invitation.fleet_key
+
+    def keep(self, objects: Sequence[SealedObject]) -> dict[str, str]:
+        """Have the store hold these objects of the fleet, and no others of its; return why one cannot be, by its key.
+
+        The node's own objects stay as they are. Blocks. Raises OSError.
+        """
+        wanted: dict[ObjectRef, ConfigMap | Secret] = {}
+        refused: dict[str, str] = {}
+        for each in objects:
+            if not each.sealed:
+                continue
+            try:
+                found = self._opened(each)
+                wanted[ref_of(found)] = found
+            except ValueError as wrong:
+                refused[each.key] = str(wrong)
+        for ref, found in wanted.items():
+            if why := self._put(ref, found):
+                refused[f"{ref.kind}/{ref.namespace}/{ref.name}"] = why
+        unopened = {each.key for each in objects} - {f"{ref.kind}/{ref.namespace}/{ref.name}" for ref in wanted}
+        for ref in self._held():
+            if ref not in wanted and f"{ref.kind}/{ref.namespace}/{ref.name}" not in unopened:
+                self._store.delete(ref)
+                log.info("%s in namespace %s is gone: the fleet has it here no more", ref, ref.namespace)
+        return refused
+
+    def _put(self, ref: ObjectRef, found: ConfigMap | Secret) -> str:
+        """Store one object; return why that cannot be."""
+        try:
+            held = self._store.get(ref)
+            if held is not None and OF_FLEET not in held.metadata.annotations:
+                return "the node has one of its own by this name"
+            try:
+                self._store.put(found)
+            except ObjectRefused:  # it is immutable: the fleet has deleted it, and made another
+                self._store.delete(ref)
+                self._store.put(found)
+        except ValueError as wrong:  # an unreadable file, or a name that is none
+            return str(wrong)
+        return ""
+
+    def _held(self) -> list[ObjectRef]:
+        """Return the objects that this fleet, or an earlier one, has given."""
+        found = []
+        for kind in KINDS:
+            try:
+                held = self._store.list(kind)
+            except ObjectUnreadable as wrong:
+                log.warning("objects of the fleet may stay: %s", wrong)
+                continue
+            found += [ref_of(each) for each in held if OF_FLEET in each.metadata.annotations]
+        return found
+
+    def _opened(self, sealed: SealedObject) -> ConfigMap | Secret:
+        """Return what is sealed for this node. Raises ValueError, whose text shows nothing of it."""
+        own, fleet = load_pem_private_key(self._key.encode(), None), load_pem_public_key(self._fleet_key.encode())
+        if not isinstance(own, EllipticCurvePrivateKey) or not isinstance(fleet, EllipticCurvePublicKey):
+            raise Unsealable("a key of the invitation is none of an elliptic curve")
+        said = {name: text.encode() for name, text in sealed.metadata.items()}
+        try:
+            data = base64.b64decode(sealed.sealed, validate=True)
+        except binascii.Error:
+            raise Unsealable("it is not sealed") from None
+        content = open_sealed([own], [fleet], Place(self._node, sealed.key, "", GIVEN), said, data)
+        try:
+            document = json.loads(content)
+            model = ConfigMap if document.get("kind") == "ConfigMap" else Secret
+            found: ConfigMap | Secret = model.model_validate(document)
+        except ValueError:  # its text would show the content
+            raise Unsealable("it holds no ConfigMap and no Secret") from None
+        if f"{found.kind}/{found.metadata.namespace or 'default'}/{found.metadata.name}" != sealed.key:
+            raise Unsealable("it is another object")
+        annotations = {**found.metadata.annotations, OF_FLEET: self._fleet}
+        return found.model_copy(update={"metadata": found.metadata.model_copy(update={"annotations": annotations})})

@@ -1,0 +1,48 @@
+"""``syncpod explain --placement``, also of a fleet: why a pod is on its node, or on none."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from syncpod.cli.console import say
+from syncpod.cli.failure import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from temporalio.client import Client
+
+    from syncpod.cli.temporal.fleet_placement import Explained
+
+
+def explain_placement(
+    what: Sequence[str] | None, namespace: str, output: str, others: Sequence[str], state_dir: str = ""
+) -> None:
+    """Print of each node whether a pod, or the next pod of a workload, may be there. Raises BadInput, Failure.
+
+    `others` are further flags that were given: none of them goes with this.
+    """
+    from syncpod.cli.temporal import fleet, fleet_placement
+    from syncpod.cli.temporal.fleet_pods import kind_and_name
+    from syncpod.cli.view import placement_explanation
+
+    if output not in ("", "json"):
+        raise BadInput(f"--output: must be json, not {output}")
+    if others:
+        raise BadInput(f"--placement: is of now, and of all nodes; not with {', '.join(others)}")
+    kind, asked = kind_and_name(what or [])
+
+    async def work(client: Client) -> list[Explained]:
+        if kind == "Pod":
+            return await fleet_placement.explain_pod(client, namespace, asked)
+        return [await fleet_placement.explain_workload(client, kind, namespace, asked)]
+
+    for each in fleet.run(work, state_dir=state_dir):
+        name = each.pod.metadata.name
+        if output == "json":
+            said = placement_explanation.document(name, namespace, each.at, each.placement, each.silent)
+            say(json.dumps(said, indent=4))
+            continue
+        called = f"pod {name}" if kind == "Pod" else f"the next pod of {each.owner}"
+        say("\n".join(placement_explanation.lines(called, each.at, each.placement, each.silent)))

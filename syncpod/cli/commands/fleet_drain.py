@@ -1,0 +1,177 @@
+"""``syncpod fleet drain``: have the pods of nodes run elsewhere, before maintenance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncpod.cli.commands.fleet_change import NodeNames
+from syncpod.cli.console import remark, say, warn
+from syncpod.cli.failure import Failure
+from syncpod.cli.input.arguments import read_timeout
+from syncpod.cli.input.options import StateDir, Timeout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import timedelta
+
+    from temporalio.client import Client
+
+    from syncpod.messages.fleet import FleetNodeView, PlacedPod
+
+_LOOK_SECONDS = 0.5
+
+Force = Annotated[bool, typer.Option("--force", help="Also end pods that were given to the node by its name.")]
+IgnoreDaemonSets = Annotated[
+    bool, typer.Option("--ignore-daemonsets", help="Leave the pods of DaemonSets: they belong to their node.")
+]
+DeleteData = Annotated[
+    bool, typer.Option("--delete-emptydir-data", help="Also move pods with an emptyDir, whose data is lost.")
+]
+
+
+@dataclass(frozen=True)
+class _How:
+    force: bool
+    ignore_daemon_sets: bool
+    delete_data: bool
+    patience: timedelta | None
+
+
+def drain(
+    nodes: NodeNames,
+    force: Force = False,
+    ignore_daemonsets: IgnoreDaemonSets = False,
+    delete_emptydir_data: DeleteData = False,
+    timeout: Timeout = "0",
+    state_dir: StateDir = "",
+) -> None:
+    """Have the pods of nodes run elsewhere: cordon the nodes, and move what is there.
+
+    A Deployment's pods are replaced as by a rollout, within its `maxSurge` and `maxUnavailable`: with room for a surge,
+    a pod goes once another is available elsewhere. A pod by itself ends first. What stands in the way is said. The
+    fleet goes on if this command ends; `fleet uncordon` takes it back for the pods that are still there.
+    """
+    from syncpod.cli.temporal import fleet
+
+    how = _How(force, ignore_daemonsets, delete_emptydir_data, read_timeout(timeout))
+    names = list(dict.fromkeys(name.rpartition("/")[2] for name in nodes))
+
+    async def work(client: Client) -> None:
+        for name in names:
+            await fleet.update(client, name, "cordon")
+            say(f"node/{name} cordoned")
+        for name in names:
+            await _drain(client, name, how)
+
+    fleet.run(work, state_dir=state_dir)
+
+
+async def _drain(client: Client, name: str, how: _How) -> None:
+    """Move the pods of one node, and wait until they are gone. Raises Failure."""
+    from syncpod.cli.temporal import fleet
+
+    node = await fleet.view(client, name)
+    staying = [each for each in node.placed if _is_of(each, "DaemonSet")]
+    unmanaged = [each for each in node.placed if not each.owner and each.state != "ending"]
+    await _refuse(client, node, staying, unmanaged, how)
+    if staying:
+        warn(f"ignoring DaemonSet-managed Pods: {_names(staying)}")
+    await fleet.update(client, name, "drain")
+    if unmanaged:
+        warn(f"deleting Pods that declare no controller: {_names(unmanaged)}")
+        keys = [{"namespace": each.namespace, "name": each.name} for each in unmanaged]
+        await fleet.update(client, name, "withdraw", {"pods": keys, "reason": f"{name} is being drained"})
+    if node.presence == "Unknown":
+        remark(f"node {name} is not heard: its pods count as ending until it is back (`fleet delete pod --force`)")
+    await _until_empty(client, name, [each for each in node.placed if each not in staying], how)
+    say(f"node/{name} drained")
+
+
+async def _refuse(
+    client: Client, node: FleetNodeView, daemons: Sequence[PlacedPod], unmanaged: Sequence[PlacedPod], how: _How
+) -> None:
+    """Raise Failure for pods that must not go (kubectl's pkg/drain/filters.go, v1.36), before any does."""
+    from syncpod.cli.temporal import fleet
+    from syncpod.messages.fleet import Intent
+
+    reasons = []
+    if daemons and not how.ignore_daemon_sets:
+        reasons.append(f"cannot delete DaemonSet-managed Pods (use --ignore-daemonsets to ignore): {_names(daemons)}")
+    if unmanaged and not how.force:
+        reasons.append(f"cannot delete Pods that declare no controller (use --force to override): {_names(unmanaged)}")
+    if not how.delete_data:
+        daemon_keys = {(each.namespace, each.name) for each in daemons}
+        told = Intent.model_validate(await fleet.handle_of(client, node.name).query("intent"))
+        metas = [each.get("metadata", {}) for each in told.pods if _has_data(each)]
+        keys = {(each.get("namespace") or "default", each.get("name", "")) for each in metas} - daemon_keys
+        if keys:
+            named = ", ".join(sorted("/".join(each) for each in keys))
+            reasons.append(f"cannot delete Pods with local storage (use --delete-emptydir-data to override): {named}")
+    if reasons:
+        raise Failure("\n".join([f'unable to drain node "{node.name}", which stays cordoned:', *reasons]))
+
+
+async def _until_empty(client: Client, name: str, pods: Sequence[PlacedPod], how: _How) -> None:
+    """Wait until these pods are gone from the node, and say what each waits for. Raises Failure on a timeout."""
+    import asyncio
+
+    from syncpod.cli.temporal import fleet
+
+    left = {(each.namespace, each.name): each for each in pods}
+    for each in left.values():
+        say(f"evicting pod {each.namespace}/{each.name}")
+    loop, said = asyncio.get_running_loop(), ""
+    end = loop.time() + how.patience.total_seconds() if how.patience else None
+    while left:
+        node = await fleet.view(client, name)
+        there = {(each.namespace, each.name) for each in node.placed}
+        for key in [key for key in left if key not in there]:
+            say(f"pod/{left.pop(key).name} evicted")
+        if not node.draining:
+            raise Failure(f"node {name} was uncordoned meanwhile: {_names(left.values())} stay")
+        if left and (why := await _in_the_way(client, left.values())) != said:
+            said = why
+            if why:
+                remark(why)
+        if left and end is not None and loop.time() > end:
+            raise Failure(
+                f"timed out waiting for {_names(left.values())} to go from {name}; the fleet goes on with that, "
+                f"and `fleet uncordon {name}` ends it"
+            )
+        if left:
+            await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _in_the_way(client: Client, pods: Iterable[PlacedPod]) -> str:
+    """Return a line for each workload whose pods are still there: what it waits for."""
+    from syncpod.cli.temporal import fleet_workloads
+
+    lines = []
+    for owner in sorted({each.owner for each in pods if each.owner}):
+        _, kind, namespace, workload = (*owner.split("/", 3), "", "", "")[:4]
+        view = await fleet_workloads.view(client, kind, namespace, workload)
+        if view is None:
+            lines.append(f"{owner} is not in the fleet any more: delete its pods with `fleet delete pod`")
+        elif view.pending:
+            first = view.pending[0]
+            lines.append(f"{owner}: {first.name} has no node yet: {first.why or 'one is looked for'}")
+        else:
+            lines.append(f"{owner}: {view.says}")
+    return "\n".join(lines)
+
+
+def _is_of(pod: PlacedPod, kind: str) -> bool:
+    return pod.owner.startswith(f"workload/{kind}/")
+
+
+def _has_data(document: dict[str, object]) -> bool:
+    spec = document.get("spec")
+    volumes = spec.get("volumes", ()) if isinstance(spec, dict) else ()
+    return any("emptyDir" in each for each in volumes)
+
+
+def _names(pods: Iterable[PlacedPod]) -> str:
+    return ", ".join(sorted(f"{each.namespace}/{each.name}" for each in pods))

@@ -1,0 +1,100 @@
+"""A fleet's ConfigMaps and Secrets: sealed here, before they go to its server, which never has them in the clear."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import timedelta
+from typing import Any, Final
+
+from temporalio.client import Client, WithStartWorkflowOperation, WorkflowUpdateFailedError
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.cli.failure import Failure
+from syncpod.cli.temporal.fleet import NO_WORKER
+from syncpod.cli.temporal.session import refused
+from syncpod.gate.object_sealing import ObjectSealing
+from syncpod.messages.fleet import FLEET_QUEUE
+from syncpod.messages.fleet_objects import (
+    FLEET_OBJECT_MEMO,
+    FLEET_OBJECT_WORKFLOW,
+    FleetObjectRef,
+    FleetObjectView,
+    PutObject,
+    object_id,
+)
+from syncpod.objects import values
+from syncpod.pod import ConfigMap, Secret
+from syncpod.pod.wire import to_wire
+
+_RPC: Final = timedelta(seconds=10)
+KINDS: Final = {
+    **dict.fromkeys(("configmap", "configmaps", "cm"), "ConfigMap"),
+    **dict.fromkeys(("secret", "secrets"), "Secret"),
+}
+"""Kinds by kubectl's words for them."""
+
+
+async def apply(client: Client, sealing: ObjectSealing, given: ConfigMap | Secret) -> str:
+    """Have the fleet keep an object; return kubectl's word for what that did. Raises Failure."""
+    put = _sealed(sealing, given)
+    starting: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
+        FLEET_OBJECT_WORKFLOW,
+        {},
+        id=object_id(put.kind, put.namespace, put.name),
+        task_queue=FLEET_QUEUE,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        static_summary=f"{put.kind} {put.name}",
+    )
+    body = put.model_dump(mode="json", by_alias=True)
+    try:
+        answer: dict[str, Any] = await client.execute_update_with_start_workflow(
+            "put", body, start_workflow_operation=starting, result_type=dict, rpc_timeout=_RPC
+        )
+    except WorkflowUpdateFailedError as wrong:
+        raise Failure(wrong.cause.message if isinstance(wrong.cause, ApplicationError) else str(wrong.cause)) from None
+    except RPCError as error:
+        raise _failure(error) from None
+    return str(answer["change"])
+
+
+async def delete(client: Client, kind: str, namespace: str, name: str) -> bool:
+    """Have an object gone, also from nodes; return False if there is none. Raises Failure."""
+    try:
+        await client.get_workflow_handle(object_id(kind, namespace, name)).execute_update("delete", rpc_timeout=_RPC)
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return False
+        raise _failure(error) from None
+    return True
+
+
+async def views(client: Client, kind: str, namespace: str | None) -> list[FleetObjectView]:
+    """Return what lists show of the objects of a kind, by namespace and name; `namespace` None = all."""
+    query = f"WorkflowType = '{FLEET_OBJECT_WORKFLOW}' AND ExecutionStatus = 'Running'"
+    found = [each async for each in client.list_workflows(query, rpc_timeout=_RPC)]
+    told = [FleetObjectView.model_validate(await each.memo_value(FLEET_OBJECT_MEMO, {})) for each in found]
+    chosen = [each for each in told if each.kind == kind and namespace in (None, each.namespace)]
+    return sorted(chosen, key=lambda each: (each.namespace, each.name))
+
+
+def _sealed(sealing: ObjectSealing, given: ConfigMap | Secret) -> PutObject:
+    """Seal an admitted object for the fleet."""
+    ref = FleetObjectRef(kind=given.kind, namespace=given.metadata.namespace or "default", name=given.metadata.name)
+    content = json.dumps(to_wire(given), sort_keys=True, ensure_ascii=False).encode()
+    metadata, data = sealing.keep(ref.key, content)
+    return PutObject(
+        **ref.model_dump(),
+        version=sealing.version(content),
+        metadata=metadata,
+        sealed=base64.b64encode(data).decode(),
+        type=(given.type or "Opaque") if isinstance(given, Secret) else "",
+        keys=len(values(given)),
+    )
+
+
+def _failure(error: RPCError) -> Failure:
+    waits = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED, RPCStatusCode.FAILED_PRECONDITION)
+    return Failure(NO_WORKER) if error.status in waits else refused(error)

@@ -1,0 +1,116 @@
+"""Where a pod of a fleet could be, decided anew by what its nodes offer now, as the fleet itself decides."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from temporalio.client import Client
+
+from syncpod.cli.failure import Failure
+from syncpod.cli.temporal import fleet, fleet_workloads
+from syncpod.fleet.offers import NodeOffer
+from syncpod.fleet.placement import Placement, place
+from syncpod.fleet.workload_documents import readmit_workload, template_of
+from syncpod.fleet.workload_pods import owner_of, pod_of
+from syncpod.messages.fleet import OWNER_ANNOTATION, FleetNodeView, Intent
+from syncpod.messages.fleet_offers import offer_of
+from syncpod.messages.workload import WorkloadView
+from syncpod.pod import Pod, readmit
+
+_RPC: Final = timedelta(seconds=10)
+
+
+@dataclass(frozen=True)
+class Explained:
+    """One pod, and what placement makes of every node now."""
+
+    pod: Pod
+    owner: str
+    at: str
+    """Where it is; "" = nowhere. Its node is judged as if it were not there."""
+    placement: Placement
+    silent: Sequence[str]
+    """Nodes that have never spoken: nothing is placed there."""
+
+
+@dataclass(frozen=True)
+class _Nodes:
+    """All nodes, and the list that each is given."""
+
+    views: Sequence[FleetNodeView]
+    lists: Mapping[str, Intent]
+
+    def without(self, node: str, key: tuple[str, str]) -> dict[str, list[dict[str, Any]]]:
+        """Return the pods of each node, but for one."""
+        return {
+            name: [each for each in told.pods if name != node or _key(each) != key] for name, told in self.lists.items()
+        }
+
+
+async def explain_pod(client: Client, namespace: str, name: str) -> list[Explained]:
+    """Explain every pod of this name. Raises Failure if there is none."""
+    nodes = await _nodes(client)
+    found = [
+        _explained(nodes, readmit(document).pod, node)
+        for node, told in sorted(nodes.lists.items())
+        for document in told.pods
+        if _key(document) == (namespace, name)
+    ]
+    if found:
+        return found
+    for one in await fleet_workloads.all_summaries(client, namespace):
+        if any(each.name == name for each in one.pending):
+            (view,) = await fleet_workloads.views(client, one.kind, namespace, [one.name])
+            return [_explained(nodes, _sample(view, name), "", _owner(view))]
+    raise Failure(f'pods "{name}" not found in the fleet')
+
+
+async def explain_workload(client: Client, kind: str, namespace: str, name: str) -> Explained:
+    """Explain where the next pod of a workload would be. Raises Failure."""
+    (view,) = await fleet_workloads.views(client, kind, namespace, [name])
+    pod = _sample(view, view.pending[0].name if view.pending else "")
+    return _explained(await _nodes(client), pod, "", _owner(view))
+
+
+async def _nodes(client: Client) -> _Nodes:
+    views = await fleet.views(client)
+    asked = (fleet.handle_of(client, each.name).query("intent", rpc_timeout=_RPC) for each in views)
+    lists = [Intent.model_validate(told) for told in await asyncio.gather(*asked)]
+    return _Nodes(views, {view.name: told for view, told in zip(views, lists, strict=True)})
+
+
+def _explained(nodes: _Nodes, pod: Pod, at: str, owner: str = "") -> Explained:
+    owner = owner or pod.metadata.annotations.get(OWNER_ANNOTATION, "")
+    lists = nodes.without(at, (pod.metadata.namespace or "default", pod.metadata.name))
+    offers: list[NodeOffer] = []
+    silent = []
+    for view in nodes.views:
+        offer = offer_of(view, lists[view.name], [pod], owner)
+        if offer is None:
+            silent.append(view.name)
+        else:
+            offers.append(offer)
+    return Explained(pod, owner, at, place(pod, offers, owner=owner), silent)
+
+
+def _sample(view: WorkloadView, name: str) -> Pod:
+    """Return a pod as the workload makes it now."""
+    if view.document is None:
+        raise Failure("nothing has been applied yet")
+    workload = readmit_workload(view.document)
+    pod = pod_of(workload, template_of(workload), 0)
+    named = pod.metadata.model_copy(update={"name": name or pod.metadata.name})
+    return pod.model_copy(update={"metadata": named})
+
+
+def _owner(view: WorkloadView) -> str:
+    return owner_of(readmit_workload(view.document or {}))
+
+
+def _key(document: Mapping[str, Any]) -> tuple[str, str]:
+    meta = document.get("metadata") or {}
+    return meta.get("namespace") or "default", meta.get("name", "")

@@ -1,0 +1,68 @@
+"""Having pods of a fleet run somewhere, and having them end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+
+from temporalio.client import Client
+
+from syncpod.cli.failure import Failure
+from syncpod.cli.temporal import fleet, fleet_workloads
+from syncpod.fleet.workload_pods import workload_id
+from syncpod.messages.fleet import FleetNodeView, PlacedPod
+from syncpod.pod import Pod, pod_to_wire
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What the deletion of a pod found."""
+
+    is_placed: bool
+    """The fleet itself had it placed, as a pod by itself."""
+    nodes: Sequence[FleetNodeView]
+    """Nodes that had it, as they were before."""
+    owners: Sequence[str]
+    """Workloads that make another in its place, by their workflows' ids."""
+
+
+async def apply(client: Client, pods: Iterable[Pod]) -> AsyncIterator[tuple[Pod, str]]:
+    """Have pods run on the nodes that they name, else on those that are chosen; yield each with what that did.
+
+    A pod that was given to a node by its name stays there. The fleet's nodes are asked once for what they have. Raises
+    Failure.
+    """
+    nodes = await fleet.views(client)
+    held = {(one.namespace, one.name): (node.name, one.owner) for node in nodes for one in node.placed}
+    generations = {node.name: node.generation for node in nodes}
+    for pod in pods:
+        namespace, name = pod.metadata.namespace or "default", pod.metadata.name
+        there, owner = held.get((namespace, name), ("", ""))
+        where = pod.spec.node_name or ("" if owner else there)
+        if not where or await fleet_workloads.view(client, fleet_workloads.POD, namespace, name) is not None:
+            yield pod, await fleet_workloads.apply(client, pod)
+            continue
+        if there not in ("", where):
+            raise Failure(f"pod {name} is on node {there}: delete it there before it goes to {where}")
+        generation = (await fleet.update(client, where, "place", {"pods": [pod_to_wire(pod)]}))["generation"]
+        changed = "unchanged" if generation == generations.get(where) else "configured"
+        yield pod, f"{changed if there else 'created'} on node/{where}"
+        held[namespace, name], generations[where] = (where, ""), generation
+
+
+async def delete(client: Client, namespace: str, name: str, *, force: bool) -> Ended:
+    """Have a pod end wherever it is; `force`: without waiting for the word of its nodes. Raises Failure."""
+    holders = [node for node in await fleet.views(client) if _here(node, namespace, name)]
+    own = workload_id(fleet_workloads.POD, namespace, name)
+    is_placed = await fleet_workloads.delete(client, fleet_workloads.POD, namespace, name)
+    owners = {each.owner for node in holders for each in _here(node, namespace, name) if each.owner}
+    change = {"pods": [{"namespace": namespace, "name": name}], "reason": "deleted by hand", "force": force}
+    for node in holders:
+        # The workflow of a placed pod withdraws it itself; where the fleet has lost that workflow, nobody else does.
+        if force or not is_placed or any(each.owner != own for each in _here(node, namespace, name)):
+            await fleet.update(client, node.name, "withdraw", change)
+    return Ended(is_placed, holders, sorted(owners - {own}))
+
+
+def _here(node: FleetNodeView, namespace: str, name: str) -> list[PlacedPod]:
+    return [each for each in node.placed if (each.namespace, each.name) == (namespace, name)]

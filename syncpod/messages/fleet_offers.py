@@ -1,0 +1,57 @@
+"""What a fleet's node offers, from what its workflow says of it: what placement looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from syncpod.fleet.affinity import matters
+from syncpod.fleet.offers import NodeOffer, Presence
+from syncpod.fleet.placement import as_there, taking
+from syncpod.messages.fleet import OWNER_ANNOTATION, FleetNodeSummary
+from syncpod.pod import Pod, PodInvalid, parse_quantity, readmit
+
+
+def offer_of(
+    node: FleetNodeSummary, documents: Iterable[dict[str, Any]], wanted: Sequence[Pod], owner: str
+) -> NodeOffer | None:
+    """Return what a node offers beside the pods of its list; None if it has not spoken yet.
+
+    Of those pods the answer has the ones that matter to one that is wanted, and all of `owner`. Raises ValueError for
+    an amount that is none.
+    """
+    if node.presence == "Joining":
+        return None
+    offer = NodeOffer(
+        node.name,
+        labels=node.labels,
+        unschedulable=node.unschedulable,
+        presence=_presence(node.presence),
+        allocatable={name: _amount(name, text) for name, text in node.allocatable.items()},
+    )
+    for document in documents:
+        offer = _with(offer, document, wanted, owner)
+    return offer
+
+
+def _with(offer: NodeOffer, document: dict[str, Any], wanted: Sequence[Pod], owner: str) -> NodeOffer:
+    """Return an offer without the room that a pod takes; what matters of the pod is added."""
+    try:
+        pod = readmit(document).pod
+    except PodInvalid:
+        return replace(offer, others=offer.others + 1)
+    there = as_there(pod, pod.metadata.annotations.get(OWNER_ANNOTATION, ""))
+    offer = taking(offer, pod)
+    if there.owner == owner or any(matters(there, one, one.metadata.namespace or "default") for one in wanted):
+        return replace(offer, pods=(*offer.pods, there))
+    return replace(offer, others=offer.others + 1)
+
+
+def _presence(presence: str) -> Presence:
+    return "Ready" if presence == "Ready" else "NotReady" if presence == "NotReady" else "Unknown"
+
+
+def _amount(name: str, text: str) -> int:
+    quantity = parse_quantity(text)
+    return quantity.milli_value() if name == "cpu" else quantity.value()

@@ -1,0 +1,133 @@
+"""ConfigMaps and Secrets of a fleet on a real server: nodes are given what their pods refer to, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from temporalio.client import Client, WithStartWorkflowOperation
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.worker import Worker
+
+from activities.fleet_objects import object_steps
+from activities.fleet_workload import fleet_steps
+from syncpod.lifecycle.version import build_id
+from syncpod.messages.fleet import fleet_node_id
+from syncpod.messages.fleet_objects import FLEET_OBJECT_WORKFLOW, PutObject, object_id
+from tests.agent.waiting import pauses
+from tests.workflows.scripted import DIGEST
+from tests.workflows.test_workload import PATIENCE, Fleet, Machine
+from workflows.fleet.node import FleetNodeWorkflow
+from workflows.fleet.object import FleetObjectWorkflow
+from workflows.fleet.workload import WorkloadWorkflow
+
+
+class Marked:
+    """Seals by writing for whom."""
+
+    def give(self, key: str, node: str, metadata: Mapping[str, str], kept: bytes) -> tuple[dict[str, str], bytes]:
+        return {**metadata, "for": node}, b"for " + node.encode() + b": " + kept
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def fleet(client: Client, worker_options: dict[str, Any]) -> AsyncIterator[Fleet]:
+    fleet = Fleet(client, f"o{uuid.uuid4().hex[:8]}")
+    worker = Worker(
+        client,
+        task_queue=fleet.queue,
+        workflows=[FleetNodeWorkflow, FleetObjectWorkflow, WorkloadWorkflow],
+        activities=[*fleet_steps(client), *object_steps(client, Marked())],
+        build_id=build_id("syncpod-test", DIGEST),
+        **worker_options,
+    )
+    async with worker:
+        yield fleet
+        for name in list(fleet.workers):
+            await fleet.lose(name)
+        for each in dict.fromkeys(fleet.started):
+            handle = client.get_workflow_handle(each)
+            if (await handle.describe()).close_time is None:
+                await handle.terminate()
+
+
+async def put(fleet: Fleet, name: str, content: str) -> str:
+    """Have the fleet keep a Secret; return what that did."""
+    given = PutObject(kind="Secret", name=name, version=content, sealed=base64.b64encode(content.encode()).decode())
+    starting: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
+        FLEET_OBJECT_WORKFLOW,
+        {},
+        id=object_id("Secret", "default", name),
+        task_queue=fleet.queue,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+    )
+    body = given.model_dump(mode="json", by_alias=True)
+    answer = await fleet.client.execute_update_with_start_workflow("put", body, start_workflow_operation=starting)
+    fleet.started.append(object_id("Secret", "default", name))
+    return str(answer["change"])
+
+
+def pod(name: str, secret: str) -> dict[str, Any]:
+    container = {"name": "main", "image": "registry.local/web:1", "envFrom": [{"secretRef": {"name": secret}}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container]}}
+
+
+async def until(machine: Machine, objects: dict[str, str | None]) -> None:
+    """Wait until a node's list has these objects, by name; None = it is to keep what it has."""
+
+    def given() -> dict[str, str | None]:
+        return {
+            each.name: base64.b64decode(each.sealed).decode() if each.sealed else None for each in machine.taken.objects
+        }
+
+    deadline, pause = time.monotonic() + PATIENCE, pauses(0.02)
+    while given() != objects:
+        assert time.monotonic() < deadline, given()
+        await asyncio.sleep(next(pause))
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_node_is_given_what_its_pods_refer_to_and_told_of_each_change(fleet: Fleet) -> None:
+    one, other = await fleet.join(1), await fleet.join(2)
+    keys, unused = f"{fleet.prefix}-keys", f"{fleet.prefix}-unused"
+    assert await put(fleet, keys, "a") == "created"
+    await put(fleet, unused, "x")
+    for machine, secret in ((one, keys), (other, "nowhere")):
+        node = fleet.client.get_workflow_handle(fleet_node_id(machine.name))
+        await node.execute_update("place", {"pods": [pod(f"p-{machine.name}", secret)]})
+    await until(one, {keys: f"for {one.name}: a"})
+    assert (await put(fleet, keys, "a"), await put(fleet, keys, "b")) == ("unchanged", "configured")
+    await until(one, {keys: f"for {one.name}: b"})
+    assert not other.taken.objects, "it refers to another"
+    await fleet.client.get_workflow_handle(object_id("Secret", "default", keys)).execute_update("delete")
+    await until(one, {})
+    await put(fleet, keys, "c")
+    await until(one, {keys: f"for {one.name}: c"})
+    node = fleet.client.get_workflow_handle(fleet_node_id(one.name))
+    await node.execute_update("withdraw", {"pods": [{"name": f"p-{one.name}"}]})
+    await until(one, {})
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_node_learns_no_secret_by_claiming_a_pod(fleet: Fleet) -> None:
+    keys = f"{fleet.prefix}-keys"
+    await put(fleet, keys, "a")
+    machine = Machine(f"{fleet.prefix}-1")
+    claimed = pod(f"{fleet.prefix}-pod", keys)
+    claimed["metadata"]["namespace"] = "default"
+    fleet.machines[machine.name] = machine
+    machine.taken = machine.taken.model_copy(update={"fleet": "f", "node": machine.name, "pods": (claimed,)})
+    await fleet.client.start_workflow(
+        "FleetNode", {"fleet": "f", "node": machine.name}, id=fleet_node_id(machine.name), task_queue=fleet.queue
+    )
+    fleet.started.append(fleet_node_id(machine.name))
+    await fleet.bring_back(machine.name)
+    await until(machine, {keys: None})
+    node = fleet.client.get_workflow_handle(fleet_node_id(machine.name))
+    await node.execute_update("place", {"pods": [claimed]})
+    await until(machine, {keys: f"for {machine.name}: a"})

@@ -1,0 +1,225 @@
+"""FleetObjectWorkflow: one durable run per ConfigMap or Secret of a fleet, whose content it cannot read.
+
+::
+
+    put, delete ──► sealed for the fleet ──► announce_object ──► nodes whose pods refer to it are given their lists anew
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict
+from temporalio import workflow
+from temporalio.common import RawValue, RetryPolicy
+
+with workflow.unsafe.imports_passed_through():
+    from syncpod.lifecycle.version import DECISION_VERSION, too_old
+    from syncpod.messages.fleet_objects import (
+        ANNOUNCE_OBJECT,
+        FLEET_OBJECT_MEMO,
+        FLEET_OBJECT_WORKFLOW,
+        FleetObjectRef,
+        FleetObjectView,
+        PutObject,
+        SealedObject,
+        object_id,
+    )
+    from syncpod.messages.signed import Accepted, Commands
+    from workflows.entity import Entity, decisions_taken, invalid
+    from workflows.fleet.inbox import FleetInbox
+
+_PART: Final = 256
+_RETRY: Final = RetryPolicy(
+    initial_interval=timedelta(seconds=1), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=30)
+)
+_ANSWER: Final = timedelta(seconds=120)
+
+
+class ObjectState(BaseModel):
+    """The snapshot. Mutable; changed only between two awaits of the workflow."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    decision_version: int = DECISION_VERSION
+    accepted: Accepted = Accepted()
+    max_events: int = 0
+    put: PutObject | None = None
+    """None = nothing has been applied yet."""
+    since: datetime | None = None
+    announced: str = ""
+    """The version that nodes know of."""
+    deleting: bool = False
+
+
+@workflow.defn(name=FLEET_OBJECT_WORKFLOW)
+class FleetObjectWorkflow:
+    """A ConfigMap or a Secret, until it is deleted."""
+
+    @workflow.init
+    def __init__(self, start_input: Any = None) -> None:
+        self.commands, decisions = Commands(start_input), decisions_taken()
+        self.state, self.refusal = _begun(self.commands.input, decisions)
+        self.entity = Entity(self, self.state, FleetInbox(), self.commands, part=_PART)
+        self.is_busy = False
+
+    @workflow.run
+    async def run(self, _start_input: Any = None) -> None:
+        """Keep the object, until it is deleted."""
+        if self.refusal:
+            raise invalid(self.refusal)
+        while True:
+            await self.entity.take_in()
+            put = self.state.put
+            if put is not None and (self.state.deleting or put.version != self.state.announced):
+                await self.announce(put)
+                continue
+            if self.state.deleting and workflow.all_handlers_finished():
+                return
+            due = self.entity.is_due()
+            if due and self.entity.is_quiet():
+                if await self.entity.is_still_quiet_in_the_next_task():
+                    # Replay: nothing is awaited between that check and this, or an update could be lost.
+                    workflow.continue_as_new(next_input(self.state))
+                continue
+            await self.entity.wait(lambda due=due: due and self.entity.is_quiet())  # type: ignore[misc]
+
+    async def announce(self, put: PutObject) -> None:
+        """Have the nodes know that the object is another, or is gone."""
+        deleting = self.state.deleting
+        if deleting:
+            self.state.put = None  # first: whoever is told asks for it
+        self.is_busy = True
+        ref = FleetObjectRef(kind=put.kind, namespace=put.namespace, name=put.name)
+        telling = workflow.start_activity(
+            ANNOUNCE_OBJECT,
+            ref,
+            start_to_close_timeout=_ANSWER,
+            retry_policy=_RETRY,
+            summary=f"{put.kind.lower()} {put.name} {'is gone' if deleting else 'has changed'}",
+            result_type=RawValue,
+        )
+        await self.entity.until(telling.done)
+        self.is_busy = False
+        self.state.announced = put.version
+
+    # --- what the entity asks of its workflow -------------------------------------------------------------------------
+
+    def absorb(self, name: str, args: tuple[Any, ...]) -> None:
+        """Take no signal but those of every workflow."""
+
+    def on_cancel(self) -> None:
+        """Go on: an object is ended by the update delete."""
+
+    def refuse(self, name: str, why: str) -> None:
+        """Take no notice: a refused signal changes nothing here."""
+
+    def is_at_rest(self) -> bool:
+        """Say whether no step is under way."""
+        return not self.is_busy
+
+    def sentence(self, wrong: Exception) -> str:
+        """Return one sentence that says why an update is refused."""
+        return str(wrong)
+
+    # --- signals, updates, queries ------------------------------------------------------------------------------------
+
+    @workflow.signal
+    def renew(self, *args: Any) -> None:
+        """Continue as new at the next quiet point."""
+        if self.entity.is_accepted("renew", args):
+            self.entity.renew()
+
+    @workflow.signal(dynamic=True)
+    def unknown(self, name: str, args: Sequence[RawValue]) -> None:
+        """Take no notice of a signal of an unknown name."""
+
+    @workflow.update
+    async def put(self, *args: Any) -> dict[str, Any]:
+        """Keep this content (:class:`syncpod.messages.fleet_objects.PutObject`)."""
+        given = _given(self.entity.obey("put", args))
+        state, before = self.state, self.state.put
+
+        def change() -> None:
+            state.put, state.since, state.deleting = given, state.since or workflow.now(), False
+            workflow.upsert_memo({FLEET_OBJECT_MEMO: _view(state).model_dump(mode="json", by_alias=True)})
+
+        await self.entity.change(change)
+        was = "created" if before is None else "unchanged" if before.version == given.version else "configured"
+        return {"change": was}
+
+    @put.validator
+    def check_put(self, *args: Any) -> None:
+        """Refuse what is no object, or another one."""
+        if self.refusal:
+            raise invalid(self.refusal)
+        given = self.entity.allow("put", args)
+        self.entity.attempt(lambda: _ignored(_given(given)))
+
+    @workflow.update
+    async def delete(self, *args: Any) -> dict[str, Any]:
+        """Have the object gone, also from the nodes."""
+        self.entity.obey("delete", args)
+
+        def change() -> None:
+            self.state.deleting = True
+
+        await self.entity.change(change)
+        return {}
+
+    @delete.validator
+    def check_delete(self, *args: Any) -> None:
+        """Refuse whoever may not command the fleet."""
+        if self.refusal:
+            raise invalid(self.refusal)
+        self.entity.allow("delete", args)
+
+    @workflow.query
+    def sealed(self) -> dict[str, Any] | None:
+        """Return the object as it is sealed (:class:`syncpod.messages.fleet_objects.SealedObject`); None = gone."""
+        put = self.state.put
+        return SealedObject.model_validate(put.model_dump()).model_dump(mode="json", by_alias=True) if put else None
+
+
+def next_input(state: ObjectState) -> dict[str, Any]:
+    """Return the input of the run that follows this one."""
+    return {"snapshot": state.model_dump(mode="json", exclude_defaults=True), "decisions": state.decision_version}
+
+
+def _begun(start: Any, decisions: int) -> tuple[ObjectState, str]:
+    if refusal := too_old(decisions):
+        return ObjectState(), refusal
+    given = start if isinstance(start, dict) else {}
+    try:
+        state = ObjectState.model_validate(given.get("snapshot", {}))
+    except ValueError as wrong:
+        return ObjectState(), f"snapshot: {wrong}"
+    state.decision_version = decisions
+    return state, ""
+
+
+def _given(given: tuple[Any, ...]) -> PutObject:
+    """Return what an update was given. Raises ValueError."""
+    put = PutObject.model_validate(given[0] if len(given) == 1 else None)
+    if object_id(put.kind, put.namespace, put.name) != workflow.info().workflow_id:
+        raise ValueError(f"is {put.key}, and this is {workflow.info().workflow_id}")
+    return put
+
+
+def _view(state: ObjectState) -> FleetObjectView:
+    put = state.put or PutObject()
+    return FleetObjectView(
+        kind=put.kind,
+        namespace=put.namespace,
+        name=put.name,
+        type=put.type,
+        keys=put.keys,
+        version=put.version,
+        since=state.since,
+    )
+
+
+def _ignored(_value: object) -> None:
+    """Return nothing, whatever was returned."""
