@@ -55,12 +55,12 @@ with workflow.unsafe.imports_passed_through():
     )
     from syncpod.messages.identity import Message
     from syncpod.messages.signed import Commands
-    from workflows import rejections
     from workflows.entity import Entity, decisions_taken, decoded, invalid
     from workflows.fleet import node_changes, node_report
     from workflows.fleet.inbox import FleetInbox
     from workflows.fleet.node_state import FleetNodeState
     from workflows.fleet.under_way import UnderWay
+    from workflows.rejections import sentence
 
 _PART: Final = 256
 _ANSWER: Final = timedelta(seconds=30)
@@ -314,7 +314,7 @@ class FleetNodeWorkflow:
 
     def sentence(self, wrong: Exception) -> str:
         """Return one sentence that says why an update is refused."""
-        return rejections.sentence(wrong)
+        return sentence(wrong)
 
     # --- signals, updates, queries ------------------------------------------------------------------------------------
 

@@ -44,12 +44,12 @@ with workflow.unsafe.imports_passed_through():
         WorkloadSummary,
     )
     from syncpod.pod import pod_to_wire
-    from workflows import rejections
     from workflows.entity import Entity, decisions_taken, decoded, invalid
     from workflows.fleet import workload_changes, workload_report
     from workflows.fleet.inbox import FleetInbox
     from workflows.fleet.under_way import UnderWay
     from workflows.fleet.workload_state import WorkloadState
+    from workflows.rejections import Rejected, sentence
 
 _PART: Final = 256
 _ANSWER: Final = timedelta(seconds=60)
@@ -287,7 +287,7 @@ class WorkloadWorkflow:
         try:
             news = PodsChanged.model_validate(args[0] if len(args) == 1 else None)
         except ValueError as wrong:
-            self.state.reject(workflow.now(), f"signal {name}", rejections.sentence(wrong))
+            self.state.reject(workflow.now(), f"signal {name}", sentence(wrong))
             return
         workload_changes.heard(self.state, news, workflow.now())
         if self.retry_at is not None and news.gone:  # there is room where there was none
@@ -309,7 +309,7 @@ class WorkloadWorkflow:
 
     def sentence(self, wrong: Exception) -> str:
         """Return one sentence that says why an update is refused."""
-        return rejections.sentence(wrong)
+        return sentence(wrong)
 
     # --- signals, updates, queries ------------------------------------------------------------------------------------
 
@@ -394,7 +394,7 @@ def _begun(start: Any, decisions: int) -> tuple[WorkloadState, str]:
 def _only(given: tuple[Any, ...]) -> Any:
     """Return the one payload of an update. Raises Rejected."""
     if len(given) != 1:
-        raise rejections.Rejected(f"takes one object, got {len(given)} payloads")
+        raise Rejected(f"takes one object, got {len(given)} payloads")
     return given[0]
 
 

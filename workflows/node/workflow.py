@@ -27,7 +27,6 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.messages.node import NODE_MEMO, NODE_WORKFLOW, NodeSummary, PodWorkflowResult, node_workflow_id
     from syncpod.messages.signed import Commands, Refused, plain, unsigned
     from syncpod.pod import PodInvalid, admit
-    from workflows import rejections
     from workflows.entity import Entity, decisions_taken, decoded, invalid
     from workflows.node import absorb, decide, report
     from workflows.node.decide import Action
@@ -35,6 +34,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.node.published import PublishedNode, next_input
     from workflows.node.state import NodeState
     from workflows.node.steps import NODE_RETRY, NODE_STEPS
+    from workflows.rejections import sentence
     from workflows.restarted import CannotBeginAnew, restarted, signals_left
 
 PART = 256
@@ -146,7 +146,7 @@ class NodeWorkflow:
 
     def sentence(self, wrong: Exception) -> str:
         """Return one sentence that says why an update is refused."""
-        return rejections.sentence(wrong)
+        return sentence(wrong)
 
     # --- telling ------------------------------------------------------------------------------------------------------
 

@@ -37,7 +37,6 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.messages.step_table import STEPS, Interruption
     from syncpod.messages.steps import RemovePod
     from syncpod.pod import pod_to_wire
-    from workflows import rejections
     from workflows.entity import Entity, decisions_taken, decoded, invalid
     from workflows.pod import (
         absorb,
@@ -58,6 +57,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.pod.published import PublishedPod
     from workflows.pod.state import PodState
     from workflows.pod.steps import HEARTBEAT_TIMEOUT, RETRY
+    from workflows.rejections import sentence
     from workflows.restarted import signals_left
 
 TOO_LONG = 10_000
@@ -392,7 +392,7 @@ class PodWorkflow:
 
     def sentence(self, wrong: Exception) -> str:
         """Return one sentence that says why an update is refused."""
-        return rejections.sentence(wrong)
+        return sentence(wrong)
 
     def must_end(self) -> bool:
         """Fail the pod if its active deadline has passed; say whether it is to end."""
