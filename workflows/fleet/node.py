@@ -198,10 +198,12 @@ class FleetNodeWorkflow:
         beat = grace * BEAT
         # A node that is known to be silent is waited for as long as it takes.
         soonest = None if state.presence in ("Joining", "Unknown") else grace - beat if self.missed else grace
+        # It may have nothing new when it is back: asked for all it answers at once, and is not Unknown until it has.
+        version = "" if state.presence == "Unknown" else state.version
         try:
             returned: RawValue = await workflow.execute_activity(
                 ATTEND,
-                Attend(fleet=state.fleet, node=state.name, version=state.version),
+                Attend(fleet=state.fleet, node=state.name, version=version),
                 task_queue=fleet_node_id(state.name),
                 start_to_close_timeout=timedelta(seconds=ATTEND_SECONDS) + grace,
                 schedule_to_start_timeout=soonest,
