@@ -11,6 +11,7 @@ from pathlib import Path
 from temporalio.client import Client
 from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConnectConfig
+from temporalio.runtime import Runtime
 
 from syncpod.gate.authority import now, open_fleet
 from syncpod.gate.gate import fleet_directory
@@ -38,6 +39,8 @@ def object_sealing_of(state_dir: Path) -> ObjectSealing:
     return ObjectSealing(FleetSealingKeys(open_fleet(fleet_directory(state_dir), now()), now))
 
 
-async def connect_to_fleet(settings: ClientConnectConfig, converter: DataConverter, identity: str = "") -> Client:
+async def connect_to_fleet(
+    settings: ClientConnectConfig, converter: DataConverter, identity: str = "", runtime: Runtime | None = None
+) -> Client:
     """Connect to the fleet's server. Raises NoServer."""
-    return await connect(settings=settings, converter=converter, identity=identity or None)
+    return await connect(settings=settings, converter=converter, identity=identity or None, runtime=runtime)

@@ -9,13 +9,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Final
 
 from temporalio.api.common.v1 import Payload
 from temporalio.client import WorkflowHistory
 from temporalio.converter import WorkflowSerializationContext
-from temporalio.runtime import Runtime, TelemetryConfig
 from temporalio.worker import Replayer
 from temporalio.workflow import NondeterminismError
 
@@ -27,6 +25,7 @@ from syncpod.replay.decisions import Watching, completed_tasks, others, recorded
 from syncpod.replay.history import NoHistory, checked
 from syncpod.temporal.encryption import decrypted
 from syncpod.temporal.plugin import DATA_CONVERTER, syncpod_plugin, verifying_converter
+from syncpod.temporal.quiet_runtime import quiet_runtime
 from syncpod.temporal.signing import REFUSAL, UNREADABLE
 from workflows.fleet.node import FleetNodeWorkflow
 from workflows.fleet.object import FleetObjectWorkflow
@@ -85,7 +84,7 @@ async def replayed(history: WorkflowHistory, keys: Keys | None, namespace: str) 
         with _silent():
             # How long the machine takes over a task is no difference: debug_mode has no limit of two seconds.
             await Replayer(
-                workflows=[], plugins=[plugin], namespace=namespace, runtime=_quiet_runtime(), debug_mode=True
+                workflows=[], plugins=[plugin], namespace=namespace, runtime=quiet_runtime(), debug_mode=True
             ).replay_workflow(WorkflowHistory(workflow_id, events))
     except (NondeterminismError, RuntimeError) as error:
         failure = _words(error)
@@ -166,9 +165,3 @@ def _silent() -> Iterator[None]:
         yield
     finally:
         logging.disable(before)
-
-
-@cache
-def _quiet_runtime() -> Runtime:
-    """Return a runtime whose core logs nothing."""
-    return Runtime(telemetry=TelemetryConfig(logging=None))

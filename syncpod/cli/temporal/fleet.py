@@ -25,6 +25,7 @@ from syncpod.messages.encryption import Undecipherable
 from syncpod.messages.fleet import FLEET_NODE_MEMO, FLEET_NODE_WORKFLOW, FleetNodeSummary, FleetNodeView, fleet_node_id
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.temporal.plugin import NoServer
+from syncpod.temporal.quiet_runtime import quiet_runtime
 
 _Result = TypeVar("_Result")
 _RPC: Final = timedelta(seconds=10)
@@ -44,7 +45,7 @@ def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") ->
         raise BadInput(f"the fleet's keys cannot be read: {wrong}") from None
 
     async def connected() -> _Result:
-        return await work(await connect_to_fleet(config, converter, session.who()))
+        return await work(await connect_to_fleet(config, converter, session.who(), quiet_runtime()))
 
     try:
         return asyncio.run(connected())

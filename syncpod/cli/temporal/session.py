@@ -84,12 +84,13 @@ async def connect(config: ClientConnectConfig, state_dir: Path | None = None) ->
     `state_dir` None = this user's. Raises BadInput if there is no server, and for a key that is none.
     """
     from syncpod.temporal import plugin
+    from syncpod.temporal.quiet_runtime import quiet_runtime
 
     keys = keys_of(settings(state_dir=str(state_dir or "")))
     address, patience = config["target_host"], plugin.ANSWER_TIMEOUT.total_seconds()
     try:
         with waiting(f"waiting up to {patience:g} s for the Temporal server at {address} to answer"):
-            return await plugin.connect(settings=config, keys=keys, identity=who())
+            return await plugin.connect(settings=config, keys=keys, identity=who(), runtime=quiet_runtime())
     except plugin.NoServer as error:
         stale = _NAMED if _is_unreachable(error) and os.environ.get(_ADDRESS) == config["target_host"] else ""
         raise BadInput(f"{error}{stale}") from None
