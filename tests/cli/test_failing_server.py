@@ -18,7 +18,7 @@ ANSWERED = ("/GetSystemInfo", "/DescribeNamespace")
 class Failing(grpc.GenericRpcHandler):
     """Answers what a connection needs, and nothing else."""
 
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
         answers = handler_call_details.method.endswith(ANSWERED)
         return grpc.unary_unary_rpc_method_handler(self.answer if answers else self.fail)
 

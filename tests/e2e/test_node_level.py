@@ -264,6 +264,11 @@ async def test_the_nodes_page_names_applied_pods_that_are_not_ready_without_an_e
     async with node.pods() as pods:
         fine, broken = await pods.apply("fine", shell("main")), await pods.apply("broken", shell("main", "exit 3"))
         await fine.running()
+
+        async def is_ready() -> bool:
+            return "- Ready: True" in await page()
+
+        await until_asked(is_ready, patience=90)
         before = (await handle.describe()).history_length
         crashed, others = f"| default/{broken.name} | CrashLoopBackOff |", "1 not ready, 1 ready or completed"
 

@@ -69,10 +69,6 @@ def explain(
     from syncpod.cli.commands.explain_start import explain_start
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.state_directory import worker_log
-    from syncpod.cli.view.explanation import document, lines
-    from syncpod.journal.explain import explain as explained
-    from syncpod.journal.explain import life_at
-    from syncpod.journal.reading import NoJournal, absences_of, accounts_of, services_of
 
     of_start = {"--restart": restart is not None, "--container": bool(container), "--trace": trace}
     if placement:
@@ -83,36 +79,60 @@ def explain(
     if trace_log and not trace:
         raise BadInput("--trace-log: only with --trace")
     if what in explain_node.WORDS:
-        if start:
-            raise BadInput("--start: is of a pod; name one")
-        if at:
-            raise BadInput("--at: names a moment of a pod; name one")
+        for flag, is_given in {"--start: is of a pod": start, "--at: names a moment of a pod": bool(at)}.items():
+            if is_given:
+                raise BadInput(f"{flag}; name one")
         explain_node.explain_node(output, since)
         return
-    name = pod_name(what or [])
-    now = datetime.now(UTC)
+    name, now = pod_name(what or []), datetime.now(UTC)
     moment = read_moment(at, now) if at else now
     begin = _beginning(since, moment)
-    here = settings()
+    if start:
+        here = settings()
+        log = Path(trace_log) if trace_log else worker_log(here.state_dir)
+        _, account = _accounts(here.state_dir, namespace, name, moment)
+        explain_start(account, output, container, restart, log if trace else None)
+        return
+    _explain_pod(namespace, name, output, moment, begin, now)
+
+
+def _explain_pod(
+    namespace: str, name: str, output: str, moment: datetime, begin: datetime | None, now: datetime
+) -> None:
+    """Print what the journal has of a pod, as it was at a moment: now, or one in the past."""
+    from syncpod.cli.machine.settings import settings
+    from syncpod.cli.view.explanation import document, lines
+    from syncpod.journal.explain import explain as explained
+    from syncpod.journal.reading import NoJournal, absences_of, services_of
+
+    here, past = settings(), moment != now
+    accounts, account = _accounts(here.state_dir, namespace, name, moment)
     try:
-        accounts = accounts_of(here.state_dir, namespace, name)
         absences = absences_of(services_of(here.state_dir))
     except NoJournal as why:
         raise Failure(str(why)) from None
-    account = life_at(accounts, moment)
-    if account is None:
-        raise _unknown(accounts, namespace, name, here.state_dir)
-    if start:
-        log = Path(trace_log) if trace_log else worker_log(here.state_dir)
-        explain_start(account, output, container, restart, log if trace else None)
-        return
-    explanation = explained(account, moment, past=bool(at), since=begin, absences=absences)
+    explanation = explained(account, moment, past=past, since=begin, absences=absences)
     others = [each for each in accounts if each is not account]
-    has_log, unserved = _logs_in(here.log_dir, account.life), "" if at else _unserved(here.state_dir, account)
+    has_log, unserved = _logs_in(here.log_dir, account.life), "" if past else _unserved(here.state_dir, account)
     if output == "json":
         say(json.dumps(document(explanation, others, has_log=has_log, unserved=unserved), indent=4))
         return
     say("\n".join(lines(explanation, others, now, log_dir=here.log_dir, has_log=has_log, unserved=unserved)))
+
+
+def _accounts(state_dir: Path, namespace: str, name: str, moment: datetime) -> tuple[list[Account], Account]:
+    """Return all lives of a name that the journal has, and the one of a moment. Raises Failure if there is none."""
+    from syncpod.journal.explain import life_at
+    from syncpod.journal.reading import NoJournal, accounts_of
+
+    try:
+        accounts = accounts_of(state_dir, namespace, name)
+    except NoJournal as why:
+        raise Failure(str(why)) from None
+    account = life_at(accounts, moment)
+    if account is None:
+        raise _unknown(accounts, namespace, name, state_dir)
+    return accounts, account
 
 
 def _explain_placement(what: list[str] | None, namespace: str, output: str, others: dict[str, bool]) -> None:
