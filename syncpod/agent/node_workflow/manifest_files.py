@@ -8,7 +8,6 @@ that pod.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import stat
@@ -93,17 +92,21 @@ class ManifestFiles:
         self._read = read
         return self._listing()
 
-    def settle(self) -> None:
-        """Have what `look` stored survive a power cut, too. Failures are ignored, as one to store it would be retried.
+    def settle(self) -> str:
+        """Have what `look` stored survive a power cut, too; return why it may not, "" if it does. Blocks.
 
         It comes after the list has been sent, which need not wait for a disk: a crash alone loses nothing that was
-        written.
+        written. What fails is tried again when it is called next.
         """
         if not self._is_unsynced:
-            return
+            return ""
+        path = self.state_dir / _MADE
+        try:
+            sync_file(path)
+        except OSError as error:
+            return f"{path}: which file made which pod may be lost by a power cut: {error.strerror}"
         self._is_unsynced = False
-        with contextlib.suppress(OSError):
-            sync_file(self.state_dir / _MADE)
+        return ""
 
     def _look_at(self, path: Path) -> _Read | None:
         """Return the content of a file; None if the path is not a file, or no longer one."""

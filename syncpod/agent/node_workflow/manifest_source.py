@@ -130,7 +130,8 @@ class ManifestSource:
                 log.warning("manifest %s", problem)
         await self._tell(message.model_copy(update={"gone": gone}))
         self._told, self.reported = message, True
-        await in_daemon_thread(self._files.settle, name="manifests")
+        if problem := await in_daemon_thread(self._files.settle, name="manifests"):
+            log.warning("manifests: %s", problem)
         log.info("told the node's workflow of %d pods in %s", len(message.pods), self._files.directory)
         return True
 
