@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable
@@ -129,9 +128,6 @@ async def test_a_pod_is_placed_explained_moved_by_a_drain_and_given_up_by_force(
     await fleet.until(there, lambda view: not view.placed)
 
 
-@pytest.mark.skipif(
-    os.environ.get("SYNCPOD_NIGHTLY") != "1", reason="in make nightly only: what it waits for is seen only in passing"
-)
 @pytest.mark.asyncio(loop_scope="session")
 async def test_a_bad_template_ends_at_its_first_failing_pod_or_its_deadline_and_goes_back(
     fleet: FleetOfOne, nodes: list[Node]
