@@ -26,7 +26,8 @@ from tests.runtimes.temporal import DevServer
 fleet = _fleet
 """The same fixture, for this module."""
 CRASHES = json.dumps({"runTime": "0s", "exitCodes": [1]})
-NEVER_READY = {"exec": {"command": ["false"]}, "periodSeconds": 1}
+FAILS_EXECS = json.dumps({"exec": {"exitCode": 1}})
+ASKS_BY_EXEC = {"exec": {"command": ["ready"]}, "periodSeconds": 1}
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -144,12 +145,12 @@ async def test_a_bad_template_ends_at_its_first_failing_pod_or_its_deadline_and_
     assert f"{name}-4 on " in why and "fails with CrashLoopBackOff" in why and f"back to {good}" in why
     assert f"{name}-5" not in described, "one pod of the bad template was made, and no other"
 
-    stuck = deployment(name, 3, {"second": "time"}, deadline=3, readinessProbe=NEVER_READY)
+    stuck = deployment(name, 3, {"simulate.syncpod.dev/main": FAILS_EXECS}, deadline=3, readinessProbe=ASKS_BY_EXEC)
     await fleet.say("apply", "-f", "-", stdin=stuck)
     await until(fleet, listed, lambda out: "made no progress in 3s" in out and f"{good} is rolled out" in out)
     described = (await fleet.say("describe", "deployment", name)).out
     assert sum(" RolledBack " in line for line in described.splitlines()) == 2
-    views = [await fleet.until(node.name, lambda view: "" not in words(view).values()) for node in nodes]
+    views = [await fleet.until(node.name, lambda view: set(words(view).values()) <= {"Running"}) for node in nodes]
     assert sorted(word for view in views for word in words(view).values()) == ["Running"] * 3
     await fleet.say("delete", "deployment", name)
     for node in nodes:
