@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from syncpod.settings.membership import keep_membership
-from tests.agent.waiting import pauses
+from tests.agent.waiting import pauses, until_asked
 from tests.e2e.engine import PATIENCE
 from tests.e2e.test_fleet import FleetOfOne, Node, words
 from tests.e2e.test_fleet import fleet as _fleet
@@ -150,8 +150,12 @@ async def test_a_bad_template_ends_at_its_first_failing_pod_or_its_deadline_and_
     await until(fleet, listed, lambda out: "made no progress in 3s" in out and f"{good} is rolled out" in out)
     described = (await fleet.say("describe", "deployment", name)).out
     assert sum(" RolledBack " in line for line in described.splitlines()) == 2
-    views = [await fleet.until(node.name, lambda view: set(words(view).values()) <= {"Running"}) for node in nodes]
-    assert sorted(word for view in views for word in words(view).values()) == ["Running"] * 3
+
+    async def has_three() -> bool:
+        views = [await fleet.until(node.name, lambda _: True) for node in nodes]
+        return [word for view in views for word in words(view).values()] == ["Running"] * 3
+
+    await until_asked(has_three, patience=PATIENCE)
     await fleet.say("delete", "deployment", name)
     for node in nodes:
         await fleet.until(node.name, lambda view: not view.placed)
