@@ -154,7 +154,7 @@ BUGS = (
         name="fleet-keeps-specs-in-the-clear",
         room="syncpod/fleet_client",
         file="syncpod/fleet_client.py",
-        before="return await connect(settings=settings, converter=converter, identity=identity or None)",
+        before="return await connect(settings=settings, converter=converter, identity=identity or None, runtime=runtime)",
         after="return await connect(settings=settings, identity=identity or None)",
         harm="Whoever reads the fleet's database reads every pod's env.",
         tests=("tests/e2e/test_fleet.py",),
