@@ -1,1 +1,1 @@
-"""The fleet's decisions, pure: where a pod goes, what a workload's rollout does next, and what follows a lost node."""
+"""The fleet's pure decisions: where a pod goes, what a rollout does next, and what happens when a node is lost."""

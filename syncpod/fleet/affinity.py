@@ -1,7 +1,7 @@
-"""Pods that a pod is to be near, or away from.
+"""Pod affinity and anti-affinity: which other pods a pod must be near, or away from.
 
-Mirrors pkg/scheduler/framework/plugins/interpodaffinity, v1.36. Difference: for the score only the wishes of the pod
-itself count, not those of the pods that are there.
+Mirrors pkg/scheduler/framework/plugins/interpodaffinity, v1.36. Difference: the score counts the preferences of the pod
+that is being placed, and not those of the pods already on the nodes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Domain = tuple[str, str]
 
 
 class Neighbors:
-    """What a pod's affinity, and the anti-affinity of the pods that are there, say about every node."""
+    """What a pod's affinity, and the anti-affinity of the pods already placed, say about every node."""
 
     def __init__(self, pod: Pod, namespace: str, nodes: Sequence[NodeOffer]) -> None:
         affinity = pod.spec.affinity or Affinity()
@@ -58,7 +58,7 @@ class Neighbors:
         return ""
 
     def score(self, node: NodeOffer) -> int:
-        """Return the weights of the wishes that a node fulfils, once for each pod that is near."""
+        """Return the sum of the weights of the preferences that a node meets, counted once for each nearby pod."""
         return sum(
             weight * counts.get(domain, 0)
             for weight, term, counts in self._wishes
@@ -66,9 +66,10 @@ class Neighbors:
         )
 
     def _is_near(self, node: NodeOffer) -> bool:
-        """Say whether a node is near to all that the pod is to be near to.
+        """Say whether a node meets all required terms of the pod's affinity.
 
-        The first of a group that is to be together has nothing to be near to: it may be wherever the topology exists.
+        The first pod of a group that must be together has no pod to be near yet. It may go to any node that has the
+        topology's labels.
         """
         domains = [_domain(term, node) for term in self._near]
         if not self._near_to and self._could_be_first:
@@ -77,13 +78,16 @@ class Neighbors:
 
 
 def own_anti_affinity(pod: Pod, namespace: str) -> tuple[PodAffinityTerm, ...]:
-    """Return the required terms of a pod's anti-affinity, with the namespaces and labels that it means by them."""
+    """Return the required terms of a pod's anti-affinity, with its namespace and labels filled in."""
     rules = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity is not None else None
     return _resolved(rules.required_during_scheduling_ignored_during_execution if rules else (), pod, namespace)
 
 
-def matters(there: PodThere, pod: Pod, namespace: str) -> bool:
-    """Say whether a rule of the pod applies to a pod that is there, or such a pod has rules of its own."""
+def can_affect(there: PodThere, pod: Pod, namespace: str) -> bool:
+    """Say whether a pod already placed can affect the new pod's placement.
+
+    It can if a rule of the new pod applies to it, or if it has a required anti-affinity of its own.
+    """
     affinity = pod.spec.affinity or Affinity()
     terms: list[PodAffinityTerm] = []
     for rules in (affinity.pod_affinity, affinity.pod_anti_affinity):
@@ -99,7 +103,7 @@ def matters(there: PodThere, pod: Pod, namespace: str) -> bool:
 
 
 def _resolved(terms: Iterable[PodAffinityTerm], pod: Pod, namespace: str) -> tuple[PodAffinityTerm, ...]:
-    """Return terms that need no look at their pod: with its namespace where they name none, and with its labels."""
+    """Return terms that can be read without their pod: its namespace and its labels are filled in."""
     return tuple(
         term.model_copy(
             update={
@@ -126,7 +130,7 @@ def _means(term: PodAffinityTerm, there: PodThere) -> bool:
 
 
 def _domains(terms: Sequence[PodAffinityTerm], nodes: Sequence[NodeOffer], *, together: bool) -> frozenset[Domain]:
-    """Return where the pods are that the terms apply to; with `together`, only pods that every term applies to."""
+    """Return the domains of the pods that a term applies to. With `together`, every term must apply to the pod."""
     found = set()
     for node in nodes:
         for there in node.pods:
@@ -138,7 +142,7 @@ def _domains(terms: Sequence[PodAffinityTerm], nodes: Sequence[NodeOffer], *, to
 
 
 def _counts(term: PodAffinityTerm, nodes: Sequence[NodeOffer]) -> Mapping[Domain, int]:
-    """Return how many pods that a term applies to are in each domain."""
+    """Return for each domain the number of pods that a term applies to."""
     counts: dict[Domain, int] = {}
     for node in nodes:
         if (domain := _domain(term, node)) is not None:

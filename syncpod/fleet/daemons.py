@@ -1,11 +1,11 @@
-"""What a DaemonSet does next: a pod on each node that it is for, and their replacement by those of a new template.
+"""What a DaemonSet does next: create its pod on each eligible node, and replace the pods of an earlier template.
 
 Mirrors pkg/controller/daemon, v1.36 (daemon_controller.go, update.go). Differences:
 
 - A new template's first failing pod ends its rollout, and the last good template is rolled out again.
-- Nodes of which nothing is heard count neither for the rollout's bounds nor for its end: it goes on without them, and
-  reaches them when they are back.
-- A cordoned node gets no new pod; the one that is there stays, with the template that it has.
+- Nodes that cannot be reached count neither for the rollout's bounds nor for its end. The rollout goes on without them,
+  and reaches them when they are back.
+- A cordoned node gets no new pod. The pod that it has stays, with the template that it has.
 - A pod that has ended is replaced with a back-off: 10 s, doubling to 300 s, for the whole DaemonSet.
 """
 
@@ -25,9 +25,9 @@ from syncpod.fleet.rollout import (
     RolloutState,
     Wish,
     Withdrawal,
-    ended_again,
     health_gate,
-    taken_up,
+    with_setback,
+    with_wish,
 )
 from syncpod.fleet.sizes import SizeOrPercent, size_of
 from syncpod.fleet.taints import ENDS, KEEPS_AWAY, NOT_READY, UNREACHABLE, UNSCHEDULABLE, taints_of, untolerated
@@ -47,7 +47,7 @@ _OF_HOST_NETWORK: Final = Toleration(
 
 @dataclass(frozen=True)
 class DaemonWish:
-    """What is asked for: a pod of a template on each node, and how they may be replaced."""
+    """What a DaemonSet asks for: the template of the pod on each node, and how pods may be replaced."""
 
     revision: str
     max_unavailable: SizeOrPercent = 1
@@ -57,20 +57,20 @@ class DaemonWish:
 
 @dataclass(frozen=True)
 class Standing:
-    """What a DaemonSet has to do with one node."""
+    """Whether one node should have a pod of a DaemonSet."""
 
-    runs: bool
-    """A pod of it is to be there."""
-    stays: bool
-    """A pod of it that is there may stay."""
+    should_run: bool
+    """The node should have a pod."""
+    may_stay: bool
+    """A pod that the node already has may stay."""
     is_heard: bool = True
-    """The node can be told."""
+    """The node can be reached."""
     why: str = ""
-    """Why a pod may not stay."""
+    """Why a pod may not stay; "" if it may."""
 
 
 def with_daemon_tolerations(pod: Pod) -> Pod:
-    """Return a pod with what all pods of DaemonSets tolerate: pressure, a cordon, and a node that is not ready.
+    """Return a pod with the tolerations that all pods of DaemonSets get: pressure, a cordon, a node that is not ready.
 
     Mirrors pkg/controller/daemon/util/daemonset_util.go, v1.36, AddOrUpdateDaemonPodTolerations.
     """
@@ -81,15 +81,15 @@ def with_daemon_tolerations(pod: Pod) -> Pod:
 
 
 def standing(pod: Pod, node: NodeOffer) -> Standing:
-    """Say whether a node is to have a pod of a DaemonSet, as `with_daemon_tolerations` returns it.
+    """Say whether a node should have a pod of a DaemonSet. The pod has come through `with_daemon_tolerations`.
 
-    Mirrors daemon_controller.go, v1.36, NodeShouldRunDaemonPod: what is free on the node does not matter here.
+    Mirrors daemon_controller.go, v1.36, NodeShouldRunDaemonPod. The node's free room does not matter here.
     """
     is_heard = node.presence != "Unknown"
     if pod.spec.node_name and pod.spec.node_name != node.name:
         return Standing(False, False, is_heard, f"spec.nodeName is {pod.spec.node_name}")
     if not matches_node(pod, node.name, node.labels):
-        return Standing(False, False, is_heard, "the node is none that its node selector or affinity asks for")
+        return Standing(False, False, is_heard, "the node does not match its node selector or affinity")
     if (taint := untolerated(taints_of(node), pod.spec.tolerations, ENDS)) is not None:
         return Standing(False, False, is_heard, f"it does not tolerate the node's taint {taint}")
     tainted = untolerated(taints_of(node), pod.spec.tolerations, KEEPS_AWAY) is not None
@@ -99,10 +99,10 @@ def standing(pod: Pod, node: NodeOffer) -> Standing:
 def decide_daemons(
     wish: DaemonWish, nodes: Mapping[str, Standing], members: Iterable[Member], state: RolloutState, now: datetime
 ) -> Decision:
-    """Decide what a DaemonSet does next; the order of nodes and pods does not matter.
+    """Decide what a DaemonSet does next. The order of nodes and pods does not matter.
 
-    A node gets a second pod only as a surge, and then only while no third one is ending. `nodes` are
-    all nodes of the fleet; a member whose node is not among them goes.
+    A node gets a second pod only as a surge, and only while no other pod is ending there. `nodes` are all nodes of the
+    fleet; a pod whose node is not among them is removed.
     """
     return _Round(wish, nodes, members, state, now).decision()
 
@@ -121,12 +121,12 @@ class _Round:
         self._wish, self._nodes, self._now = wish, dict(sorted(nodes.items())), now
         self._members = sorted(members, key=lambda member: member.name)
         self._going: dict[str, str] = {}
-        self._heard = [name for name, node in self._nodes.items() if node.is_heard and node.runs]
-        self._closed = [name for name, node in self._nodes.items() if node.is_heard and not node.runs]
-        """Nodes that take no new pod: what is there stays, unless it is outdated and not available."""
+        self._heard = [name for name, node in self._nodes.items() if node.is_heard and node.should_run]
+        self._closed = [name for name, node in self._nodes.items() if node.is_heard and not node.should_run]
+        """Nodes that take no new pod. The pod that they have stays, unless it is outdated and not available."""
         self._surge = size_of(wish.max_surge, len(self._heard), up=True)
         self._unavailable = size_of(wish.max_unavailable, len(self._heard), up=True)
-        self._state = taken_up(Wish(wish.revision, len(self._heard)), state, now)
+        self._state = with_wish(Wish(wish.revision, len(self._heard)), state, now)
         self._create: list[Creation] = []
         self._rolled_back = self._became_good = ""
         self._times: list[datetime] = []
@@ -164,7 +164,7 @@ class _Round:
         return not member.leaving and not member.ended and member.name not in self._going
 
     def _there(self, node: str) -> list[Member]:
-        """Return the pods that count on a node, those that are missed most first."""
+        """Return the pods that count on a node, the most valuable one first."""
         found = [member for member in self._members if member.node == node]
         return leaving_order(filter(self._counts, found))[::-1]
 
@@ -175,18 +175,18 @@ class _Round:
         return member.revision == self._state.target
 
     def _clear(self) -> None:
-        """Have pods go that have ended, or that have nothing to do with their node any more."""
+        """Remove pods that have ended, and pods that may not stay on their node."""
         ended = [member for member in self._members if member.ended and not member.leaving]
         for member in ended:
-            self._going[member.name] = f"{member.called} goes: it has ended with {member.status or 'no word'}"
+            self._going[member.name] = f"{member.called} is removed: {member.how_ended}"
         if ended:
-            self._state = ended_again(self._state, self._now)
+            self._state = with_setback(self._state, self._now)
         if self._state.held_until is not None:
             self._times.append(self._state.held_until)
         for member in filter(self._counts, self._members):
-            node = self._nodes.get(member.node, Standing(False, False, why="the node is gone"))
-            if not node.stays:
-                self._going[member.name] = f"{member.called} goes: {node.why}"
+            node = self._nodes.get(member.node, Standing(False, False, why="the node has left the fleet"))
+            if not node.may_stay:
+                self._going[member.name] = f"{member.called} is removed: {node.why}"
 
     def _judge(self) -> None:
         """Go back to the last good template if a pod of the new one fails."""
@@ -199,20 +199,23 @@ class _Round:
             self._state = replace(state, target=state.good, rolled_back=why, setbacks=0, held_until=None)
 
     def _fill(self, name: str) -> None:
-        """Have a node have one pod: of several the best one, or the new one beside an old one that it replaces."""
+        """Make sure that a node has one pod.
+
+        Of several pods the best one stays. During a surge an old pod stays until its successor is available.
+        """
         there = self._there(name)
         new, old = [one for one in there if self._is_new(one)], [one for one in there if not self._is_new(one)]
         keeps_old = old[:1] if self._surge and not any(map(self._is_available, new)) else []
         kept = (new[:1] + keeps_old) if new else old[:1]
         for member in there:
             if member not in kept:
-                reason = f"{kept[0].name} is there too" if self._is_new(member) else self._outdated()
-                self._going[member.name] = f"{member.called} goes: {reason}"
-        if not kept and self._nodes[name].runs and not self._is_ending_on(name) and not self._is_held():
+                reason = f"the node already has {kept[0].name}" if self._is_new(member) else self._outdated()
+                self._going[member.name] = f"{member.called} is removed: {reason}"
+        if not kept and self._nodes[name].should_run and not self._is_ending_on(name) and not self._is_held():
             self._create.append(Creation(self._state.target, node=name))
 
     def _replace_outdated(self) -> None:
-        """Have old pods go, or new ones be made beside them, as many as the bounds allow."""
+        """Remove old pods, or create new ones beside them, as many as the bounds allow."""
         held = self._is_held() or self._is_in_trouble()
         alone = [
             there[0] for name in self._heard if len(there := self._there(name)) == 1 and not self._is_new(there[0])
@@ -221,16 +224,16 @@ class _Round:
         lacking = sum(not any(map(self._is_available, self._there(name))) for name in self._heard)
         for member in (one for name in self._closed for one in self._there(name) if not self._is_new(one)):
             if not self._is_available(member):
-                self._going[member.name] = f"{member.called} goes: {self._outdated()}"
+                self._going[member.name] = f"{member.called} is removed: {self._outdated()}"
         for member in sorted(alone, key=lambda one: (self._is_available(one), one.node)):
             if self._surge:
                 if both < self._surge and not held and not self._is_ending_on(member.node):
                     self._create.append(Creation(self._state.target, node=member.node))
                     both += 1
             elif not self._is_available(member):
-                self._going[member.name] = f"{member.called} goes: {self._outdated()}"
+                self._going[member.name] = f"{member.called} is removed: {self._outdated()}"
             elif lacking < self._unavailable and not held:
-                self._going[member.name] = f"{member.called} goes: {self._outdated()}"
+                self._going[member.name] = f"{member.called} is removed: {self._outdated()}"
                 lacking += 1
 
     def _is_ending_on(self, node: str) -> bool:
@@ -247,10 +250,10 @@ class _Round:
         return is_rolling_out and any(self._is_new(member) and health(member) != "fine" for member in counted)
 
     def _outdated(self) -> str:
-        return f"{self._state.target} is rolled out"
+        return f"{self._state.target} is being rolled out"
 
     def _is_complete(self) -> bool:
-        """Say whether each node that is heard has one available pod of the target, and nothing else."""
+        """Say whether each reachable node has exactly one pod, which is available and of the target."""
         return not self._create and all(
             len(there := self._there(name)) == 1 and self._is_new(there[0]) and self._is_available(there[0])
             for name in self._heard

@@ -1,8 +1,8 @@
-"""A Pod of its own, which its fleet places: what is done next for it, and what of it cannot change.
+"""A Pod without a workload, which its fleet places: what is done next for it, and which of its fields cannot change.
 
-It is one pod under one name: on each of a fleet's nodes it has that name. Another is made only where it was asked for,
-after its node was lost or while its node is drained, and then never beside one that may still be ending. A pod that has
-ended stays, as in a cluster.
+Such a pod has the same name on whichever node it is. A second copy is made only if its author asked for that, after its
+node was lost, or while its node is drained; and never while the first copy may still be ending. A pod that has ended
+stays, as in a cluster.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from syncpod.fleet.when_lost import WhenLost
 from syncpod.pod import Pod
 
 _ONE: Final = "the pod"
-"""Stands for its template: a change of the pod is its node's to make, so no other pod is made for it."""
+"""Stands for the revision: its node makes a change of the pod in place, so a change never creates another pod."""
 _FIXED: Final = (
     "node_name",
     "node_selector",
@@ -26,16 +26,16 @@ _FIXED: Final = (
     "tolerations",
     "topology_spread_constraints",
 )
-"""Fields that have chosen the node."""
+"""Fields that the placement has already used."""
 
 
 def decide_lone(
     rule: WhenLost, grace: timedelta, members: Iterable[Member], state: RolloutState, now: datetime
 ) -> Decision:
-    """Decide what is next for a pod, which has a copy on a lost node at times.
+    """Decide what is next for a pod. `members` are its copies: at most one, and more after a node was lost.
 
-    `grace` is the time in which it ends. Of two copies one goes, by `syncpod.fleet.presence.part`. One that has ended
-    counts as one that does what it is for: none is made in its place.
+    `grace` is the pod's grace period. Of two copies one is removed, as `syncpod.fleet.presence.choose_copy` decides. A
+    copy that has ended counts as available, so none is made in its place.
     """
     wish = Wish(_ONE, 1, max_surge=0, max_unavailable=1, recreate=True, deadline=None, when_lost=rule, grace=grace)
     copies = [_copy(each) for each in members]
@@ -44,7 +44,7 @@ def decide_lone(
 
 
 def placement_changed(before: Pod, after: Pod) -> str:
-    """Return the first field, as a path, that has chosen the pod's node and would be another; "" if none would."""
+    """Return the path of the first field that differs and that the placement has already used; "" if there is none."""
     for name in _FIXED:
         if getattr(before.spec, name) != getattr(after.spec, name):
             alias = type(before.spec).model_fields[name].alias or name
@@ -66,5 +66,5 @@ def _says(copies: Iterable[Member], decided: Decision) -> str:
         return f"it waits until {ending[0].called} is gone" if ending else "it is on no node"
     one = stays[0]
     if not one.node:
-        return f"it is on no node: {one.message}" if one.message else "a node is looked for"
+        return f"it is on no node: {one.message}" if one.message else "looking for a node"
     return f"it is on {one.node}"

@@ -1,4 +1,4 @@
-"""A workload's pods as the fleet sees them: where they are, how they are, and which of them goes first."""
+"""A workload's pods as the fleet sees them: where each one is, how it is doing, and which is removed first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from syncpod.fleet.offers import Presence
 from syncpod.lifecycle.restart_pacing import LIMIT_REACHED
 
 Health = Literal["fine", "in trouble", "failing"]
-"""In trouble: something went wrong once, as a first exit. Failing: it goes wrong each time, as in a crash loop."""
+"""In trouble: something went wrong once, such as a first exit. Failing: it goes wrong each time, as in a crash loop."""
 
 _FINE: Final = frozenset(
     {
@@ -29,7 +29,7 @@ _FAILING: Final = frozenset(
 _OF_NODE: Final = frozenset(
     {"AppArmor", "Evicted", "NodeAffinity", "NodePorts", "NodeShutdown", "Preempting", "UnexpectedAdmissionError"}
 )
-"""Reasons of ends that are the node's fault and not the template's, beside those that begin with `OutOf`."""
+"""Statuses of ended pods that are the node's fault, not the template's. Those that begin with `OutOf` are others."""
 
 
 @dataclass(frozen=True)
@@ -38,41 +38,46 @@ class Member:
 
     name: str
     revision: str
-    """Of its template."""
+    """The revision of its template."""
     created: datetime
     node: str = ""
-    """"" = it is not placed yet."""
+    """"" = not placed yet."""
     presence: Presence = "Ready"
-    """Its node's."""
+    """The presence of its node."""
     unknown_since: datetime | None = None
     """When its node became Unknown; None while it is not."""
     ready_since: datetime | None = None
-    """None = not ready, as its node has last reported it."""
+    """Since when it has been ready, as its node last reported; None = not ready."""
     status: str = ""
-    """As ``get pods`` prints it."""
+    """Its status as ``get pods`` prints it."""
     message: str = ""
-    """What is behind the status, such as the reason why no node has room for it."""
+    """Details of the status, such as why no node has room for it."""
     ended: bool = False
     """Its phase is Succeeded or Failed: it never runs again."""
     leaving: bool = False
-    """It is withdrawn, and its node has not said yet that it is gone."""
+    """It has been withdrawn, and its node has not yet reported it gone."""
     replaces: str = ""
-    """The pod on a lost node whose place it took."""
+    """The pod on a lost node that it replaces; "" = none."""
     restarts: int = 0
     deletion_cost: int = 0
     moving: bool = False
-    """Its node is being drained: another is to take its place elsewhere."""
+    """Its node is being drained, so another pod is to replace it elsewhere."""
     pod: str = ""
-    """What the pod is called, if that is not its name here."""
+    """The pod's name, if `name` is not it; "" = `name`."""
 
     @property
     def called(self) -> str:
-        """Name it in a sentence: ``web-1 on n2``."""
+        """The pod's name and node for use in a sentence: ``web-1 on n2``."""
         name = self.pod or self.name
         return f"{name} on {self.node}" if self.node else name
 
+    @property
+    def how_ended(self) -> str:
+        """How an ended pod ended, for use in a sentence: ``it ended with Evicted``."""
+        return f"it ended with {self.status or 'an unknown status'}"
+
     def is_ready(self) -> bool:
-        """Say whether it is known to be ready: on an Unknown node nothing is."""
+        """Say whether it is known to be ready. A pod on an Unknown node never is."""
         return self.presence == "Ready" and self.ready_since is not None and not self.ended
 
     def is_available(self, now: datetime, min_ready: timedelta) -> bool:
@@ -81,7 +86,7 @@ class Member:
 
 
 def health(member: Member) -> Health:
-    """Say how a pod is, by the status that ``get pods`` prints; a node that is not Ready is not the pod's fault."""
+    """Judge a pod by the status that ``get pods`` prints. A node that is not Ready is not the pod's fault."""
     word = member.status.removeprefix("Init:")
     if member.presence != "Ready":
         return "fine"
@@ -93,11 +98,12 @@ def health(member: Member) -> Health:
 
 
 def leaving_order(members: Iterable[Member]) -> list[Member]:
-    """Sort pods so that the one that is missed least comes first.
+    """Sort pods by value, so that the first is the one to remove first.
 
-    Mirrors pkg/controller/controller_utils.go, v1.36, ActivePodsWithRanks: those without a node, not running, not
-    ready, of lower deletion cost, beside another on their node, ready for less time, with more restarts, newer.
-    Difference: a pod on a lost node goes right after those without one.
+    Mirrors pkg/controller/controller_utils.go, v1.36, ActivePodsWithRanks. Pods come first that have no node, do not
+    run, are not ready, have a lower deletion cost, share their node with others, have been ready for less time, have
+    more restarts, or are newer; in this order of importance. Difference: a pod on a lost node comes right after those
+    without a node.
     """
     found = list(members)
     on_node: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""What a node offers to a pod that has to be placed, and what is there already."""
+"""What placement knows of a node: what it offers, and the pods that it already has."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from syncpod.pod.enums import TaintEffect
 from syncpod.pod.host_ports import HostPort
 
 Presence = Literal["Ready", "NotReady", "Unknown"]
-"""A node as the fleet sees it. NotReady: the node itself says that it is not ready. Unknown: nothing is heard of it."""
+"""A node as the fleet sees it. NotReady: the node itself says so. Unknown: the fleet does not hear from it."""
 
 
 @dataclass(frozen=True)
 class Taint:
-    """What keeps pods away from a node, unless they tolerate it."""
+    """A taint: it keeps pods away from a node unless they tolerate it."""
 
     key: str
     value: str = ""
@@ -29,22 +29,22 @@ class Taint:
 
 @dataclass(frozen=True)
 class PodThere:
-    """A pod that a node has, or is to have: as much of it as the placement of others looks at."""
+    """A pod that a node has or will have, with the parts that matter for the placement of others."""
 
     namespace: str
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
     owner: str = ""
-    """The workload that it belongs to, by its workflow's id; "" = none."""
+    """The workflow id of the workload that it belongs to; "" = none."""
     leaving: bool = False
-    """It is being deleted: it still takes room, and no longer counts for the spread."""
+    """It is being deleted: it still takes room, but no longer counts for the spread."""
     apart_from: tuple[PodAffinityTerm, ...] = ()
     """The required terms of its own anti-affinity (`own_anti_affinity`)."""
 
 
 @dataclass(frozen=True)
 class NodeOffer:
-    """A node: what it is, what it has, and what of it is taken."""
+    """A node: its labels and taints, its resources, and how much of them is taken."""
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -53,17 +53,17 @@ class NodeOffer:
     """It is cordoned."""
     presence: Presence = "Ready"
     allocatable: Mapping[str, int] = field(default_factory=dict)
-    """What it has for pods: cpu in millicores, everything else in its own unit, and ``pods``. A resource that is not
-    named is unlimited, except huge pages: a size that is not named does not exist on the machine."""
+    """Its resources for pods: cpu in millicores, everything else in its own unit, and ``pods``. A resource that is
+    absent is unlimited, except huge pages: a page size that is absent does not exist on the machine."""
     taken: Mapping[str, int] = field(default_factory=dict)
-    """What its pods request together, in the same units; ``pods`` is not in it."""
+    """The sum of its pods' requests, in the same units; without ``pods``."""
     ports: tuple[HostPort, ...] = ()
-    """Ports of the machine that its pods have."""
+    """Host ports that its pods use."""
     pods: tuple[PodThere, ...] = ()
     others: int = 0
-    """How many more it has: pods of which nothing matters to the pod that is to be placed."""
+    """How many pods it has beside `pods`: they do not affect the placement in question."""
 
     @property
     def crowd(self) -> int:
-        """How many pods it has."""
+        """How many pods it has in all."""
         return len(self.pods) + self.others

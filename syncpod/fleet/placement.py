@@ -1,13 +1,13 @@
-"""Which node a pod goes to and, for each node, why not: the filters and scores of kube-scheduler.
+"""The node that a pod goes to, and why it may not go to others: the filters and scores of kube-scheduler.
 
-Mirrors pkg/scheduler, v1.36: schedule_one.go with the default plugins in their order and with their weights. What
-speaks against a node is said in the plugins' own words, and the summary is that of a FailedScheduling event
-(framework/types.go, FitError.Error). Differences:
+Mirrors pkg/scheduler, v1.36: schedule_one.go with the default plugins in their order and with their weights. Reasons
+are worded as by the plugins, and the summary as in a FailedScheduling event (framework/types.go, FitError.Error).
+Differences:
 
-- There is no preemption and no choice by chance: of nodes with equal scores the one with fewer pods is taken, then one
-  by a hash of the pod and the node, so that ties spread.
-- A pod with ``spec.nodeName`` passes the filters too; in a cluster the scheduler never sees it.
-- No toleration brings a pod to a node of which nothing is heard: nobody could tell the node.
+- There is no preemption, and no random choice. Of nodes with equal scores the one with the fewest pods is chosen. A
+  hash of the pod and the node decides between those that are still equal, so that ties spread.
+- A pod with ``spec.nodeName`` passes the filters too. In a cluster the scheduler never sees it.
+- No toleration places a pod on a node that cannot be reached: the node would not learn of the pod.
 - Volumes, images and devices play no part, and neither does NodeResourcesBalancedAllocation.
 """
 
@@ -49,13 +49,13 @@ class Verdict:
     reasons: tuple[str, ...] = ()
     """Why the pod may not be there, in the scheduler's words; empty if it may."""
     detail: str = ""
-    """What the reasons leave out: which taint, which numbers."""
+    """Details that the reasons leave out, such as the taint or the numbers."""
     score: int = 0
-    """The higher, the better; 0 for a node that is refused."""
+    """Higher is better; 0 for a node that is refused."""
 
     @property
     def fits(self) -> bool:
-        """The pod may be there."""
+        """Whether the pod may be there."""
         return not self.reasons
 
     def __str__(self) -> str:
@@ -67,20 +67,20 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a pod goes, and the verdict on every node, by its name."""
+    """The node that a pod goes to, and the verdict on every node, sorted by name."""
 
     node: str
-    """"" if it can be nowhere."""
+    """The node's name; "" if no node is fit."""
     verdicts: tuple[Verdict, ...]
     summary: str
-    """As kube-scheduler says it: ``0/4 nodes are available: 3 Insufficient cpu, 1 node(s) were unschedulable.``"""
+    """In kube-scheduler's words: ``0/4 nodes are available: 3 Insufficient cpu, 1 node(s) were unschedulable.``"""
 
 
 def place(pod: Pod, nodes: Iterable[NodeOffer], *, owner: str = "") -> Placement:
-    """Choose a node for a pod that has its defaults; the order of the nodes does not matter.
+    """Choose a node for a defaulted pod. The order of the nodes does not matter.
 
-    `owner` is the workload that the pod belongs to, by its workflow's id: pods of one owner keep apart where nothing
-    else is said. Raises ValueError for an invalid quantity, which validation has refused before.
+    `owner` is the workflow id of the workload that the pod belongs to. Pods of one owner are kept apart unless the pod
+    has spread constraints of its own. Raises ValueError for an invalid quantity, which validation refuses earlier.
     """
     offers = sorted(nodes, key=lambda node: node.name)
     if pod.spec.scheduling_gates:
@@ -96,12 +96,12 @@ def place(pod: Pod, nodes: Iterable[NodeOffer], *, owner: str = "") -> Placement
     verdicts = tuple(refused.get(node.name) or Verdict(node.name, score=scores[node.name]) for node in offers)
     if not fitting:
         return Placement("", verdicts, _summary(verdicts))
-    best = min(fitting, key=lambda node: (-scores[node.name], node.crowd, _lot(pod, node.name), node.name))
+    best = min(fitting, key=lambda node: (-scores[node.name], node.crowd, _tie_breaker(pod, node.name), node.name))
     return Placement(best.name, verdicts, f"{len(fitting)}/{len(offers)} nodes are available.")
 
 
-def as_there(pod: Pod, owner: str = "") -> PodThere:
-    """Return what placement has to know of a pod that is there."""
+def pod_there(pod: Pod, owner: str = "") -> PodThere:
+    """Return a pod as the placement of others sees it once it is placed."""
     namespace = pod.metadata.namespace or "default"
     apart_from = own_anti_affinity(pod, namespace)
     return PodThere(namespace, pod.metadata.name, pod.metadata.labels, owner, apart_from=apart_from)
@@ -109,18 +109,21 @@ def as_there(pod: Pod, owner: str = "") -> PodThere:
 
 def with_pod(node: NodeOffer, pod: Pod, owner: str = "") -> NodeOffer:
     """Return what a node offers once a pod is placed there."""
-    return taking(replace(node, pods=(*node.pods, as_there(pod, owner))), pod)
+    return without_room_of(replace(node, pods=(*node.pods, pod_there(pod, owner))), pod)
 
 
-def taking(node: NodeOffer, pod: Pod) -> NodeOffer:
-    """Return what a node offers without the room that a pod takes. Raises ValueError for an invalid quantity."""
+def without_room_of(node: NodeOffer, pod: Pod) -> NodeOffer:
+    """Return what a node offers less the room that a pod takes. Raises ValueError for an invalid quantity."""
     taken = Counter(node.taken)
     taken.update(requested_amounts(pod))
     return replace(node, taken=dict(taken), ports=(*node.ports, *host_ports(pod)))
 
 
 def refusal(pod: Pod, node: NodeOffer, nodes: Iterable[NodeOffer] = ()) -> Verdict | None:
-    """Return why a pod may not be on one node; None if it may. `nodes`: the others, for rules about several nodes."""
+    """Return why a pod may not be on one node; None if it may.
+
+    `nodes` are the other nodes, for rules that span several, such as spread and affinity.
+    """
     others = [one for one in nodes if one.name != node.name]
     return _Filters(pod, "", [*others, node]).refusal(node)
 
@@ -145,7 +148,7 @@ class _Filters:
         if spec.node_name and spec.node_name != node.name:
             return Verdict(node.name, (OTHER_NAME,), f"spec.nodeName: {spec.node_name}")
         if node.presence == "Unknown":
-            return Verdict(node.name, (TAINTED,), "nothing is heard of the node")
+            return Verdict(node.name, (TAINTED,), "the fleet does not hear from the node")
         if (taint := untolerated(taints_of(node), spec.tolerations, KEEPS_AWAY)) is not None:
             return Verdict(node.name, (TAINTED,), f"taint {taint}")
         if not matches_node(self._pod, node.name, node.labels):
@@ -159,7 +162,7 @@ class _Filters:
         return None
 
     def scores(self, fitting: Sequence[NodeOffer]) -> list[int]:
-        """Return the weighed sum of all scores for each of the nodes that no filter refuses."""
+        """Return the weighted sum of all scores for each node that passes the filters."""
         tolerations = [one for one in self._pod.spec.tolerations if one.effect in (None, "PreferNoSchedule")]
         shunned = [
             sum(
@@ -170,34 +173,34 @@ class _Filters:
         ]
         preferred = [preference(self._pod, node.name, node.labels) for node in fitting]
         parts = (
-            (_OF_TAINTS, [100 - each for each in _of_hundred(shunned)]),
-            (_OF_NODE_AFFINITY, _of_hundred(preferred)),
+            (_OF_TAINTS, [100 - each for each in _scaled_to_highest(shunned)]),
+            (_OF_NODE_AFFINITY, _scaled_to_highest(preferred)),
             (_OF_ROOM, [least_allocated(self._wanted, node) for node in fitting]),
             (_OF_SPREAD, self._spread.scores(fitting)),
-            (_OF_NEIGHBORS, _between(list(map(self._neighbors.score, fitting)))),
+            (_OF_NEIGHBORS, _scaled_to_span(list(map(self._neighbors.score, fitting)))),
         )
         return [sum(weight * scores[index] for weight, scores in parts) for index in range(len(fitting))]
 
 
-def _of_hundred(scores: list[int]) -> list[int]:
+def _scaled_to_highest(scores: list[int]) -> list[int]:
     """Scale scores so that the highest is 100 (helper.DefaultNormalizeScore)."""
     most = max(scores, default=0)
     return [100 * score // most for score in scores] if most else [0] * len(scores)
 
 
-def _between(scores: list[int]) -> list[int]:
+def _scaled_to_span(scores: list[int]) -> list[int]:
     """Scale scores so that the lowest is 0 and the highest 100 (interpodaffinity/scoring.go, NormalizeScore)."""
     least, most = min(scores, default=0), max(scores, default=0)
     return [100 * (score - least) // (most - least) for score in scores] if most > least else [0] * len(scores)
 
 
 def _summary(verdicts: Sequence[Verdict]) -> str:
-    """Count the reasons, sorted as text with their numbers, as FitError.Error does."""
+    """Count each reason, and sort the counts as text, as FitError.Error does."""
     counts = Counter(reason for verdict in verdicts for reason in verdict.reasons)
     reasons = sorted(f"{count} {reason}" for reason, count in counts.items())
     return f"0/{len(verdicts)} nodes are available: {', '.join(reasons)}."
 
 
-def _lot(pod: Pod, node: str) -> str:
-    """Return what decides between equal nodes: as good as chance, and the same whenever it is asked."""
+def _tie_breaker(pod: Pod, node: str) -> str:
+    """Return a key that decides between equal nodes: it looks random, but is always the same for a pod and a node."""
     return hashlib.sha256(f"{pod.metadata.namespace}/{pod.metadata.name}\0{node}".encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Pods on lost nodes: when another one takes a pod's place, and which of the two goes when the node is back."""
+"""Pods on lost nodes: when a pod is replaced, and which of the two copies is removed when the node is back."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from syncpod.fleet.members import Member
 from syncpod.fleet.when_lost import WhenLost
 
 CLOCK_MARGIN: Final = timedelta(seconds=30)
-"""How much longer than the node the fleet waits until it counts a pod as stopped by its node."""
+"""How much longer the fleet waits than the node, before it counts a pod as stopped by its node."""
 
 
 @dataclass(frozen=True)
-class Parting:
-    """Which of two pods goes where only one was asked for."""
+class CopyChoice:
+    """Which of two copies of a pod is removed, and which stays."""
 
     goes: str
     stays: str
@@ -23,10 +23,11 @@ class Parting:
 
 
 def written_off_at(member: Member, rule: WhenLost, grace: timedelta) -> datetime | None:
-    """Return when another pod may take a pod's place; None if its node is not lost, or if it is waited for.
+    """Return when a pod on a lost node may be replaced; None if its node is not lost, or its rule is to wait.
 
-    `grace` is the time in which the pod ends. A node counts `stop-after` from its last word with the fleet, which was
-    before the fleet took it for lost; so once that time, the grace and a margin are over, nothing of the pod runs.
+    `grace` is the pod's grace period. A node counts the time of `stop-after` from its last contact with the fleet. That
+    was before the fleet counted the node as lost. So nothing of the pod runs any more once that time, the grace period
+    and a margin have passed.
     """
     if member.presence != "Unknown" or member.unknown_since is None or rule.action == "wait":
         return None
@@ -34,31 +35,30 @@ def written_off_at(member: Member, rule: WhenLost, grace: timedelta) -> datetime
     return member.unknown_since + rule.after + stopping
 
 
-def part(original: Member, replacement: Member, rule: WhenLost, now: datetime, min_ready: timedelta) -> Parting:
-    """Choose between a pod whose node is back and the one that took its place, both of the wanted template.
+def choose_copy(
+    original: Member, replacement: Member, rule: WhenLost, now: datetime, min_ready: timedelta
+) -> CopyChoice:
+    """Choose between a pod whose node is back and its replacement, both of the wanted template.
 
-    The replacement stays if it is available. Otherwise the original stays if it is, or if it is ready and the
-    replacement is not. Where neither is ready, the original stays, unless its node was to stop it.
+    The replacement stays if it is available. If not, the original stays if it is available, or if it is ready and the
+    replacement is not. If neither is ready, the original stays, unless its node had to stop it.
     """
+    replacement_is_ready = f"its replacement {replacement.called} has been ready since {_since(replacement)}"
     if replacement.is_available(now, min_ready):
-        return _goes(
-            original, replacement, f"its replacement {replacement.called} is ready since {_since(replacement)}"
-        )
+        return _goes(original, replacement, replacement_is_ready)
     if original.is_available(now, min_ready):
         return _goes(replacement, original, f"{original.called} is back, and {replacement.name} was not available yet")
     if replacement.is_ready():
-        return _goes(
-            original, replacement, f"its replacement {replacement.called} is ready since {_since(replacement)}"
-        )
+        return _goes(original, replacement, replacement_is_ready)
     if original.is_ready():
         return _goes(replacement, original, f"{original.called} is back, and {replacement.name} was not ready yet")
     if rule.action == "stop-after":
-        return _goes(original, replacement, f"its node was to stop it, and {replacement.called} has taken its place")
+        return _goes(original, replacement, f"its node had to stop it, and {replacement.called} has replaced it")
     return _goes(replacement, original, f"{original.called} is back, and {replacement.name} was not ready yet")
 
 
-def _goes(goes: Member, stays: Member, why: str) -> Parting:
-    return Parting(goes.name, stays.name, f"{goes.called} goes: {why}")
+def _goes(goes: Member, stays: Member, why: str) -> CopyChoice:
+    return CopyChoice(goes.name, stays.name, f"{goes.called} is removed: {why}")
 
 
 def _since(member: Member) -> str:

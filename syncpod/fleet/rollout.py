@@ -1,16 +1,18 @@
-"""What a Deployment does next: create, withdraw, accept a template as good, or go back to the last good one.
+"""What a Deployment does next: create pods, withdraw pods, accept a template as good, or go back to the last good one.
 
 Mirrors pkg/controller/deployment, v1.36 (rolling.go, recreate.go, progress.go) in one step over pods, without
 ReplicaSets. Differences:
 
-- A new template's first failing pod ends its rollout, as its progress deadline does, and the last template that was
-  good is rolled out again. A cluster leaves both to whoever looks.
-- While a pod of the new template is in trouble, no other is made.
+- A new template's rollout ends with its first failing pod, or at its progress deadline. The last good template is then
+  rolled out again. In a cluster somebody has to notice and undo the rollout.
+- No pod of the new template is made while another one is in trouble.
 - A pod that has ended is replaced with a back-off: 10 s, doubling to 300 s.
-- Under `Recreate` no pod is made while another is still ending, whatever its template. That is no lack of progress.
-- A paused rollout that is scaled up grows by pods of its last good template; a cluster scales all in proportion.
-- Pods of a node that is drained are replaced as those of an earlier template are, within the same bounds. A cluster's
-  drain evicts them, and knows no bounds but those of a PodDisruptionBudget.
+- Under `Recreate` no pod is made while another is still ending, whatever its template. That time does not count against
+  the progress deadline.
+- A paused rollout that is scaled up grows by pods of its last good template. A cluster scales all ReplicaSets in
+  proportion.
+- Pods of a draining node are replaced like pods of an earlier template, within the same bounds. A cluster's drain
+  evicts them, and only a PodDisruptionBudget limits it.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from syncpod.fleet.members import Member, health, leaving_order
-from syncpod.fleet.presence import part, written_off_at
+from syncpod.fleet.presence import choose_copy, written_off_at
 from syncpod.fleet.when_lost import WAIT, WhenLost
 from syncpod.go_durations import go_duration
 
@@ -30,12 +32,12 @@ _LONGEST_HOLD: Final = timedelta(seconds=300)
 
 
 _NOTHING_YET: Final = (0, -(2**31), 0)
-"""Below what any rollout has reached: new pods, others (negative), available new ones."""
+"""Less progress than any rollout has made: new pods, other pods (negative), available new pods."""
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What is asked for: so many pods of a template, and how they may be replaced."""
+    """What a Deployment asks for: a number of pods of a template, and how they may be replaced."""
 
     revision: str
     replicas: int
@@ -48,7 +50,12 @@ class Wish:
     """The longest time without progress; None = no limit."""
     when_lost: WhenLost = WAIT
     grace: timedelta = timedelta(seconds=30)
-    """The time in which one of its pods ends."""
+    """The grace period of its pods."""
+
+    @property
+    def wanted(self) -> str:
+        """The number of pods, for use in a sentence: ``2 pods are wanted``."""
+        return "1 pod is wanted" if self.replicas == 1 else f"{self.replicas} pods are wanted"
 
 
 @dataclass(frozen=True)
@@ -56,25 +63,25 @@ class RolloutState:
     """What a rollout has to remember from one decision to the next."""
 
     asked: str = ""
-    """The revision that was asked for last."""
+    """The revision of the latest wish."""
     target: str = ""
-    """The revision that is rolled out: the one that is asked for, or after a way back the last good one."""
+    """The revision that is being rolled out: `asked`, or the last good one after a rollback."""
     good: str = ""
-    """The last revision that all pods had, and with which they were available."""
+    """The last revision with which all pods were available."""
     rolled_back: str = ""
-    """Why what is asked for was given up; "" if it was not."""
+    """Why `asked` was rolled back; "" if it was not."""
     replicas: int = 0
     best: tuple[int, int, int] = _NOTHING_YET
-    """The most new pods, the fewest others (negative) and the most available new pods so far in this rollout."""
+    """The most new pods, the fewest other pods (negative) and the most available new pods so far in this rollout."""
     progressed_at: datetime | None = None
     written_off: tuple[str, ...] = ()
-    """Pods on lost nodes in whose place others may be."""
+    """Pods on lost nodes that may be replaced."""
     setbacks: int = 0
-    """Times in a row that pods had ended."""
+    """How many decisions have found ended pods since the rollout was last complete."""
     held_until: datetime | None = None
     """No pod is made before this."""
     moving: tuple[str, ...] = ()
-    """Pods that nodes which are drained had at the last decision."""
+    """Pods that were on draining nodes at the last decision."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +90,9 @@ class Creation:
 
     revision: str
     replaces: str = ""
-    """The pod on a lost node whose place it takes."""
+    """The pod on a lost node that it replaces; "" = none."""
     node: str = ""
-    """Where it has to be; "" = where placement says."""
+    """The node that it must be on; "" = placement chooses."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +105,7 @@ class Withdrawal:
 
 @dataclass(frozen=True)
 class Counts:
-    """A workload's numbers, as ``get deployments`` has them."""
+    """A workload's numbers, as ``get deployments`` prints them."""
 
     replicas: int = 0
     updated: int = 0
@@ -114,36 +121,37 @@ class Decision:
     create: tuple[Creation, ...] = ()
     withdraw: tuple[Withdrawal, ...] = ()
     became_good: str = ""
-    """The revision that is good from now on; "" = none has become so."""
+    """The revision that has just become good; "" = none."""
     rolled_back: str = ""
-    """Why this decision went back to the last good template; "" = it did not."""
+    """Why this decision rolls back to the last good template; "" = it does not."""
     says: str = ""
     """How the rollout stands, in one sentence."""
     look_again: datetime | None = None
-    """When time alone changes the decision; None = never."""
+    """The next time at which the decision can change without any news; None = never."""
     counts: Counts = Counts()
 
 
 def decide(wish: Wish, members: Iterable[Member], state: RolloutState, now: datetime) -> Decision:
-    """Decide what a Deployment does next; the order of its pods does not matter.
+    """Decide what a Deployment does next. The order of its pods does not matter.
 
-    No more than `replicas + max_surge` pods are made to exist, and no available pod is withdrawn if fewer than
-    `replicas - max_unavailable` would be available then. Pods on lost nodes that are written off do not count as pods.
+    A decision never creates more than `replicas + max_surge` pods in all, and never withdraws an available pod if fewer
+    than `replicas - max_unavailable` would remain available. Pods on lost nodes that are written off do not count.
     """
     return _Round(wish, members, state, now).decision()
 
 
 def health_gate(new: Iterable[Member], revision: str, good: str) -> str:
-    """Return the sentence that ends the rollout of a revision, for its first pod that fails; "" if none does."""
+    """Return why the rollout of a revision ends: a sentence about its first failing pod; "" if none fails."""
     for member in new:
         if health(member) == "failing":
             said = f": {member.message}" if member.message else ""
-            return f"{member.called} of {revision} fails with {member.status or 'an end'}{said}; back to {good}"
+            status = member.status or "an unknown status"
+            return f"{member.called} of {revision} fails with {status}{said}; rolling back to {good}"
     return ""
 
 
-def taken_up(wish: Wish, state: RolloutState, now: datetime) -> RolloutState:
-    """Return the state in which a new template, if the wish has one, is the target."""
+def with_wish(wish: Wish, state: RolloutState, now: datetime) -> RolloutState:
+    """Return the state with the wish noted: if it has a new template, that is the target now."""
     if wish.paused:
         return replace(state, replicas=wish.replicas, progressed_at=now)
     if wish.revision != state.asked:
@@ -153,8 +161,8 @@ def taken_up(wish: Wish, state: RolloutState, now: datetime) -> RolloutState:
     return replace(state, best=_NOTHING_YET, progressed_at=now, replicas=wish.replicas)
 
 
-def ended_again(state: RolloutState, now: datetime) -> RolloutState:
-    """Return the state after pods have ended: none is made for 10 s, and for twice as long each time, up to 300 s."""
+def with_setback(state: RolloutState, now: datetime) -> RolloutState:
+    """Return the state after pods have ended: no pod is made for 10 s, doubling each time up to 300 s."""
     hold = min(_FIRST_HOLD * 2 ** min(state.setbacks, 8), _LONGEST_HOLD)
     return replace(state, setbacks=state.setbacks + 1, held_until=now + hold)
 
@@ -165,7 +173,7 @@ class _Round:
     def __init__(self, wish: Wish, members: Iterable[Member], state: RolloutState, now: datetime) -> None:
         self._wish, self._now = wish, now
         self._members = sorted(members, key=lambda member: member.name)
-        self._state = taken_up(wish, state, now)
+        self._state = with_wish(wish, state, now)
         self._going: dict[str, str] = {}
         self._off = {member.name for member in self._present() if member.name in state.written_off}
         self._rolled_back = self._became_good = ""
@@ -205,7 +213,7 @@ class _Round:
         )
 
     def _present(self) -> list[Member]:
-        """Return the pods that nobody has asked to go, those on lost nodes too."""
+        """Return the pods that are not being removed, including those on lost nodes."""
         return [member for member in self._members if not member.leaving and member.name not in self._going]
 
     def _counted(self) -> list[Member]:
@@ -221,7 +229,7 @@ class _Round:
         return [member for member in members if member.is_available(self._now, self._wish.min_ready)]
 
     def _write_off(self) -> None:
-        """Give up pods whose nodes have been lost for long enough."""
+        """Write off pods whose nodes have been lost for long enough."""
         for member in self._present():
             moment = written_off_at(member, self._wish.when_lost, self._wish.grace)
             if moment is None or member.name in self._off:
@@ -236,7 +244,7 @@ class _Round:
         return member.name in self._off or (moment is not None and moment <= self._now)
 
     def _take_back(self) -> None:
-        """Have pods whose nodes are back count again, and of each pair of copies let one go."""
+        """Count pods again whose nodes are back, and remove one of each pair of copies."""
         for member in self._present():
             if member.name not in self._off or member.presence == "Unknown" or member.ended:
                 continue
@@ -244,17 +252,17 @@ class _Round:
             self._off.discard(member.name)
             enough = len(self._counted()) > self._wish.replicas
             if successor is not None and enough and member.revision == successor.revision:
-                parting = part(member, successor, self._wish.when_lost, self._now, self._wish.min_ready)
-                if not self._is_needed(parting.goes):
-                    self._going[parting.goes] = parting.why
+                choice = choose_copy(member, successor, self._wish.when_lost, self._now, self._wish.min_ready)
+                if not self._is_needed(choice.goes):
+                    self._going[choice.goes] = choice.why
 
     def _is_needed(self, name: str) -> bool:
-        """Say whether too few pods would be available without this one: then an unavailable one goes in its place."""
+        """Say whether too few pods would be available without this one."""
         available = {member.name for member in self._available(self._counted())}
         return name in available and len(available) <= self._wish.replicas - self._wish.max_unavailable
 
     def _successor(self, name: str) -> Member | None:
-        """Return the pod that has a lost pod's place now: its replacement, or that one's, if it was lost in turn."""
+        """Return the pod that replaces a lost pod now. If the first replacement was lost too, that is the next one."""
         counted = {member.name for member in self._counted()}
         for member in self._present():
             if member.replaces == name and member.name != name:
@@ -264,20 +272,20 @@ class _Round:
     def _clear_ended(self) -> None:
         ended = [member for member in self._present() if member.ended]
         for member in ended:
-            self._going[member.name] = f"{member.called} goes: it has ended with {member.status or 'no word'}"
+            self._going[member.name] = f"{member.called} is removed: {member.how_ended}"
         if ended:
-            self._state = ended_again(self._state, self._now)
+            self._state = with_setback(self._state, self._now)
         if self._state.held_until is not None:
             self._times.append(self._state.held_until)
 
     def _note_moves(self) -> None:
-        """Count time and progress anew when nodes begin to be drained, or end it: that is nothing a template did."""
+        """Restart the progress deadline when a drain begins or ends: the template is not to blame for that delay."""
         moving = tuple(member.name for member in self._counted() if member.moving)
         if moving != self._state.moving:
             self._state = replace(self._state, moving=moving, best=_NOTHING_YET, progressed_at=self._now)
 
     def _judge(self) -> None:
-        """Note progress, and go back to the last good template if the new one fails or does not get on."""
+        """Note progress, and go back to the last good template if the new one fails or makes no progress."""
         state, new = self._state, self._new()
         reached = (len(new), -len(self._old()), len(self._available(new)))
         best = tuple(map(max, state.best, reached))
@@ -288,14 +296,14 @@ class _Round:
         if self._wish.paused or not is_rolling_out:
             return
         failed = [member for member in self._members if member.revision == state.target and not member.leaving]
-        why = health_gate(failed, state.target, state.good) or self._stalled(f"; back to {state.good}")
+        why = health_gate(failed, state.target, state.good) or self._stalled(f"; rolling back to {state.good}")
         if why:
             self._rolled_back = why
             state = replace(state, target=state.good, rolled_back=why, best=_NOTHING_YET, progressed_at=self._now)
             self._state = replace(state, setbacks=0, held_until=None)
 
     def _stalled(self, what_now: str) -> str:
-        """Return that the progress deadline is over, and what the rollout waits for; "" if it is not."""
+        """Return a sentence if the progress deadline has passed, with what the rollout waits for; "" if it has not."""
         since, limit = self._state.progressed_at, self._wish.deadline
         if since is None or limit is None or self._is_complete():
             return ""
@@ -313,12 +321,12 @@ class _Round:
         return not self._old() and len(new) == self._wish.replicas == len(self._available(new))
 
     def _create_and_withdraw(self) -> int:
-        """Choose the pods that go, and return how many are to be made."""
+        """Choose the pods to withdraw, and return how many pods to make."""
         if self._wish.paused:
             return self._scale_only()
         new = self._new()
         for member in leaving_order(new)[: max(0, len(new) - self._wish.replicas)]:
-            self._going[member.name] = f"{member.called} goes: {self._wish.replicas} are asked for"
+            self._going[member.name] = f"{member.called} is removed: {self._wish.wanted}"
         return self._recreate() if self._wish.recreate else self._roll()
 
     def _recreate(self) -> int:
@@ -328,7 +336,7 @@ class _Round:
         return self._allowed(self._wish.replicas - len(self._new()))
 
     def _to_be_awaited(self) -> list[Member]:
-        """Return the pods that have to be gone before one of a new template is made, if none may run beside another."""
+        """Return the pods that must be gone before one of a new template is made; none unless under `Recreate`."""
         return [
             member
             for member in self._members
@@ -357,7 +365,7 @@ class _Round:
         return create
 
     def _scale_only(self) -> int:
-        """Follow the number of a rollout that is paused, and nothing else of it."""
+        """Follow a paused rollout's number of replicas, and change nothing else."""
         wish, counted = self._wish, self._counted()
         if not self._state.target:
             return 0
@@ -365,19 +373,19 @@ class _Round:
         staying = [member for member in counted if not member.moving]
         most = wish.replicas + (wish.max_surge if is_between or len(staying) < len(counted) else 0)
         for member in leaving_order(counted)[: max(0, len(counted) - most)]:
-            self._going[member.name] = f"{member.called} goes: {wish.replicas} are asked for"
+            self._going[member.name] = f"{member.called} is removed: {wish.wanted}"
         self._move_within(0 if wish.recreate else wish.replicas - wish.max_unavailable)
         return self._allowed(min(wish.replicas - len(staying), most - len(counted)))
 
     def _move_within(self, least: int) -> None:
-        """Have pods of nodes that are drained go, as long as so many others are available."""
+        """Withdraw pods of draining nodes, as long as `least` pods stay available."""
         for member in leaving_order(each for each in self._counted() if each.moving):
             available = [one.name for one in self._available(self._counted())]
             if member.name not in available or len(available) > least:
                 self._going[member.name] = self._outdated(member)
 
     def _allowed(self, number: int) -> int:
-        """Return how many of so many pods may be made now."""
+        """Return how many of `number` pods may be made now."""
         state = self._state
         if state.held_until is not None and self._now < state.held_until:
             return 0
@@ -389,8 +397,8 @@ class _Round:
 
     def _outdated(self, member: Member) -> str:
         if member.moving:
-            return f"{member.called} goes: {member.node} is being drained"
-        return f"{member.called} goes: it is of {member.revision}, and {self._state.target} is rolled out"
+            return f"{member.called} is removed: {member.node} is being drained"
+        return f"{member.called} is removed: it is of {member.revision}, and {self._state.target} is being rolled out"
 
     def _mark_good(self, create: int) -> None:
         if create or not self._wish.replicas or not self._is_complete():
@@ -401,7 +409,7 @@ class _Round:
             self._state = replace(self._state, good=self._state.target)
 
     def _named(self, number: int) -> tuple[Creation, ...]:
-        """Return what is to be made; first of all, pods in the place of those that are written off."""
+        """Return the pods to make. The first ones replace the pods that are written off."""
         paused_on_good = self._wish.paused and self._state.good
         revision = self._state.good if paused_on_good else self._state.target
         lost = [name for name in sorted(self._off - set(self._going)) if self._successor(name) is None]

@@ -1,8 +1,8 @@
-"""Room on a node: the resources and ports that a pod takes against those that are left.
+"""Room on a node: the resources that a pod requests, compared with those that are left.
 
 Mirrors pkg/scheduler/framework/plugins/noderesources/fit.go and least_allocated.go, v1.36. Differences: a resource that
-a node does not name is unlimited, as in :mod:`syncpod.node.fit`; pods without requests count for the score by their
-number alone, where the scheduler takes 100m and 200Mi for each.
+a node does not name is unlimited, as in :mod:`syncpod.node.fit`; pods without requests count as zero for the score,
+where the scheduler assumes 100m and 200Mi for each.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SCORED: Final = ("cpu", "memory")
 
 
 def insufficient(wanted: Mapping[str, int], node: NodeOffer) -> Iterator[tuple[str, str]]:
-    """Yield a reason and its numbers for each resource of which the node has too little, in the scheduler's order."""
+    """Yield a reason and its numbers for each resource that the node has too little of, in the scheduler's order."""
     if PODS in node.allocatable and node.crowd + 1 > node.allocatable[PODS]:
         yield "Too many pods", f"pods: has {node.crowd}, may have {node.allocatable[PODS]}"
     for name in sorted(wanted, key=_in_order):
@@ -30,7 +30,7 @@ def insufficient(wanted: Mapping[str, int], node: NodeOffer) -> Iterator[tuple[s
 
 
 def least_allocated(wanted: Mapping[str, int], node: NodeOffer) -> int:
-    """Return how much of a node would be left, of cpu and memory alike, from 0 to 100; 0 if it names neither."""
+    """Return how much of a node would be left: the mean of cpu and memory, 0 to 100; 0 if the node names neither."""
     left = [
         max(0, limit - node.taken.get(name, 0) - wanted.get(name, 0)) * 100 // limit
         for name in _SCORED

@@ -11,11 +11,11 @@ from syncpod.lifecycle.label_requirements import meets
 from syncpod.pod import LabelSelector, LabelSelectorRequirement
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
-"""The one label that every namespace has: its name."""
+"""The only label that a namespace has: its name."""
 
 
 def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """Say whether a selector selects something with these labels. None selects nothing, and an empty one everything."""
+    """Say whether a selector selects these labels. None selects nothing, and an empty selector selects everything."""
     if selector is None:
         return False
     return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
@@ -26,7 +26,7 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
 def selects_namespace(selector: LabelSelector | None, namespace: str) -> bool:
     """Say whether a selector selects a namespace.
 
-    Difference: a namespace is no object here, so it has no label but its name.
+    Difference: namespaces are not objects here, so a namespace has no label but its name.
     """
     return selects(selector, {NAMESPACE_NAME: namespace})
 
@@ -34,10 +34,10 @@ def selects_namespace(selector: LabelSelector | None, namespace: str) -> bool:
 def narrowed(
     selector: LabelSelector | None, labels: Mapping[str, str], same: Iterable[str], other: Iterable[str] = ()
 ) -> LabelSelector | None:
-    """Return a selector that also asks for a pod's own value of each label in `same`, and for none of those in `other`.
+    """Return a selector narrowed by a pod's own labels.
 
-    A label that the pod does not have is ignored (mergeLabelSetWithSelector; applyPodAffinityTerm for
-    mismatchLabelKeys).
+    It also asks for the pod's value of each label in `same`, and for any other value of each label in `other`. A label
+    that the pod does not have is ignored (mergeLabelSetWithSelector; applyPodAffinityTerm for mismatchLabelKeys).
     """
     if selector is None:
         return None

@@ -1,4 +1,4 @@
-"""Numbers of pods that may be a percentage, such as maxSurge, and what they come to.
+"""Numbers of pods that may be percentages, such as maxSurge, and how they are resolved.
 
 Mirrors apimachinery, util/intstr/intstr.go, v0.36, and pkg/controller/deployment/util, v1.36, ResolveFenceposts.
 """
@@ -12,11 +12,11 @@ _PERCENT: Final = re.compile(r"(0|[1-9][0-9]{0,8})%")
 _LARGEST: Final = 2**31 - 1
 
 SizeOrPercent = int | str
-"""A number of pods, or a part of them such as ``25%``."""
+"""A number of pods, or a percentage such as ``25%``."""
 
 
 def check_size(value: SizeOrPercent, *, at_most_all: bool) -> str:
-    """Return what is wrong with a size; "" if nothing. `at_most_all`: a percentage above 100 is."""
+    """Return what is wrong with a size; "" if it is valid. With `at_most_all`, more than 100% is not."""
     if isinstance(value, int):
         return (
             ""
@@ -29,7 +29,7 @@ def check_size(value: SizeOrPercent, *, at_most_all: bool) -> str:
 
 
 def size_of(value: SizeOrPercent, total: int, *, up: bool) -> int:
-    """Return the number of pods that a valid size comes to, rounded up or down."""
+    """Return a valid size as a number of pods, rounded up or down."""
     if isinstance(value, int):
         return value
     share = int(value[:-1]) * total
@@ -37,9 +37,10 @@ def size_of(value: SizeOrPercent, total: int, *, up: bool) -> int:
 
 
 def surge_and_unavailable(surge: SizeOrPercent, unavailable: SizeOrPercent, replicas: int) -> tuple[int, int]:
-    """Return how many pods a rollout may have above and below its number.
+    """Return how many pods a rollout may have above and below its number of replicas.
 
-    A surge is rounded up and the other down; where both come to 0, one pod may be unavailable, or nothing would move.
+    The surge is rounded up, and the other number down. If both are 0, one pod may be unavailable: no rollout could move
+    otherwise.
     """
     more, fewer = size_of(surge, replicas, up=True), size_of(unavailable, replicas, up=False)
     return more, fewer if more or fewer else 1

@@ -1,8 +1,8 @@
 """How evenly pods are spread over zones, machines or any other label of nodes.
 
-Mirrors pkg/scheduler/framework/plugins/podtopologyspread, v1.36, with its default constraints: a pod of a workload that
-says nothing is spread over machines and zones as well as may be. Difference: the fleet's own word on who belongs to a
-workload decides there, not Services and their selectors.
+Mirrors pkg/scheduler/framework/plugins/podtopologyspread, v1.36, with its default constraints: pods of a workload
+without constraints of its own are spread over machines and zones as well as possible. Difference: for these defaults
+the fleet's record of a workload's pods decides which pods count, not Services and their selectors.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _DEFAULTS: Final = (
     TopologySpreadConstraint(topology_key=ZONE, max_skew=5, when_unsatisfiable="ScheduleAnyway"),
 )
 _PRECISION: Final = Context(prec=12)
-"""For logarithms: unlike those of floating point, they are the same on every machine."""
+"""For logarithms: decimal ones are the same on every machine, unlike those of floating point."""
 
 
 @dataclass(frozen=True)
 class _Counted:
-    """One constraint, and how many pods that it is about are in each domain of its topology."""
+    """One constraint, with the number of pods that it selects in each domain of its topology."""
 
     rule: TopologySpreadConstraint
     counts: Mapping[str, int]
@@ -42,7 +42,7 @@ class _Counted:
 
     @property
     def least(self) -> int:
-        """The fewest pods in a domain; 0 if there are fewer domains than the constraint asks for."""
+        """The lowest number of pods in a domain; 0 if there are fewer domains than the constraint asks for."""
         few = len(self.counts) < (self.rule.min_domains or 1)
         return 0 if few else min(self.counts.values(), default=0)
 
@@ -82,7 +82,7 @@ class Spread:
         return [0 if crowd is None else 100 if most == 0 else 100 * (most + least - crowd) // most for crowd in crowds]
 
     def _crowd(self, node: NodeOffer, nodes: Sequence[NodeOffer]) -> int | None:
-        """Return how many pods are around a node already, weighed by topology; None if it lacks one of the labels."""
+        """Return how many pods a node's domains have, weighted by topology; None if it lacks a required label."""
         keys = [each.rule.topology_key for each in self._soft]
         if self._needs_every_label and any(key not in node.labels for key in keys):
             return None
@@ -123,7 +123,7 @@ def _counted_of_owner(owner: str, nodes: Sequence[NodeOffer]) -> list[_Counted]:
 
 
 def _counts(key: str, nodes: Iterable[NodeOffer], is_meant: Callable[[PodThere], bool]) -> Mapping[str, int]:
-    """Return the number of pods in each domain that a node is in, also where there is none."""
+    """Return the number of pods in each domain of the nodes, including domains without any."""
     counts: dict[str, int] = {}
     for node in nodes:
         if (value := node.labels.get(key)) is not None:
@@ -132,7 +132,7 @@ def _counts(key: str, nodes: Iterable[NodeOffer], is_meant: Callable[[PodThere],
 
 
 def _takes_part(rule: TopologySpreadConstraint, pod: Pod, node: NodeOffer) -> bool:
-    """Say whether a node is one that a constraint looks at: by default one of those that the pod asks for."""
+    """Say whether a constraint counts a node. By default it counts the nodes that the pod's node affinity matches."""
     if rule.node_affinity_policy != "Ignore" and not matches_node(pod, node.name, node.labels):
         return False
     honors = rule.node_taints_policy == "Honor"

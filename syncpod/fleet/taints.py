@@ -17,15 +17,15 @@ UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 
 KEEPS_AWAY: Final = ("NoSchedule", "NoExecute")
-"""The effects for which a pod is not placed."""
+"""The effects that keep a pod from being placed."""
 ENDS: Final = ("NoExecute",)
-"""The effect that also keeps a pod from staying."""
+"""The effect that also ends a pod that is already there."""
 
 _WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]{0,18})")
 
 
 def taints_of(node: NodeOffer) -> tuple[Taint, ...]:
-    """Return a node's taints and those of its presence, which Kubernetes' node lifecycle controller would write."""
+    """Return a node's own taints, and those that Kubernetes' node lifecycle controller would add for its presence."""
     of_presence = {"NotReady": NOT_READY, "Unknown": UNREACHABLE}.get(node.presence)
     if of_presence is None:
         return node.taints
@@ -41,7 +41,7 @@ def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration], effe
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Say whether a toleration tolerates a taint; without a key or an effect it tolerates every one."""
+    """Say whether a toleration tolerates a taint. Without a key or an effect it matches every one."""
     if toleration.effect is not None and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -56,7 +56,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def _compares(operator: str, value: str, bound: str) -> bool:
-    """Say whether a taint's value is a whole number below (Lt) or above (Gt) that of the toleration."""
+    """Say whether a taint's value is a whole number below (Lt) or above (Gt) the toleration's."""
     if not (_WHOLE.fullmatch(value) and _WHOLE.fullmatch(bound)):
         return False
     return int(value) < int(bound) if operator == "Lt" else int(value) > int(bound)

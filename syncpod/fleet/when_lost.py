@@ -1,13 +1,13 @@
-"""What a workload wants for a pod whose node is lost, in an annotation.
+"""The annotation that says what happens to a workload's pods on a lost node.
 
 ::
 
     syncpod.dev/when-lost: wait                  nothing happens until the node is back (the default)
-    syncpod.dev/when-lost: replace-after=5m      another pod takes its place; when the node is back, one of them goes
-    syncpod.dev/when-lost: stop-after=5m         the node itself stops the pod, and another one takes its place then
+    syncpod.dev/when-lost: replace-after=5m      another pod replaces it; when the node is back, one of them is removed
+    syncpod.dev/when-lost: stop-after=5m         the node itself stops the pod, and then another one replaces it
 
-Times are Go durations, counted from the last word between the node and the fleet. Under `wait` and `replace-after` the
-pod itself runs on. Only `stop-after` keeps two copies from ever running at once.
+Times are Go durations, counted from the last contact between the node and the fleet. Under `wait` and `replace-after`
+the pod itself runs on. Only `stop-after` keeps two copies from ever running at once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class WhenLost:
     after: timedelta = timedelta(0)
 
     def __str__(self) -> str:
-        """Write it as in the annotation."""
+        """Write the rule as the annotation's value."""
         return self.action if self.action == "wait" else f"{self.action}={go_duration(self.after)}"
 
 
@@ -44,7 +44,7 @@ WAIT: Final = WhenLost()
 
 
 def when_lost(annotations: Mapping[str, str]) -> WhenLost:
-    """Return what annotations say. Raises ValueError with a sentence for a value that is not valid."""
+    """Read the rule from annotations. Raises ValueError with a sentence for an invalid value."""
     text = annotations.get(WHEN_LOST, "wait")
     if text == "wait":
         return WAIT

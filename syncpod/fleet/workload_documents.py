@@ -1,7 +1,7 @@
-"""Documents of workloads: apps/v1 Deployment and DaemonSet, and v1 Pod, read strictly, defaulted and validated.
+"""Workload documents: apps/v1 Deployment and DaemonSet, and v1 Pod, read strictly, defaulted and validated.
 
-Mirrors pkg/apis/apps/v1/defaults.go and pkg/apis/apps/validation/validation.go, v1.36. What cannot be kept is refused
-by its field's path. `revisionHistoryLimit` is how many earlier templates are remembered.
+Mirrors pkg/apis/apps/v1/defaults.go and pkg/apis/apps/validation/validation.go, v1.36. An unsupported field is refused
+by its path. `revisionHistoryLimit` is the number of earlier templates that are remembered.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from syncpod.pod.validation.metadata import check_object_metadata, check_selecto
 from syncpod.pod.wire import EMPTY_IS_UNSET, Flag, Int32, Model
 
 LARGEST_NUMBER: Final = 9_999_999
-"""A workload's pods are named after it and a number, as in ``web-7``."""
+"""The largest number of a pod: pods are named after their workload and a number, as in ``web-7``."""
 
 NO_DEADLINE: Final = 2**31 - 1
-"""The `progressDeadlineSeconds` that stands for none."""
+"""The value of `progressDeadlineSeconds` that means no deadline."""
 
 _NOT_MATCHED: Final = "`selector` does not match template `labels`"
 
 
 class PodTemplate(Model):
-    """What all pods of a workload are made from."""
+    """The template that all pods of a workload are made from."""
 
     metadata: ObjectMeta = Field(default_factory=ObjectMeta)
     spec: PodSpec = Field(default_factory=PodSpec)
 
 
 class RollingUpdateDeployment(Model):
-    """How many pods a rollout may have above and below its number."""
+    """How many pods a rollout may have above and below its number of replicas."""
 
     max_surge: IntOrString | None = None
     max_unavailable: IntOrString | None = None
@@ -52,7 +52,7 @@ class DeploymentStrategy(Model):
 
 
 class DeploymentSpec(Model):
-    """How many pods, of which template, and how they are replaced."""
+    """The number of pods, their template, and how they are replaced."""
 
     replicas: Int32 | None = None
     selector: LabelSelector | None = None
@@ -65,7 +65,7 @@ class DeploymentSpec(Model):
 
 
 class Deployment(Model):
-    """A number of equal pods."""
+    """A number of identical pods."""
 
     api_version: Literal["apps/v1"]
     kind: Literal["Deployment"]
@@ -75,7 +75,7 @@ class Deployment(Model):
 
 
 class RollingUpdateDaemonSet(Model):
-    """On how many nodes a rollout may have a pod less, or a pod more."""
+    """On how many nodes a rollout may have no available pod, or an additional one."""
 
     max_unavailable: IntOrString | None = None
     max_surge: IntOrString | None = None
@@ -89,7 +89,7 @@ class DaemonSetUpdateStrategy(Model):
 
 
 class DaemonSetSpec(Model):
-    """Of which template each node has a pod, and how they are replaced."""
+    """The template of the pod on each node, and how pods are replaced."""
 
     selector: LabelSelector | None = None
     template: PodTemplate = Field(default_factory=PodTemplate)
@@ -99,7 +99,7 @@ class DaemonSetSpec(Model):
 
 
 class DaemonSet(Model):
-    """A pod on every node that it fits."""
+    """One pod on every eligible node."""
 
     api_version: Literal["apps/v1"]
     kind: Literal["DaemonSet"]
@@ -110,11 +110,11 @@ class DaemonSet(Model):
 
 _Grouped = Deployment | DaemonSet
 Workload = Deployment | DaemonSet | Pod
-"""What a fleet keeps: a number of equal pods, one on each node, or one Pod by itself."""
+"""What a fleet runs: a number of identical pods, one pod on each node, or a single Pod."""
 
 
 class AdmittedWorkload(NamedTuple):
-    """A workload with its defaults, those of its template's pods too, and warnings for its author."""
+    """A workload with all defaults, including those of its template, and warnings for its author."""
 
     workload: Workload
     warnings: tuple[Problem, ...]
@@ -123,8 +123,8 @@ class AdmittedWorkload(NamedTuple):
 def admit_workload(document: Any) -> AdmittedWorkload:
     """Admit the document of a Deployment, a DaemonSet or a Pod. Idempotent.
 
-    The output of ``kubectl get -o yaml`` is taken too: what an API server filled in is dropped, with a warning. Raises
-    PodInvalid with everything that is wrong, unknown or not supported, each by its field's path.
+    The output of ``kubectl get -o yaml`` is accepted too: fields that an API server filled in are dropped, with a
+    warning. Raises PodInvalid with every field that is wrong, unknown or not supported, each by its path.
     """
     kind = document.get("kind") if isinstance(document, Mapping) else None
     if kind == "Pod":
@@ -155,7 +155,7 @@ def admit_workload(document: Any) -> AdmittedWorkload:
 
 
 def _admit_pod(document: Mapping[str, Any]) -> AdmittedWorkload:
-    """Admit a Pod that the fleet places: as a node does, and with what only a fleet heeds."""
+    """Admit a Pod that the fleet places: as a node does, and check the fields that only a fleet uses."""
     admitted = admit(document)
     path = f"metadata.annotations[{WHEN_LOST}]"
     if problems := list(_check_when_lost(admitted.pod.metadata.annotations, path, "Pod")):
@@ -165,7 +165,7 @@ def _admit_pod(document: Mapping[str, Any]) -> AdmittedWorkload:
 
 
 def template_of(workload: Workload) -> PodTemplate:
-    """Return what the workload's pods are made from: of a Pod, itself without its name."""
+    """Return the template of the workload's pods. For a Pod that is the Pod itself, without its name."""
     if not isinstance(workload, Pod):
         return workload.spec.template
     metadata = workload.metadata.model_copy(update={"name": "", "namespace": ""})
@@ -173,7 +173,7 @@ def template_of(workload: Workload) -> PodTemplate:
 
 
 def readmit_workload(document: Mapping[str, Any]) -> Workload:
-    """Read a workload that was admitted before, perhaps by an earlier version with other rules."""
+    """Read a workload that has already been admitted, perhaps by an earlier version with other rules."""
     if document.get("kind") == "Pod":
         return readmit(document).pod
     model = Deployment if document.get("kind") == "Deployment" else DaemonSet
@@ -181,7 +181,7 @@ def readmit_workload(document: Mapping[str, Any]) -> Workload:
 
 
 def lost_rule(workload: Workload) -> WhenLost:
-    """Return what happens to the workload's pods on a lost node: its own annotation, else that of its template."""
+    """Return the rule for the workload's pods on a lost node: from its own annotation, or from that of its template."""
     annotations = workload.metadata.annotations
     return when_lost(annotations if WHEN_LOST in annotations else template_of(workload).metadata.annotations)
 
@@ -228,10 +228,10 @@ def _or_default(value: SizeOrPercent | None, default: SizeOrPercent) -> SizeOrPe
 
 
 def _without_cluster(workload: _Grouped) -> tuple[_Grouped, list[Problem]]:
-    """Return the workload without what an API server wrote, and what only a template's pods have no use for."""
+    """Return the workload without fields that an API server wrote, and without names in its template."""
     pod, warnings = without_cluster(Pod(metadata=workload.metadata))
     if workload.status:
-        warnings.append(Problem("status", "dropped: it is what another cluster saw"))
+        warnings.append(Problem("status", "dropped: it describes the workload in another cluster"))
     own = workload.spec.template.metadata
     for name, value in (("name", own.name), ("generateName", own.generate_name), ("namespace", own.namespace)):
         if value:
@@ -244,7 +244,7 @@ def _without_cluster(workload: _Grouped) -> tuple[_Grouped, list[Problem]]:
 
 
 def _example(workload: _Grouped) -> Pod:
-    """Return a pod of the template, with the longest name that one may get."""
+    """Return a pod of the template, with the longest name that a pod of it may get."""
     template, named = workload.spec.template, {"name": "example", "namespace": ""}
     if not any(check_object_metadata(workload.metadata, "")):
         longest = f"{workload.metadata.name}-{LARGEST_NUMBER}"
@@ -254,7 +254,7 @@ def _example(workload: _Grouped) -> Pod:
 
 def _in_template(problem: Problem) -> Problem:
     if problem.path == "metadata.name":
-        return Problem(problem.path, f"with a pod's number behind it, {problem.message}")
+        return Problem(problem.path, f"with a pod's number appended, {problem.message}")
     where = problem.path.removeprefix("pod")
     return Problem(f"spec.template.{where}" if where else "spec.template", problem.message)
 
@@ -268,7 +268,7 @@ _FOR_THE_FLEET: Final = (
 
 
 def _is_for_the_fleet(warning: Problem) -> bool:
-    """Say whether admission warns of what has no effect on a single node, and has one here."""
+    """Say whether a warning is about a field that has no effect on a single node, but has one in a fleet."""
     return warning.path.startswith(_FOR_THE_FLEET)
 
 

@@ -1,7 +1,7 @@
-"""The pods of a workload: what its template is called, the pods that are made of it, and what a document wishes for.
+"""The pods of a workload: their revision, names and specs, and what the workload's document asks for.
 
 Mirrors pkg/controller/controller_utils.go, v1.36, GetPodFromTemplate. Difference: pods are numbered, as in ``web-7``,
-so that names say which came later.
+so that their names show which was made later.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ def owner_of(workload: Workload) -> str:
 
 
 def revision_of(template: PodTemplate) -> str:
-    """Return what a template is called: the same for equal templates, and in practice never for others."""
+    """Return a template's revision: a digest, which equal templates share and different ones in practice do not."""
     return hashlib.sha256(canonical_json(template).encode()).hexdigest()[:_DIGITS]
 
 
 def revision_in(labels: Mapping[str, str]) -> str:
-    """Return the revision of the template that a pod with these labels was made of; "" if it was made of none."""
+    """Return the revision of the template that a pod with these labels was made from; "" if from none."""
     return next((labels[label] for label in _REVISION_LABELS.values() if label in labels), "")
 
 
 def pod_of(workload: Workload, template: PodTemplate, number: int) -> Pod:
-    """Return a pod of a workload, of the template that is given, which may be an earlier one.
+    """Return a workload's pod with this number, made from the given template, which may be an earlier one.
 
-    A Pod by itself is the pod, whatever the template and the number.
+    A single Pod is returned as it is, whatever the template and the number.
     """
     if isinstance(workload, Pod):
         return workload
@@ -66,13 +66,13 @@ def pod_of(workload: Workload, template: PodTemplate, number: int) -> Pod:
 
 
 def name_of(workload: Workload, number: int) -> str:
-    """Return the name of the pod with this number. A Pod by itself has its own, wherever it is."""
+    """Return the name of the pod with this number. A single Pod keeps its own name."""
     name = workload.metadata.name
     return name if isinstance(workload, Pod) else f"{name}-{number}"
 
 
 def number_of(workload: Workload, name: str) -> int | None:
-    """Return the number of the pod of this name, 0 for that of a Pod by itself; None if it is none of the workload."""
+    """Return the number of the pod with this name, 0 for a single Pod; None if the workload has no such pod."""
     if isinstance(workload, Pod):
         return 0 if name == workload.metadata.name else None
     number = name.removeprefix(f"{workload.metadata.name}-")
@@ -112,6 +112,6 @@ def daemon_wish_of(daemons: DaemonSet) -> DaemonWish:
 
 
 def grace_of(template: PodTemplate) -> timedelta:
-    """Return the time in which a pod of the template ends."""
+    """Return the grace period of the template's pods."""
     seconds = template.spec.termination_grace_period_seconds
     return timedelta(seconds=30 if seconds is None else seconds)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from syncpod.fleet.affinity import matters
+from syncpod.fleet.affinity import can_affect
 from syncpod.fleet.offers import NodeOffer, Presence
-from syncpod.fleet.placement import as_there, taking
+from syncpod.fleet.placement import pod_there, without_room_of
 from syncpod.messages.fleet import OWNER_ANNOTATION, FleetNodeSummary
 from syncpod.pod import Pod, PodInvalid, parse_quantity, readmit
 
@@ -41,9 +41,9 @@ def _with(offer: NodeOffer, document: dict[str, Any], wanted: Sequence[Pod], own
         pod = readmit(document).pod
     except PodInvalid:
         return replace(offer, others=offer.others + 1)
-    there = as_there(pod, pod.metadata.annotations.get(OWNER_ANNOTATION, ""))
-    offer = taking(offer, pod)
-    if there.owner == owner or any(matters(there, one, one.metadata.namespace or "default") for one in wanted):
+    there = pod_there(pod, pod.metadata.annotations.get(OWNER_ANNOTATION, ""))
+    offer = without_room_of(offer, pod)
+    if there.owner == owner or any(can_affect(there, one, one.metadata.namespace or "default") for one in wanted):
         return replace(offer, pods=(*offer.pods, there))
     return replace(offer, others=offer.others + 1)
 

@@ -39,7 +39,7 @@ RUNS, STAYS, NEITHER = (True, True), (False, True), (False, False)
 )
 def test_nodes_that_a_daemon_set_is_for(asking: Pod, offer: NodeOffer, expected: tuple[bool, bool]) -> None:
     found = standing(with_daemon_tolerations(asking), offer)
-    assert (found.runs, found.stays) == expected
+    assert (found.should_run, found.may_stay) == expected
 
 
 @dataclass
@@ -109,7 +109,7 @@ class Nodes:
             is_ending = any(one.node == name and (one.leaving or one.name in gone) for one in before)
             assert not made or not is_ending
             assert len(kept) + len(made) <= (2 if self.wish.max_surge else 1)
-        heard = [name for name, each in self.nodes.items() if each.is_heard and each.runs]
+        heard = [name for name, each in self.nodes.items() if each.is_heard and each.should_run]
         if self.wish.max_surge == 0 and isinstance(self.wish.max_unavailable, int):
             was = {one.node for one in before if not one.leaving and one.is_available(self.now, self.wish.min_ready)}
             still = {one.node for one in stays if one.is_available(self.now, self.wish.min_ready)}
@@ -125,7 +125,7 @@ def test_each_node_has_one_pod_and_a_new_node_gets_one() -> None:
     fleet.settle()
     assert len(fleet.members) == 4
     fleet.nodes["n4"] = Standing(False, False, why="its labels have changed")
-    assert [one.why for one in fleet.step().withdraw] == ["log-4 on n4 goes: its labels have changed"]
+    assert [one.why for one in fleet.step().withdraw] == ["log-4 on n4 is removed: its labels have changed"]
 
 
 def test_a_rollout_goes_from_node_to_node_and_past_one_that_is_lost() -> None:
@@ -163,7 +163,7 @@ def test_a_bad_template_stops_at_its_first_pod_and_goes_back(wish: DaemonWish) -
     fleet.settle()
     assert sum(one.revision == BAD for each in fleet.said for one in each.create) == 1
     assert {one.revision for one in fleet.members.values()} == {"a"} and len(fleet.members) == 3
-    assert "fails with CrashLoopBackOff; back to a" in fleet.state.rolled_back
+    assert "fails with CrashLoopBackOff; rolling back to a" in fleet.state.rolled_back
 
 
 def test_with_a_surge_a_node_is_never_without_a_pod() -> None:
@@ -197,7 +197,7 @@ def test_whatever_happens_each_node_ends_with_one_pod(wish: DaemonWish, events: 
     for event, value in events:
         match event:
             case "lose" if value in fleet.nodes:
-                fleet.nodes[value] = replace(fleet.nodes[value], runs=False, is_heard=False)
+                fleet.nodes[value] = replace(fleet.nodes[value], should_run=False, is_heard=False)
             case "back":
                 fleet.nodes[value] = Standing(True, True)
             case "leave":

@@ -72,7 +72,10 @@ def test_a_drained_node_ends_the_pod_before_another_is_made() -> None:
     world = placed()
     world.draining = {"n1"}
     first = world.step()
-    assert (first.create, [each.why for each in first.withdraw]) == ((), ["web-1 on n1 goes: n1 is being drained"])
+    assert (first.create, [each.why for each in first.withdraw]) == (
+        (),
+        ["web-1 on n1 is removed: n1 is being drained"],
+    )
     assert first.says == "it waits until web-1 on n1 is gone"
     world.settle()
     assert [each.node for each in world.members.values()] == ["n2"]

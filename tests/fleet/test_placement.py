@@ -56,7 +56,7 @@ def near(app: str, topology: str) -> dict[str, Any]:
             pod(tolerations=[{"operator": "Exists"}]),
             node(presence="Unknown"),
             ("node(s) had untolerated taint(s)",),
-            "nothing is heard of the node",
+            "the fleet does not hear from the node",
         ),
         (pod(nodeSelector={"disk": "ssd"}), node(), ("node(s) didn't match Pod's node affinity/selector",), ""),
         (

@@ -41,7 +41,7 @@ def test_a_new_template_replaces_pods_within_its_bounds() -> None:
     world.wish = replace(world.wish, revision="b")
     decision = world.step()
     assert (len(decision.create), len(decision.withdraw)) == (1, 1)
-    assert decision.withdraw[0].why.endswith("goes: it is of a, and b is rolled out")
+    assert decision.withdraw[0].why.endswith("is removed: it is of a, and b is being rolled out")
     world.settle()
     assert world.state.good == "b" and {one.revision for one in world.counted()} == {"b"}
 
@@ -53,7 +53,8 @@ def test_a_bad_template_stops_at_its_first_failing_pod_and_goes_back() -> None:
     made = [creation for decision in world.decisions for creation in decision.create if creation.revision == BAD]
     assert len(made) == 1
     back = next(decision.rolled_back for decision in world.decisions if decision.rolled_back)
-    assert back == "web-5 on n1 of bad fails with CrashLoopBackOff: back-off 10s restarting failed container; back to a"
+    fails = "web-5 on n1 of bad fails with CrashLoopBackOff"
+    assert back == f"{fails}: back-off 10s restarting failed container; rolling back to a"
     assert world.decisions[-1].says == f"a is rolled out; {back}"
     assert {one.revision for one in world.counted()} == {"a"} and len(world.counted()) == 4
     world.wish = replace(world.wish, revision="c")
@@ -66,7 +67,7 @@ def test_a_template_without_progress_goes_back_at_its_deadline() -> None:
     world.wish = replace(world.wish, revision=DUD)
     world.settle()
     back = next(decision.rolled_back for decision in world.decisions if decision.rolled_back)
-    assert back == "dud made no progress in 1m0s: 0 of 2 pods available; web-3 on n3: Running; back to a"
+    assert back == "dud made no progress in 1m0s: 0 of 2 pods available; web-3 on n3: Running; rolling back to a"
 
 
 def test_a_first_template_that_fails_has_no_way_back() -> None:
@@ -127,7 +128,7 @@ def test_pods_that_end_are_replaced_more_and_more_slowly() -> None:
     member = world.counted()[0]
     world.members[member.name] = replace(member, ended=True, status="Evicted")
     decision = world.step()
-    assert [one.why for one in decision.withdraw] == [f"{member.called} goes: it has ended with Evicted"]
+    assert [one.why for one in decision.withdraw] == [f"{member.called} is removed: it ended with Evicted"]
     assert not decision.create and decision.look_again == world.now + 10 * SECOND
     world.settle()
     assert len(world.counted()) == 2 and world.state.setbacks == 0
@@ -189,7 +190,7 @@ def test_a_lost_pod_is_replaced_and_goes_when_its_node_is_back() -> None:
     since = world.members["web-4"].ready_since
     assert since is not None
     assert [one.why for one in decision.withdraw] == [
-        f"{name} on n2 goes: its replacement web-4 on n4 is ready since {since:%Y-%m-%dT%H:%M:%SZ}"
+        f"{name} on n2 is removed: its replacement web-4 on n4 has been ready since {since:%Y-%m-%dT%H:%M:%SZ}"
     ]
     world.settle()
     assert len(world.members) == 3 and not world.state.written_off
@@ -201,7 +202,7 @@ def test_a_node_that_is_back_before_the_replacement_is_ready_keeps_its_pod() -> 
         world.step()
     world.bring_back("n2")
     assert [one.why for one in world.step().withdraw] == [
-        f"web-4 on n4 goes: {name} on n2 is back, and web-4 was not available yet"
+        f"web-4 on n4 is removed: {name} on n2 is back, and web-4 was not available yet"
     ]
     world.settle()
     assert set(world.members) == {"web-1", "web-2", "web-3"}
@@ -234,7 +235,7 @@ def test_pods_of_a_drained_node_go_once_others_are_available() -> None:
     world.settle()
     assert (len(world.members), {each.node for each in world.members.values()} & {"n1"}) == (4, set())
     said = [each.why for decision in world.decisions for each in decision.withdraw]
-    assert said == ["web-1 on n1 goes: n1 is being drained"]
+    assert said == ["web-1 on n1 is removed: n1 is being drained"]
     assert world.state.good == "a" and not world.state.rolled_back
 
 

@@ -153,7 +153,7 @@ def test_a_daemon_set_gets_the_defaults_of_an_api_server() -> None:
             "metadata.annotations[syncpod.dev/when-lost]: must be wait or stop-after=DURATION in a DaemonSet, "
             "whose pods belong to their nodes",
         ),
-        (changed(metadata__name="w" * 230), "metadata.name: with a pod's number behind it, must be no more than"),
+        (changed(metadata__name="w" * 230), "metadata.name: with a pod's number appended, must be no more than"),
         (
             changed(spec__template__spec__containers=[{"name": f"c{number}", "image": "a:1"} for number in range(501)]),
             "spec.template.spec.containers: must be no more than 500",
@@ -193,7 +193,7 @@ def test_what_an_api_server_wrote_is_dropped_with_a_warning() -> None:
     )
     assert [str(warning) for warning in admitted.warnings] == [
         "metadata: dropped what an API server filled in: resourceVersion, uid, generation",
-        "status: dropped: it is what another cluster saw",
+        "status: dropped: it describes the workload in another cluster",
         "spec.template.metadata.name: dropped: pods are named by their workload",
     ]
 

@@ -140,7 +140,7 @@ class Story:
         def is_over() -> list[str]:
             made.update(self.copies() - before)
             listed = fleet.insist("get", "deployments", ROLLED, "-o", "wide", "--no-headers")
-            return [] if "; back to" in listed else [f"it stands at: {listed.strip()}"]
+            return [] if "; rolling back to" in listed else [f"it stands at: {listed.strip()}"]
 
         self.until(is_over, "the bad image given up")
         self.settle("the last good template back")

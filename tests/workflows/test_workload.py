@@ -240,7 +240,7 @@ async def test_a_bad_image_goes_back_by_itself_and_the_history_says_why(fleet: F
     )
     assert view.good == good and {pod.revision for pod in view.pods} == {good}
     back = next(each.message for each in view.events if each.reason == "RolledBack")
-    assert back.endswith(f"fails with CrashLoopBackOff: back-off 10s; back to {good}")
+    assert back.endswith(f"fails with CrashLoopBackOff: back-off 10s; rolling back to {good}")
 
 
 @pytest.mark.asyncio(loop_scope="session")
@@ -300,7 +300,8 @@ async def test_a_lost_pod_is_replaced_and_of_the_two_one_goes_when_its_node_is_b
     await fleet.bring_back(lost.node)
     view = await fleet.until(handle, lambda view: len(view.pods) == 2)
     said = [each.message for each in view.events if each.reason == "Withdrawn"]
-    assert said[0].startswith(f"{lost.name} on {lost.node} goes: its replacement {fleet.prefix}-3 on {fleet.prefix}-1")
+    replacement = f"{fleet.prefix}-3 on {fleet.prefix}-1"
+    assert said[0].startswith(f"{lost.name} on {lost.node} is removed: its replacement {replacement}")
     assert fleet.running() == sorted(pod.name for pod in view.pods)
 
 
@@ -410,7 +411,8 @@ async def test_a_lost_pod_is_replaced_under_its_name_and_one_copy_goes(
     await fleet.bring_back(lost)
     view = await fleet.until(handle, lambda view: [each.node for each in view.pods] == [other])
     (said,) = [each.message for each in view.events if each.reason == "Withdrawn"]
-    assert said.startswith(f"{fleet.prefix} on {lost} goes: its replacement {fleet.prefix} on {other} is ready since")
+    replacement = f"{fleet.prefix} on {other} has been ready since"
+    assert said.startswith(f"{fleet.prefix} on {lost} is removed: its replacement {replacement}")
     assert fleet.running() == [fleet.prefix]
 
 
@@ -433,7 +435,7 @@ async def test_a_drained_node_keeps_a_pod_until_another_is_available_elsewhere(f
     view = await fleet.until(handle, lambda view: is_rolled_out(view) and len(view.pods) == 1)
     assert (view.good, machine.names(), other.names()) == (good, [], [f"{fleet.prefix}-2"])
     (said,) = [each.message for each in view.events if each.reason == "Withdrawn"]
-    assert said == f"{fleet.prefix}-1 on {machine.name} goes: {machine.name} is being drained"
+    assert said == f"{fleet.prefix}-1 on {machine.name} is removed: {machine.name} is being drained"
 
 
 @pytest.mark.asyncio(loop_scope="session")
