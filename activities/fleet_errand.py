@@ -1,4 +1,4 @@
-"""What a node runs for its fleet, as an activity on the queue that only this node polls."""
+"""Commands that a node runs for its fleet: an activity on the queue that only this node polls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def errand_answer(run: Callable[[Errand], Awaitable[ErrandPiece]]) -> Callable[.
             while not (await asyncio.wait({task}, timeout=_BEAT_SECONDS))[0]:
                 activity.heartbeat()
         except asyncio.CancelledError:
-            return ErrandPiece(refused="the worker of the node ends")
+            return ErrandPiece(refused="the worker of the node is stopping")
         finally:
             task.cancel()
         return task.result()

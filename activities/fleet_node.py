@@ -1,4 +1,4 @@
-"""What a fleet asks of a node, as activities on a queue of the fleet's server that only this node polls."""
+"""A node's answers to its fleet: activities on a queue of the fleet's server that only this node polls."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from syncpod.messages.fleet import (
 
 
 class FleetMember(Protocol):
-    """A node that belongs to a fleet. Each method raises a non-retryable ApplicationError for another fleet's."""
+    """A node that belongs to a fleet. Each method raises a non-retryable ApplicationError if another fleet asks."""
 
     async def recall(self, asked: WhoAsks) -> Intent:
         """Return the newest list that the node was given."""
 
     async def take(self, intent: Intent) -> IntentTaken:
-        """Have the node run what the list says. Raises ApplicationError of type StaleIntent for an older list."""
+        """Have the node run the pods of a list. Raises ApplicationError of type StaleIntent for an older list."""
 
     async def attend(self, asked: Attend) -> Attended:
-        """Return what has changed, as soon as something has."""
+        """Return changes on the node, as soon as there are any."""
 
 
 def fleet_answers(member: FleetMember) -> list[Callable[..., Any]]:
@@ -49,7 +49,7 @@ def fleet_answers(member: FleetMember) -> list[Callable[..., Any]]:
             while not (await asyncio.wait({task}, timeout=_pause()))[0]:
                 activity.heartbeat()
         except asyncio.CancelledError:
-            # The worker stops, or nobody waits any more: the next `attend` asks anew. A failure would be logged as one.
+            # The worker is stopping, or nobody waits any more. The next `attend` asks anew, so this is not an error.
             return Attended()
         finally:
             task.cancel()
@@ -60,6 +60,6 @@ def fleet_answers(member: FleetMember) -> list[Callable[..., Any]]:
 
 
 def _pause() -> float:
-    """Return the seconds between two heartbeats: three for each timeout, and at least one in ten seconds."""
+    """Return the seconds between two heartbeats: a third of the timeout, and at most HEARTBEAT_SECONDS."""
     timeout = activity.info().heartbeat_timeout
     return min(HEARTBEAT_SECONDS, timeout.total_seconds() / 3) if timeout else HEARTBEAT_SECONDS

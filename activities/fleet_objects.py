@@ -1,4 +1,4 @@
-"""A fleet's ConfigMaps and Secrets: sealed for the nodes whose pods refer to them, and these told when one changes."""
+"""A fleet's ConfigMaps and Secrets: they are sealed for nodes whose pods refer to them, and nodes learn of changes."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _NODES: Final = f"WorkflowType = '{FLEET_NODE_WORKFLOW}' AND ExecutionStatus = '
 
 
 class Sealing(Protocol):
-    """Seals what the fleet keeps for a node."""
+    """Seals an object that the fleet keeps, for a node."""
 
     def give(self, key: str, node: str, metadata: Mapping[str, str], kept: bytes) -> tuple[dict[str, str], bytes]:
-        """Return metadata and data of an object for a node. Raises ValueError."""
+        """Return the metadata and the data of an object, sealed for a node. Raises ValueError if that is impossible."""
 
 
 def object_steps(client: Client, sealing: Sealing) -> list[Callable[..., Any]]:
-    """Return the activities of a fleet's objects, to register with the fleet's worker."""
+    """Return the activities for a fleet's objects, to register with the fleet's worker."""
 
     async def seal_objects(asked: SealObjects) -> ObjectsSealed:
         told = Intent.model_validate(await client.get_workflow_handle(fleet_node_id(asked.node)).query("intent"))
@@ -71,7 +71,11 @@ def object_steps(client: Client, sealing: Sealing) -> list[Callable[..., Any]]:
 
 
 def _needed(told: Intent, unproven: Collection[str]) -> tuple[list[FleetObjectRef], list[FleetObjectRef]]:
-    """Return what the pods of a list refer to, each once; apart, what only those do that the node itself names."""
+    """Return the objects that the pods of a list refer to.
+
+    The second list has the objects that only `unproven` pods refer to: the node itself claims to have been given those
+    pods, so it must not learn a Secret through them.
+    """
     proven: set[ObjectRef] = set()
     claimed: set[ObjectRef] = set()
     for document in told.pods:
@@ -87,7 +91,7 @@ def _refs(found: Iterable[ObjectRef]) -> list[FleetObjectRef]:
 
 
 async def _kept(client: Client, ref: FleetObjectRef) -> SealedObject | None:
-    """Return an object as the fleet keeps it; None if it has none of this name."""
+    """Return an object as the fleet keeps it; None if there is no such object."""
     handle = client.get_workflow_handle(object_id(ref.kind, ref.namespace, ref.name))
     try:
         if (await handle.describe()).close_time is not None:

@@ -1,4 +1,4 @@
-"""What a workload asks of its fleet: what the nodes offer, and that pods are placed there or withdrawn."""
+"""A workload's requests to its fleet: survey the nodes, place pods on them, and withdraw pods from them."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from syncpod.messages.workload import (
 from syncpod.pod import Pod, readmit
 
 _AT_ONCE: Final = 16
-"""How many nodes are asked at the same time."""
+"""The most nodes that are asked at the same time."""
 _NODES: Final = f"WorkflowType = '{FLEET_NODE_WORKFLOW}' AND ExecutionStatus = 'Running'"
 
 
 def fleet_steps(client: Client) -> list[Callable[..., Any]]:
-    """Return the activities of a fleet's workloads, to register with the fleet's worker."""
+    """Return the activities for a fleet's workloads, to register with the fleet's worker."""
 
     async def survey_nodes(asked: Survey) -> Surveyed:
         wanted = [readmit(document).pod for document in asked.pods]
@@ -88,13 +88,13 @@ def fleet_steps(client: Client) -> list[Callable[..., Any]]:
 
 
 async def _offer(client: Client, run: WorkflowExecution, wanted: list[Pod], owner: str) -> NodeOffer | None:
-    """Return what a node offers, by its memo and by the list that it is given; None if it has not spoken yet."""
+    """Return a node's offer, from its memo and its list of pods; None if the node has not reported yet."""
     try:
         node = FleetNodeSummary.model_validate(await run.memo_value(FLEET_NODE_MEMO, None))
         said = await client.get_workflow_handle(run.id, run_id=run.run_id).query("intent")
         return offer_of(node, Intent.model_validate(said).pods, wanted, owner)
     except (ValueError, RPCError, WorkflowQueryFailedError):
-        return None  # it has just left the fleet, or begins a new run: the next survey finds it
+        return None  # it has just left the fleet, or is beginning a new run: the next survey will find it
 
 
 def _has(offer: NodeOffer, owner: str) -> bool:
@@ -102,7 +102,7 @@ def _has(offer: NodeOffer, owner: str) -> bool:
 
 
 async def _own(client: Client, offer: NodeOffer, owner: str) -> OwnPods:
-    """Return what a node's workflow has of a workload's pods, those too that are ending."""
+    """Return the pods of a workload that a node's workflow knows, including those that are ending."""
     handle = client.get_workflow_handle(fleet_node_id(offer.name))
     view = FleetNodeView.model_validate(await handle.query("fleet_node"))
     return OwnPods(

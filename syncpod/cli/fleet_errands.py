@@ -136,7 +136,7 @@ class _Errand:
                 try:
                     data = to_bytes(chunk.data)
                 except ValueError:
-                    raise Failure(f"the answer of node {self._asked.node} cannot be read") from None
+                    raise Failure(f"the answer from node {self._asked.node} cannot be read") from None
                 received += len(data)
                 await write(Output(chunk.stream), data)
             if piece.code is not None:

@@ -149,4 +149,4 @@ async def test_a_node_that_is_away_is_said_within_seconds(joined: Joined) -> Non
     await joined.runs(name, "sleep 3600")
     await joined.fleet.cut()
     away = await joined.fleet.say("logs", name, code=1)
-    assert f"node {joined.node.name} does not answer: it has taken nothing for 10 s" in away.err
+    assert f"node {joined.node.name} does not answer: it has taken no request for 10 s" in away.err

@@ -68,7 +68,7 @@ async def test_an_answer_that_it_has_not_sealed_is_none(door: Gated) -> None:
         return {"code": 0}
 
     async with stolen(door, answer, seals=False) as fleet:
-        with pytest.raises(Failure, match="what came back from node n1 is not its answer"):
+        with pytest.raises(Failure, match="the answer from node n1 is refused"):
             await said_there(fleet, NODE, ["explain", "web"])
 
 
@@ -78,7 +78,7 @@ async def test_an_answer_that_makes_no_sense_is_one_sentence(door: Gated, answer
         return answer
 
     async with stolen(door, answered) as fleet:
-        with pytest.raises(Failure, match="the answer of node n1 cannot be read"):
+        with pytest.raises(Failure, match="the answer from node n1 cannot be read"):
             await said_there(fleet, NODE, ["explain", "web"])
 
 

@@ -327,7 +327,7 @@ async def test_what_cannot_be_kept_is_refused_in_one_sentence(fleet: Fleet) -> N
     moved["spec"]["selector"] = {"matchExpressions": [{"key": "app", "operator": "Exists"}]}
     for document, said in (
         (fleet.document(replicas=-1), "spec.replicas: must not be negative"),
-        (other, f"is workload/Deployment/default/other, and this is {handle.id}"),
+        (other, f"must be {handle.id}, is workload/Deployment/default/other"),
         (moved, "spec.selector: must not be changed"),
     ):
         with pytest.raises(WorkflowUpdateFailedError) as refused:

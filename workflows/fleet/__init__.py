@@ -1,1 +1,1 @@
-"""The workflows of a fleet, which run on its own cluster: what each node shall run, and what it says of itself."""
+"""The workflows of a fleet, which run on its own cluster: nodes, workloads, objects and errands."""

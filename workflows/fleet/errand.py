@@ -1,7 +1,7 @@
 """FleetErrandWorkflow: carries one piece of an errand to a node's queue, and its answer back.
 
-It is short: a command that runs for long is many pieces, each with a workflow of its own, so no history grows. The
-input is encrypted as all that the fleet keeps, and sealed for the node on its way there.
+It is short: a command that runs for long takes many pieces, each with a workflow of its own, so no history grows. The
+input is encrypted like everything that the fleet keeps, and sealed for the node on its way there.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ with workflow.unsafe.imports_passed_through():
     from workflows.entity import decoded
 
 TAKEN: Final = timedelta(seconds=10)
-"""How long a node may take to begin with a piece: it polls all the time, so it is cut off if it does not."""
+"""How long a node may take to begin a piece. A node polls all the time, so one that takes longer is cut off."""
 _ANSWER: Final = timedelta(seconds=15)
-"""How long a node may take besides what it is asked to wait."""
+"""How long a node may take in addition to the time that it is asked to wait."""
 _BEAT: Final = timedelta(seconds=10)
 _RETRY: Final = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_attempts=3)
 _ONCE: Final = RetryPolicy(maximum_attempts=1)
@@ -54,7 +54,7 @@ class FleetErrandWorkflow:
                 schedule_to_start_timeout=TAKEN,
                 start_to_close_timeout=timedelta(seconds=wait) + _ANSWER,
                 heartbeat_timeout=_BEAT,
-                # A command that changes something is never run twice. Once it runs, its pieces can be asked for again.
+                # A command that changes something is never run twice. Once it runs, its pieces can be requested again.
                 retry_policy=_ONCE if asked.begin and not is_repeatable(asked.words) else _RETRY,
                 result_type=RawValue,
             )
@@ -65,22 +65,22 @@ class FleetErrandWorkflow:
 
 def _read(node: str, said: Any) -> ErrandPiece:
     if isinstance(said, Refused):
-        return ErrandPiece(refused=f"what came back from node {node} is not its answer: {said.why}")
+        return ErrandPiece(refused=f"the answer from node {node} is refused: {said.why}")
     try:
         return ErrandPiece.model_validate(said)
     except ValueError:
-        return ErrandPiece(refused=f"the answer of node {node} cannot be read")
+        return ErrandPiece(refused=f"the answer from node {node} cannot be read")
 
 
 def _why(asked: Errand, error: ActivityError) -> str:
     node, cause = asked.node, error.cause
     if isinstance(cause, TimeoutError):
         if cause.type == TimeoutType.SCHEDULE_TO_START:
-            return f"node {node} does not answer: it has taken nothing for {TAKEN.total_seconds():g} s"
+            return f"node {node} does not answer: it has taken no request for {TAKEN.total_seconds():g} s"
         done = "" if is_repeatable(asked.words) or not asked.begin else "; the command may have been run"
-        return f"node {node} has begun to answer, and then fallen silent{done}"
+        return f"node {node} began to answer, and then fell silent{done}"
     if isinstance(cause, ApplicationError):
         if cause.type == "NotFoundError":
-            return f"node {node} runs a syncpod that does not run commands for its fleet: upgrade it"
+            return f"the syncpod on node {node} is too old to run commands for its fleet: upgrade it"
         return f"node {node}: {cause.message}"
-    return f"node {node} has not answered: {cause or error}"
+    return f"node {node} did not answer: {cause or error}"

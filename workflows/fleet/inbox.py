@@ -8,7 +8,7 @@ from workflows.signal import Signal
 
 
 class FleetInbox:
-    """A queue of signals; adding one takes constant time."""
+    """A queue of signals. Adding one takes constant time."""
 
     def __init__(self) -> None:
         self._pending: list[Signal] = []

@@ -6,9 +6,9 @@
                                                                           │
     owners ◄── pods_changed ◄── presence, pods ◄── attend ◄───────────────┘
 
-Its three activities, `recall_intent` among them, run on a queue that only the node polls. `attend` waits there for a
-change and heartbeats meanwhile, so a node in which nothing happens costs six events of history in ten minutes. A node
-that was cut off takes the newest list when it is back.
+Its activities `recall_intent`, `take_intent` and `attend` run on a queue that only the node polls. `attend` waits there
+for a change, and heartbeats meanwhile, so a node where nothing happens costs six events of history in ten minutes. A
+node that was cut off takes the newest list when it is back. `seal_objects` runs on the fleet's own queue.
 """
 
 from __future__ import annotations
@@ -64,26 +64,27 @@ with workflow.unsafe.imports_passed_through():
 
 _PART: Final = 256
 _ANSWER: Final = timedelta(seconds=30)
-"""How long a node may take for a list: it writes it to its disk and tells its own workflow."""
+"""How long a node may take to accept a list: it writes the list to its disk, and updates its own workflow."""
 _RETRY: Final = RetryPolicy(
     initial_interval=timedelta(seconds=1),
     backoff_coefficient=2.0,
     maximum_interval=timedelta(seconds=30),
     maximum_attempts=6,
 )
-"""Then it is sent anew: it was sealed for the certificates that the node had then, and may have another one now."""
+"""After these attempts the request is built anew: the node may have a new certificate, and the old request is sealed
+for the earlier one."""
 BEAT: Final = 0.4
-"""Part of a node's grace after which an ``attend`` without a heartbeat is given up, and the node asked anew."""
+"""The heartbeat timeout of ``attend``, as a share of the node's grace. After it the node is asked anew."""
 _ONCE: Final = RetryPolicy(maximum_attempts=1)
 _PAUSE: Final = timedelta(seconds=5)
-"""Before a node that has answered with an error is asked again."""
+"""The pause before a node that has answered with an error is asked again."""
 
 Answer = TypeVar("Answer", bound=Message)
 
 
 @workflow.defn(name=FLEET_NODE_WORKFLOW)
 class FleetNodeWorkflow:
-    """What a fleet wants on one node, and what is known of it, for as long as the node belongs to the fleet."""
+    """The pods that a fleet wants on one node, and the node's reports, for as long as the node is in the fleet."""
 
     @workflow.init
     def __init__(self, start_input: Any = None) -> None:
@@ -94,20 +95,20 @@ class FleetNodeWorkflow:
         self.entity = Entity(self, self.state, FleetInbox(), self.commands, part=_PART)
         self.busy = UnderWay(self.entity.wake)
         self.sent = 0
-        """Generation that the running `take_intent` carries."""
+        """The generation that the running `take_intent` carries."""
         self.missed = False
-        """The last `attend` ended for want of heartbeats."""
+        """The last `attend` ended because heartbeats were missing."""
         self.published: FleetNodeSummary | None = None
 
     @workflow.run
     async def run(self, _start_input: Any = None) -> None:
-        """Keep the node informed of what it shall run, forever."""
+        """Keep the node informed of the pods that it should run, forever."""
         if self.refusal:
             raise invalid(self.refusal)
         while True:
             await self.entity.take_in()
-            # Replay: nothing is awaited from here to the wait. What came in between would wake nothing, and would be
-            # neither asked nor told.
+            # Replay: nothing is awaited from here to the wait. A message that came in between would not wake the
+            # workflow, and would be handled too late.
             due = self.entity.is_due()
             if not due:
                 self.ask()
@@ -119,11 +120,11 @@ class FleetNodeWorkflow:
                 await self.entity.wait(lambda: False)
 
     async def leave(self) -> None:
-        """Continue as new, without what is under way on the node: the next run asks the same again."""
+        """Cancel what is under way on the node, and continue as new. The next run asks for the same again."""
         for name in (RECALL_INTENT, TAKE_INTENT, ATTEND):
             self.busy.cancel(name)
-        # Owners are told to the end: the next run does not know what this one had begun to tell.
-        # Replay: a cancelled step is over only when the server has said so. A run that left before would lose its end.
+        # Signals to owners are finished first: the next run does not know which ones this run had begun to send.
+        # Replay: a cancelled step is over only when the server has said so. A run that ended earlier would lose that.
         await self.entity.until(lambda: not self.busy)
         if await self.entity.is_still_quiet_in_the_next_task():
             # Replay: nothing is awaited between that check and this, or an update could be lost.
@@ -132,26 +133,26 @@ class FleetNodeWorkflow:
     # --- asking the node ----------------------------------------------------------------------------------------------
 
     def ask(self) -> None:
-        """Ask the node what it has, give it what it lacks, and wait for its changes."""
+        """Ask the node for its list, send it a newer one, and wait for changes on it."""
         state = self.state
         if not state.is_recalled:
             self.busy.begin(RECALL_INTENT, self.recall())
         elif state.generation > state.taken:
             if TAKE_INTENT in self.busy and self.sent < state.generation:
                 self.busy.cancel(TAKE_INTENT)  # its end wakes the workflow, which then sends the newer list
-            self.busy.begin(TAKE_INTENT, self.give())
+            self.busy.begin(TAKE_INTENT, self.send_list())
         self.busy.begin(ATTEND, self.attend())
 
     async def recall(self) -> None:
-        """Ask what the node was last given by this fleet."""
+        """Ask the node for the list that this fleet last gave it."""
         asked = WhoAsks(fleet=self.state.fleet, node=self.state.name)
-        told = await self.call(RECALL_INTENT, asked, Intent, summary="what does the node have?")
+        told = await self.call(RECALL_INTENT, asked, Intent, summary="which list does the node have?")
         if told is not None:
-            node_changes.recalled(self.state, told, workflow.now(), counts=False)
+            node_changes.recalled(self.state, told, workflow.now(), replaces=False)
 
-    async def give(self) -> None:
-        """Give the node its newest list, with what its pods refer to."""
-        # Replay: list and generation are of one moment, before anything is awaited: `ask` compares the generation.
+    async def send_list(self) -> None:
+        """Send the node its newest list, with the objects that its pods refer to."""
+        # Replay: the list and its generation are read together, before any await: `ask` compares the generation.
         intent = self.state.intent()
         self.sent = intent.generation
         objects = await self.seal_objects()
@@ -164,7 +165,7 @@ class FleetNodeWorkflow:
             node_changes.taken(self.state, answer, workflow.now())
 
     async def seal_objects(self) -> tuple[SealedObject, ...] | None:
-        """Return the fleet's objects that the pods refer to, sealed for the node; None if they cannot be had now."""
+        """Return the fleet's objects that the pods refer to, sealed for the node; None if that fails for now."""
         if not self.state.needs_objects():
             self.state.referred = ()
             return ()
@@ -177,7 +178,7 @@ class FleetNodeWorkflow:
                 ),
                 start_to_close_timeout=_ANSWER,
                 retry_policy=_RETRY,
-                summary="what its pods refer to",
+                summary="objects that its pods refer to",
                 result_type=RawValue,
             )
         except ActivityError as error:
@@ -186,19 +187,20 @@ class FleetNodeWorkflow:
             return None
         answer = _read(decoded(returned), ObjectsSealed)
         if answer is None:
-            await self.stumble("what its pods refer to cannot be read")
+            await self.stumble("the objects that its pods refer to cannot be read")
             return None
         node_changes.sealed(self.state, answer, workflow.now())
         return answer.objects
 
     async def attend(self) -> None:
-        """Wait until something changes on the node, or nothing is heard of it."""
+        """Wait until something changes on the node, or the node falls silent."""
         state = self.state
         grace = timedelta(seconds=state.grace)
         beat = grace * BEAT
-        # A node that is known to be silent is waited for as long as it takes.
-        soonest = None if state.presence in ("Joining", "Unknown") else grace - beat if self.missed else grace
-        # It may have nothing new when it is back: asked for all it answers at once, and is not Unknown until it has.
+        # For a node that is already known to be silent there is no limit.
+        begin_within = None if state.presence in ("Joining", "Unknown") else grace - beat if self.missed else grace
+        # A node that is back may have nothing new. Asked for everything, it answers at once, and so is Unknown no
+        # longer.
         version = "" if state.presence == "Unknown" else state.version
         try:
             returned: RawValue = await workflow.execute_activity(
@@ -206,7 +208,7 @@ class FleetNodeWorkflow:
                 Attend(fleet=state.fleet, node=state.name, version=version),
                 task_queue=fleet_node_id(state.name),
                 start_to_close_timeout=timedelta(seconds=ATTEND_SECONDS) + grace,
-                schedule_to_start_timeout=soonest,
+                schedule_to_start_timeout=begin_within,
                 heartbeat_timeout=beat,
                 retry_policy=_ONCE,
                 summary=f"wait for a change on {state.name}",
@@ -214,9 +216,9 @@ class FleetNodeWorkflow:
             )
         except ActivityError as error:
             if isinstance(error.cause, TimeoutError) and error.cause.type == TimeoutType.HEARTBEAT and not self.missed:
-                self.missed = True  # its worker may have been started again, and answers the next one
+                self.missed = True  # perhaps its worker was just restarted, and will answer the next one
             elif isinstance(error.cause, TimeoutError):
-                node_changes.silent(state, workflow.now())
+                node_changes.fell_silent(state, workflow.now())
             elif not isinstance(error.cause, CancelledError):
                 await self.stumble(_why(error))
             return
@@ -228,7 +230,7 @@ class FleetNodeWorkflow:
         node_changes.attended(state, answer, workflow.now())
 
     async def call(self, name: str, asked: Message, answer: type[Answer], *, summary: str) -> Answer | None:
-        """Ask the node something short, until it answers; None if it refuses, which the state then says."""
+        """Ask the node for a quick answer; None if there is none. The state then says why."""
         try:
             returned: RawValue = await workflow.execute_activity(
                 name,
@@ -251,15 +253,15 @@ class FleetNodeWorkflow:
         return read
 
     async def recall_newer(self, why: str) -> None:
-        """Take the node's list in place of this one: the fleet's database was restored from an older state."""
+        """Adopt the node's list, which is newer: the fleet's database was restored from an older state."""
         self.state.event(workflow.now(), "Warning", "StaleIntent", why)
         asked = WhoAsks(fleet=self.state.fleet, node=self.state.name)
-        told = await self.call(RECALL_INTENT, asked, Intent, summary="the node has a newer list: which?")
+        told = await self.call(RECALL_INTENT, asked, Intent, summary="the node has a newer list: ask for it")
         if told is not None:
-            node_changes.recalled(self.state, told, workflow.now(), counts=True)
+            node_changes.recalled(self.state, told, workflow.now(), replaces=True)
 
     async def stumble(self, why: str) -> None:
-        """Show that the node has answered with an error, and wait before it is asked again."""
+        """Show that the node answered with an error, and pause before it is asked again."""
         self.state.trouble = why
         self.state.event(workflow.now(), "Warning", "FailedNode", why)
         await workflow.sleep(_PAUSE, summary=f"before {self.state.name} is asked again")
@@ -267,9 +269,9 @@ class FleetNodeWorkflow:
     # --- telling ------------------------------------------------------------------------------------------------------
 
     def tell_owners(self) -> None:
-        """Signal to each owner what has changed of its pods; one signal at a time to each."""
+        """Tell each owner which of its pods have changed, with one signal at a time to each."""
         for owner in [each for each in self.state.untold if f"tell {each}" not in self.busy]:
-            # Replay: made and taken from `untold` in one go: a change that comes while this is sent is told next time.
+            # Replay: no await between reading the news and taking it from `untold`. A later change is told next time.
             news = self.state.news(owner, self.state.untold.pop(owner))
             self.busy.begin(f"tell {owner}", self.tell(owner, news))
 
@@ -278,11 +280,11 @@ class FleetNodeWorkflow:
         try:
             await workflow.get_external_workflow_handle(owner).signal("pods_changed", news)
         except FailureError as error:
-            text = f"the owner {owner} of {len(news.pods)} pods cannot be told: {error.message}"
+            text = f"cannot tell the owner {owner} about {len(news.pods)} pods: {error.message}"
             self.state.event(workflow.now(), "Warning", "FailedOwner", text)
 
     def publish(self) -> None:
-        """Write to the memo what lists of nodes show, and show the node in the UI."""
+        """Write the memo that lists of nodes show, and the node's page in the UI."""
         summary = node_report.summary(self.state)
         if self.published is None:
             self.published = _recorded()
@@ -294,7 +296,7 @@ class FleetNodeWorkflow:
     # --- what the entity asks of its workflow -------------------------------------------------------------------------
 
     def absorb(self, name: str, args: tuple[Any, ...]) -> None:
-        """Hear of an object that has changed; show a signal that this workflow does not know."""
+        """Handle `object_changed`, and show any other signal as a rejection."""
         if name == "object_changed":
             ref = _read(args[0] if len(args) == 1 else None, FleetObjectRef)
             if ref is not None:
@@ -304,14 +306,14 @@ class FleetNodeWorkflow:
 
     def on_cancel(self) -> None:
         """Go on, and show that a cancellation was not obeyed."""
-        self.state.reject(workflow.now(), "cancel", "a node leaves its fleet by `syncpod fleet remove`")
+        self.state.reject(workflow.now(), "cancel", "to remove the node from its fleet, use `syncpod fleet remove`")
 
     def refuse(self, name: str, why: str) -> None:
         """Show that a signal was not accepted, and why."""
         self.state.reject(workflow.now(), f"signal {name}", why)
 
     def is_at_rest(self) -> bool:
-        """Say whether nothing is asked of the node."""
+        """Say whether the workflow is waiting for no answer."""
         return not self.busy
 
     def sentence(self, wrong: Exception) -> str:
@@ -328,7 +330,7 @@ class FleetNodeWorkflow:
 
     @workflow.signal
     def object_changed(self, *args: Any) -> None:
-        """Hear of an object (:class:`syncpod.messages.fleet_objects.FleetObjectRef`)."""
+        """Learn that an object has changed (:class:`syncpod.messages.fleet_objects.FleetObjectRef`)."""
         self.entity.put("object_changed", args)
 
     @workflow.signal(dynamic=True)
@@ -343,7 +345,7 @@ class FleetNodeWorkflow:
 
     @place.validator
     def check_place(self, *args: Any) -> None:
-        """Refuse pods that the node cannot take, and a node that takes none."""
+        """Refuse pods that the node cannot take."""
         self.check("place", args)
 
     @workflow.update
@@ -353,12 +355,12 @@ class FleetNodeWorkflow:
 
     @withdraw.validator
     def check_withdraw(self, *args: Any) -> None:
-        """Refuse a wrong payload."""
+        """Refuse an invalid payload."""
         self.check("withdraw", args)
 
     @workflow.update
     async def cordon(self, *args: Any) -> dict[str, Any]:
-        """Place no new pods on the node; existing ones go on."""
+        """Place no new pods on the node. Existing ones keep running."""
         return await self.change("cordon", args)
 
     @cordon.validator
@@ -378,7 +380,7 @@ class FleetNodeWorkflow:
 
     @workflow.update
     async def drain(self, *args: Any) -> dict[str, Any]:
-        """Place no new pods on the node, and have the owners of those that are there run them elsewhere."""
+        """Place no new pods on the node, and have their owners move its existing pods elsewhere."""
         return await self.change("drain", args)
 
     @drain.validator
@@ -387,13 +389,13 @@ class FleetNodeWorkflow:
         self.check("drain", args)
 
     async def change(self, name: str, args: tuple[Any, ...]) -> dict[str, Any]:
-        """Carry out an accepted update; an earlier one may have made it impossible."""
+        """Carry out an accepted update. An update before it may have made it impossible."""
         given = self.entity.obey(name, args)
         await self.entity.change(lambda: node_changes.change(self.state, name, given, workflow.now()))
         return {"node": self.state.name, "generation": self.state.generation}
 
     def check(self, name: str, args: tuple[Any, ...]) -> None:
-        """Try a change on a copy of the state, so that a wrong one is refused before anything is written."""
+        """Try a change on a copy of the state, so that an invalid one is refused before anything is written."""
         if self.refusal:
             raise invalid(self.refusal)
         given = self.entity.allow(name, args)
@@ -407,7 +409,7 @@ class FleetNodeWorkflow:
 
     @workflow.query
     def intent(self) -> dict[str, Any]:
-        """Return the list that the node is given (:class:`syncpod.messages.fleet.Intent`)."""
+        """Return the list of pods that the node should run (:class:`syncpod.messages.fleet.Intent`)."""
         return self.state.intent().model_dump(mode="json", by_alias=True)
 
 
@@ -436,13 +438,13 @@ def _begun(start: Any, workflow_id: str, decisions: int) -> tuple[FleetNodeState
     if not state.fleet:
         return state, "fleet: required"
     if workflow_id != fleet_node_id(state.name):
-        return state, f"node: must be the one of the workflow id {workflow_id}, is {state.name!r}"
+        return state, f"node: must match the workflow id {workflow_id}, is {state.name!r}"
     state.decision_version = decisions
     return state, ""
 
 
 def _recorded() -> FleetNodeSummary | None:
-    """Return the summary that earlier runs left in the memo; None if there is none that can be read."""
+    """Return the summary that an earlier run left in the memo; None if there is none, or it cannot be read."""
     try:
         return FleetNodeSummary.model_validate(workflow.memo_value(FLEET_NODE_MEMO, None))
     except ValueError:
@@ -450,7 +452,7 @@ def _recorded() -> FleetNodeSummary | None:
 
 
 def _read(said: Any, answer: type[Answer]) -> Answer | None:
-    """Return a node's answer; None if it makes no sense."""
+    """Return a node's answer; None if it is not valid."""
     try:
         return answer.model_validate(said)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Changes of what a fleet wants on a node, and what the node answers, folded into its state."""
+"""Updates of what a fleet wants on a node, and the node's answers, both folded into the workflow's state."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from workflows.fleet.node_state import FleetNodeState, Placed, Withdrawn, key_of
 from workflows.rejections import Rejected
 
 PLACED_LIMIT: Final = 1000
-"""How many pods a fleet can place on one node."""
+"""The most pods that a fleet places on one node."""
 
 
 def change(state: FleetNodeState, name: str, args: tuple[Any, ...], now: datetime) -> None:
-    """Fold one update into the state. If it raises Rejected, PodInvalid or ValidationError, it has changed nothing."""
+    """Fold one update into the state. Raises Rejected, PodInvalid or ValidationError before it has changed anything."""
     if name in ("cordon", "uncordon", "drain"):
         _schedulable(state, name == "uncordon", now)
         _drain(state, name, now)
@@ -36,10 +36,10 @@ def change(state: FleetNodeState, name: str, args: tuple[Any, ...], now: datetim
 
 
 def _place(state: FleetNodeState, asked: Place, now: datetime) -> None:
-    """Add pods, or change those that are placed already.
+    """Add pods, or change pods that are already placed.
 
-    Several workflows place pods here, each by what it last saw of the node. So what no longer holds is refused, and
-    the owner looks for another node.
+    Several workflows place pods here, each based on what it last saw of the node. A placement that is no longer
+    possible is refused, and the owner looks for another node.
     """
     documents = [_admitted(each, asked.owner, at) for at, each in enumerate(asked.pods)]
     keys = [key_of(each) for each in documents]
@@ -52,7 +52,7 @@ def _place(state: FleetNodeState, asked: Place, now: datetime) -> None:
         raise Rejected(f"node {state.name} is cordoned, and takes no new pods")
     for key in keys:
         if (owner := state.owner_of(key)) and owner != asked.owner:
-            raise Rejected(f"pod {key} is there already, and belongs to {owner}")
+            raise Rejected(f"pod {key} already exists on the node, and belongs to {owner}")
         if key in state.withdrawn:
             raise Rejected(f"pod {key} is still ending on node {state.name}")
     changed = {
@@ -87,11 +87,11 @@ def _require_room(state: FleetNodeState, changed: dict[str, dict[str, Any]]) -> 
     if len(after) > PLACED_LIMIT:
         raise Rejected(f"node {state.name} would have {len(after)} pods; a fleet places at most {PLACED_LIMIT} on one")
     if sum(len(json.dumps(each, separators=(",", ":"))) + KEPT_BYTES for each in after.values()) > LIST_LIMIT:
-        raise Rejected(f"the pods of node {state.name} would be more than {LIST_LIMIT} bytes of JSON together")
+        raise Rejected(f"the pods of node {state.name} would take more than {LIST_LIMIT} bytes of JSON in all")
 
 
 def _withdraw(state: FleetNodeState, asked: Withdraw, now: datetime) -> None:
-    """Have the node end pods. Pods that are not placed here are left out."""
+    """Have the node end pods. Pods that are not placed here are ignored."""
     keys = [key for each in asked.pods if (key := f"{each.namespace}/{each.name}") in state.placed]
     if not keys:
         return
@@ -102,7 +102,7 @@ def _withdraw(state: FleetNodeState, asked: Withdraw, now: datetime) -> None:
 
 
 def _forget(state: FleetNodeState, asked: Withdraw, now: datetime) -> None:
-    """Take pods for gone, whatever the node says of them. It still ends them when it takes the list without them."""
+    """Count pods as gone, whatever the node reports. The node still ends them when it takes the list without them."""
     keys = [f"{each.namespace}/{each.name}" for each in asked.pods]
     keys = [key for key in keys if key in state.withdrawn]
     for key in keys:
@@ -110,12 +110,12 @@ def _forget(state: FleetNodeState, asked: Withdraw, now: datetime) -> None:
         state.pods.pop(key, None)
         state.note(key, owner)
     if keys:
-        text = f"{_named(keys)}, though the node has not said that nothing of it runs"
+        text = f"{_named(keys)}: forgotten, though the node has not confirmed that nothing of it runs any more"
         state.event(now, "Warning", "ForcedDeletion", text)
 
 
 def _end(state: FleetNodeState, key: str, why: str) -> None:
-    """No longer want a pod. Until the node says that it is gone, it may still run there."""
+    """Stop wanting a pod. It may still run on the node until the node reports it gone."""
     placed = state.placed.pop(key)
     state.refused.pop(key, None)
     state.withdrawn[key] = Withdrawn(owner=placed.owner, why=why, generation=state.generation)
@@ -131,39 +131,39 @@ def _schedulable(state: FleetNodeState, schedulable: bool, now: datetime) -> Non
 
 
 def _drain(state: FleetNodeState, name: str, now: datetime) -> None:
-    """Have owners move their pods elsewhere, or no longer. A cordon alone changes nothing of that."""
+    """Begin or end a drain: owners move their pods elsewhere while it lasts. A cordon alone changes nothing of that."""
     draining = name == "drain" or (name == "cordon" and state.draining)
     if draining != state.draining:
         state.draining = draining
         state.note_all()
-        text = "its pods are to run elsewhere" if draining else "what is left of its pods stays"
+        text = "its pods are being moved elsewhere" if draining else "the pods that are left stay"
         state.event(now, "Normal", "Draining" if draining else "DrainingEnded", text)
 
 
 # --- what the node answers --------------------------------------------------------------------------------------------
 
 
-def recalled(state: FleetNodeState, told: Intent, now: datetime, *, counts: bool) -> None:
-    """Take what the node was last given. `counts`: it is newer than what the fleet remembers, and replaces it."""
+def recalled(state: FleetNodeState, told: Intent, now: datetime, *, replaces: bool) -> None:
+    """Take over the list that the node was last given: with `replaces` in place of the fleet's own, or else added."""
     theirs = {key: document for document in told.pods if (key := key_of(document))}
-    if counts:
+    if replaces:
         for key in [key for key in state.placed if key not in theirs]:
             owner = state.placed.pop(key).owner
             state.note(key, owner)
     state.generation = max(state.generation, told.generation) + 1
-    new = [key for key in theirs if counts or key not in state.placed]
+    new = [key for key in theirs if replaces or key not in state.placed]
     for key in new:
         state.withdrawn.pop(key, None)
         state.placed[key] = Placed(document=theirs[key], generation=told.generation, recalled=True)
         state.note(key)
     state.is_recalled = True
     if new:
-        text = f"the node has {_named(new)} from this fleet, which did not remember them: they stay"
+        text = f"the node has {_named(new)} from this fleet, which has no record of that; nothing is removed"
         state.event(now, "Warning", "Recalled", text)
 
 
 def taken(state: FleetNodeState, answer: IntentTaken, now: datetime) -> None:
-    """Take the node's word that it has an intent."""
+    """Note that the node has taken an intent, and what it refuses of it."""
     state.taken, state.trouble = max(state.taken, answer.generation), ""
     refused = {key: why for key, why in answer.refused.items() if key in state.placed}
     for key in refused.keys() ^ state.refused.keys():
@@ -178,16 +178,16 @@ def taken(state: FleetNodeState, answer: IntentTaken, now: datetime) -> None:
 
 
 def object_changed(state: FleetNodeState, key: str) -> None:
-    """Have the node given its list anew if its pods refer to an object, which is another now, or gone."""
+    """Send the node its list anew if its pods refer to this object, which has changed or is gone."""
     if key in state.referred:
         state.generation += 1
 
 
 def sealed(state: FleetNodeState, answer: ObjectsSealed, now: datetime) -> None:
-    """Note what the node's pods refer to, and what there is no room for."""
+    """Note the objects that the node's pods refer to, and those that do not fit into the list."""
     state.referred = answer.referred
     if answer.left_out:
-        text = f"its pods refer to more than fits into its list: {', '.join(answer.left_out)} are left out"
+        text = f"objects that do not fit into the node's list are left out: {', '.join(answer.left_out)}"
         state.event(now, "Warning", "TooManyObjects", text)
 
 
@@ -208,22 +208,22 @@ def attended(state: FleetNodeState, answer: Attended, now: datetime) -> None:
         state.note(key)
     state.pods = {key: report for key, report in (state.pods | told).items() if key not in gone}
     for key in [key for key, each in state.withdrawn.items() if each.generation <= answer.generation]:
-        # The report was made after the node had taken the withdrawal: what it does not have has ended.
-        if key not in state.pods and key not in still(answer):
+        # The report was made after the node had taken the withdrawal, so a pod that is not in it has ended.
+        if key not in state.pods and key not in unchanged(answer):
             state.note(key)
             del state.withdrawn[key]
 
 
-def still(answer: Attended) -> set[str]:
-    """Return the pods that a report says are on the node, though it may have nothing new of them."""
+def unchanged(answer: Attended) -> set[str]:
+    """Return the pods that a report lists as present on the node, though it may have no news of them."""
     return {f"{each.namespace}/{each.name}" for each in answer.present or ()}
 
 
-def silent(state: FleetNodeState, now: datetime) -> None:
-    """Note that nothing has been heard of the node for its grace."""
+def fell_silent(state: FleetNodeState, now: datetime) -> None:
+    """Note that the node has not been heard from for its grace."""
     before = state.presence
     if state.set_presence("Unknown", now):
-        text = f"nothing has been heard of the node for {state.grace:g} s; it was {before}"
+        text = f"the node has not been heard from for {state.grace:g} s; it was {before}"
         state.event(now, "Warning", "NodeNotReady", text)
 
 
@@ -235,7 +235,7 @@ def _say_presence(state: FleetNodeState, before: str, now: datetime) -> None:
 
 
 def _named(keys: Iterable[str]) -> str:
-    """Return pods as people read them: up to five by name."""
+    """Return pods for use in a sentence: up to five by name."""
     names = sorted(keys)
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return f"pods {', '.join(names[:5])}{more}" if len(names) > 1 else f"pod {names[0]}"

@@ -1,4 +1,4 @@
-"""What the workflow of a fleet's node shows: its query, its memo, and its page in the UI."""
+"""How the workflow of a fleet's node presents itself: its query, its memo, and its page in the UI."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from syncpod.messages.fleet import FleetNodeSummary, FleetNodeView
 from workflows.fleet.node_state import FleetNodeState
 
 _SHOWN = 50
-"""How many pods the page names."""
+"""The most pods that the page names."""
 
 
 def summary(state: FleetNodeState) -> FleetNodeSummary:
-    """Return what the memo keeps."""
+    """Return the node's memo."""
     return FleetNodeSummary(
         name=state.name,
         presence=state.presence,
@@ -27,7 +27,7 @@ def summary(state: FleetNodeState) -> FleetNodeSummary:
 
 
 def view(state: FleetNodeState) -> FleetNodeView:
-    """Return the whole node, as its fleet has it."""
+    """Return the whole node, as its fleet knows it."""
     return FleetNodeView(
         **summary(state).model_dump(),
         fleet=state.fleet,
@@ -41,7 +41,7 @@ def view(state: FleetNodeState) -> FleetNodeView:
 
 
 def details(state: FleetNodeState) -> str:
-    """Return the node as a page: whether it is heard, what it has taken, and its pods."""
+    """Return the node as a page: its presence, the intent that it has taken, and its pods."""
     cordoned = ", cordoned" if state.unschedulable or state.report.unschedulable else ""
     cordoned = f"{cordoned}, being drained" if state.draining else cordoned
     lines = [f"**{state.name}**: {state.presence}{cordoned}", ""]

@@ -1,4 +1,4 @@
-"""What the workflow of a fleet's node remembers: the snapshot that is carried from run to run."""
+"""The state of the workflow of a fleet's node: the snapshot that is carried from run to run."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ class Placed(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     document: dict[str, Any]
-    """A v1 Pod with all its defaults, and its owner as an annotation."""
+    """A v1 Pod with all its defaults, and with its owner as an annotation."""
     generation: int
     """The first generation of the intent that has this document."""
     recalled: bool = False
-    """It is the node that says that it was given this pod. For such a pod it learns no Secret."""
+    """Only the node itself claims that it was given this pod. It gets no Secret for such a pod."""
 
     @property
     def owner(self) -> str:
-        """Id of the workflow that is signalled when the pod changes; "" = nobody is."""
+        """The id of the workflow that is signalled when the pod changes; "" = none."""
         annotations = self.document.get("metadata", {}).get("annotations") or {}
         return str(annotations.get(OWNER_ANNOTATION, ""))
 
 
 class Withdrawn(BaseModel):
-    """A pod that the fleet no longer wants, and that the node has not ended yet."""
+    """A pod that the fleet no longer wants, but the node has not ended yet."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -68,38 +68,38 @@ class FleetNodeState(BaseModel):
     since: datetime | None = None
     """When the first run of this chain began."""
     joined: datetime | None = None
-    """When the node has first spoken."""
+    """When the node first reported; None = it has not yet."""
     grace: float = GRACE_SECONDS
     """Seconds of silence after which the node is Unknown."""
     unschedulable: bool = False
     draining: bool = False
-    """Its pods are to run elsewhere, as far as their owners can have that."""
+    """It is being drained: owners move their pods elsewhere where they can."""
     generation: int = 0
     """Grows with each change of `placed`."""
     taken: int = 0
     is_recalled: bool = False
-    """The node has been asked what it was last given. Before that it is given nothing: a fleet whose database was lost
-    must not end what runs on its nodes."""
+    """The node has been asked for the list that it was last given. Before that it is sent nothing: a fleet whose
+    database was lost must not end the pods on its nodes."""
     placed: dict[str, Placed] = {}
     """By ``namespace/name``."""
     withdrawn: dict[str, Withdrawn] = {}
     refused: dict[str, str] = {}
     referred: tuple[str, ...] = ()
-    """Keys of the fleet's objects that its pods referred to when it was last given its list."""
+    """Keys of the fleet's objects that its pods referred to when it was last sent its list."""
     objects_refused: dict[str, str] = {}
-    """By key: why the node cannot keep an object."""
+    """By object key: why the node cannot keep the object."""
     presence: Presence = "Joining"
     presence_since: datetime | None = None
     version: str = ""
-    """Of the node's last report."""
+    """The version of the node's last report."""
     report: NodeReport = NodeReport()
     pods: dict[str, PodReport] = {}
     trouble: str = ""
-    """Why the node does not take its list; "" if it does."""
+    """Why the node does not take its list, or the last error in talking to it; "" if all is well."""
     events: tuple[EventRecord, ...] = ()
     max_events: int = 0
     untold: dict[str, tuple[str, ...]] = {}
-    """By owner: keys of its pods that have changed since it was last told."""
+    """By owner: the keys of its pods that have changed since it was last told."""
 
     # --- what has changed ---------------------------------------------------------------------------------------------
 
@@ -110,17 +110,17 @@ class FleetNodeState(BaseModel):
         return self.withdrawn[key].owner if key in self.withdrawn else ""
 
     def note(self, key: str, owner: str | None = None) -> None:
-        """Have a pod's owner told that it has changed."""
+        """Note that a pod has changed, so that its owner is told."""
         if whom := self.owner_of(key) if owner is None else owner:
             self.untold[whom] = tuple(dict.fromkeys((*self.untold.get(whom, ()), key)))
 
     def note_all(self) -> None:
-        """Have every owner told of all its pods here."""
+        """Note that all pods have changed, so that every owner is told."""
         for key in (*self.placed, *self.withdrawn):
             self.note(key)
 
     def news(self, owner: str, keys: tuple[str, ...]) -> PodsChanged:
-        """Return what an owner is told of these pods."""
+        """Return the message that tells an owner about these pods."""
         there = [key for key in keys if key in self.placed or key in self.withdrawn]
         return PodsChanged(
             node=self.name,
@@ -131,7 +131,7 @@ class FleetNodeState(BaseModel):
         )
 
     def set_presence(self, presence: Presence, now: datetime) -> bool:
-        """Note whether the node is heard; return whether that is new. Owners are told."""
+        """Set the node's presence, and have owners told of a change; return whether it has changed."""
         if presence == self.presence:
             return False
         self.presence, self.presence_since = presence, now
@@ -141,7 +141,7 @@ class FleetNodeState(BaseModel):
     # --- what it shows ------------------------------------------------------------------------------------------------
 
     def pod(self, key: str) -> PlacedPod:
-        """Return a pod that is placed or ending here, with what the node says of it."""
+        """Return a pod that is placed or ending here, with the node's report of it."""
         name, report = split(key), self.pods.get(key)
         state: Literal["placed", "taken", "refused", "ending"]
         if key not in self.placed:
@@ -154,7 +154,7 @@ class FleetNodeState(BaseModel):
         return PlacedPod(namespace=name.namespace, name=name.name, owner=owner, state=state, why=why, report=report)
 
     def intent(self) -> Intent:
-        """Return all that the node shall run."""
+        """Return all pods that the node should run."""
         documents = tuple(self.placed[key].document for key in sorted(self.placed))
         return Intent(fleet=self.fleet, node=self.name, generation=self.generation, pods=documents)
 
@@ -163,11 +163,11 @@ class FleetNodeState(BaseModel):
         return any(may_refer(placed.document) for placed in self.placed.values())
 
     def event(self, now: datetime, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        """Record an event; repeats are counted."""
+        """Record an event. Repeats are counted."""
         self.events = with_event(self.events, now, kind, reason, message)
 
     def reject(self, now: datetime, name: str, why: str) -> None:
-        """Record that something that came in was not accepted, and why."""
+        """Record that a message was not accepted, and why."""
         self.event(now, "Warning", REJECTED, f"{name}: {why}")
 
 
@@ -179,6 +179,6 @@ def key_of(document: Any) -> str:
 
 
 def split(key: str) -> PodKey:
-    """Return the pod of a key."""
+    """Return a pod's namespace and name from its key."""
     namespace, _, name = key.partition("/")
     return PodKey(namespace=namespace, name=name)

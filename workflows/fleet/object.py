@@ -1,8 +1,8 @@
-"""FleetObjectWorkflow: one durable run per ConfigMap or Secret of a fleet, whose content it cannot read.
+"""FleetObjectWorkflow: one durable run per ConfigMap or Secret of a fleet. It cannot read the object's content.
 
 ::
 
-    put, delete ──► sealed for the fleet ──► announce_object ──► nodes whose pods refer to it are given their lists anew
+    put, delete ──► sealed for the fleet ──► announce_object ──► nodes whose pods refer to it are sent their lists anew
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ObjectState(BaseModel):
     """None = nothing has been applied yet."""
     since: datetime | None = None
     announced: str = ""
-    """The version that nodes know of."""
+    """The version that nodes have been told of."""
     deleting: bool = False
 
 
@@ -87,10 +87,10 @@ class FleetObjectWorkflow:
             await self.entity.wait(lambda due=due: due and self.entity.is_quiet())  # type: ignore[misc]
 
     async def announce(self, put: PutObject) -> None:
-        """Have the nodes know that the object is another, or is gone."""
+        """Tell the nodes that the object has changed, or is gone."""
         deleting = self.state.deleting
         if deleting:
-            self.state.put = None  # first: whoever is told asks for it
+            self.state.put = None  # first: nodes that are told ask for it at once
         self.is_busy = True
         ref = FleetObjectRef(kind=put.kind, namespace=put.namespace, name=put.name)
         telling = workflow.start_activity(
@@ -108,13 +108,13 @@ class FleetObjectWorkflow:
     # --- what the entity asks of its workflow -------------------------------------------------------------------------
 
     def absorb(self, name: str, args: tuple[Any, ...]) -> None:
-        """Take no signal but those of every workflow."""
+        """Ignore signals: this workflow has none of its own."""
 
     def on_cancel(self) -> None:
-        """Go on: an object is ended by the update delete."""
+        """Go on: only the update `delete` ends an object."""
 
     def refuse(self, name: str, why: str) -> None:
-        """Take no notice: a refused signal changes nothing here."""
+        """Do nothing: a refused signal changes nothing here."""
 
     def is_at_rest(self) -> bool:
         """Say whether no step is under way."""
@@ -134,7 +134,7 @@ class FleetObjectWorkflow:
 
     @workflow.signal(dynamic=True)
     def unknown(self, name: str, args: Sequence[RawValue]) -> None:
-        """Take no notice of a signal of an unknown name."""
+        """Ignore a signal of an unknown name."""
 
     @workflow.update
     async def put(self, *args: Any) -> dict[str, Any]:
@@ -152,7 +152,7 @@ class FleetObjectWorkflow:
 
     @put.validator
     def check_put(self, *args: Any) -> None:
-        """Refuse what is no object, or another one."""
+        """Refuse an invalid object, or one that belongs to another workflow."""
         if self.refusal:
             raise invalid(self.refusal)
         given = self.entity.allow("put", args)
@@ -160,7 +160,7 @@ class FleetObjectWorkflow:
 
     @workflow.update
     async def delete(self, *args: Any) -> dict[str, Any]:
-        """Have the object gone, also from the nodes."""
+        """Delete the object, on the nodes too."""
         self.entity.obey("delete", args)
 
         def change() -> None:
@@ -178,7 +178,7 @@ class FleetObjectWorkflow:
 
     @workflow.query
     def sealed(self) -> dict[str, Any] | None:
-        """Return the object as it is sealed (:class:`syncpod.messages.fleet_objects.SealedObject`); None = gone."""
+        """Return the sealed object (:class:`syncpod.messages.fleet_objects.SealedObject`); None = it is gone."""
         put = self.state.put
         return SealedObject.model_validate(put.model_dump()).model_dump(mode="json", by_alias=True) if put else None
 
@@ -201,10 +201,10 @@ def _begun(start: Any, decisions: int) -> tuple[ObjectState, str]:
 
 
 def _given(given: tuple[Any, ...]) -> PutObject:
-    """Return what an update was given. Raises ValueError."""
+    """Return the object that an update carries. Raises ValueError if it belongs to another workflow."""
     put = PutObject.model_validate(given[0] if len(given) == 1 else None)
     if object_id(put.kind, put.namespace, put.name) != workflow.info().workflow_id:
-        raise ValueError(f"is {put.key}, and this is {workflow.info().workflow_id}")
+        raise ValueError(f"must be {workflow.info().workflow_id}, is {put.key}")
     return put
 
 
@@ -222,4 +222,4 @@ def _view(state: ObjectState) -> FleetObjectView:
 
 
 def _ignored(_value: object) -> None:
-    """Return nothing, whatever was returned."""
+    """Discard a result, so that a lambda returns None."""

@@ -1,4 +1,4 @@
-"""What a workflow of a fleet asks of others just now: each thing once at a time, beside all else."""
+"""The questions that a fleet's workflow is asking at the moment: side by side, but never the same one twice."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 class UnderWay:
-    """Questions that wait for their answers, by name."""
+    """Questions that are waiting for their answers, by name."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
-        """`wake` has the workflow decide again; it is called at the end of each question."""
+        """Begin with no questions. `wake` makes the workflow decide again; it is called when a question ends."""
         self._wake = wake
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -22,7 +22,7 @@ class UnderWay:
         return name in self._tasks
 
     def begin(self, name: str, asking: Coroutine[Any, Any, None]) -> None:
-        """Begin to ask, unless the same is asked already."""
+        """Begin a question, unless the same one is being asked already."""
         if name in self._tasks:
             asking.close()
             return
@@ -33,13 +33,14 @@ class UnderWay:
             except asyncio.CancelledError:
                 pass
             finally:
-                # Replay: the name is free before the workflow decides again, or it would not ask what it still has to.
+                # Replay: the name is freed before the workflow decides again, or a question that is due would be
+                # missed.
                 del self._tasks[name]
                 self._wake()
 
         self._tasks[name] = asyncio.create_task(run())
 
     def cancel(self, name: str) -> None:
-        """Give up a question. It is still under way until its step has been told."""
+        """Give up a question. It stays under way until its step has been cancelled."""
         if name in self._tasks:
             self._tasks[name].cancel()

@@ -3,11 +3,12 @@
 ::
 
     apply, delete ──► document ─┐
-    pods_changed ──► its pods ──┼─► decide ──► pods to be ──► survey_nodes ──► place ──► place_pods ──► FleetNode
-    one timer ──────────────────┘        └───► pods to go ──► withdraw_pods ──► FleetNode
+    pods_changed ──► its pods ──┼─► decide ──► pods to create ──► survey_nodes ──► place ──► place_pods ──► FleetNode
+    one timer ──────────────────┘        └───► pods to remove ──► withdraw_pods ──► FleetNode
 
-Where a pod goes is decided here, by what the survey found; a node that has changed since refuses, and the pod is placed
-anew. What a rollout does next is :mod:`syncpod.fleet.rollout`'s word, or that of :mod:`syncpod.fleet.daemons`.
+The workflow chooses a node for each pod from what the survey found. A node that has changed since then refuses, and the
+pod is placed anew. :mod:`syncpod.fleet.rollout`, :mod:`syncpod.fleet.daemons` and :mod:`syncpod.fleet.lone_pods` decide
+what happens next.
 """
 
 from __future__ import annotations
@@ -57,21 +58,21 @@ _RETRY: Final = RetryPolicy(
     initial_interval=timedelta(seconds=1), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=30)
 )
 _PLACED_AGAIN: Final = timedelta(seconds=10)
-"""Before a pod that is nowhere is tried again, if nothing else happens."""
+"""The first pause before a pod that fits no node is tried again, and the pause after a failed question."""
 _LONGEST_PAUSE: Final = timedelta(seconds=60)
 _SHOWN: Final = 200
-"""The most nodes of which it is kept why a pod is not there."""
+"""The most nodes whose refusals are kept for a pod that fits no node."""
 _DECISIONS: Final = 8
 """The most decisions in one workflow task."""
-_LOOKED_AGAIN: Final = timedelta(seconds=60)
-"""How often a DaemonSet looks for new nodes."""
+_SURVEYED_AGAIN: Final = timedelta(seconds=60)
+"""How often the nodes are surveyed for a DaemonSet, and for a workload that does not know its pods yet."""
 
 Answer = TypeVar("Answer", bound=Message)
 
 
 @workflow.defn(name=WORKLOAD_WORKFLOW)
 class WorkloadWorkflow:
-    """A Deployment, a DaemonSet or a Pod by itself, for as long as it is wanted, and until its last pod is gone."""
+    """A Deployment, a DaemonSet or a single Pod, until it is deleted and its last pod is gone."""
 
     @workflow.init
     def __init__(self, start_input: Any = None) -> None:
@@ -80,9 +81,9 @@ class WorkloadWorkflow:
         self.entity = Entity(self, self.state, FleetInbox(), self.commands, part=_PART)
         self.busy = UnderWay(self.entity.wake)
         self.nodes: tuple[NodeOffer, ...] | None = None
-        """Those of the last survey of this run."""
+        """The nodes of this run's last survey; None = there was none yet."""
         self.asked: set[str] = set()
-        """Pods that a node is just asked to run."""
+        """Pods that a node is being asked to run right now."""
         self.retry_at: datetime | None = None
         self.pause = _PLACED_AGAIN
         self.surveyed_at: datetime | None = None
@@ -92,12 +93,13 @@ class WorkloadWorkflow:
 
     @workflow.run
     async def run(self, _start_input: Any = None) -> None:
-        """Keep the workload as it is asked for, until it is deleted."""
+        """Keep the workload as its document says, until it is deleted."""
         if self.refusal:
             raise invalid(self.refusal)
         while True:
             await self.entity.take_in()
-            # Replay: nothing is awaited from here to the wait, or a change that comes in between waits for the alarm.
+            # Replay: nothing is awaited from here to the wait, or a change that came in between would wait for the
+            # alarm.
             due = self.entity.is_due()
             self.decide()
             if not due:
@@ -112,16 +114,16 @@ class WorkloadWorkflow:
                     # Replay: nothing is awaited between that check and this, or an update could be lost.
                     workflow.continue_as_new(next_input(self.state))
                 continue
-            self.entity.alarm.set(self.next_look(), "until time alone changes something")
+            self.entity.alarm.set(self.next_alarm(), "until the next time something is due")
             await self.entity.wait(lambda due=due: due and self.entity.is_quiet())  # type: ignore[misc]
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 
     def decide(self) -> None:
-        """Say which pods are to be and which are to go, as long as one decision leads to another."""
+        """Decide which pods to create and which to remove, as long as one decision leads to another."""
         state, now = self.state, workflow.now()
         if state.deleting:
-            workload_changes.withdraw_all(state)  # again each time: those of nodes that are asked only now go too
+            workload_changes.withdraw_all(state)  # each time: pods that a survey finds only now are removed too
             return
         for _ in range(_DECISIONS):
             self.decided = decided = workload_changes.decision(state, self.nodes, now)
@@ -130,81 +132,82 @@ class WorkloadWorkflow:
                 break
         state.forget_templates(workload_changes.asked_for(state))
 
-    def next_look(self) -> datetime | None:
-        """Return when the alarm has to ring; None = never."""
+    def next_alarm(self) -> datetime | None:
+        """Return when the alarm must ring; None = never."""
         moments = [self.decided.look_again] if self.decided is not None else []
         if self.retry_at is not None and "place" not in self.busy and workload_changes.unplaced(self.state):
             moments.append(self.retry_at)
-        looks = self.is_daemon_set() or not self.state.is_known
-        if looks and self.surveyed_at is not None and "look" not in self.busy:
-            moments.append(self.surveyed_at + _LOOKED_AGAIN)
+        needs_surveys = self.is_daemon_set() or not self.state.is_known
+        if needs_surveys and self.surveyed_at is not None and "survey" not in self.busy:
+            moments.append(self.surveyed_at + _SURVEYED_AGAIN)
         return min((moment for moment in moments if moment is not None), default=None)
 
     def is_daemon_set(self) -> bool:
-        """Say whether every node has to be looked at."""
+        """Say whether the workload is a DaemonSet, which has to know every node."""
         return self.state.document is not None and self.state.document.get("kind") == "DaemonSet"
 
     # --- asking nodes -------------------------------------------------------------------------------------------------
 
     def begin_all(self) -> None:
-        """Begin what has to be asked of nodes."""
+        """Begin all questions to nodes that are due."""
         now = workflow.now()
         names = workload_changes.unplaced(self.state)
         if names and "place" not in self.busy and (self.retry_at is None or now >= self.retry_at):
             self.busy.begin("place", self.place(names))
-        looks = self.surveyed_at is None or now >= self.surveyed_at + _LOOKED_AGAIN
+        is_survey_due = self.surveyed_at is None or now >= self.surveyed_at + _SURVEYED_AGAIN
         changed = [name for name in workload_changes.outdated(self.state) if name not in self.asked]
         if changed and "change" not in self.busy:
-            self.busy.begin("change", self.hand_over(changed))
-        has_to = self.state.document is not None and (self.is_daemon_set() or not self.state.is_known)
-        if has_to and looks and "look" not in self.busy and not (self.state.deleting and self.state.is_known):
-            self.busy.begin("look", self.look())
-        for node, keys in workload_changes.to_be_told(self.state, self.asked).items():
+            self.busy.begin("change", self.send_change(changed))
+        needs_surveys = self.state.document is not None and (self.is_daemon_set() or not self.state.is_known)
+        is_needless = self.state.deleting and self.state.is_known
+        if needs_surveys and is_survey_due and "survey" not in self.busy and not is_needless:
+            self.busy.begin("survey", self.survey())
+        for node, keys in workload_changes.to_withdraw(self.state, self.asked).items():
             if f"withdraw {node}" not in self.busy:
                 self.busy.begin(f"withdraw {node}", self.withdraw(node, keys))
 
-    async def look(self) -> None:
-        """See which nodes there are."""
+    async def survey(self) -> None:
+        """Learn which nodes there are, and which pods of this workload they already have."""
         found = await self.call(SURVEY_NODES, Survey(owner=self.owner), Surveyed, summary="which nodes are there?")
-        # Replay: the time is the workflow's, of the task that has the answer; the next look is timed from it.
+        # Replay: this is the time of the task that has the answer; the next survey is timed from it.
         self.surveyed_at = workflow.now()
         if found is None:
             return
         self.nodes = found.nodes
         if not self.state.is_known:
-            workload_changes.known(self.state, found.own, self.surveyed_at)
+            workload_changes.adopt_pods(self.state, found.own, self.surveyed_at)
 
     async def place(self, names: Sequence[str]) -> None:
-        """Choose nodes for pods, and have these run them."""
+        """Choose nodes for pods, and ask the nodes to run them."""
         state = self.state
         asked = Survey(owner=self.owner, pods=workload_changes.samples(state))
-        found = await self.call(SURVEY_NODES, asked, Surveyed, summary=f"where can {len(names)} pods run?")
+        found = await self.call(SURVEY_NODES, asked, Surveyed, summary=f"nodes for {len(names)} pods")
         self.retry_at = workflow.now() + self.pause
         self.pause = min(self.pause * 2, _LONGEST_PAUSE)
         if found is None:
             return
-        # Replay: asked again after the await: pods may have been withdrawn meanwhile. No await until all are noted.
+        # Replay: checked after the await, since pods may have been withdrawn meanwhile. No await until all are noted.
         names = [name for name in names if name in state.pods and not state.pods[name].leaving]
         by_node: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         for name, (pod, placement) in workload_changes.placements(state, names, found.nodes, self.owner).items():
             state.refusals = () if placement.node else tuple(map(str, placement.verdicts[:_SHOWN]))
             if placement.node:
-                # Noted before the node is asked: whatever becomes of the answer, the pod may be there.
+                # Noted before the node is asked: the pod may be there even if the answer is lost.
                 state.pods[name].node, state.pods[name].trouble = placement.node, ""
                 by_node.setdefault(placement.node, []).append((name, pod_to_wire(pod)))
             elif state.pods[name].trouble != placement.summary:
                 state.pods[name].trouble = placement.summary
                 state.event(workflow.now(), "Warning", "FailedScheduling", f"{name}: {placement.summary}")
-        # Replay: the order in which nodes are asked is that of the history, so it is sorted.
-        await asyncio.gather(*(self.give(node, pods) for node, pods in sorted(by_node.items())))
+        # Replay: nodes are sorted, so that they are asked in the same order each time.
+        await asyncio.gather(*(self.place_on(node, pods) for node, pods in sorted(by_node.items())))
         if by_node and all(state.pods[name].node for name in names if name in state.pods):
             self.retry_at, self.pause = None, _PLACED_AGAIN
 
-    async def give(self, node: str, pods: Sequence[tuple[str, dict[str, Any]]]) -> None:
-        """Have a node run pods."""
+    async def place_on(self, node: str, pods: Sequence[tuple[str, dict[str, Any]]]) -> None:
+        """Ask a node to run pods."""
         asked = PlacePods(node=node, owner=self.owner, pods=tuple(document for _, document in pods))
         names = [name for name, _ in pods]
-        # Before the await: a withdrawal that overtook this would be forgotten by the node.
+        # Before the await: if a withdrawal overtook this request, the node would ignore the withdrawal.
         self.asked.update(names)
         answer = await self.call(PLACE_PODS, asked, PodsPlaced, summary=f"{', '.join(names)} on {node}")
         self.asked.difference_update(names)
@@ -217,29 +220,29 @@ class WorkloadWorkflow:
                 pod.node, pod.trouble = "", why
         self.state.event(workflow.now(), "Warning", "FailedPlacement", f"{', '.join(names)} on {node}: {why}")
 
-    async def hand_over(self, names: Sequence[str]) -> None:
-        """Give nodes the newest document of a Pod by itself, which changes there."""
+    async def send_change(self, names: Sequence[str]) -> None:
+        """Send the newest document of a single Pod to its nodes, which change it in place."""
         state, asked = self.state, workload_changes.asked_for(self.state)
         for name in names:
             if name not in state.pods:
-                continue  # gone while another was given the change
-            pod = pod_to_wire(workload_changes.made(state, name))
+                continue  # it went while another copy was being changed
+            pod = pod_to_wire(workload_changes.pod_to_run(state, name))
             node, called = state.pods[name].node, state.pod_name(name)
             request = PlacePods(node=node, owner=self.owner, pods=(pod,))
-            answer = await self.call(PLACE_PODS, request, PodsPlaced, summary=f"{called} changes on {node}")
+            answer = await self.call(PLACE_PODS, request, PodsPlaced, summary=f"change {called} on {node}")
             if answer is not None and answer.refused:
-                text = f"{called} on {node} cannot change: {answer.refused}"
+                text = f"{called} on {node} cannot be changed: {answer.refused}"
                 state.event(workflow.now(), "Warning", "FailedPlacement", text)
-                await workflow.sleep(_PLACED_AGAIN, summary=f"before {node} is given the change again")
+                await workflow.sleep(_PLACED_AGAIN, summary=f"before {node} is sent the change again")
             elif answer is not None and name in state.pods:
                 state.pods[name].revision = asked
 
     async def withdraw(self, node: str, keys: tuple[PodKey, ...]) -> None:
-        """Have a node end pods, and forget those that it does not have."""
+        """Ask a node to end pods, and forget those that it does not have."""
         pods = self.state.pods
         names = {key.name: name for key in keys if (name := self.state.on_node(key.name, node)) is not None}
         asked = WithdrawPods(node=node, pods=keys, reason=pods[names[keys[0].name]].why)
-        summary = f"{', '.join(key.name for key in keys)} on {node} go"
+        summary = f"withdraw {', '.join(key.name for key in keys)} from {node}"
         answer = await self.call(WITHDRAW_PODS, asked, PodsWithdrawn, summary=summary)
         if answer is None:
             return
@@ -251,7 +254,7 @@ class WorkloadWorkflow:
                 pods.pop(name, None)
 
     async def call(self, name: str, asked: Message, answer: type[Answer], *, summary: str) -> Answer | None:
-        """Ask the fleet something, until it answers; None if the answer makes no sense."""
+        """Have the fleet's worker do something; None if that failed, after a pause."""
         try:
             returned: RawValue = await workflow.execute_activity(
                 name,
@@ -259,7 +262,7 @@ class WorkloadWorkflow:
                 start_to_close_timeout=_ANSWER,
                 retry_policy=_RETRY,
                 summary=summary,
-                result_type=RawValue,  # a result that nobody can decode must not fail the workflow task
+                result_type=RawValue,  # a result that cannot be decoded must not fail the workflow task
             )
             return answer.model_validate(decoded(returned))
         except (ActivityError, ValueError) as error:
@@ -270,7 +273,7 @@ class WorkloadWorkflow:
     # --- telling ------------------------------------------------------------------------------------------------------
 
     def publish(self) -> None:
-        """Write to the memo what lists show, and show the workload in the UI."""
+        """Write the memo that lists show, and the workload's page in the UI."""
         summary = workload_report.summary(self.state, self.decided)
         if summary != self.published:
             workflow.upsert_memo({WORKLOAD_MEMO: summary.model_dump(mode="json", by_alias=True)})
@@ -280,7 +283,7 @@ class WorkloadWorkflow:
     # --- what the entity asks of its workflow -------------------------------------------------------------------------
 
     def absorb(self, name: str, args: tuple[Any, ...]) -> None:
-        """Take what a node says; show a signal that makes no sense as a rejection."""
+        """Handle `pods_changed`, and show any other or invalid signal as a rejection."""
         if name != "pods_changed":
             self.state.reject(workflow.now(), f"signal {name}", "unknown; known: pods_changed, renew")
             return
@@ -289,22 +292,22 @@ class WorkloadWorkflow:
         except ValueError as wrong:
             self.state.reject(workflow.now(), f"signal {name}", sentence(wrong))
             return
-        workload_changes.heard(self.state, news, workflow.now())
-        if self.retry_at is not None and news.gone:  # there is room where there was none
+        workload_changes.pods_reported(self.state, news, workflow.now())
+        if self.retry_at is not None and news.gone:  # there may be room now
             self.retry_at = min(self.retry_at, workflow.now() + timedelta(seconds=1))
         if any(node.name == news.node and node.presence != news.presence for node in self.nodes or ()):
             self.surveyed_at = None
 
     def on_cancel(self) -> None:
         """Go on, and show that a cancellation was not obeyed."""
-        self.state.reject(workflow.now(), "cancel", "a workload is ended by the update delete")
+        self.state.reject(workflow.now(), "cancel", "to end the workload, send the update `delete`")
 
     def refuse(self, name: str, why: str) -> None:
         """Show that a signal was not accepted, and why."""
         self.state.reject(workflow.now(), f"signal {name}", why)
 
     def is_at_rest(self) -> bool:
-        """Say whether nothing is asked of any node."""
+        """Say whether the workflow is waiting for no answer."""
         return not self.busy
 
     def sentence(self, wrong: Exception) -> str:
@@ -315,7 +318,7 @@ class WorkloadWorkflow:
 
     @workflow.signal
     def pods_changed(self, *args: Any) -> None:
-        """Hear of pods (:class:`syncpod.messages.fleet.PodsChanged`)."""
+        """Take a node's report of pods (:class:`syncpod.messages.fleet.PodsChanged`)."""
         self.entity.put("pods_changed", args)
 
     @workflow.signal
@@ -331,7 +334,7 @@ class WorkloadWorkflow:
 
     @workflow.update
     async def apply(self, *args: Any) -> dict[str, Any]:
-        """Take the document of an apps/v1 Deployment or DaemonSet, or of a v1 Pod."""
+        """Adopt the document of an apps/v1 Deployment or DaemonSet, or of a v1 Pod."""
         given = self.entity.obey("apply", args)
         warnings: list[str] = []
 
@@ -352,7 +355,7 @@ class WorkloadWorkflow:
 
     @workflow.update
     async def delete(self, *args: Any) -> dict[str, Any]:
-        """Have all pods go, and then this workflow end."""
+        """Remove all pods, and then end this workflow."""
         self.entity.obey("delete", args)
         await self.entity.change(lambda: workload_changes.delete(self.state, workflow.now()))
         return {"pods": len(self.state.pods)}
@@ -399,4 +402,4 @@ def _only(given: tuple[Any, ...]) -> Any:
 
 
 def _ignored(_value: object) -> None:
-    """Return nothing, whatever was returned."""
+    """Discard a result, so that a lambda returns None."""

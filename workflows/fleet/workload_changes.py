@@ -1,4 +1,4 @@
-"""Changes of a workload, what its nodes say of its pods, and what is decided, folded into its state."""
+"""Updates of a workload, its nodes' reports and its decisions, all folded into the workload's state."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ from workflows.fleet.workload_state import PodState, WorkloadState
 from workflows.rejections import Rejected
 
 PLACED_AT_ONCE: Final = 25
-"""Pods for which nodes are chosen in one workflow task."""
+"""The most pods that nodes are chosen for in one workflow task."""
 
 
 def apply(state: WorkloadState, workflow_id: str, document: Any, now: datetime) -> tuple[str, ...]:
-    """Take a document; return warnings for its author. Raises PodInvalid or Rejected, and has changed nothing then."""
+    """Adopt a document; return warnings for its author. Raises PodInvalid or Rejected, and then changes nothing."""
     if state.deleting:
         raise Rejected("it is being deleted; apply it again when it is gone")
     workload, warnings = admit_workload(document)
     if owner_of(workload) != workflow_id:
-        raise Rejected(f"is {owner_of(workload)}, and this is {workflow_id}")
+        raise Rejected(f"must be {workflow_id}, is {owner_of(workload)}")
     _require_same(state, workload)
     template, wire = template_of(workload), to_wire(workload)
     revision = revision_of(template)
     if wire != state.document:
         state.document, state.applied_at = wire, state.applied_at or now
         state.templates[revision] = to_wire(template)
-        state.event(now, "Normal", "Applied", f"template {revision} is asked for")
+        state.event(now, "Normal", "Applied", f"template {revision} is wanted")
     return tuple(str(warning) for warning in warnings)
 
 
 def _require_same(state: WorkloadState, workload: Workload) -> None:
-    """Refuse changes of what cannot change. Raises Rejected."""
+    """Refuse changes of fields that cannot change. Raises Rejected."""
     before = state.workload()
     if isinstance(workload, Pod):
         is_placed = any(pod.node for pod in state.pods.values())
@@ -62,17 +62,17 @@ def _require_same(state: WorkloadState, workload: Workload) -> None:
 
 
 def delete(state: WorkloadState, now: datetime) -> None:
-    """Have all pods go, and then the workload."""
+    """Note that the workload, with all its pods, is being deleted."""
     if not state.deleting:
         state.deleting = True
-        state.event(now, "Normal", "Deleting", f"{len(state.pods)} pods go")
+        state.event(now, "Normal", "Deleting", f"{len(state.pods)} pods are being removed")
 
 
-def heard(state: WorkloadState, news: PodsChanged, now: datetime) -> None:
-    """Take what a node says of the workload's pods."""
+def pods_reported(state: WorkloadState, news: PodsChanged, now: datetime) -> None:
+    """Take a node's report of the workload's pods."""
     for said in news.pods:
         if (name := state.on_node(said.name, news.node)) is not None:
-            _heard_of(state.pods[name], said, news, now)
+            _pod_reported(state.pods[name], said, news, now)
     for key in news.gone:
         if (name := state.on_node(key.name, news.node)) is not None:
             if not state.pods[name].leaving:
@@ -80,8 +80,8 @@ def heard(state: WorkloadState, news: PodsChanged, now: datetime) -> None:
             del state.pods[name]
 
 
-def known(state: WorkloadState, own: Sequence[OwnPods], now: datetime) -> None:
-    """Take over the pods of this workload that nodes have already: of a fleet that forgot the workload itself."""
+def adopt_pods(state: WorkloadState, own: Sequence[OwnPods], now: datetime) -> None:
+    """Adopt pods of this workload that nodes already have. There are some if the fleet's database was lost."""
     state.is_known = True
     workload = state.workload()
     for each in own:
@@ -95,13 +95,13 @@ def known(state: WorkloadState, own: Sequence[OwnPods], now: datetime) -> None:
             pod.leaving, pod.is_told, pod.why = leaving, leaving, said.why if leaving else ""
             state.pods[f"{_name(state)}-{number}"] = pod
             state.numbered = max(state.numbered, number)
-            state.event(now, "Warning", "Recalled", f"{said.name} is on {each.news.node} already")
-        heard(state, each.news, now)
+            state.event(now, "Warning", "Recalled", f"{said.name} is already on {each.news.node}")
+        pods_reported(state, each.news, now)
 
 
-def _heard_of(pod: PodState, said: PlacedPod, news: PodsChanged, now: datetime) -> None:
+def _pod_reported(pod: PodState, said: PlacedPod, news: PodsChanged, now: datetime) -> None:
     if said.state == "ending" and not pod.leaving:
-        # Somebody else has ended it, as a drain does: another takes its place.
+        # Somebody else has ended the pod. It counts as leaving, so another one is made.
         pod.leaving, pod.is_told, pod.why = True, True, said.why or f"{said.name} was ended on {news.node}"
     if said.report is not None:
         pod.report = said.report
@@ -113,17 +113,17 @@ def _heard_of(pod: PodState, said: PlacedPod, news: PodsChanged, now: datetime) 
 
 
 def decision(state: WorkloadState, nodes: Sequence[NodeOffer] | None, now: datetime) -> Decision:
-    """Decide what is next; `nodes` are those of the last survey, which only a DaemonSet goes by."""
+    """Decide what is next. `nodes` are those of the last survey; only the decision for a DaemonSet needs them."""
     workload = state.workload()
     if workload is None or not state.is_known:
-        return Decision(state.rollout, says="the nodes are yet to be asked")
+        return Decision(state.rollout, says="the nodes have not been asked yet")
     if isinstance(workload, Deployment):
         return decide(wish_of(workload), state.members(), state.rollout, now)
     if isinstance(workload, Pod):
         grace = grace_of(template_of(workload))
         return decide_lone(lost_rule(workload), grace, state.members(), state.rollout, now)
     if nodes is None:
-        return Decision(state.rollout, says="the nodes are yet to be looked at")
+        return Decision(state.rollout, says="the nodes have not been surveyed yet")
     standings = _standings(workload, nodes)
     return decide_daemons(daemon_wish_of(workload), standings, state.members(), state.rollout, now)
 
@@ -140,7 +140,7 @@ def asked_for(state: WorkloadState) -> str:
 
 
 def carry_out(state: WorkloadState, decided: Decision, now: datetime) -> None:
-    """Fold a decision into the state: pods that are to be, and pods that are to go."""
+    """Fold a decision into the state: pods to create, and pods to remove."""
     state.rollout = decided.state
     asked = asked_for(state) if state.is_lone else ""
     for withdrawal in decided.withdraw:
@@ -165,27 +165,27 @@ def carry_out(state: WorkloadState, decided: Decision, now: datetime) -> None:
 
 
 def withdraw_all(state: WorkloadState) -> None:
-    """Have every pod go, since the workload is being deleted."""
+    """Mark every pod for removal, since the workload is being deleted."""
     for pod in state.pods.values():
         if not pod.leaving:
-            pod.leaving, pod.why = True, "the workload is deleted"
+            pod.leaving, pod.why = True, "the workload is being deleted"
     drop_unplaced(state)
 
 
 def drop_unplaced(state: WorkloadState) -> None:
-    """Forget pods that are to go, and that no node was ever asked to run."""
+    """Forget pods that are to be removed, and that no node was ever asked to run."""
     for name in [name for name, pod in state.pods.items() if pod.leaving and not pod.node]:
         del state.pods[name]
 
 
 def unplaced(state: WorkloadState) -> list[str]:
-    """Return the pods for which nodes are to be chosen now, oldest first."""
+    """Return the pods that need a node now, oldest first."""
     names = [name for name, pod in state.pods.items() if not pod.node and not pod.leaving]
     return sorted(names, key=lambda name: state.pods[name].number)[:PLACED_AT_ONCE]
 
 
-def made(state: WorkloadState, name: str) -> Pod:
-    """Return a pod of the workload, as its node has to run it. The workload has a document."""
+def pod_to_run(state: WorkloadState, name: str) -> Pod:
+    """Return a pod of the workload, as its node must run it. Raises Rejected without a document."""
     workload, pod = state.workload(), state.pods[name]
     if workload is None:
         raise Rejected("nothing has been applied")
@@ -195,7 +195,7 @@ def made(state: WorkloadState, name: str) -> Pod:
 
 
 def outdated(state: WorkloadState) -> list[str]:
-    """Return the pods whose nodes have an earlier document of a Pod by itself, and are to be given the newest."""
+    """Return the copies of a single Pod whose nodes have an earlier document, and must be sent the newest."""
     if not state.is_lone:
         return []
     asked = asked_for(state)
@@ -203,19 +203,19 @@ def outdated(state: WorkloadState) -> list[str]:
 
 
 def samples(state: WorkloadState) -> tuple[dict[str, Any], ...]:
-    """Return a pod of each template that is to be placed, for a survey."""
+    """Return one pod for each template with pods to place. A survey needs them to ask nodes for the right details."""
     by_revision = {state.pods[name].revision: name for name in unplaced(state)}
-    return tuple(pod_to_wire(made(state, name)) for _, name in sorted(by_revision.items()))
+    return tuple(pod_to_wire(pod_to_run(state, name)) for _, name in sorted(by_revision.items()))
 
 
 def placements(
     state: WorkloadState, names: Sequence[str], nodes: Sequence[NodeOffer], owner: str
 ) -> dict[str, tuple[Pod, Placement]]:
-    """Choose a node for each of these pods, each as if those before it were there already."""
+    """Choose a node for each of these pods. Each choice takes those before it into account."""
     offers = {node.name: node for node in nodes}
     found = {}
     for name in names:
-        pod = made(state, name)
+        pod = pod_to_run(state, name)
         if bound := state.pods[name].bound:
             only = [offers[bound]] if bound in offers else []
             placement = place(pod, only, owner=owner)
@@ -227,10 +227,11 @@ def placements(
     return found
 
 
-def to_be_told(state: WorkloadState, asked: Collection[str]) -> dict[str, tuple[PodKey, ...]]:
-    """Return by node the pods that are to go, and of which the node does not know.
+def to_withdraw(state: WorkloadState, asked: Collection[str]) -> dict[str, tuple[PodKey, ...]]:
+    """Return by node the pods that must be withdrawn, and whose node has not been told so yet.
 
-    `asked`: pods that a node is just asked to run. A withdrawal that overtook that would be forgotten there.
+    `asked` are pods that a node is being asked to run right now. They are left out: if the withdrawal overtook that
+    request, the node would ignore it.
     """
     found: dict[str, tuple[PodKey, ...]] = {}
     for name, pod in sorted(state.pods.items()):

@@ -1,4 +1,4 @@
-"""What the workflow of a workload shows: its query, its memo, and its page in the UI."""
+"""How the workflow of a workload presents itself: its query, its memo, and its page in the UI."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from syncpod.messages.workload import PendingPod, WorkloadPod, WorkloadSummary, 
 from workflows.fleet.workload_state import WorkloadState
 
 _PENDING = 20
-"""How many pods that are on no node the memo names: it is read whenever workloads are listed."""
+"""The most pods without a node that the memo names: it is read whenever workloads are listed."""
 _SHOWN = 50
-"""How many pods the page names."""
+"""The most pods that the page names."""
 
 
 def summary(state: WorkloadState, decided: Decision | None) -> WorkloadSummary:
-    """Return what the memo keeps."""
+    """Return the workload's memo."""
     document = state.document or {}
     meta, spec = document.get("metadata", {}), document.get("spec", {})
     counts = decided.counts if decided is not None else None
@@ -64,7 +64,7 @@ def view(state: WorkloadState, decided: Decision | None) -> WorkloadView:
 
 
 def details(state: WorkloadState, decided: Decision | None) -> str:
-    """Return the workload as a page: how its rollout stands, and its pods."""
+    """Return the workload as a page: the state of its rollout, and its pods."""
     whole = view(state, decided)
     lines = [f"**{whole.kind} {whole.namespace}/{whole.name}**: {whole.says}", ""]
     lines.append(f"- {whole.ready} of {whole.desired} ready, {whole.updated} of {whole.revision}")
@@ -78,5 +78,5 @@ def details(state: WorkloadState, decided: Decision | None) -> str:
 
 def _says(state: WorkloadState, decided: Decision | None) -> str:
     if state.deleting:
-        return f"it is being deleted: {len(state.pods)} pods are yet to go"
+        return f"it is being deleted: {len(state.pods)} pods are left"
     return decided.says if decided is not None else ""

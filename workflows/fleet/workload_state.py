@@ -1,4 +1,4 @@
-"""What the workflow of a workload remembers: the snapshot that is carried from run to run."""
+"""The state of the workflow of a workload: the snapshot that is carried from run to run."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ class PodState(BaseModel):
     revision: str
     created: datetime
     bound: str = ""
-    """The node that it has to be on; "" = any."""
+    """The node that it must be on; "" = any."""
     replaces: str = ""
     node: str = ""
-    """Where it is placed; "" = nowhere yet."""
+    """The node that it is placed on; "" = none yet."""
     trouble: str = ""
-    """Why it is nowhere yet, or why its node refuses it."""
+    """Why it is on no node yet, or why its node refuses it."""
     refused: bool = False
     """Its node cannot run it, whatever happens."""
     leaving: bool = False
     why: str = ""
-    """Why it is to go."""
+    """Why it is being removed."""
     is_told: bool = False
-    """Its node knows that it is to go."""
+    """Its node knows that it is to be removed."""
     moving: bool = False
     """Its node is being drained."""
     presence: Presence = "Ready"
     since: datetime | None = None
-    """Since when nothing has been heard of its node."""
+    """Since when its node has been Unknown; None = it is not."""
     report: PodReport | None = None
     ready_at: datetime | None = None
-    """When its node first reported it as ready, by the fleet's own clock; None = it is not."""
+    """When its node first reported it ready, by the fleet's own clock; None = it is not ready."""
 
 
 class WorkloadState(BaseModel):
@@ -60,20 +60,20 @@ class WorkloadState(BaseModel):
     accepted: Accepted = Accepted()
     max_events: int = 0
     document: dict[str, Any] | None = None
-    """As it was admitted last; None = nothing has been applied yet."""
+    """The document as last admitted; None = nothing has been applied yet."""
     applied_at: datetime | None = None
-    """When it was applied first."""
+    """When it was first applied."""
     templates: dict[str, dict[str, Any]] = {}
-    """By revision: those of the document, of the pods that there are, and the last good one."""
+    """Templates by revision: that of the document, those of existing pods, and the last good one."""
     rollout: RolloutState = RolloutState()
     pods: dict[str, PodState] = {}
     numbered: int = 0
     """The number of the newest pod."""
     is_known: bool = False
-    """The nodes have been asked for pods that they have of this workload already. Before that nothing is decided: a
-    fleet whose database was lost must not make pods beside those that run."""
+    """The nodes have been asked for the pods that they already have of this workload. Before that nothing is decided: a
+    fleet whose database was lost must not create pods beside those that run."""
     refusals: tuple[str, ...] = ()
-    """Why the pod that was tried last is on no node, a line for each node; none if it is on one."""
+    """Why the pod that was tried last fits no node, with a line for each node; empty if it fits one."""
     deleting: bool = False
     events: tuple[EventRecord, ...] = ()
 
@@ -87,35 +87,35 @@ class WorkloadState(BaseModel):
 
     @property
     def is_lone(self) -> bool:
-        """The workload is a Pod by itself: all its pods have one name, and are on different nodes."""
+        """Whether the workload is a single Pod: all its copies have the same name, and are on different nodes."""
         return self.document is not None and self.document.get("kind") == "Pod"
 
     def pod_name(self, name: str) -> str:
-        """Return what a pod of `pods` is called on its node."""
+        """Return the name that a pod of `pods` has on its node."""
         return str((self.document or {})["metadata"]["name"]) if self.is_lone else name
 
     def on_node(self, pod: str, node: str) -> str | None:
-        """Return the name in `pods` of the pod that a node calls `pod`; None if it is none of them."""
+        """Return the name in `pods` of the pod that is called `pod` on a node; None if it is not one of them."""
         if not self.is_lone:
             return pod if pod in self.pods and self.pods[pod].node == node else None
         found = (name for name, each in self.pods.items() if each.node == node and self.pod_name(name) == pod)
         return next(found, None)
 
     def members(self) -> list[Member]:
-        """Return the pods as decisions look at them."""
+        """Return the pods as decisions see them."""
         return [_member(name, pod, self.pod_name(name)) for name, pod in sorted(self.pods.items())]
 
     def forget_templates(self, asked: str) -> None:
-        """Drop the templates that nothing needs any more; `asked` is the document's."""
+        """Drop the templates that are not needed any more. `asked` is the document's revision."""
         needed = {asked, self.rollout.good, self.rollout.target, *(pod.revision for pod in self.pods.values())}
         self.templates = {revision: each for revision, each in self.templates.items() if revision in needed}
 
     def event(self, now: datetime, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        """Record an event; repeats are counted."""
+        """Record an event. Repeats are counted."""
         self.events = with_event(self.events, now, kind, reason, message)
 
     def reject(self, now: datetime, name: str, why: str) -> None:
-        """Record that something that came in was not accepted, and why."""
+        """Record that a message was not accepted, and why."""
         self.event(now, "Warning", REJECTED, f"{name}: {why}")
 
 
