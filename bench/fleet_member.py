@@ -28,7 +28,7 @@ from syncpod.cli.temporal.fleet import summaries
 from syncpod.cli.temporal.pod_apply import apply_pod
 from syncpod.fleet_client import connect_to_fleet, converter_of
 from syncpod.gate.authority import now, open_fleet
-from syncpod.gate.gate import Behind, Gate, fleet_directory
+from syncpod.gate.gate import Gate, TemporalFrontend, fleet_directory
 from syncpod.gate.sealing_keys import FleetSealingKeys
 from syncpod.settings.invitation import Invitation
 from syncpod.settings.membership import keep_membership
@@ -102,7 +102,7 @@ async def _fleet_of(node: SimulatedNode) -> AsyncIterator[None]:
         environ |= compiled(state_dir / "bytecode")
         last.enter_context(_worker(state_dir, environ))
         fleet = open_fleet(fleet_directory(state_dir), now())
-        gate = Gate(fleet, Behind(server.address, "default"), ["localhost"])
+        gate = Gate(fleet, TemporalFrontend(server.address, "default"), ["localhost"])
         port = await gate.start("127.0.0.1", 0)
         last.push_async_callback(gate.close)
         pair = fleet.issue(NODE, timedelta(hours=6), now())

@@ -1,1 +1,1 @@
-"""The gate of a fleet: what a node may ask of the fleet's Temporal server, by a certificate that names the node."""
+"""The gate of a fleet: it lets nodes with a certificate make a few calls to the fleet's Temporal server."""

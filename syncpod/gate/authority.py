@@ -1,15 +1,15 @@
-"""The fleet's certificate authorities: who a node is, for how long, and which certificates no longer count.
+"""The fleet's certificate authorities: they issue certificates to nodes, and revoke them.
 
-All of it is files of a directory that only its owner may enter::
+Everything is kept in files of a directory that only its owner may enter::
 
     id                      the fleet's id
     authorities/<n>.key     an authority's private key; the highest n issues to nodes, the lowest to the gate
-    authorities/<n>.crl     its revocation list, as any TLS server reads one
-    authorities/<n>.crt     its certificate; written last, so an authority that has one is whole
-    certificates/<serial>   each certificate that a node was given (its key is kept nowhere here)
+    authorities/<n>.crl     its revocation list, in the format of TLS servers
+    authorities/<n>.crt     its certificate; written last, so an authority that has one is complete
+    certificates/<serial>   each certificate that a node was given, without its key
 
-The gate begins to use a new authority for itself only when the older one is gone. So a node whose invitation has both
-trusts the gate before and after.
+The gate uses a new authority for itself only when the older one is gone. So a node whose invitation has both trusts the
+gate before and after.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from syncpod.settings.invitation import is_node_name
 
 AUTHORITY_LIFE: Final = timedelta(days=3650)
 GATE_LIFE: Final = timedelta(days=30)
-"""How long the gate's own certificate is valid. It makes itself a new one long before its end."""
+"""How long the gate's own certificate is valid. The gate makes itself a new one long before the end."""
 _SKEW: Final = timedelta(hours=1)
-"""A certificate is valid from this long before it is made, since a node's clock may be slow."""
+"""How far before its issue a certificate is already valid, since a node's clock may be slow."""
 _URI: Final = re.compile(r"syncpod://fleet/([0-9a-f]{16})/node/([-a-z0-9.]{1,253})")
 _ID: Final = re.compile(r"[0-9a-f]{16}")
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}")
@@ -61,10 +61,10 @@ class Issued:
 
     node: str
     serial: str
-    """Hexadecimal, as `openssl x509 -serial` prints it, in lower case."""
+    """Its serial number in lower-case hexadecimal, as `openssl x509 -serial` prints it apart from the case."""
     not_after: datetime
     authority: int
-    """The authority that has issued it."""
+    """The number of the authority that issued it."""
     revoked: bool
 
 
@@ -86,7 +86,7 @@ class _Authority:
 class Fleet:
     """The directory of one fleet.
 
-    Each method blocks, and raises OSError, and SettingsInvalid for files that are not as they were written.
+    Each method blocks. Each raises OSError, and SettingsInvalid for a damaged file.
     """
 
     def __init__(self, directory: Path, identity: str) -> None:
@@ -99,7 +99,7 @@ class Fleet:
         return f"gate.{self.id}.syncpod"
 
     def authorities(self) -> list[int]:
-        """Return the numbers of the authorities, the oldest first: those whose certificates count."""
+        """Return the numbers of the authorities whose certificates are trusted, oldest first."""
         found = (path.stem for path in (self.directory / _AUTHORITIES).glob("*.crt"))
         return sorted(int(stem) for stem in found if _NUMBER.fullmatch(stem))
 
@@ -108,11 +108,11 @@ class Fleet:
         return "".join(self._path(number, "crt").read_text() for number in self.authorities())
 
     def trusted_pem(self) -> str:
-        """Return the certificates of all authorities and their revocation lists, PEM, as a TLS server takes them."""
+        """Return the certificates and revocation lists of all authorities, PEM, for a TLS server."""
         return self.authorities_pem() + "".join(self._path(number, "crl").read_text() for number in self.authorities())
 
     def issue(self, node: str, life: timedelta, now: datetime) -> Pair:
-        """Return a certificate for a node, by the newest authority, and its key. Its record is on disk by then."""
+        """Return a certificate for a node from the newest authority, and its key. The record is on disk by then."""
         with _locked(self.directory):
             number = self.authorities()[-1]
             authority = self._read(number).certificate
@@ -132,7 +132,7 @@ class Fleet:
         return Pair(_pem(made), _key_pem(key))
 
     def issue_gate(self, names: Sequence[str], now: datetime) -> Pair:
-        """Return a certificate for the gate, by the oldest authority, and its key: for `server_name` and `names`."""
+        """Return a certificate for the gate, for `server_name` and `names`, from the oldest authority, and its key."""
         number = self.authorities()[0]
         key = ec.generate_private_key(ec.SECP256R1())
         made = _signed(
@@ -148,16 +148,16 @@ class Fleet:
         return Pair(_pem(made), _key_pem(key))
 
     def issued(self) -> list[Issued]:
-        """Return each certificate of each node, by node and end. Of one whose authority is gone, `revoked` is True."""
+        """Return all certificates of nodes, sorted by node and end. Those whose authority is gone count as revoked."""
         authorities = {_authority_key(known.certificate): known for known in map(self._read, self.authorities())}
         found = []
         for path in (self.directory / _CERTIFICATES).iterdir():
-            if path.name.startswith("."):  # a draft
+            if path.name.startswith("."):  # it is still being written
                 continue
             certificate = _certificate(path)
             node = node_of(certificate, self.id)
             if node is None:
-                raise SettingsInvalid(f"{path}: is no certificate of a node of this fleet: remove it")
+                raise SettingsInvalid(f"{path}: is not a certificate of a node of this fleet: remove it")
             by = authorities.get(_issuer_key(certificate))
             gone = by is None or by.revoked.get_revoked_certificate_by_serial_number(certificate.serial_number)
             serial = f"{certificate.serial_number:x}"
@@ -166,11 +166,11 @@ class Fleet:
         return sorted(found, key=lambda each: (each.node, each.not_after, each.serial))
 
     def has_issued(self, serial: str) -> bool:
-        """Say whether a certificate has a record: without one it counts as revoked."""
+        """Say whether a certificate has a record. Without one it counts as revoked."""
         return (self.directory / _CERTIFICATES / serial).is_file()
 
     def revoke(self, node: str, now: datetime, serial: str = "") -> list[str]:
-        """Revoke a node's certificates, or that of `serial` alone; return the serials of those that counted before."""
+        """Revoke all certificates of a node, or only that of `serial`; return the serials that are newly revoked."""
         with _locked(self.directory):
             ours = [each for each in self.issued() if each.node == node and not each.revoked]
             ours = [each for each in ours if serial in ("", each.serial)]
@@ -186,7 +186,7 @@ class Fleet:
             return self._make_authority(max(self.authorities(), default=0) + 1, now)
 
     def retire(self) -> int | None:
-        """Remove the oldest authority, whose certificates no longer count then; None if it is the only one."""
+        """Remove the oldest authority, whose certificates are then distrusted; return None if it is the only one."""
         with _locked(self.directory):
             numbers = self.authorities()
             if len(numbers) < 2:
@@ -197,9 +197,9 @@ class Fleet:
             return numbers[0]
 
     def changed(self) -> frozenset[tuple[str, int, int]]:
-        """Return what changes whenever an authority comes, goes or revokes."""
+        """Return a value that changes whenever an authority is made, is removed, or revokes a certificate."""
         found = ((path.name, path.stat()) for path in (self.directory / _AUTHORITIES).glob("[1-9]*.*"))
-        # Each file is replaced whole. Two changes may have one time, and then they have two inodes.
+        # Each file is replaced whole. If two changes have the same time, their inodes differ.
         return frozenset((name, status.st_ino, status.st_mtime_ns) for name, status in found)
 
     def issued_changed(self) -> int:
@@ -207,7 +207,7 @@ class Fleet:
         return (self.directory / _CERTIFICATES).stat().st_mtime_ns
 
     def record(self, serial: str) -> bytes:
-        """Return a certificate that was issued, PEM."""
+        """Return the record of an issued certificate: the certificate itself, PEM."""
         return (self.directory / _CERTIFICATES / serial).read_bytes()
 
     def _path(self, number: int, kind: str) -> Path:
@@ -218,9 +218,9 @@ class Fleet:
         try:
             key = load_pem_private_key(path.read_bytes(), password=None)
         except ValueError:
-            raise SettingsInvalid(f"{path}: is no private key: restore it") from None
+            raise SettingsInvalid(f"{path}: is not a private key: restore it") from None
         if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise SettingsInvalid(f"{path}: is no private key of this fleet: restore it")
+            raise SettingsInvalid(f"{path}: is not a private key of this fleet: restore it")
         return key
 
     def _read(self, number: int) -> _Authority:
@@ -228,7 +228,7 @@ class Fleet:
         try:
             revoked = x509.load_pem_x509_crl(path.read_bytes())
         except ValueError:
-            raise SettingsInvalid(f"{path}: is no revocation list: restore it") from None
+            raise SettingsInvalid(f"{path}: is not a revocation list: restore it") from None
         return _Authority(number, _certificate(self._path(number, "crt")), revoked)
 
     def _make_authority(self, number: int, now: datetime) -> int:
@@ -253,7 +253,8 @@ class Fleet:
         return number
 
     def _write_list(self, number: int, authority: x509.Certificate, revoked: Sequence[x509.RevokedCertificate]) -> None:
-        # It counts as long as its authority, whatever the clock does: an expired list would keep all nodes out.
+        # The list is valid for as long as its authority, whatever the clock does: an expired one would keep all nodes
+        # out.
         builder = (
             x509.CertificateRevocationListBuilder()
             .issuer_name(authority.subject)
@@ -268,7 +269,7 @@ class Fleet:
 
 
 def open_fleet(directory: Path, now: datetime) -> Fleet:
-    """Return the fleet with this directory; it is made, with its first authority, if there is none. Blocks.
+    """Return the fleet with this directory. If there is none, it is created with its first authority. Blocks.
 
     Raises SettingsInvalid if another account could write to the directory, and OSError.
     """
@@ -287,7 +288,7 @@ def open_fleet(directory: Path, now: datetime) -> Fleet:
             replace_file(path, secrets.token_hex(8) + "\n", durable=True)
         identity = path.read_text(errors="replace").strip()
         if not _ID.fullmatch(identity):
-            raise SettingsInvalid(f"{path}: is no id of a fleet: restore it")
+            raise SettingsInvalid(f"{path}: is not the id of a fleet: restore it")
         fleet = Fleet(directory, identity)
         if not fleet.authorities():
             fleet._make_authority(1, now)
@@ -295,7 +296,7 @@ def open_fleet(directory: Path, now: datetime) -> Fleet:
 
 
 def node_of(certificate: x509.Certificate, fleet: str) -> str | None:
-    """Return the node that a certificate names; None if it names none of this fleet, or more than one."""
+    """Return the node that a certificate names; None if it names no node of this fleet, or more than one."""
     try:
         extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
@@ -373,7 +374,7 @@ def _certificate(path: Path) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(path.read_bytes())
     except ValueError:
-        raise SettingsInvalid(f"{path}: is no certificate: restore it") from None
+        raise SettingsInvalid(f"{path}: is not a certificate: restore it") from None
 
 
 def _pem(certificate: x509.Certificate) -> str:
@@ -386,7 +387,7 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> str:
 
 @contextlib.contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Keep other writers of the directory out during the block."""
+    """Lock the directory against other writers during the block."""
     opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(opened, fcntl.LOCK_EX)
@@ -396,5 +397,5 @@ def _locked(directory: Path) -> Iterator[None]:
 
 
 def now() -> datetime:
-    """Return the time that certificates are made at."""
+    """Return the current time, for new certificates."""
     return datetime.now(UTC)

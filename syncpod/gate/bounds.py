@@ -1,4 +1,4 @@
-"""How much of the gate one node may have, so that no node takes the others' part. Values in, values out."""
+"""Limits for each node at the gate, so that no node crowds out the others. Values in, values out."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections import Counter
 from typing import Final
 
 CONNECTIONS: Final = 16
-"""Of one node at once. A node needs one, and one more while its worker restarts."""
+"""Connections of one node at once. A node needs one, and one more while its worker restarts."""
 CALLS: Final = 64
-"""Of one node at once, polls included."""
+"""Calls of one node at once, including polls."""
 CALLS_PER_SECOND: Final = 50
-"""Of one node on average."""
+"""Calls of one node on average."""
 BURST: Final = 500
-"""Calls that a node may make at once after a rest."""
+"""Calls that a node may make in one burst after a pause."""
 
 
 class NodeBounds:
-    """What each node has at this moment. It forgets a node that has nothing."""
+    """What each node is using at the moment. A node that uses nothing is forgotten."""
 
     def __init__(self) -> None:
         self._connections: Counter[str] = Counter()
@@ -25,34 +25,34 @@ class NodeBounds:
         """By node: the calls that still count against its rate, and when they were counted, in seconds."""
 
     def connected(self, node: str) -> bool:
-        """Count a connection; False, and nothing is counted, if the node has as many as it may."""
+        """Count a connection and return True. At the limit, count nothing and return False."""
         if self._connections[node] >= CONNECTIONS:
             return False
         self._connections[node] += 1
         return True
 
     def disconnected(self, node: str) -> None:
-        """Count a connection off."""
+        """Stop counting a connection."""
         self._connections[node] -= 1
         if self._connections[node] <= 0:
             del self._connections[node]
             self._spent.pop(node, None)
 
     def begun(self, node: str, now: float) -> str:
-        """Count a call at `now`, in seconds of any steady clock; return "", or the sentence that refuses it."""
+        """Count a call at `now`, in seconds of any steady clock; return "". At a limit, return why it is refused."""
         if self._calls[node] >= CALLS:
-            return f"a node may have {CALLS} calls at once"
+            return f"a node may have at most {CALLS} calls at once"
         spent, counted = self._spent.get(node, (0.0, now))
         spent = max(0.0, spent - (now - counted) * CALLS_PER_SECOND)
         if spent + 1 > BURST:
             self._spent[node] = (spent, now)
-            return f"a node may make {CALLS_PER_SECOND} calls a second"
+            return f"a node may make at most {CALLS_PER_SECOND} calls a second"
         self._spent[node] = (spent + 1, now)
         self._calls[node] += 1
         return ""
 
     def ended(self, node: str) -> None:
-        """Count a call off that `begun` has counted."""
+        """Stop counting a call that `begun` has counted."""
         self._calls[node] -= 1
         if self._calls[node] <= 0:
             del self._calls[node]

@@ -1,7 +1,7 @@
-"""The calls that a node may make, and how each is passed on. Everything else is refused.
+"""The calls that a node may make, and how each one is forwarded. Everything else is refused.
 
-A request is never passed on as it came. It is made anew from the fields that a node needs, so that a field that is not
-named here, or that a later server knows, does nothing.
+A request is never forwarded as it came. It is built anew from the fields that a node needs. So a field that is not
+named here, such as one that only a later server knows, has no effect.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ SERVICE: Final = "temporal.api.workflowservice.v1.WorkflowService"
 POLL: Final = f"/{SERVICE}/PollActivityTaskQueue"
 HEALTH: Final = "/grpc.health.v1.Health/Check"
 QUEUE_PREFIX: Final = "fleet-node/"
-"""Before a node's name: the one task queue that it polls, and its identity to the server."""
+"""The prefix of a node's name, in the only task queue that it may poll and in its identity to the server."""
 _WORKERS: Final = 8
-"""How many workers of a node one heartbeat may report."""
+"""The most workers that one heartbeat of a node may report."""
 _REASON: Final = 200
-"""Characters of the reason of a shutdown that are kept."""
+"""How many characters of a shutdown's reason are kept."""
 _POLL_SECONDS: Final = 75.0
 _CALL_SECONDS: Final = 15.0
 
 _CAPABILITIES: Final = ("worker_heartbeats", "worker_poll_complete_on_shutdown", "poller_autoscaling")
-"""What a node's worker is told of the server's abilities: nothing that would have it make a call that is refused."""
+"""The server's capabilities that a node's worker is told: none that would make it try a call that is refused."""
 _HEARTBEAT: Final = (
     "host_info", "sdk_name", "sdk_version", "status", "start_time", "heartbeat_time", "elapsed_since_last_heartbeat",
     "activity_task_slots_info", "activity_poller_info",
@@ -59,22 +59,22 @@ class Refused(Exception):
 
 
 class Unreadable(Exception):
-    """A request is not what its method takes."""
+    """A request cannot be parsed as its method's message."""
 
 
 @dataclass(frozen=True)
-class Passed:
-    """A call as it is made to the server behind."""
+class Forwarded:
+    """A node's call as the gate makes it to the server."""
 
     request: bytes
     answer: Callable[[bytes], bytes]
-    """Turns the server's answer into the node's."""
+    """Turns the server's answer into the answer for the node."""
     seconds: float
-    """How long it may take, if the node asks for no less."""
+    """How long the call may take, unless the node asks for less."""
 
 
 class _Answering(Protocol):
-    """What has an identity and a namespace: each answer to a task."""
+    """An answer to a task: each kind has these fields."""
 
     task_token: bytes
     identity: str
@@ -107,14 +107,14 @@ class NodeCalls:
         """Say whether nodes make this call at all."""
         return method in self._rules
 
-    def passed(self, node: str, method: str, said: bytes) -> Passed:
-        """Return a call of a node as it is made to the server. Raises Refused, Unreadable."""
+    def forwarded(self, node: str, method: str, said: bytes) -> Forwarded:
+        """Return a node's call as the gate makes it to the server. Raises Refused, Unreadable."""
         rule = self._rules.get(method)
         if rule is None:
             raise Refused(unknown(method))
         request, answer = rule(node, said)
         seconds = _POLL_SECONDS if isinstance(request, PollActivityTaskQueueRequest) else _CALL_SECONDS
-        return Passed(request.SerializeToString(), answer, seconds)
+        return Forwarded(request.SerializeToString(), answer, seconds)
 
     def _health(self, _node: str, _said: bytes) -> tuple[Message, Callable[[bytes], bytes]]:
         return health_pb2.HealthCheckRequest(service=SERVICE), _as_it_is
@@ -138,7 +138,7 @@ class NodeCalls:
         def answer(answered: bytes) -> bytes:
             task = PollActivityTaskQueueResponse.FromString(answered)
             if task.task_token:
-                task.task_token = self._tokens.bound(node, task.task_token)
+                task.task_token = self._tokens.bind(node, task.task_token)
             task.ClearField("poller_group_infos")
             task.ClearField("poller_groups_info")
             return task.SerializeToString()
@@ -171,7 +171,7 @@ class NodeCalls:
         asked = _read(RecordWorkerHeartbeatRequest, said)
         self._require_namespace(asked.namespace)
         if len(asked.worker_heartbeat) > _WORKERS:
-            raise Refused(f"a heartbeat may tell of {_WORKERS} workers of a node")
+            raise Refused(f"a heartbeat may report at most {_WORKERS} workers of a node")
         request = RecordWorkerHeartbeatRequest(namespace=self._namespace, identity=queue_of(node))
         for told in asked.worker_heartbeat:
             _require_queue(node, TaskQueue(name=told.task_queue))
@@ -205,9 +205,9 @@ class NodeCalls:
         ), _as_it_is
 
     def _answering(self, node: str, asked: _Answering, request: _M) -> _M:
-        """Return an answer to a task, for the server: in the node's own name, with the server's own token."""
+        """Return an answer to a task for the server, with the node's own identity and the server's own token."""
         self._require_namespace(asked.namespace)
-        token = self._tokens.given(node, asked.task_token)
+        token = self._tokens.unbind(node, asked.task_token)
         if token is None:
             raise Refused("the task was not given to this node")
         made: _Answering = request  # type: ignore[assignment]  # each of them has these three
@@ -216,7 +216,7 @@ class NodeCalls:
 
     def _require_namespace(self, named: str) -> None:
         if named != self._namespace:
-            raise Refused(f"a node of this fleet has the namespace {self._namespace} alone")
+            raise Refused(f"a node of this fleet may use only the namespace {self._namespace}")
 
 
 def queue_of(node: str) -> str:
@@ -225,7 +225,7 @@ def queue_of(node: str) -> str:
 
 
 def unknown(method: str) -> str:
-    """Return the sentence that refuses a call which no node makes."""
+    """Return the sentence that refuses a call that no node may make."""
     return (
         f"a node may only poll its own task queue and answer its own tasks, not call {method.rpartition('/')[2][:64]}"
     )
@@ -237,13 +237,13 @@ def _method(name: str) -> str:
 
 def _require_queue(node: str, queue: TaskQueue) -> None:
     if queue.name != queue_of(node):
-        raise Refused(f"node {node} may poll task queue {queue_of(node)} alone")
+        raise Refused(f"node {node} may poll only task queue {queue_of(node)}")
     if queue.kind not in (TaskQueueKind.TASK_QUEUE_KIND_UNSPECIFIED, TaskQueueKind.TASK_QUEUE_KIND_NORMAL):
-        raise Refused(f"node {node} may poll task queue {queue_of(node)} alone, of the normal kind")
+        raise Refused(f"node {node} may poll only task queue {queue_of(node)}, of the normal kind")
 
 
 def _instance(node: str, key: str) -> str:
-    """Return a worker's key, by which a shutdown ends its polls, as one that no other node can name."""
+    """Return a worker's key, made unique to the node. A shutdown ends polls by it, so no other node may name it."""
     return f"{node}/{key[:64]}" if key else ""
 
 
@@ -266,7 +266,7 @@ def _cluster(answered: bytes) -> bytes:
 
 
 def _namespace(answered: bytes) -> bytes:
-    """Return what a worker asks about a namespace, without its owner, its data and its replication."""
+    """Return what a worker needs to know of a namespace, without its owner, its data and its replication."""
     found = DescribeNamespaceResponse.FromString(answered).namespace_info
     can = {name: getattr(found.capabilities, name) for name in _CAPABILITIES}
     told = NamespaceInfo(

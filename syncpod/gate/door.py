@@ -1,9 +1,9 @@
-"""The door of the gate: it ends TLS, and knows which node each connection belongs to.
+"""The door of the gate: it terminates TLS, and knows which node each connection belongs to.
 
-It listens where nodes come, takes the certificate of each, and passes bytes to a gRPC server on a unix socket of a
-directory that only the gate's user may enter. gRPC tells a call's connection by the name of the socket that it comes
-from. So each connection has a name there, and the name has a node here. The connections of a node can be counted, and
-ended at the moment in which its certificate is revoked: gRPC's own TLS offers neither.
+It listens for nodes, checks the certificate of each, and passes bytes to a gRPC server on a unix socket in a directory
+that only the gate's user may enter. gRPC identifies a call's connection by the name of the socket that the call comes
+from. So the door gives each of its sockets a name, and remembers which node the name stands for. In this way the gate
+can count a node's connections, and end them as soon as its certificate is revoked. gRPC's own TLS offers neither.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from syncpod.settings.errors import SettingsInvalid
 log = logging.getLogger(__name__)
 
 HANDSHAKES: Final = 512
-"""Connections at once that have not shown a certificate."""
+"""The most connections at once that have not shown a certificate yet."""
 HANDSHAKES_OF_ONE_ADDRESS: Final = 128
-"""How many of them may come from one address: a whole site may be behind it, and come back at once."""
+"""How many of them may come from one address. A whole site may share an address, and come back at once."""
 PATIENCE_SECONDS: Final = 1.0
-"""A handshake older than this is ended for a new one. If none is, the new one is closed: its crowd comes again."""
+"""A handshake that is older than this may be ended in favor of a new one. Without such a one the new one is closed."""
 HANDSHAKE_SECONDS: Final = 10.0
 LOOK_SECONDS: Final = 0.5
-"""How long a revocation may take until it counts."""
+"""How long a revocation may take to have an effect."""
 _RENEW_SECONDS: Final = 12 * 3600.0
-"""After this the gate makes itself another certificate."""
+"""After this time the gate makes itself a new certificate."""
 _BLOCK: Final = 64 * 1024
 
 
 @dataclass(frozen=True)
-class Guest:
+class NodeConnection:
     """A connection of a node."""
 
     node: str
@@ -57,18 +57,18 @@ class Guest:
 
 
 class Door:
-    """Listens, and passes on what nodes of the fleet send."""
+    """Listens for nodes of the fleet, and passes on what they send."""
 
     def __init__(
         self, fleet: Fleet, names: list[str], bounds: NodeBounds, refusals: Refusals, directory: Path, behind: str
     ) -> None:
-        """`directory` is the gate's own, for the files from which TLS reads; `behind` is gRPC's socket."""
+        """Begin closed. `directory` is the gate's own, for the files that TLS reads; `behind` is gRPC's socket."""
         self._fleet, self._names, self._bounds, self._refusals = fleet, names, bounds, refusals
         self._directory, self._behind = directory, behind
-        self._guests: dict[str, tuple[Guest, Callable[[], None]]] = {}
-        """By the connection's name behind the door: whose it is, and what ends it."""
+        self._connections: dict[str, tuple[NodeConnection, Callable[[], None]]] = {}
+        """Connections, with the functions that end them, by the name of their socket behind the door."""
         self._handshakes: dict[asyncio.Task[Any], tuple[str, float]] = {}
-        """Connections without a certificate yet, the oldest first, their addresses and since when."""
+        """Connections that have not shown a certificate yet, oldest first: the address and the start of each."""
         self._name, self._numbers = f"syncpod-gate-{secrets.token_hex(8)}", itertools.count(1)
         self._seen = fleet.changed()
         self._context, self._revoked = self._read()
@@ -85,24 +85,24 @@ class Door:
         return int(self._listener.getsockname()[1])
 
     async def failed(self) -> None:
-        """Wait until the door can no longer do its work, and raise why. It must not stay open then."""
+        """Wait until the door fails, and raise the reason. The door must not stay open then."""
         await asyncio.gather(*self._tasks)
 
     async def close(self) -> None:
-        """End, with all connections."""
+        """Close the door and all connections."""
         for task in (*self._tasks, *self._served):
             task.cancel()
         await asyncio.gather(*self._tasks, *self._served, return_exceptions=True)
         if self._listener is not None:
             self._listener.close()
 
-    def guest(self, peer: str) -> Guest | None:
-        """Return whose a call is, by gRPC's name of its connection; None if that has ended."""
-        found = self._guests.get(peer)
+    def connection(self, peer: str) -> NodeConnection | None:
+        """Return the connection of a call by the peer's name in gRPC; None if it has ended."""
+        found = self._connections.get(peer)
         return found[0] if found is not None and self._counts(found[0]) else None
 
     def _read(self) -> tuple[ssl.SSLContext, frozenset[str]]:
-        """Return TLS as the fleet's files have it now, and the serials of what no longer counts.
+        """Return a TLS context from the fleet's files as they are now, and the serials of revoked certificates.
 
         Blocks. Raises SettingsInvalid, OSError (an ssl.SSLError is one).
         """
@@ -113,16 +113,16 @@ class Door:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.verify_mode = ssl.CERT_REQUIRED
-        # Without its list, an authority's certificates count as nobody's.
+        # Without its list, an authority's certificates are not trusted.
         context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
         context.load_cert_chain(own)
         context.load_verify_locations(cafile=trusted)
         context.set_alpn_protocols(["h2"])
-        context.num_tickets = 0  # who resumed a session would show no certificate again
+        context.num_tickets = 0  # a resumed session would not show its certificate again
         return context, frozenset(each.serial for each in self._fleet.issued() if each.revoked)
 
     async def _look(self) -> None:
-        """Read the fleet's files when they change, and end connections whose certificates no longer count."""
+        """Read the fleet's files when they change, and end connections whose certificates are not valid any more."""
         loop = asyncio.get_running_loop()
         read_at, complained = loop.time(), False
         while True:
@@ -135,23 +135,24 @@ class Door:
                 complained = False
             except (SettingsInvalid, OSError) as error:
                 if not complained:
-                    log.warning("the fleet's certificates cannot be read again, what is known goes on: %s", error)
+                    log.warning("the fleet's certificates cannot be read, so the earlier ones stay in use: %s", error)
                 complained = True
-            for guest, end in list(self._guests.values()):
-                if self._counts(guest):
+            for connection, end in list(self._connections.values()):
+                if self._counts(connection):
                     continue
-                log.warning("node %s: a connection ends, its certificate %s no longer counts", guest.node, guest.serial)
+                node, serial = connection.node, connection.serial
+                log.warning("node %s: connection ended: its certificate %s is not valid any more", node, serial)
                 end()
 
-    def _counts(self, guest: Guest) -> bool:
-        return guest.serial not in self._revoked and guest.not_after > datetime.now(UTC)
+    def _counts(self, connection: NodeConnection) -> bool:
+        return connection.serial not in self._revoked and connection.not_after > datetime.now(UTC)
 
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
                 taken, peer = await loop.sock_accept(listener)
-            except OSError as error:  # such as no descriptor left: those that are open go on
+            except OSError as error:  # such as no descriptor left: open connections go on
                 log.warning("a connection cannot be accepted: %s", error)
                 await asyncio.sleep(1)
                 continue
@@ -163,10 +164,10 @@ class Door:
             self._handshakes[task] = address, loop.time()
             self._served.add(task)
             task.add_done_callback(self._served.discard)
-            await asyncio.sleep(0)  # an accept that succeeds at once lets nothing else run
+            await asyncio.sleep(0)  # an accept that succeeds at once does not let other tasks run
 
     def _make_room(self, address: str, now: float) -> bool:
-        """Say whether there is room for one more handshake; the oldest one that waited too long ends for it."""
+        """Say whether there is room for one more handshake. If need be, end the oldest one that has waited too long."""
         waiting = [task for task, (place, _) in self._handshakes.items() if place == address]
         if len(waiting) < HANDSHAKES_OF_ONE_ADDRESS:
             if len(self._handshakes) < HANDSHAKES:
@@ -188,29 +189,29 @@ class Door:
                 lambda: protocol, taken, ssl=self._context, ssl_handshake_timeout=HANDSHAKE_SECONDS
             )
         except OSError as error:  # an ssl.SSLError is one too
-            # asyncio sends no alert, so only this log says why.
+            # asyncio sends no alert to the client, so only this log says why.
             self._refusals.refused("unknown", f"handshake from {address}", _reason(error), loop.time())
             return
         finally:
             self._handshakes.pop(_this_task(), None)
         try:
             shown: Any = transport.get_extra_info("ssl_object")
-            guest = self._guest(shown.getpeercert(binary_form=True))
-            # Within the handshake it may have been revoked.
-            if guest is None or not self._counts(guest):
+            connection = self._connection_of(shown.getpeercert(binary_form=True))
+            # The certificate may have been revoked during the handshake.
+            if connection is None or not self._counts(connection):
                 return
-            if not self._bounds.connected(guest.node):
-                sentence = f"a node may have {CONNECTIONS} connections at once"
-                self._refusals.refused(guest.node, "connection", sentence, loop.time())
+            if not self._bounds.connected(connection.node):
+                sentence = f"a node may have at most {CONNECTIONS} connections at once"
+                self._refusals.refused(connection.node, "connection", sentence, loop.time())
                 return
             try:
-                await self._connect(guest, reader, StreamWriter(transport, protocol, reader, loop))
+                await self._connect(connection, reader, StreamWriter(transport, protocol, reader, loop))
             finally:
-                self._bounds.disconnected(guest.node)
+                self._bounds.disconnected(connection.node)
         finally:
             transport.abort()
 
-    def _guest(self, shown: bytes | None) -> Guest | None:
+    def _connection_of(self, shown: bytes | None) -> NodeConnection | None:
         try:
             certificate = x509.load_der_x509_certificate(shown or b"")
         except ValueError:
@@ -218,30 +219,30 @@ class Door:
         node, serial = node_of(certificate, self._fleet.id), f"{certificate.serial_number:x}"
         if node is None or not self._fleet.has_issued(serial):
             return None
-        return Guest(node, serial, certificate.not_valid_after_utc)
+        return NodeConnection(node, serial, certificate.not_valid_after_utc)
 
-    async def _connect(self, guest: Guest, reader: StreamReader, writer: StreamWriter) -> None:
-        """Pass bytes both ways until one side ends, or the certificate does."""
+    async def _connect(self, connection: NodeConnection, reader: StreamReader, writer: StreamWriter) -> None:
+        """Pass bytes both ways until one side closes, or the certificate expires or is revoked."""
         name = f"{self._name}-{next(self._numbers)}"
-        # A name in the abstract namespace: gRPC hears of it, and nobody can connect to it.
+        # A name in the abstract namespace: gRPC learns it, and nobody can connect to it.
         near = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         ways: list[asyncio.Task[None]] = []
         behind: StreamWriter | None = None
 
         def end() -> None:
-            self._guests.pop(f"unix-abstract:{name}", None)
+            self._connections.pop(f"unix-abstract:{name}", None)
             for way in ways:
                 way.cancel()
 
-        self._guests[f"unix-abstract:{name}"] = guest, end
+        self._connections[f"unix-abstract:{name}"] = connection, end
         try:
             near.bind(f"\0{name}")
             await asyncio.get_running_loop().sock_connect(near, self._behind)
             answers, behind = await asyncio.open_unix_connection(sock=near)
             ways += [asyncio.create_task(_pass_on(reader, behind)), asyncio.create_task(_pass_on(answers, writer))]
-            if f"unix-abstract:{name}" in self._guests:
+            if f"unix-abstract:{name}" in self._connections:
                 await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        except OSError:  # the gate ends just now
+        except OSError:  # the gate is just stopping
             near.close()
         finally:
             end()
@@ -269,7 +270,7 @@ def _this_task() -> asyncio.Task[Any]:
 
 
 def _machine(host: str) -> str:
-    """Return the address of whoever connects; for IPv6 its /64, since one machine has many addresses there."""
+    """Return the address of a client; for IPv6 its /64, since one machine has many addresses there."""
     address = ipaddress.ip_address(host.partition("%")[0])
     address = getattr(address, "ipv4_mapped", None) or address
     return str(address if address.version == 4 else ipaddress.IPv6Network(f"{address}/64", strict=False))

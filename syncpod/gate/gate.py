@@ -1,7 +1,8 @@
-"""The gate: a gRPC server before the fleet's Temporal server, which knows whose each call is, and checks it.
+"""The gate: a gRPC server in front of the fleet's Temporal server. It knows which node makes each call, and checks it.
 
-It keeps nothing in memory that a restart loses. A poll that a node gives up is given up behind too: otherwise the
-server would hand a task to a worker that is gone, and the task would wait for its timeout.
+A restart loses nothing: the gate keeps nothing of value in memory. When a node gives up a poll, the gate gives up its
+poll at the server too. Otherwise the server would hand a task to a worker that is gone, and the task would wait for its
+timeout.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import grpc
 
 from syncpod.gate.authority import Fleet
 from syncpod.gate.bounds import CALLS, NodeBounds
-from syncpod.gate.calls import NodeCalls, Passed, Refused, Unreadable, unknown
+from syncpod.gate.calls import Forwarded, NodeCalls, Refused, Unreadable, unknown
 from syncpod.gate.door import Door
 from syncpod.gate.introduction import Introductions
 from syncpod.gate.refusals import Refusals
@@ -28,29 +29,29 @@ from syncpod.gate.tokens import task_tokens
 from syncpod.settings.errors import SettingsInvalid
 
 DIRECTORY: Final = "gate"
-"""In the fleet's directory: the gate's own files."""
+"""The directory for the gate's own files, in the fleet's directory."""
 _SOCKET: Final = "gate.sock"
 _LARGEST: Final = 4 * 2**20
-"""Bytes of a request: twice what Temporal takes as one payload."""
+"""The most bytes of a request: twice what Temporal accepts as one payload."""
 READ_AT_ONCE: Final = 4
-"""Requests of one node that are being read."""
+"""The most requests of one node that are read at a time."""
 READ_SECONDS = 10.0
-"""How long the message of a call may take."""
+"""How long a call's message may take to arrive."""
 _LARGEST_ANSWER: Final = 16 * 2**20
 _PASSED_ON: Final = ("client-name", "client-version", "supported-server-versions")
-"""What a node may say of itself beside its request. Whatever a server may trust, such as an authorization, is not."""
+"""Metadata that is passed on with a node's request. Metadata that a server may trust, such as authorization, is not."""
 _DETAILS: Final = "grpc-status-details-bin"
 _SERVER_OPTIONS: Final = (
     ("grpc.max_receive_message_length", _LARGEST),
     ("grpc.max_send_message_length", _LARGEST_ANSWER),
     ("grpc.max_concurrent_streams", CALLS),
-    # A node that is cut off is noticed by this, and its polls are given up.
+    # Detects a node that is cut off, so that its polls are given up.
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.http2.ping_timeout_ms", 10_000),  # this limit decides, and its default is 60 s
+    ("grpc.http2.ping_timeout_ms", 10_000),  # this is the limit that counts, and its default is 60 s
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
-    # A worker asks every 30 seconds whether the gate lives, and gets nothing else during a poll.
+    # A worker pings every 30 seconds whether the gate lives, and receives nothing else during a poll.
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.so_reuseport", 0),
 )
@@ -59,26 +60,28 @@ _CHANNEL_OPTIONS: Final = (
     ("grpc.max_send_message_length", _LARGEST_ANSWER),
 )
 _OWN_SECONDS: Final = 10.0
-"""How long a call of the gate's own may take."""
+"""How long one of the gate's own calls may take."""
 _AWAY: Final = "the fleet's server cannot be reached"
 
 
 @dataclass(frozen=True)
-class Behind:
+class TemporalFrontend:
     """The Temporal frontend of the fleet."""
 
     address: str
     namespace: str
     tls: bool = False
-    """Whether it has TLS; if so, the following three are PEM, None = the machine's own roots, and no certificate."""
+    """Whether it uses TLS. The following three fields are PEM, for TLS only."""
     roots: bytes | None = None
+    """None = the machine's own roots."""
     certificate: bytes | None = None
+    """None = the gate shows no certificate."""
     key: bytes | None = field(default=None, repr=False)
     domain: str = ""
-    """The name in its certificate, if that is not the one in its address."""
+    """The host name in its certificate; "" = that of the address."""
 
     def channel(self) -> grpc.aio.Channel:
-        """Return a channel to it; nothing is sent yet."""
+        """Return a channel to the frontend. Nothing is sent yet."""
         options: list[tuple[str, Any]] = list(_CHANNEL_OPTIONS)
         if not self.tls:
             return grpc.aio.insecure_channel(self.address, options=options)
@@ -89,9 +92,9 @@ class Behind:
 
 
 class Gate:
-    """The gate of one fleet, before one Temporal frontend."""
+    """The gate of one fleet, in front of one Temporal frontend."""
 
-    def __init__(self, fleet: Fleet, behind: Behind, names: list[str]) -> None:
+    def __init__(self, fleet: Fleet, behind: TemporalFrontend, names: list[str]) -> None:
         """Pass calls on to the frontend `behind`; `names` are hosts for the gate's certificate.
 
         Blocks. Raises SettingsInvalid, OSError; SettingsInvalid also if another gate has this directory.
@@ -116,7 +119,7 @@ class Gate:
             raise
         self._behind = behind
         self._reading: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-        """By node, as long as it has a call."""
+        """By node, for as long as it has a call."""
         self._server: grpc.aio.Server | None = None
         self._channel: grpc.aio.Channel | None = None
 
@@ -132,11 +135,11 @@ class Gate:
         return await self._door.start(host, port)
 
     async def failed(self) -> None:
-        """Wait until the gate can no longer do its work, and raise why."""
+        """Wait until the gate fails, and raise the reason."""
         await self._door.failed()
 
     async def close(self) -> None:
-        """End, with all calls under way."""
+        """Stop, and end all calls under way."""
         await self._door.close()
         if self._server is not None:
             await self._server.stop(grace=None)
@@ -152,39 +155,38 @@ class Gate:
 
     async def call(self, method: str, messages: AsyncIterator[bytes], context: Any) -> bytes:
         """Answer one call of a node."""
-        guest = self._door.guest(context.peer())
-        if guest is None:
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the certificate of this node no longer counts")
+        connection = self._door.connection(context.peer())
+        if connection is None:
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the certificate of this node is not valid any more")
             raise AssertionError  # the line before raises
         clock = asyncio.get_running_loop().time
-        node = guest.node
+        node = connection.node
         if sentence := self._bounds.begun(node, clock()):
             await self._refuse(context, node, method, grpc.StatusCode.RESOURCE_EXHAUSTED, sentence)
         try:
             try:
                 said = await self._read(node, messages)
-                passed = self._calls.passed(node, method, said)
+                forwarded = self._calls.forwarded(node, method, said)
             except Refused as why:
                 await self._refuse(context, node, method, grpc.StatusCode.PERMISSION_DENIED, str(why))
             except Unreadable:
                 unreadable = grpc.StatusCode.INVALID_ARGUMENT
                 await self._refuse(context, node, method, unreadable, "the request cannot be read")
-            return await self._ask(node, method, passed, context)
+            return await self._ask(node, method, forwarded, context)
         finally:
             self._bounds.ended(node)
 
     async def _call_behind(self, method: str, request: bytes) -> bytes:
-        """Make a call of the gate's own. Raises grpc.aio.AioRpcError."""
+        """Make one of the gate's own calls. Raises grpc.aio.AioRpcError."""
         assert self._channel is not None
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
         answered: bytes = await call(request, timeout=_OWN_SECONDS)
         return answered
 
     async def _read(self, node: str, messages: AsyncIterator[bytes]) -> bytes:
-        """Return the message of a call. Raises Unreadable if none comes in time.
+        """Return the message of a call. Raises Unreadable if it does not arrive in time.
 
-        gRPC keeps what it has of a message until the message is whole. So only a few messages of each node are read at
-        a time.
+        gRPC holds a message in memory until it is complete. So only a few messages of each node are read at a time.
         """
         reading = self._reading.setdefault(node, asyncio.Semaphore(READ_AT_ONCE))
         try:
@@ -194,36 +196,36 @@ class Gate:
             raise Unreadable from None
 
     async def refuse_unknown(self, method: str, context: Any) -> None:
-        """Refuse a call that no node makes."""
-        guest = self._door.guest(context.peer())
-        node = guest.node if guest is not None else ""
+        """Refuse a call that no node may make."""
+        connection = self._door.connection(context.peer())
+        node = connection.node if connection is not None else ""
         await self._refuse(context, node, method, grpc.StatusCode.PERMISSION_DENIED, unknown(method))
 
     async def _refuse(self, context: Any, node: str, method: str, code: grpc.StatusCode, sentence: str) -> None:
         self._refusals.refused(node, method, sentence, asyncio.get_running_loop().time())
         await context.abort(code, sentence)
 
-    async def _ask(self, node: str, method: str, passed: Passed, context: Any) -> bytes:
-        """Make a call to the server; when this is cancelled, so is the call."""
+    async def _ask(self, node: str, method: str, forwarded: Forwarded, context: Any) -> bytes:
+        """Make a call to the server. Cancelling this cancels the call."""
         assert self._channel is not None
         metadata = tuple((name, value) for name, value in context.invocation_metadata() or () if name in _PASSED_ON)
         remaining = context.time_remaining()
-        seconds = passed.seconds if remaining is None else min(passed.seconds, remaining)
+        seconds = forwarded.seconds if remaining is None else min(forwarded.seconds, remaining)
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
         try:
             await self._introductions.introduce(node, method, asyncio.get_running_loop().time())
-            answered: bytes = await call(passed.request, timeout=seconds, metadata=metadata)
+            answered: bytes = await call(forwarded.request, timeout=seconds, metadata=metadata)
         except grpc.aio.AioRpcError as error:
-            away = error.code() is grpc.StatusCode.UNAVAILABLE  # gRPC's own text has the server's address
+            away = error.code() is grpc.StatusCode.UNAVAILABLE  # gRPC's own text would show the server's address
             if away:
                 self._introductions.forget()
             details = tuple((k, v) for k, v in error.trailing_metadata() or () if k == _DETAILS)
             await context.abort(error.code(), _AWAY if away else error.details() or "", details)
-        return passed.answer(answered)
+        return forwarded.answer(answered)
 
 
 class _Handlers(grpc.GenericRpcHandler):
-    """Takes every call, whatever its name; of one that no node makes, no message is read."""
+    """Handles every call, whatever its name. The message of a call that no node may make is not read."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -237,10 +239,10 @@ class _Handlers(grpc.GenericRpcHandler):
         async def answer(messages: AsyncIterator[bytes], context: Any) -> bytes:
             return await self._gate.call(method, messages, context)
 
-        # Unary handlers would have gRPC read the message first.
+        # With unary handlers gRPC would read the message first.
         return grpc.stream_unary_rpc_method_handler(answer if self._gate.knows(method) else refuse)
 
 
 def fleet_directory(state_dir: Path) -> Path:
-    """Return where a state directory has its fleet."""
+    """Return the directory of the fleet in a state directory."""
     return state_dir / "fleet"

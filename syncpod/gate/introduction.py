@@ -1,7 +1,7 @@
-"""Makes a node known to its fleet when it first polls: its workflow there is started, unless it runs.
+"""Introduces a node to its fleet when it first polls: its workflow there is started, unless it is already running.
 
-So whoever has a certificate belongs to the fleet, and a fleet whose database was lost knows its nodes again as soon as
-they poll.
+So every node with a certificate belongs to the fleet, and a fleet whose database was lost knows its nodes again as soon
+as they poll.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from syncpod.messages.fleet import FLEET_NODE_WORKFLOW, FLEET_QUEUE, fleet_node_
 
 METHOD: Final = f"/{SERVICE}/StartWorkflowExecution"
 AGAIN_SECONDS: Final = 300.0
-"""A node is introduced again after this long: somebody may have ended its workflow."""
+"""How often a node is introduced again, in case somebody has ended its workflow."""
 
 
 class Introductions:
-    """Which nodes the fleet has been told of."""
+    """The nodes that the fleet has been told of."""
 
     def __init__(self, fleet: str, namespace: str, call: Callable[[str, bytes], Awaitable[bytes]]) -> None:
-        """`call` makes a call to the server, and raises grpc.aio.AioRpcError."""
+        """Begin with no nodes. `call` makes a call to the server, and raises grpc.aio.AioRpcError."""
         self._fleet, self._namespace, self._call = fleet, namespace, call
         self._told: dict[str, float] = {}
 
     async def introduce(self, node: str, method: str, now: float) -> None:
-        """Before a node's first poll, have the fleet know it. `now` is in seconds. Raises grpc.aio.AioRpcError."""
+        """Introduce a node before its first poll. `now` is in seconds. Raises grpc.aio.AioRpcError."""
         if method != POLL or now < self._told.get(node, -AGAIN_SECONDS) + AGAIN_SECONDS:
             return
         await self._call(METHOD, start_request(self._fleet, self._namespace, node).SerializeToString())
         self._told[node] = now
 
     def forget(self) -> None:
-        """Introduce every node again: the server was away, and may have come back without what it knew."""
+        """Introduce every node again: the server was away, and may have come back without its data."""
         self._told.clear()
 
 
 def start_request(fleet: str, namespace: str, node: str) -> StartWorkflowExecutionRequest:
-    """Return the request that starts a node's workflow in its fleet, and changes nothing if it runs."""
+    """Return the request that starts a node's workflow in its fleet, and has no effect if it is already running."""
     return StartWorkflowExecutionRequest(
         namespace=namespace,
         workflow_id=fleet_node_id(node),

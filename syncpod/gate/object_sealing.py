@@ -1,7 +1,7 @@
-"""Seals a fleet's ConfigMaps and Secrets: for the fleet itself, that keeps them, and then for the nodes that need them.
+"""Seals a fleet's ConfigMaps and Secrets: first for the fleet, which keeps them, and then for the nodes that need them.
 
-Both go by the fleet's sealing key and those of the nodes' certificates. So neither the database nor the key that
-encrypts a fleet's histories shows an object's content.
+The fleet's sealing key and the keys of the nodes' certificates are used for this. So neither the database nor the key
+that encrypts a fleet's histories reveals an object's content.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from syncpod.messages.signature import Place
 
 
 class ObjectSealing:
-    """The seals of one fleet's objects. Values in, values out, but for chance and the keys of certificates."""
+    """Seals the objects of one fleet. Pure, apart from randomness and the keys of certificates."""
 
     def __init__(self, keys: FleetSealingKeys) -> None:
         self._keys = keys
 
     def version(self, content: bytes) -> str:
-        """Return what is equal for equal content, and tells nobody without the fleet's key more."""
+        """Return a digest that is equal for equal content. Without the fleet's key it reveals nothing else."""
         own = self._keys.own.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
         return hmac.digest(hashlib.sha256(b"syncpod object version\0" + own).digest(), content, hashlib.sha256).hex()[
             :32
         ]
 
     def keep(self, key: str, content: bytes) -> tuple[dict[str, str], bytes]:
-        """Seal an object for the fleet; `key` is its kind, namespace and name. Return metadata and data."""
+        """Seal an object for the fleet; return metadata and data. `key` is its kind, namespace and name."""
         return self._seal([self._keys.own.public_key()], Place("", key, "", KEPT), content)
 
     def give(self, key: str, node: str, metadata: Mapping[str, str], kept: bytes) -> tuple[dict[str, str], bytes]:
-        """Seal an object that is sealed for the fleet for a node. Raises Unsealable."""
+        """Seal an object for a node. `kept` is the object as `keep` has sealed it. Raises Unsealable."""
         own = self._keys.own
         said = {name: text.encode() for name, text in metadata.items()}
         content = open_sealed([own], [own.public_key()], Place("", key, "", KEPT), said, kept)

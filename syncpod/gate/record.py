@@ -1,4 +1,4 @@
-"""What the gate says of itself to `syncpod fleet invite`: where nodes reach it, and which namespace they get."""
+"""The gate's record for `syncpod fleet invite`: the address for nodes, and their namespace."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ FILE_NAME: Final = "gate.json"
 
 @dataclass(frozen=True)
 class GateRecord:
-    """How the gate was started last."""
+    """How the gate was last started."""
 
     address: str
-    """``host:port`` as nodes name it; "" = it listens at all addresses, and no name was given."""
+    """``host:port`` for nodes; "" = the gate listens at all addresses, and no name was given."""
     namespace: str
 
 
@@ -27,7 +27,7 @@ def write_gate_record(fleet_directory: Path, record: GateRecord) -> None:
 
 
 def read_gate_record(fleet_directory: Path) -> GateRecord | None:
-    """Return the record; None if no gate was started yet, or the file holds none."""
+    """Return the record; None if no gate has been started yet, or the file is not a valid record."""
     try:
         said = json.loads((fleet_directory / FILE_NAME).read_text())
         return GateRecord(str(said["address"]), str(said["namespace"]))

@@ -1,4 +1,4 @@
-"""The keys with which a fleet seals for its nodes: its own, and those of the certificates that it has issued."""
+"""The keys that a fleet seals with: its own, and those of the certificates that it has issued to nodes."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ from syncpod.kernel.atomic_file import replace_file
 from syncpod.settings.errors import SettingsInvalid
 
 KEY_FILE: Final = "sealing.key"
-"""In the fleet's directory. Histories have what was sealed for it: without it they cannot be replayed."""
+"""The file of the fleet's own key, in the fleet's directory. Without it histories with sealed payloads cannot be
+replayed."""
 
 
 class FleetSealingKeys:
-    """The keys of one fleet, also those of nodes that it invites while this process runs."""
+    """The keys of one fleet, including those of nodes that it invites while this process runs."""
 
     def __init__(self, fleet: Fleet, clock: Callable[[], datetime]) -> None:
-        """Read the fleet's own key; it is made at the first use. Blocks. Raises SettingsInvalid, OSError."""
+        """Read the fleet's own key, which is made at the first use. Blocks. Raises SettingsInvalid, OSError."""
         self._fleet, self._clock = fleet, clock
         self._own = _own_key(fleet.directory / KEY_FILE)
         self._seen: object = None
@@ -42,24 +43,24 @@ class FleetSealingKeys:
 
     @property
     def own(self) -> EllipticCurvePrivateKey:
-        """The fleet's."""
+        """The fleet's own key."""
         return self._own
 
     def public_pem(self) -> str:
-        """Return the public part of the fleet's key, PEM: what an invitation has."""
+        """Return the public part of the fleet's key, PEM, as it is in an invitation."""
         return self._own.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
     def receiving(self, node: str) -> Sequence[EllipticCurvePublicKey]:
-        """Return the keys of a node's certificates that count, the one that ends last first. Blocks briefly."""
+        """Return the keys of a node's valid certificates, the one that expires last first. Blocks briefly."""
         now = self._clock()
         return [key for key, not_after, revoked in self._of(node) if not revoked and not_after > now]
 
     def known(self, node: str) -> Sequence[EllipticCurvePublicKey]:
-        """Return the keys of all certificates that a node ever had. Blocks briefly."""
+        """Return the keys of all certificates that a node has ever had. Blocks briefly."""
         return [key for key, _, _ in self._of(node)]
 
     def _of(self, node: str) -> list[tuple[EllipticCurvePublicKey, datetime, bool]]:
-        """Read the certificates again if one has come, or one was revoked."""
+        """Return a node's keys, reading the certificates again if one was issued or revoked."""
         seen = self._fleet.changed(), self._fleet.issued_changed()
         if seen != self._seen:
             found: dict[str, list[tuple[EllipticCurvePublicKey, datetime, bool]]] = {}
@@ -81,5 +82,5 @@ def _own_key(path: Path) -> EllipticCurvePrivateKey:
     except ValueError:
         key = None
     if not isinstance(key, EllipticCurvePrivateKey):
-        raise SettingsInvalid(f"{path}: is no private key: restore it")
+        raise SettingsInvalid(f"{path}: is not a private key: restore it")
     return key

@@ -1,4 +1,4 @@
-"""A gate as a process: it serves until it is told to end."""
+"""A gate as a process: it serves until it is told to stop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from syncpod.gate.authority import Fleet
-from syncpod.gate.gate import Behind, Gate
+from syncpod.gate.gate import Gate, TemporalFrontend
 from syncpod.gate.record import GateRecord, write_gate_record
 from syncpod.kernel.service_notification import notify_ready
 
@@ -17,11 +17,11 @@ _ALL: Final = ("0.0.0.0", "::")
 
 
 async def serve(
-    fleet: Fleet, behind: Behind, names: list[str], host: str, port: int, *, serving: Callable[[str], None]
+    fleet: Fleet, behind: TemporalFrontend, names: list[str], host: str, port: int, *, serving: Callable[[str], None]
 ) -> None:
-    """Serve until SIGINT or SIGTERM; call `serving` with the address that nodes are told, once it listens.
+    """Serve until SIGINT or SIGTERM. Once the gate listens, call `serving` with its address for nodes.
 
-    The first of `names` is what nodes are told, else the host, if it is one that they can reach.
+    That address has the first of `names`. Without names it has the host, if nodes can reach it by that.
     Raises SettingsInvalid, OSError, RuntimeError.
     """
     _allow_connections()
@@ -46,6 +46,6 @@ async def serve(
 
 
 def _allow_connections() -> None:
-    """Have as many descriptors as this user may: a node costs three, and many systems begin with 1,024."""
+    """Raise the limit of open files to this user's maximum: a node needs three, and many systems begin with 1,024."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

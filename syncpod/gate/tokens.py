@@ -1,8 +1,8 @@
-"""Task tokens that only the node to which they were given can use.
+"""Task tokens that only the node that received them can use.
 
-A token of Temporal's names a task, and no node. The gate puts before it a code of its own over the node's name and the
-token, with a key that only the gate has. So a token of another node, or a forged one, is told from a node's own without
-a table, and also after the gate has restarted.
+Temporal's token names a task, but not a node. The gate puts an authentication code before it, over the node's name and
+the token, with a key that only the gate has. So the gate recognizes a node's own tokens without a table, even after a
+restart, and refuses those of other nodes and forged ones.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ class TaskTokens:
     def __init__(self, key: bytes) -> None:
         self._key = key
 
-    def bound(self, node: str, token: bytes) -> bytes:
-        """Return the token as a node is given it."""
+    def bind(self, node: str, token: bytes) -> bytes:
+        """Return the token that a node is given for a token of the server."""
         return _PREFIX + self._code(node, token) + token
 
-    def given(self, node: str, bound: bytes) -> bytes | None:
-        """Return the server's token; None if this node was never given it."""
+    def unbind(self, node: str, bound: bytes) -> bytes | None:
+        """Return the server's token for one that a node presents; None if this node was never given it."""
         code, token = bound[len(_PREFIX) :][:_CODE_BYTES], bound[len(_PREFIX) + _CODE_BYTES :]
         is_ours = bound.startswith(_PREFIX) and hmac.compare_digest(code, self._code(node, token))
         return token if is_ours else None
 
     def _code(self, node: str, token: bytes) -> bytes:
-        # A node's name has no zero byte, so no two pairs of name and token are the same bytes.
+        # A node's name has no zero byte, so two different pairs of name and token never give the same bytes.
         return hmac.digest(self._key, node.encode() + b"\0" + token, hashlib.sha256)
 
 
 def task_tokens(directory: Path) -> TaskTokens:
-    """Return the tokens of the gate with this directory; its key is made at the first use.
+    """Return the tokens of the gate with this directory. Its key is made at the first use.
 
-    Raises OSError, and SettingsInvalid if the file of the key holds none.
+    Raises OSError, and SettingsInvalid if the key's file does not hold a key.
     """
     path = directory / KEY_FILE
     if not path.exists():
@@ -56,5 +56,5 @@ def task_tokens(directory: Path) -> TaskTokens:
     except ValueError:
         key = b""
     if len(key) != _KEY_BYTES:
-        raise SettingsInvalid(f"{path}: is no key: remove it, and tasks under way are given to their nodes again")
+        raise SettingsInvalid(f"{path}: is not a key: remove it, and tasks under way are given to their nodes again")
     return TaskTokens(key)

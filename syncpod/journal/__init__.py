@@ -1,4 +1,5 @@
-"""A node's journal: what explains its pods, for as long as the node keeps it; also of pods that are gone.
+"""A node's journal: the records that explain what happened to its pods, including pods that are gone.
 
-Start with `records.py`, what is kept; then `file.py`, how it is written, and `reading.py`, how it is read.
+Start with `records.py`, which says what is kept. Then read `file.py`, which writes it, and `reading.py`, which reads
+it.
 """

@@ -1,6 +1,7 @@
 """Why an instance of a container ended, in words, and who decided that.
 
-The journal has the facts as the pod's workflow recorded them; here they become sentences. Values in, values out.
+The journal has the facts as the pod's workflow recorded them. This module turns them into sentences. Values in, values
+out.
 """
 
 from __future__ import annotations
@@ -17,41 +18,41 @@ from syncpod.journal.error_text import innermost, one_line
 from syncpod.journal.records import SENDER, Happening, Instance, Line
 
 _SLACK: Final = timedelta(seconds=2)
-"""How far the node's clock may differ from the server's, and how late a probe's last failure may be reported."""
+"""How far the node's clock may differ from the server's, and how late the report of a probe's last failure may be."""
 _NOT_SEEN: Final = "ContainerStatusUnknown"
 _HOOK_FAILED: Final = "PostStartHookError"
 _EXITED: Final = re.compile(r"command '.*?' exited with (?P<code>\d+)(: |$)", re.DOTALL)
-"""The beginning of the error of a command in a container."""
+"""The beginning of the error of a command that ran in a container."""
 
 
 class Cause(NamedTuple):
     """Why an instance ended."""
 
     kind: str
-    """One word for what is the same each time: `exit`, `signal`, `oom`, `liveness`, `startup`, `operator`, ..."""
+    """One word for causes of the same kind: `exit`, `signal`, `oom`, `liveness`, `startup`, `operator`, ..."""
     words: str
     by: str
     """Who decided: `itself`, `the kernel`, `the liveness probe`, `an operator`, ..."""
 
 
-ANOTHERS_SIGNAL: Final = "a signal, not the node's"
-"""Who decided an end by a signal: the node notes the cause of each end before it sends one."""
+FOREIGN_SIGNAL: Final = "a signal that the node did not send"
+"""Who decided an end by a signal without a recorded cause: the node records a cause before it sends a signal."""
 _ALL_RESTARTED: Final = "a restart rule asks for all containers"
-"""Beginning of the reason of each step that restarts all containers of a pod."""
+"""The beginning of the reason of each step that restarts all containers of a pod."""
 
 
 @dataclass(frozen=True)
 class End:
-    """One end of a container's instance, with what followed."""
+    """One end of a container's instance, and the restart that followed it."""
 
     instance: Instance
     cause: Cause
     next_start: datetime | None = None
     """When the next instance started; None = there was none."""
     back_off: str = ""
-    """Which delay was due then, as `10s`; "" = none was."""
+    """The back-off delay before that start, such as `10s`; "" = there was none."""
     memory_limit: str = ""
-    """The container's limit, if it ran out of memory."""
+    """The container's memory limit, if it ran out of memory."""
 
     @property
     def waited(self) -> timedelta | None:
@@ -61,7 +62,8 @@ class End:
         return max(timedelta(0), self.next_start - self.instance.ended_at)
 
 
-# Part of the recorded cause, kind, and who decided. The causes are those of syncpod/lifecycle/plan.py and compute.py.
+# A part of the recorded cause, its kind, and who decided. The causes come from syncpod/lifecycle/plan.py and
+# compute.py.
 _CAUSES: Final = (
     ("failed liveness probe", "liveness", "the liveness probe"),
     ("failed startup probe", "startup", "the startup probe"),
@@ -79,7 +81,7 @@ _CAUSES: Final = (
 
 
 def cause_of(instance: Instance, happenings: Iterable[Happening] = (), memory_limit: str = "") -> Cause:
-    """Return why an instance ended; a probe's last output is looked for among the pod's events."""
+    """Return why an instance ended. A probe's last output comes from the pod's events."""
     if instance.cause:
         return _caused(instance, happenings)
     code, reason = instance.exit_code, instance.reason
@@ -91,9 +93,9 @@ def cause_of(instance: Instance, happenings: Iterable[Happening] = (), memory_li
     if reason in ("StartError", "ContainerCannotRun"):
         return Cause("start", f"could not be started: {innermost(instance.message)}", "the runtime")
     if instance.signal:
-        # If the runtime was down during an out-of-memory kill, it has missed it, and only the signal is left to see.
-        unproven = ", without a report of lack of memory" if instance.signal == signal.SIGKILL else ""
-        return Cause("signal", f"ended by {_signal_name(instance.signal)}{unproven}", ANOTHERS_SIGNAL)
+        # A runtime that was down during an out-of-memory kill did not see it, so only the signal is known.
+        unproven = ", with no report that memory ran out" if instance.signal == signal.SIGKILL else ""
+        return Cause("signal", f"ended by {_signal_name(instance.signal)}{unproven}", FOREIGN_SIGNAL)
     if code == 0:
         return Cause("exit 0", "finished (exit 0)", "itself")
     return Cause(f"exit {code}", f"exited {code}{f' ({reason})' if reason not in ('', 'Error') else ''}", "itself")
@@ -105,7 +107,7 @@ def ends_of(
     happenings: Sequence[Happening],
     limits: Mapping[str, str] | None = None,
 ) -> dict[str, list[End]]:
-    """Return the ends of each container's instances in the order of their numbers; `limits` are limits of memory."""
+    """Return the ends of each container's instances, in the order of their numbers. `limits` are memory limits."""
     by_container: dict[str, list[Instance]] = {}
     for instance in sorted(instances, key=lambda each: each.restart):
         by_container.setdefault(instance.container, []).append(instance)
@@ -134,7 +136,7 @@ def ends_of(
 
 
 def _asked_for_all(lines: Sequence[Line]) -> set[tuple[str, int]]:
-    """Return the instances whose ends had all containers restarted: the last that ended by itself before each round."""
+    """Return the instances whose ends restarted all containers: the last one to end by itself before each restart."""
     asked: set[tuple[str, int]] = set()
     newest: tuple[str, int] | None = None
     for line in lines:
@@ -146,9 +148,10 @@ def _asked_for_all(lines: Sequence[Line]) -> set[tuple[str, int]]:
 
 
 def _ended_by_hooks(lines: Sequence[Line]) -> set[tuple[str, int]]:
-    """Return the instances that the node ended because their postStart hooks failed: one step started and ended them.
+    """Return the instances that the node ended because their postStart hooks failed.
 
-    The end of the instance and that of the step are told in one workflow task, at one time.
+    One step started and ended each of them. So the end of the instance and that of the step are recorded in the same
+    workflow task, with the same time.
     """
     failed = {(line.container, line.at) for line in lines if line.kind == "step" and line.outcome == _HOOK_FAILED}
     return {(line.subject, line.restart) for line in lines if line.kind == "exit" and (line.subject, line.at) in failed}
@@ -161,7 +164,7 @@ def _hook_failed(instance: Instance) -> Cause:
 
 
 def _of_hook(message: str) -> str:
-    """Return how a hook failed and what it said last, out of the message of its failure; "" if there is none."""
+    """Return how a hook failed, and its last output, from the message of its failure; "" if there is none."""
     _, _, error = message.partition(" failed - error: ")
     if not error:
         return f": {one_line(message)}" if message else ""
@@ -175,7 +178,7 @@ def _of_hook(message: str) -> str:
 
 
 def _unquoted(text: str) -> str:
-    """Return what Go has quoted; its escapes are nearly those of JSON, and what is not stays as it is."""
+    """Return a string that Go has quoted. Its escapes are nearly those of JSON; others stay as they are."""
     try:
         return str(json.loads(f'"{text}"'))
     except ValueError:
@@ -191,7 +194,7 @@ def _start_of(instance: Instance | None) -> datetime | None:
 
 
 def _back_off(holds: Sequence[Line], one: Instance, after: Instance | None) -> str:
-    """Return the delay of the back-off that began between the end of an instance and the start of the next one."""
+    """Return the delay of the back-off that began between an instance's end and the next instance's start."""
     if one.ended_at is None:
         return ""
     until = after.started_at or after.ended_at if after is not None else None
@@ -201,7 +204,7 @@ def _back_off(holds: Sequence[Line], one: Instance, after: Instance | None) -> s
 
 
 def _delay(hold: Line) -> str:
-    """Return the delay in a wait's line: `CrashLoopBackOff 10s: ...`."""
+    """Return the delay from the line of a wait: `CrashLoopBackOff 10s: ...`."""
     words = hold.reason.partition(":")[0].split()
     return words[1] if len(words) > 1 else ""
 
@@ -209,7 +212,7 @@ def _delay(hold: Line) -> str:
 def _caused(instance: Instance, happenings: Iterable[Happening]) -> Cause:
     known = ((kind, by) for part, kind, by in _CAUSES if part in instance.cause)
     kind, by = next(known, ("node", "the node"))
-    # Not its first process: that one went on until the node ended it.
+    # It was not the first process that ran out of memory: that one went on until the node ended it.
     before = "; a process ran out of memory" if instance.reason == "OOMKilled" else _after_its_grace(instance)
     if kind in ("liveness", "startup"):
         return Cause(kind, f"{kind} probe failed{_last_output(kind, instance, happenings)}{before}", by)
@@ -223,12 +226,12 @@ def _caused(instance: Instance, happenings: Iterable[Happening]) -> Cause:
 
 
 def _after_its_grace(instance: Instance) -> str:
-    """Return a clause that says that the instance did not end when the node asked it to; "" if it did."""
-    return "; killed after its grace" if instance.signal == signal.SIGKILL else ""
+    """Return a clause if the instance did not end when the node asked it to; "" if it did."""
+    return "; killed after its grace period" if instance.signal == signal.SIGKILL else ""
 
 
 def _last_output(kind: str, instance: Instance, happenings: Iterable[Happening]) -> str:
-    """Return `: ` and what the probe of an instance said last; "" if that is not recorded."""
+    """Return `: ` and the last output of an instance's probe; "" if it is not recorded."""
     title = f"{kind.capitalize()} probe failed: "
     until = instance.ended_at
     said = [
@@ -257,22 +260,22 @@ _NOISE: Final = frozenset({"done", "adopted", "cancelled", "stopping", "spent", 
 
 
 _PROCESS: Final = re.compile(r", pid \d+$")
-"""The part of an identity that only tells the processes of one command apart: it means nothing later."""
+"""The part of an identity that only distinguishes the processes of one command, and means nothing later."""
 
 
 class Change(NamedTuple):
-    """Something that was done to a pod from outside, or that failed, perhaps again and again."""
+    """Something that was done to a pod from outside, or a failure, perhaps repeated."""
 
     at: datetime
-    """The last time."""
+    """When it last happened."""
     what: str
     times: int = 1
     first: datetime | None = None
-    """The first time; None if there was only one."""
+    """When it first happened; None if it happened only once."""
 
 
 def changes_of(lines: Iterable[Line]) -> list[Change]:
-    """Return what was changed or commanded from outside, by whom, and what went wrong: each once, by its last time."""
+    """Return changes and commands from outside, with their senders, and failures: each once, by its last time."""
     found: dict[str, Change] = {}
     lines = list(lines)
     senders = {(line.at, line.subject): line.reason for line in lines if line.kind == SENDER}
@@ -301,7 +304,7 @@ def _change(line: Line) -> str:
         return f"resized in place: {line.reason}"
     if line.kind == "step" and line.outcome.lower() not in _NOISE:
         what = " ".join(part for part in (line.subject, line.container) if part)
-        _, _, error = one_line(line.reason).partition(": ")  # before it stands why the step was taken
+        _, _, error = one_line(line.reason).partition(": ")  # the part before it says why the step was taken
         return f"step {what} failed: {line.outcome}{f': {innermost(error)}' if error else ''}"
     if line.kind == "hold" and not line.reason.startswith("CrashLoopBackOff"):
         return f"{line.subject} waits: {line.reason.partition(':')[0].partition(' ')[0]}"

@@ -1,4 +1,4 @@
-"""The text of an error in one line: all of it, or its innermost clause, which says what is wrong."""
+"""An error's text in one line: all of it, or only its innermost clause, which says what is wrong."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _WRAPPING: Final = re.compile(
     r"failed to |unable to |error |rpc error|OCI runtime |runc |absent$|exited \d"
     r"|Back-off |ErrImage|ImagePull|RunContainer"
 )
-"""How the clauses of an error begin that only say what was attempted."""
+"""The beginnings of clauses that only say what was attempted."""
 
 
 def one_line(text: str) -> str:
@@ -18,7 +18,7 @@ def one_line(text: str) -> str:
 
 
 def innermost(text: str) -> str:
-    """Return an error in one line, without the clauses around it that say what was attempted."""
+    """Return an error in one line, without the leading clauses that only say what was attempted."""
     clauses = one_line(text).split(": ")
     while len(clauses) > 1 and _WRAPPING.match(clauses[0]):
         del clauses[0]

@@ -1,4 +1,4 @@
-"""What one life of a pod was, or is, at a moment: pure, from what the journal has of it."""
+"""The state of one life of a pod at a moment, now or in the past: pure, from its records in the journal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_TIME: Final = timedelta(0)
 
 @dataclass(frozen=True)
 class Wait:
-    """Something that is to happen by itself, or by an operator."""
+    """Something that a container or a step waits for: a moment, or an operator."""
 
     subject: str
     """The container, or the step."""
@@ -32,7 +32,7 @@ class StepUnderWay:
     """A step that has begun and not ended."""
 
     what: str
-    """What it does and why, as `start app: first start`."""
+    """What it does and why, such as `start app: first start`."""
     since: datetime | None
 
 
@@ -44,11 +44,11 @@ class Explained:
     instances: tuple[Instance, ...]
     ends: tuple[End, ...]
     wait: Wait | None
-    """What its next start waits for."""
+    """What its next start waits for; None = nothing."""
     is_ready: bool | None
-    """None = not known for that moment."""
+    """Whether it is ready; None = not known for that moment."""
     waiting: str
-    """Why it does not run although it was never started, as its status says; "" = it was, or nothing is said."""
+    """Why it has never been started, from its status; "" = it has been, or the status says nothing."""
     is_init: bool = False
 
     @property
@@ -58,7 +58,7 @@ class Explained:
 
     @property
     def why_not(self) -> str:
-        """Why it does not start, unless that is a back-off after its last end; "" if it runs or nothing is said."""
+        """Why it does not start, apart from a back-off after its last end; "" if it runs, or no reason is known."""
         if self.runs or self.waiting.startswith("CrashLoopBackOff"):
             return ""
         if self.waiting or self.wait is None or self.wait.reason == "CrashLoopBackOff":
@@ -72,12 +72,12 @@ class Explained:
 
     @property
     def waits_for_init(self) -> bool:
-        """Whether it does not run because of init containers before it."""
+        """Whether it does not run because init containers come first."""
         return not self.runs and self.waiting.partition(":")[0] == "PodInitializing"
 
     @property
     def holds_up(self) -> bool:
-        """Whether what comes after it waits for it, if it is an init container: it has not finished, nor is ready."""
+        """For an init container: whether later ones wait for it, since it has neither finished nor become ready."""
         newest = self.newest
         return newest is None or (not self.is_ready if self.runs else newest.exit_code != 0)
 
@@ -87,10 +87,10 @@ class Explanation:
     """A life of a pod at a moment."""
 
     account: Account
-    """What was known then."""
+    """The records that were known at that moment."""
     at: datetime
     phase: str
-    """"" = not known for that moment."""
+    """The pod's phase; "" = not known for that moment."""
     reason: str
     message: str
     containers: tuple[Explained, ...]
@@ -100,25 +100,25 @@ class Explanation:
     deadline: datetime | None
     """When its active deadline ends."""
     absences: tuple[Absence, ...] = ()
-    """When no worker served its node, while it was there."""
+    """The times during its life in which no worker served its node."""
     under_way: tuple[StepUnderWay, ...] = ()
-    """What is being done to it; of the past it is not known."""
+    """Steps that are being taken now; not known for the past."""
 
     @property
     def is_gone(self) -> bool:
-        """Whether nothing of it was left."""
+        """Whether nothing of the pod was left."""
         return self.account.gone is not None
 
     @property
     def awaited(self) -> Explained | None:
-        """The init container for which others wait; None if none does."""
+        """The init container that other containers wait for; None if there is none."""
         if not any(each.waits_for_init for each in self.containers):
             return None
         return next((each for each in self.containers if each.is_init and each.holds_up), None)
 
     @property
     def changed(self) -> tuple[datetime, ...]:
-        """When its spec was changed, without the first apply."""
+        """When its spec was changed, apart from the first apply."""
         return tuple(
             each.at for each in self.changes if ": generation" in each.what and "generation 1" not in each.what
         )
@@ -132,9 +132,9 @@ def explain(
     since: datetime | None = None,
     absences: Iterable[Absence] = (),
 ) -> Explanation:
-    """Return what the pod was at a moment; `past` if that is not now. `since` leaves out what was before it.
+    """Return the state of a pod at a moment. `past` says that the moment is not now.
 
-    `absences` are the times in which no worker served its node.
+    Records before `since` are left out. `absences` are the times in which no worker served the pod's node.
     """
     known = as_of(account, at) if past else account
     present: Mapping[str, Any] = {} if past else known.present
@@ -182,7 +182,7 @@ def explain(
 
 
 def as_of(account: Account, at: datetime) -> Account:
-    """Return what was known of a life at a moment: an instance that ended later ran then."""
+    """Return the records of a life that were known at a moment. An instance that ended later was running then."""
     instances = tuple(
         each if each.ended_at is None or each.ended_at <= at else _still_running(each)
         for each in account.instances
@@ -199,7 +199,7 @@ def as_of(account: Account, at: datetime) -> Account:
 
 
 def life_at(accounts: list[Account], at: datetime) -> Account | None:
-    """Return the life that there was at a moment, else the last one before; None if there was none yet."""
+    """Return the life at a moment, or else the last one before it; None if there was none yet."""
     return next((each for each in reversed(accounts) if each.begun <= at), None)
 
 
@@ -229,7 +229,7 @@ def _waits_now(present: Mapping[str, Any]) -> tuple[Wait, ...]:
 
 
 def _waits_then(account: Account, at: datetime) -> tuple[Wait, ...]:
-    """Return the waits that had begun by then, and were not over: nothing of their subject has happened since."""
+    """Return the waits that had begun by then and were not over: nothing had happened to their subjects since."""
     newest: dict[str, Line] = {}
     for line in account.lines:
         if line.kind == "hold":
@@ -248,7 +248,7 @@ def _waits_then(account: Account, at: datetime) -> tuple[Wait, ...]:
 
 
 def _due(hold: Line) -> datetime | None:
-    """Return when a wait ends by itself: its line has its delay, `CrashLoopBackOff 10s: ...`."""
+    """Return when a wait ends by itself. Its line has the delay: `CrashLoopBackOff 10s: ...`."""
     words = hold.reason.partition(":")[0].split()
     try:
         return hold.at + timedelta(microseconds=parse_go_duration(words[1]) // 1000)

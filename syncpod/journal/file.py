@@ -1,7 +1,7 @@
-"""The journal's file: SQLite in WAL mode, which a killed process leaves whole.
+"""The journal's file: SQLite in WAL mode, which stays intact when a process is killed.
 
-Each record has a natural key, so one that is told again, after a replay, a retry or a crash, is one row. All of this
-blocks, and belongs in a thread of its own.
+Each record has a natural key, so a record that is written again after a replay, a retry or a crash stays one row. All
+functions block, and belong in a thread of their own.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ FILE_NAME: Final = "journal.db"
 BROKEN_NAME: Final = "journal.db.broken"
 """The name of the last file that could not be read, and was set aside."""
 SIGN_NAME: Final = "journal.sign"
-"""An empty file beside the journal: its time of change is the last sign of life of the worker that serves the node."""
+"""An empty file beside the journal. Its modification time is the last sign of life of the node's worker."""
 VERSION: Final = 1
-"""The format's number. A file with another one is set aside."""
+"""The number of the file's format. A file with another number is set aside."""
 _BROKEN: Final = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
 _COMPANIONS: Final = ("", "-wal", "-shm")
 _PRUNED_TO: Final = 0.9
-"""The fraction of its size limit to which the file shrinks when the oldest records are removed."""
+"""The fraction of the size limit that the file shrinks to when the oldest records are removed."""
 _WAL_BYTES: Final = 4 * 2**20
 
-# Instances have row ids: without them, a row of more than 1000 bytes, as with a KiB of log, takes a page of its own.
+# Instances have row ids. Without them a row of more than 1000 bytes, as with a KiB of log, would take a whole page.
 _SCHEMA: Final = f"""
 PRAGMA auto_vacuum = INCREMENTAL;
 PRAGMA journal_mode = WAL;
@@ -77,7 +77,7 @@ _WRITE_HAPPENING: Final = """
 INSERT INTO happening VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET last = max(last, excluded.last), count = max(count, excluded.count)
 """
-# What is known of an end is not forgotten if the same instance is told again without it.
+# A recorded end is kept if the same instance is written again without its end.
 _WRITE_INSTANCE: Final = """
 INSERT INTO instance VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET
@@ -91,23 +91,23 @@ ON CONFLICT DO UPDATE SET
     log_end = coalesce(nullif(excluded.log_end, ''), log_end)
 """
 
-# Not in the schema, since it came later: a version that does not know it reads and writes the rest as ever.
+# Not in the schema, since it was added later. A version that does not know this table can still use all others.
 _SERVICES: Final = """
 CREATE TABLE IF NOT EXISTS service (
     begun INTEGER PRIMARY KEY, ended INTEGER, how TEXT NOT NULL, machine_boot TEXT NOT NULL
 )
 """
 _SERVICES_KEPT: Final = 1000
-"""How many times of service are kept, for a worker that is started again and again."""
+"""The most times of service that are kept, for a worker that is restarted again and again."""
 _BY_ANOTHER: Final = 5_000_000
-"""A record that is later than a worker's last sign of life by so many microseconds was written by another worker."""
+"""In microseconds: a record that is this much later than a worker's last sign of life was written by another worker."""
 
 
 _TIMES: Final = """
 SELECT at FROM line UNION ALL SELECT last FROM happening
 UNION ALL SELECT coalesce(ended, started, 0) FROM instance WHERE exit_code IS NOT NULL
 """
-"""The time of each record that may be removed."""
+"""Selects the time of each record that may be removed."""
 
 
 @dataclass(frozen=True)
@@ -115,39 +115,39 @@ class Limits:
     """How much the journal keeps."""
 
     age: timedelta = timedelta(days=90)
-    """What is older is removed; zero = nothing is, for its age."""
+    """Older records are removed; zero = no limit of age."""
     size: int = 256 * 2**20
-    """Bytes of the file above which the oldest records are removed."""
+    """When the file has more bytes than this, the oldest records are removed."""
 
 
 class JournalFile:
-    """The open file of one node. One thread at a time may use it; every method raises sqlite3.Error and OSError."""
+    """The journal file of one node. One thread at a time may use it. Every method raises sqlite3.Error and OSError."""
 
     def __init__(self, path: Path, limits: Limits) -> None:
-        """Use the file at `path`, which is made, mode 0600, when it is first needed."""
+        """Use the file at `path`. It is created with mode 0600 when it is first needed."""
         self._path = path
         self._limits = limits
         self._connection: sqlite3.Connection | None = None
         self._inode = 0
 
     def write(self, told: Iterable[Told]) -> int:
-        """Write all of it, or nothing. Return how many records are new or changed."""
+        """Write all records in one transaction. Return how many are new or changed."""
         with self._transaction() as connection:
             written = sum(_write(connection, each) for each in told)
         self._keep_small(self._opened())
         return written
 
     def used_bytes(self) -> int:
-        """Return how many bytes of the file are in use: the size limit is for these."""
+        """Return how many bytes of the file are in use. The size limit applies to these."""
         return _used_bytes(self._opened())
 
     def lives_not_gone(self) -> list[Life]:
-        """Return the lives whose end the journal does not have."""
+        """Return the lives that have not ended as far as the journal knows."""
         rows = self._opened().execute("SELECT namespace, name, uid, incarnation FROM life WHERE gone IS NULL")
         return [Life(*row) for row in rows]
 
     def life_of(self, uid: str, incarnation: str) -> Life | None:
-        """Return the newest life with this UID, and this incarnation unless that is ""; None if there is none."""
+        """Return the newest life with this UID and this incarnation ("" = any); None if there is none."""
         found = self._opened().execute(
             "SELECT namespace, name, uid, incarnation FROM life WHERE uid = ? AND ? IN ('', incarnation) "
             "ORDER BY begun DESC, id DESC LIMIT 1",
@@ -157,7 +157,7 @@ class JournalFile:
         return Life(*row) if row is not None else None
 
     def has_sender(self, life: Life, line: Line) -> bool:
-        """Say whether the journal has who sent what a line is about."""
+        """Say whether the journal knows who sent the message that a line is about."""
         found = self._opened().execute(
             "SELECT 1 FROM line JOIN life ON life.id = life WHERE (namespace, name, uid, incarnation) = (?, ?, ?, ?) "
             "AND at = ? AND (kind, subject) = (?, ?)",
@@ -175,21 +175,21 @@ class JournalFile:
         return (found.fetchone() or (0,))[0] == 1
 
     def forget_old(self, now: datetime) -> None:
-        """Remove what is older than the journal keeps."""
+        """Remove records that are older than the age limit."""
         if not self._limits.age:
             return
         try:
             oldest = microseconds(now - self._limits.age)
-        except OverflowError:  # it keeps more than there ever was
+        except OverflowError:  # the age limit reaches back before the calendar begins
             return
         with self._transaction() as connection:
             _forget(connection, oldest)
         _give_back(self._opened())
 
     def begin_service(self, now: datetime, machine_boot: str, last_sign: datetime | None) -> None:
-        """Note that a worker serves the node from now on, and how the one before it ended, unless it said so.
+        """Record that a worker serves the node from now on. Record how the previous one ended, unless it did so itself.
 
-        `last_sign` is when that one last gave a sign of life; None = not known.
+        `last_sign` is the previous worker's last sign of life; None = not known.
         """
         begun = microseconds(now)
         with self._transaction() as connection:
@@ -207,7 +207,7 @@ class JournalFile:
             )
 
     def end_service(self, now: datetime) -> None:
-        """Note that the worker that serves the node ends, as it was asked to."""
+        """Record that the worker that serves the node stops, as it was asked to."""
         with self._transaction() as connection:
             connection.execute(
                 "UPDATE service SET ended = ?, how = 'stopped' WHERE begun = (SELECT max(begun) FROM service) "
@@ -216,13 +216,13 @@ class JournalFile:
             )
 
     def close(self) -> None:
-        """Close the file; it is opened again when it is needed."""
+        """Close the file. It is opened again when it is needed."""
         if self._connection is not None:
             self._connection.close()
         self._connection = None
 
     def set_aside_if_broken(self, error: sqlite3.Error) -> Path | None:
-        """Rename a file that `error` says is no journal; return its new name, or None if the error is another one."""
+        """Rename the file if `error` says that it is not a journal; return its new path. None for any other error."""
         if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _BROKEN:
             return None
         self.close()
@@ -238,16 +238,16 @@ class JournalFile:
             yield connection
             connection.execute("COMMIT")
         except BaseException:
-            with contextlib.suppress(sqlite3.Error):  # a full disk has rolled it back already
+            with contextlib.suppress(sqlite3.Error):  # SQLite has already rolled back if the disk is full
                 connection.execute("ROLLBACK")
             raise
 
     def _opened(self) -> sqlite3.Connection:
-        """Return the open file. One that was removed or replaced meanwhile is opened, or begun, anew."""
+        """Return the open file. If it was removed or replaced meanwhile, open or create it anew."""
         if self._connection is not None and not self._is_ours():
             self.close()
         if self._connection is None:
-            # The file has its mode before SQLite opens it; its companions get the same one.
+            # The file is created with its mode before SQLite opens it. SQLite gives its companions the same mode.
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
             self._connection = _connected(self._path)
             self._inode = self._path.stat().st_ino
@@ -268,7 +268,7 @@ class JournalFile:
         return aside
 
     def _keep_small(self, connection: sqlite3.Connection) -> None:
-        """Remove the oldest records, a tenth at a time, while the file is larger than it may be."""
+        """Remove the oldest records, a tenth at a time, while the file is above its size limit."""
         if _used_bytes(connection) <= self._limits.size:
             return
         while _used_bytes(connection) > self._limits.size * _PRUNED_TO:
@@ -290,7 +290,7 @@ def _connected(path: Path) -> sqlite3.Connection:
         if version == 0 and not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             connection.executescript(_SCHEMA)
         elif version != VERSION:
-            raise _not_a_journal(f"its format is {version}, and this version has {VERSION}")
+            raise _not_a_journal(f"its format is {version}, and this version of syncpod writes {VERSION}")
         elif (found := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
             raise _not_a_journal(found)
         connection.execute(_SERVICES)
@@ -317,12 +317,12 @@ def _used_bytes(connection: sqlite3.Connection) -> int:
 
 def _give_back(connection: sqlite3.Connection) -> None:
     """Give pages that are no longer used back to the file system."""
-    # Not `execute`: it takes one step of the statement, which frees one page.
+    # Not `execute`: it takes only one step of the statement, which frees one page.
     connection.executescript("PRAGMA incremental_vacuum")
 
 
 def _forget(connection: sqlite3.Connection, before: int) -> None:
-    """Remove what is older than `before`; a life goes with its last record, but not while the pod is there."""
+    """Remove records from before `before`. A life is removed with its last record, but not while the pod exists."""
     connection.execute("DELETE FROM line WHERE at < ?", (before,))
     connection.execute("DELETE FROM happening WHERE last < ?", (before,))
     connection.execute(
@@ -344,9 +344,9 @@ def _end_service(
     machine_boot: str,
     last_sign: datetime | None,
 ) -> None:
-    """Note when and how the service that began last has ended: by its last sign of life, unless it said so itself.
+    """Record when and how the latest service ended: at its last sign of life, unless it recorded its end itself.
 
-    A later record was written by a worker of an older version, which records no times of service.
+    A record that is later was written by a worker of an older version, which does not record times of service.
     """
     how = ""
     if ended is None:
@@ -363,7 +363,7 @@ def _end_service(
 
 
 def _write(connection: sqlite3.Connection, told: Told) -> int:
-    """Write what a life tells; return how many of its records were new or changed."""
+    """Write the records of one life; return how many were new or changed."""
     life, at = told.life, microseconds(told.at)
     _end_earlier_lives(connection, life, at)
     first = min((microseconds(each.at) for each in told.lines), default=at)
@@ -378,7 +378,7 @@ def _write(connection: sqlite3.Connection, told: Told) -> int:
 
 
 def _end_earlier_lives(connection: sqlite3.Connection, life: Life, at: int) -> None:
-    """Note that earlier lives of the name are over, if their last words were lost: a name has one pod at a time."""
+    """End earlier lives of the same name whose end was not recorded: a name has only one pod at a time."""
     connection.execute(
         "UPDATE life SET gone = max(seen, begun) WHERE (namespace, name) = (?, ?) AND (uid, incarnation) <> (?, ?) "
         "AND gone IS NULL AND seen < ?",
@@ -412,14 +412,14 @@ def _instance(life: int, one: Instance) -> tuple[Any, ...]:
 
 
 def _storable(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a row without half surrogate pairs, as names of files that are not UTF-8 have: SQLite takes none.
+    """Return a row without lone surrogates, which come from file names that are not UTF-8. SQLite refuses them.
 
-    A row that cannot be written would keep all later ones out.
+    A row that cannot be written would block all later ones.
     """
     return tuple(each.encode(errors="replace").decode() if isinstance(each, str) else each for each in row)
 
 
 def _key(said: tuple[str | int, ...]) -> int:
-    """Return a number for what a record says, which tells it from others of the same time."""
+    """Return a digest of a record's content, which tells it from other records of the same time."""
     text = "\0".join(map(str, said)).encode(errors="surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big", signed=True)

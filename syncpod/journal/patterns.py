@@ -1,4 +1,4 @@
-"""What the ends of a container have in common, in sentences: pure, from the ends alone."""
+"""What the ends of a container have in common, in sentences: pure, from only the ends."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Final
 from syncpod.journal.causes import End
 
 _FEW: Final = 3
-"""A pattern needs as many ends."""
+"""The fewest ends that make a pattern."""
 _MOSTLY: Final = 0.8
-"""The fraction of all ends that makes something the usual thing."""
+"""The fraction of all ends from which on something counts as usual."""
 _OTHERS: Final = 2
-"""How many unusual last lines are named."""
+"""The most unusual last lines that are named."""
 _REGULAR: Final = 0.15
-"""How far each gap may differ from the usual one, as a fraction of it."""
+"""How far each gap may differ from the usual gap, as a fraction of that."""
 _CLIP: Final = 100
-"""How many characters of a last line are shown: a log may be one line."""
+"""How many characters of a last line are shown: a whole log may be one line."""
 _ASKED_FOR: Final = frozenset({"update", "resize", "operator", "deleted", "finished", "rule", "deadline"})
-"""Ends that somebody, or the pod itself, asked for: they say nothing about what is wrong."""
+"""Ends that somebody, or the pod itself, asked for. They do not show that something is wrong."""
 _ONE: Final = timedelta(seconds=1)
 
 
@@ -33,7 +33,7 @@ def patterns(
     span: Callable[[timedelta], str],
     clock: Callable[[datetime], str],
 ) -> list[str]:
-    """Return what the ends of one container have in common. Fewer than three ends only show a lack of memory.
+    """Return what the ends of one container have in common. Fewer than three ends only show that memory ran out.
 
     `changed` are the times at which the pod was changed. `span` and `clock` write a length and a moment.
     """
@@ -56,7 +56,7 @@ def _same_cause(ends: Sequence[End]) -> str:
         return f"mostly the same, {often} of {len(ends)} times: {words}"
     last = [end.cause.kind for end in ends[-_FEW:]]
     if len(set(last)) == 1:
-        return f"the same in the end: {ends[-1].cause.words}"
+        return f"the same for the last {_FEW} times: {ends[-1].cause.words}"
     return ""
 
 
@@ -70,7 +70,7 @@ def _out_of_memory(ends: Sequence[End]) -> str:
 
 
 def _since_change(ends: Sequence[End], changed: Sequence[datetime], clock: Callable[[datetime], str]) -> str:
-    """Name the change after which a container that had run well began to end."""
+    """Name the change of the pod after which a container that had run well began to fail."""
     bad = [end for end in ends if end.cause.kind not in _ASKED_FOR | {"exit 0"}]
     for at in reversed(changed):
         after = [end for end in bad if _began(end) is not None and _began(end) >= at - _ONE]  # type: ignore[operator]
@@ -93,18 +93,18 @@ def _same_run_time(ends: Sequence[End], span: Callable[[timedelta], str]) -> str
 
 
 def _regular(ends: Sequence[End], span: Callable[[timedelta], str]) -> str:
-    """Name a regular interval between ends that no growing back-off makes."""
+    """Name a regular interval between ends that a growing back-off does not explain."""
     at = [end.instance.ended_at for end in ends[-10:] if end.instance.ended_at is not None]
     gaps = [after - before for before, after in pairwise(at)]
     if len(gaps) < _FEW or not _alike(gaps):
-        gaps = gaps[-4:]  # a back-off grows until it is the longest
+        gaps = gaps[-4:]  # a back-off grows until it reaches its maximum
         if len(gaps) < 4 or not _alike(gaps):
             return ""
     return f"it ends every {span(_usual(gaps))}"
 
 
 def _last_lines(ends: Sequence[End]) -> str:
-    """Name the last line that all logs have; or that most have, with the two newest of the others."""
+    """Name the last line of all logs; or that of most logs, with the two newest of the other lines."""
     last = [
         (end.instance.restart, lines[-1].strip())
         for end in ends[-10:]
@@ -122,7 +122,7 @@ def _last_lines(ends: Sequence[End]) -> str:
 
 
 def _clipped(line: str) -> str:
-    """Return a line as it is shown; of one that is too long its end, which says how it ended."""
+    """Return a line for display. Of one that is too long only the end is kept, which tells most."""
     return line if len(line) <= _CLIP else f"…{line[1 - _CLIP :]}"
 
 

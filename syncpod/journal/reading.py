@@ -1,4 +1,4 @@
-"""Reading a node's journal, whether or not its worker runs: the file is enough."""
+"""Reading a node's journal. The file is enough: the node's worker need not run."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from syncpod.journal.records import Absence, Happening, Instance, Life, Line, Se
 
 @dataclass(frozen=True)
 class Account:
-    """All that the journal has of one life of a pod, oldest first."""
+    """All records of one life of a pod, oldest first."""
 
     life: Life
     begun: datetime
-    """The time of the oldest record that was ever written of it."""
+    """The time of the oldest record that was ever written for this life."""
     seen: datetime
-    """When its workflow last told anything."""
+    """When its workflow last wrote a record."""
     gone: datetime | None = None
-    """When nothing of it was left; None while it is there."""
+    """When nothing of it was left; None while it exists."""
     present: dict[str, Any] = field(default_factory=dict)
-    """What it was when it was last seen, as `Told.present`."""
+    """Its state when last seen, as in `Told.present`."""
     lines: tuple[Line, ...] = ()
     happenings: tuple[Happening, ...] = ()
     instances: tuple[Instance, ...] = ()
-    """By container, in the order of their numbers."""
+    """Instances by container, in the order of their numbers."""
 
 
 class NoJournal(Exception):
-    """There is no journal to read; the text says why, in one sentence."""
+    """There is no journal to read. The text says why, in one sentence."""
 
 
 def accounts_of(state_dir: Path, namespace: str, name: str) -> list[Account]:
-    """Return what the journal of a node has of each life of a pod of this name, oldest first. Blocks.
+    """Return the journal's records of each life of the pods with this name, oldest first. Blocks.
 
     Raises NoJournal.
     """
@@ -54,14 +54,14 @@ def accounts_of(state_dir: Path, namespace: str, name: str) -> list[Account]:
 
 
 def pods_of(state_dir: Path) -> list[tuple[Life, datetime | None]]:
-    """Return every life in a node's journal, oldest first, and when it ended. Blocks. Raises NoJournal."""
+    """Return every life in a node's journal and when it ended, oldest first. Blocks. Raises NoJournal."""
     with _opened(state_dir / FILE_NAME) as connection:
         rows = connection.execute("SELECT namespace, name, uid, incarnation, gone FROM life ORDER BY begun, id")
         return [(Life(*row[:4]), _when(row[4])) for row in rows]
 
 
 def services_of(state_dir: Path) -> list[Service]:
-    """Return when workers have served a node, oldest first; none of versions that did not record it. Blocks.
+    """Return the times in which workers served a node, oldest first. Early versions did not record them. Blocks.
 
     Raises NoJournal.
     """
@@ -73,7 +73,7 @@ def services_of(state_dir: Path) -> list[Service]:
 
 
 def last_sign_of(state_dir: Path) -> datetime | None:
-    """Return when a worker of a node last gave a sign of life; None if that is not known. Blocks."""
+    """Return the last sign of life of a node's worker; None if it is not known. Blocks."""
     try:
         changed = (state_dir / SIGN_NAME).stat().st_mtime_ns
     except OSError:
@@ -82,7 +82,7 @@ def last_sign_of(state_dir: Path) -> datetime | None:
 
 
 def absences_of(services: Sequence[Service]) -> list[Absence]:
-    """Return the times between services, oldest first. What was before the first and after the last is not known."""
+    """Return the times between services, oldest first. The times before the first and after the last are not known."""
     return [
         Absence(before.ended, after.begun, before.how)
         for before, after in pairwise(services)
@@ -92,22 +92,22 @@ def absences_of(services: Sequence[Service]) -> list[Absence]:
 
 @dataclass(frozen=True)
 class NodeAccount:
-    """What a journal has of a node as a whole, since a moment."""
+    """A summary of a node's journal since a moment."""
 
     there: int
-    """Pods that are there."""
+    """How many pods there are."""
     gone: int
-    """Lives of pods that ended since then."""
+    """How many lives of pods have ended since then."""
     ends: int
-    """Instances that ended since then."""
+    """How many instances have ended since then."""
     restless: tuple[tuple[Account, int], ...]
-    """The pods with the most ends since then, and how many: those with the most first."""
+    """The pods with the most ends since then and how many each has, sorted by that number, highest first."""
     due: tuple[Account, ...] = ()
-    """The pods for which something is due at a known time: as they are, without their records."""
+    """The pods for which something is due at a known time: their present state, without records."""
 
 
 def node_account(state_dir: Path, since: datetime, *, most: int) -> NodeAccount:
-    """Return what the journal of a node has since a moment, with `most` pods at most. Blocks. Raises NoJournal."""
+    """Return a summary of a node's journal since a moment, with at most `most` pods. Blocks. Raises NoJournal."""
     begin = microseconds(since)
     with _opened(state_dir / FILE_NAME) as connection:
         there, gone = connection.execute(
@@ -126,7 +126,7 @@ def node_account(state_dir: Path, since: datetime, *, most: int) -> NodeAccount:
 
 
 def _due(connection: sqlite3.Connection) -> Iterator[Account]:
-    """Yield the lives that wait for a moment: the end of a back-off, or of the time that the pod may run."""
+    """Yield the lives that wait for a moment: the end of a back-off, or of the pod's active deadline."""
     rows = connection.execute(
         "SELECT namespace, name, uid, incarnation, begun, seen, present FROM life WHERE gone IS NULL "
         """AND (present LIKE '%"until"%' OR present LIKE '%"activeDeadlineSeconds"%') ORDER BY begun, id"""
@@ -137,13 +137,13 @@ def _due(connection: sqlite3.Connection) -> Iterator[Account]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """Yield the journal, which nothing changes. Raises NoJournal."""
+    """Yield the journal, for reading only. Raises NoJournal."""
     try:
         path.stat()
-        # Not mode=ro: after a worker that was killed, the first reader has to replay the write-ahead log.
+        # Not mode=ro: if the worker was killed, the first reader has to replay the write-ahead log.
         connection = sqlite3.connect(f"file:{_quoted(path)}?mode=rw", uri=True, timeout=2.0, isolation_level=None)
     except FileNotFoundError:
-        raise NoJournal(f"there is no journal in {path.parent}: no worker of this version has served there") from None
+        raise NoJournal(f"there is no journal in {path.parent}: no worker of this version has run there") from None
     except PermissionError:
         raise NoJournal(f"{path}: permission denied; only the node's user may read it") from None
     except sqlite3.Error as error:
@@ -152,10 +152,10 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
         connection.execute("PRAGMA query_only = 1")
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version == 0:
-            raise NoJournal(f"the journal in {path.parent} is only being begun")
+            raise NoJournal(f"the journal in {path.parent} is still being created")
         if version != VERSION:
             raise NoJournal(f"the journal's format is {version}, and this version of syncpod reads {VERSION}: {path}")
-        connection.execute("BEGIN")  # one moment for all that is read
+        connection.execute("BEGIN")  # so that all reads see the same state
         yield connection
     except sqlite3.Error as error:
         raise NoJournal(f"the journal cannot be read: {error}: {path}") from None
@@ -182,7 +182,7 @@ def _account(connection: sqlite3.Connection, row: tuple[Any, ...]) -> Account:
 
 
 def _lines(connection: sqlite3.Connection, life: int) -> Iterator[Line]:
-    # The lines of one workflow task have one time: what may be a cause comes before what may follow from it.
+    # The lines of one workflow task have the same time. Possible causes are sorted before their possible effects.
     rows = connection.execute(
         "SELECT at, kind, subject, container, restart, reason, outcome, attempt, took_ms FROM line WHERE life = ? "
         "ORDER BY at, instr('update,signal,step,exit,hold,decision', kind), restart, key",

@@ -1,4 +1,4 @@
-"""What the journal keeps of a pod: plain values, which the pod's workflow makes, and the file stores."""
+"""The journal's records of a pod: plain values that the pod's workflow makes, and the file stores."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Life(NamedTuple):
-    """One life of a pod, from its apply to its deletion: the pods of one name have several."""
+    """One life of a pod, from its apply to its deletion. A name may have had several lives."""
 
     namespace: str
     name: str
     uid: str
     incarnation: str = ""
-    """Tells the lives of a static pod apart, which have one UID."""
+    """Tells the lives of a static pod apart, which all have the same UID."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Line:
 
     at: datetime
     kind: str
-    """As :class:`syncpod.messages.queries.HistoryRecord` has it: `exit`, `step`, `hold`, ..."""
+    """As in :class:`syncpod.messages.queries.HistoryRecord`: `exit`, `step`, `hold`, ..."""
     subject: str = ""
     container: str = ""
     restart: int = 0
@@ -59,15 +59,15 @@ class Instance:
     id: str = ""
     """Its id in the runtime."""
     image: str = ""
-    """As the runtime names it; "" = not known any more."""
+    """The image as the runtime names it; "" = not known any more."""
     started_at: datetime | None = None
-    """By the node's clock; None if the runtime did not say."""
+    """When it started, by the node's clock; None if the runtime did not say."""
     ended_at: datetime | None = None
-    """None while it runs, or if nobody knows when it ended."""
+    """When it ended; None while it runs, or if that is not known."""
     exit_code: int | None = None
     """None until it has ended."""
     reason: str = ""
-    """`Completed`, `Error`, `OOMKilled`, ... as the runtime words it."""
+    """The runtime's reason: `Completed`, `Error`, `OOMKilled`, ..."""
     message: str = ""
     cause: str = ""
     """Why the node ended it; "" = it ended by itself."""
@@ -93,13 +93,13 @@ class Instance:
 
 
 class Service(NamedTuple):
-    """A time in which one worker has served the node."""
+    """A time in which one worker served the node."""
 
     begun: datetime
     ended: datetime | None
-    """None while it serves, as far as the journal knows."""
+    """When it ended; None while it goes on, as far as the journal knows."""
     how: str = ""
-    """How it ended: `stopped`, `died`, or `machine` if the machine was started anew meanwhile; "" = not known."""
+    """How it ended: `stopped`, `died`, or `machine` if the machine was rebooted meanwhile; "" = not known."""
 
 
 class Absence(NamedTuple):
@@ -108,38 +108,38 @@ class Absence(NamedTuple):
     begun: datetime
     ended: datetime
     how: str
-    """How the worker before it ended, as `Service.how`."""
+    """How the worker before it ended, as in `Service.how`."""
 
     def of(self, begun: datetime, ended: datetime) -> timedelta:
-        """Return how much of the time between two moments it takes."""
+        """Return how much of the time between two moments this absence covers."""
         return max(timedelta(0), min(self.ended, ended) - max(self.begun, begun))
 
 
 SENDER: Final = "sender"
-"""The kind of the line that says who sent what another line of the same time and subject is about."""
+"""The kind of a line that names the sender of the message that another line of the same time and subject is about."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """What a pod's workflow tells the journal at the end of one of its tasks."""
+    """The records that a pod's workflow writes at the end of one of its tasks."""
 
     life: Life
     at: datetime
-    """The workflow's time then."""
+    """The workflow's time at that moment."""
     lines: tuple[Line, ...] = ()
     happenings: tuple[Happening, ...] = ()
     instances: tuple[Instance, ...] = ()
     present: str = ""
-    """What the pod is now, as JSON: ``phase``, ``containers``, ``waits``, ... (`workflows/pod/journaled.py`)."""
+    """The pod's present state, as JSON: ``phase``, ``containers``, ``waits``, ... (`workflows/pod/journaled.py`)."""
     is_gone: bool = False
     """Nothing of the pod is left on the node."""
 
 
 def microseconds(at: datetime) -> int:
-    """Return a moment as the file has it: microseconds since 1970."""
+    """Return a moment as the file stores it: microseconds since 1970."""
     return (at - _EPOCH) // timedelta(microseconds=1)
 
 
 def moment(number: int) -> datetime:
-    """Return the moment that the file has as a number of microseconds."""
+    """Return the moment that the file stores as a number of microseconds."""
     return _EPOCH + timedelta(microseconds=number)

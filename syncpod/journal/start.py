@@ -1,4 +1,4 @@
-"""Where the time of one start of a container went: pure, from what the journal has of its pod."""
+"""Where the time of one start of a container went: pure, from the journal's records of its pod."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from syncpod.journal.records import SENDER, Instance, Line
 
 _NOTHING: Final = timedelta(0)
 _SHORT: Final = timedelta(milliseconds=1)
-"""A gap below this is not told: the journal has a step's length in whole milliseconds."""
+"""A shorter gap is left out: the journal has the lengths of steps in whole milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -21,38 +21,38 @@ class Phase:
 
     begun: datetime
     took: timedelta
-    """Zero for what has a time and no length: a signal, a decision, an end."""
+    """Zero for things without a length: a signal, a decision, an end."""
     kind: Literal["step", "back-off", "between", "moment"]
-    """`between`: no step was under way and no back-off was due: the workflow's tasks, and whatever is not recorded."""
+    """`between` is the time without a step or a back-off: the workflow's own tasks, and all that is not recorded."""
     what: str
 
 
 @dataclass(frozen=True)
 class Start:
-    """One start of a container, from what caused it until it was ready, as far as that is known."""
+    """One start of a container, from its cause until it was ready, as far as that is known."""
 
     instance: Instance
     begun: datetime
-    """When what caused it was recorded."""
+    """When its cause was recorded."""
     ready: datetime | None
     """When its readiness probe first succeeded; None = the journal has no such result."""
     phases: tuple[Phase, ...]
 
     @property
     def ended(self) -> datetime:
-        """When the last of it was over."""
+        """When its last phase was over."""
         return max((phase.begun + phase.took for phase in self.phases), default=self.begun)
 
     def spent(self, kind: str) -> timedelta:
-        """Return how long its phases of one kind took; steps that ran beside each other count each."""
+        """Return how long its phases of one kind took in all. Steps that ran at the same time are added up."""
         return sum((phase.took for phase in self.phases if phase.kind == kind), _NOTHING)
 
 
 def start_of(account: Account, *, container: str = "", restart: int | None = None) -> Start | None:
-    """Return the newest start of a pod, or that of one container or number; None if the journal has none such.
+    """Return the newest start of a pod, or of one container, or the one with a number; None if there is none.
 
-    That of number 0 begins with the pod's apply, so sandbox, pulls and init containers are part of it. Any other begins
-    with the end before it, or with what made the node decide that end.
+    Start number 0 begins with the pod's apply, so sandbox, pulls and init containers are part of it. Any other begins
+    with the previous end, or with the event that made the node decide on that end.
     """
     wanted = [
         (each.started_at, each.restart, each)
@@ -76,7 +76,7 @@ def _begun(line: Line) -> datetime:
 
 
 def _begin(account: Account, instance: Instance) -> datetime:
-    """Return when what caused a start was recorded."""
+    """Return when the cause of a start was recorded."""
     if instance.restart == 0:
         return account.lines[0].at if account.lines else account.begun
     before = [
@@ -84,7 +84,7 @@ def _begin(account: Account, instance: Instance) -> datetime:
         for line in account.lines
         if (line.kind, line.subject, line.restart) == ("exit", instance.container, instance.restart - 1)
     ]
-    if not before:  # never told: the workflow keeps its latest lines alone, and this one was pushed out
+    if not before:  # never recorded: the workflow keeps only its latest lines, and this one was pushed out
         return instance.started_at or account.begun
     if not before[0].reason:
         return before[0].at
@@ -139,13 +139,13 @@ def _moment(line: Line) -> Phase:
 
 
 def _with_gaps(phases: Sequence[Phase], lines: Sequence[Line], done: datetime | None) -> Iterator[Phase]:
-    """Yield the phases, and between the steps what filled the time: a back-off, or what is not recorded."""
+    """Yield the phases, with the gaps between the steps filled in: back-offs, or time without a record."""
     covered: datetime | None = None
     for phase in phases:
         is_before_end = done is None or phase.begun <= done
         if covered is not None and is_before_end and phase.begun - covered >= _SHORT:
             held = [line for line in lines if line.kind == "hold" and line.at < phase.begun]
-            # A wait goes on until a step begins, whatever is heard in between.
+            # A wait lasts until a step begins, whatever is recorded in between.
             is_held = bool(held) and not any(
                 line.kind == "step" and held[-1].at < _begun(line) < phase.begun for line in lines
             )

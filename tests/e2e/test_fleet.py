@@ -23,7 +23,7 @@ from temporalio.client import Client
 
 from syncpod.fleet_client import converter_of
 from syncpod.gate.authority import Fleet, now, open_fleet
-from syncpod.gate.gate import Behind, Gate, fleet_directory
+from syncpod.gate.gate import Gate, TemporalFrontend, fleet_directory
 from syncpod.gate.sealing_keys import FleetSealingKeys
 from syncpod.messages.fleet import FLEET_NODE_WORKFLOW, FLEET_QUEUE, FleetNodeView, fleet_node_id
 from syncpod.messages.identity import pod_workflow_id
@@ -60,7 +60,7 @@ class FleetOfOne:
 
     async def open(self) -> None:
         """Let nodes in, always at the same port."""
-        self.gate = Gate(self.authority, Behind(self.server.address, "default"), ["localhost"])
+        self.gate = Gate(self.authority, TemporalFrontend(self.server.address, "default"), ["localhost"])
         self.port = await self.gate.start("127.0.0.1", self.port)
 
     async def cut(self) -> None:

@@ -15,7 +15,7 @@ from temporalio.client import Client
 from temporalio.service import TLSConfig
 
 from syncpod.gate.authority import Fleet, Pair, now, open_fleet
-from syncpod.gate.gate import Behind, Gate
+from syncpod.gate.gate import Gate, TemporalFrontend
 from tests.runtimes.temporal import DevServer
 
 NAMESPACE = "default"
@@ -67,7 +67,7 @@ async def gated(directory: Path, behind: str, port: int = 0) -> AsyncIterator[Ga
 @asynccontextmanager
 async def served(fleet: Fleet, behind: str, port: int = 0) -> AsyncIterator[Gated]:
     """Serve a gate for this fleet."""
-    gate = Gate(fleet, Behind(behind, NAMESPACE), ["localhost"])
+    gate = Gate(fleet, TemporalFrontend(behind, NAMESPACE), ["localhost"])
     port = await gate.start("127.0.0.1", port)
     try:
         yield Gated(fleet, gate, f"127.0.0.1:{port}", behind)

@@ -158,7 +158,7 @@ async def test_no_other_queue_is_polled(door: Gated, asked: wire.PollActivityTas
     async with connected(door, "b") as [b]:
         code, sentence = await refused(b, "PollActivityTaskQueue", asked)
     assert code is DENIED
-    assert "alone" in sentence
+    assert "only" in sentence
 
 
 async def test_nobody_else_answers_for_a_node(door: Gated) -> None:
@@ -243,7 +243,7 @@ def test_a_key_of_another_nodes_worker_ends_no_poll_of_it() -> None:
     asked = wire.ShutdownWorkerRequest(namespace=NAMESPACE, worker_instance_key="key", sticky_task_queue="sticky")
     passed = {
         node: wire.ShutdownWorkerRequest.FromString(
-            calls.passed(node, SERVICE + "ShutdownWorker", asked.SerializeToString()).request
+            calls.forwarded(node, SERVICE + "ShutdownWorker", asked.SerializeToString()).request
         )
         for node in ("a", "b")
     }
@@ -436,10 +436,11 @@ async def test_who_says_nothing_keeps_nobody_out(door: Gated) -> None:
 
 async def test_calls_beyond_a_nodes_part_are_refused(door: Gated, caplog: pytest.LogCaptureFixture) -> None:
     async with connected(door, "a", "b") as [a, b]:
-        calls = (call(b, "GetSystemInfo", wire.GetSystemInfoRequest()) for _ in range(2 * bounds.BURST))
-        answers = await asyncio.gather(*calls, return_exceptions=True)
-        said = {(answer.code(), answer.details()) for answer in answers if isinstance(answer, grpc.aio.AioRpcError)}
-        assert (grpc.StatusCode.RESOURCE_EXHAUSTED, "a node may make 50 calls a second") in said
+        expected, said = (grpc.StatusCode.RESOURCE_EXHAUSTED, "a node may make at most 50 calls a second"), set()
+        while expected not in said:  # a busy machine resets the streams of a whole crowd
+            calls = (call(b, "GetSystemInfo", wire.GetSystemInfoRequest()) for _ in range(2 * bounds.BURST))
+            answers = await asyncio.gather(*calls, return_exceptions=True)
+            said = {(answer.code(), answer.details()) for answer in answers if isinstance(answer, grpc.aio.AioRpcError)}
         await call(a, "GetSystemInfo", wire.GetSystemInfoRequest())
     lines = [record for record in caplog.records if "refused: node b" in record.getMessage()]
     assert len(lines) <= 2
@@ -452,7 +453,7 @@ async def test_calls_that_send_nothing_are_a_nodes_own_trouble(door: Gated, monk
         silent: list[Any] = [b.stream_unary(SERVICE + "RespondActivityTaskCompleted")() for _ in range(bounds.CALLS)]
         await until(lambda: has_calls(door, "b", bounds.CALLS))
         code, sentence = await refused(again, "GetSystemInfo", b"")
-        assert (code, sentence) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "a node may have 64 calls at once")
+        assert (code, sentence) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "a node may have at most 64 calls at once")
         await call(a, "GetSystemInfo", b"")
         codes = await asyncio.gather(*(each.code() for each in silent))
         assert set(codes) == {grpc.StatusCode.INVALID_ARGUMENT}

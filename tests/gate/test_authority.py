@@ -112,17 +112,17 @@ async def until_answered(door: Gated, pair: Pair, roots: str) -> None:
 
 def test_a_token_is_one_nodes() -> None:
     tokens = TaskTokens(bytes(32))
-    bound = tokens.bound("a", b"token")
-    assert tokens.given("a", bound) == b"token"
-    assert tokens.given("b", bound) is None
-    assert TaskTokens(b"x" * 32).given("a", bound) is None
-    assert all(tokens.given("a", bound[:length]) is None for length in range(len(bound)))
-    assert tokens.given("a\0t", tokens.bound("a", b"t\0oken")) is None
+    bound = tokens.bind("a", b"token")
+    assert tokens.unbind("a", bound) == b"token"
+    assert tokens.unbind("b", bound) is None
+    assert TaskTokens(b"x" * 32).unbind("a", bound) is None
+    assert all(tokens.unbind("a", bound[:length]) is None for length in range(len(bound)))
+    assert tokens.unbind("a\0t", tokens.bind("a", b"t\0oken")) is None
 
 
 def test_the_key_of_tokens_is_kept(tmp_path: Path) -> None:
-    bound = task_tokens(tmp_path).bound("a", b"token")
-    assert task_tokens(tmp_path).given("a", bound) == b"token"
+    bound = task_tokens(tmp_path).bind("a", b"token")
+    assert task_tokens(tmp_path).unbind("a", bound) == b"token"
     (tmp_path / "token.key").write_text("no key")
-    with pytest.raises(SettingsInvalid, match="is no key"):
+    with pytest.raises(SettingsInvalid, match="is not a key"):
         task_tokens(tmp_path)

@@ -21,7 +21,7 @@ def test_a_node_has_so_many_connections_and_another_as_many() -> None:
 def test_a_node_has_so_many_calls_at_once() -> None:
     bounds = NodeBounds()
     assert not any(bounds.begun("a", 0.0) for _ in range(CALLS))
-    assert bounds.begun("a", 1e6) == f"a node may have {CALLS} calls at once"
+    assert bounds.begun("a", 1e6) == f"a node may have at most {CALLS} calls at once"
     assert bounds.begun("b", 0.0) == ""
     bounds.ended("a")
     assert bounds.begun("a", 1e6) == ""

@@ -23,7 +23,7 @@ POLL = SERVICE + "PollActivityTaskQueue"
 @given(st.sampled_from(sorted(OF_A_NODE)), st.binary(max_size=200))
 def test_no_bytes_break_it(name: str, said: bytes) -> None:
     with contextlib.suppress(Refused, Unreadable):
-        CALLS.passed("a", SERVICE + name, said)
+        CALLS.forwarded("a", SERVICE + name, said)
 
 
 @given(
@@ -36,7 +36,7 @@ def test_a_poll_is_of_the_nodes_own_queue_or_none(queue: str, kind: int, namespa
     asked = wire.PollActivityTaskQueueRequest(namespace=namespace, task_queue=named, identity="x")
     try:
         passed = wire.PollActivityTaskQueueRequest.FromString(
-            CALLS.passed("a", POLL, asked.SerializeToString()).request
+            CALLS.forwarded("a", POLL, asked.SerializeToString()).request
         )
     except Refused:
         assert (queue, namespace) != ("fleet-node/a", NAMESPACE) or kind > 1
@@ -54,4 +54,4 @@ def test_only_the_calls_of_a_node_are_known(method: str) -> None:
 def test_fields_that_nobody_knows_are_not_passed_on() -> None:
     unknown = b"\xfa\xff\x7f\x06secret"
     asked = wire.PollActivityTaskQueueRequest(namespace=NAMESPACE, task_queue=TaskQueue(name="fleet-node/a"))
-    assert b"secret" not in CALLS.passed("a", POLL, asked.SerializeToString() + unknown).request
+    assert b"secret" not in CALLS.forwarded("a", POLL, asked.SerializeToString() + unknown).request

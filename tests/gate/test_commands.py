@@ -20,7 +20,7 @@ from temporalio.service import RPCError, TLSConfig
 
 from syncpod.cli.main import run
 from syncpod.gate.authority import now, open_fleet
-from syncpod.gate.gate import Behind, Gate
+from syncpod.gate.gate import Gate, TemporalFrontend
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.settings.invitation import read_invitation
 from tests.runtimes.temporal import DevServer
@@ -82,7 +82,7 @@ async def test_from_an_invitation_to_its_end(tmp_path: Path, temporal_server: De
         assert [line.split()[0] for line in listed] == ["NODE", "n1"]
         assert listed[1].endswith("valid")
         with pytest.raises(SettingsInvalid, match="another gate"):
-            Gate(open_fleet(state_dir / "fleet", now()), Behind(temporal_server.address, "default"), [])
+            Gate(open_fleet(state_dir / "fleet", now()), TemporalFrontend(temporal_server.address, "default"), [])
         assert fleet(state_dir, "revoke", "n1").returncode == 0
         with pytest.raises(RPCError):
             while True:

@@ -13,7 +13,7 @@ from temporalio.common import RetryPolicy
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from syncpod.gate.authority import now, open_fleet
-from syncpod.gate.gate import Behind, Gate
+from syncpod.gate.gate import Gate, TemporalFrontend
 from tests.gate.conftest import Gated
 
 
@@ -43,7 +43,7 @@ async def echo(word: str) -> str:
 async def test_the_server_behind_may_ask_for_certificates_too(door: Gated, tmp_path: Path) -> None:
     """Another gate is such a server: it knows the first by the certificate of a node."""
     own = door.pair("second-gate")
-    behind = Behind(
+    behind = TemporalFrontend(
         door.address,
         "default",
         tls=True,

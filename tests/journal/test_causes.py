@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.journal.causes import Cause, Change, cause_of, changes_of, ends_of
+from syncpod.journal.causes import FOREIGN_SIGNAL, Cause, Change, cause_of, changes_of, ends_of
 from syncpod.journal.records import Instance, Line
 from tests.journal.records import at, ended, exit_line, happening
 
@@ -18,12 +18,14 @@ LIVENESS = "Container app failed liveness probe, will be restarted"
     [
         (ended(), Cause("exit 3", "exited 3", "itself")),
         (ended(exit_code=0, reason="Completed"), Cause("exit 0", "finished (exit 0)", "itself")),
-        (ended(exit_code=139), Cause("signal", "ended by SIGSEGV", "a signal, not the node's")),
+        (ended(exit_code=139), Cause("signal", "ended by SIGSEGV", FOREIGN_SIGNAL)),
         (
             ended(exit_code=137),
-            Cause("signal", "ended by SIGKILL, without a report of lack of memory", "a signal, not the node's"),
+            Cause(
+                "signal", "ended by SIGKILL, with no report that memory ran out", "a signal that the node did not send"
+            ),
         ),
-        (ended(exit_code=191), Cause("signal", "ended by signal 63", "a signal, not the node's")),
+        (ended(exit_code=191), Cause("signal", "ended by signal 63", FOREIGN_SIGNAL)),
         (ended(exit_code=200), Cause("exit 200", "exited 200", "itself")),
         (
             ended(exit_code=137, reason="OOMKilled"),
@@ -69,7 +71,7 @@ LIVENESS = "Container app failed liveness probe, will be restarted"
         (ended(cause="deleted"), Cause("deleted", "the pod was deleted", "its deletion")),
         (
             ended(exit_code=137, cause="deleted"),
-            Cause("deleted", "the pod was deleted; killed after its grace", "its deletion"),
+            Cause("deleted", "the pod was deleted; killed after its grace period", "its deletion"),
         ),
         (ended(cause="something new"), Cause("node", "something new", "the node")),
     ],
@@ -88,7 +90,7 @@ def test_a_failed_probe_comes_with_what_it_said_last_before_the_end() -> None:
     one = ended(begun=2, end=4, cause=LIVENESS)
     assert cause_of(one, seen).words == "liveness probe failed: second line"
     killed = ended(begun=2, end=4, cause=LIVENESS, exit_code=137)
-    assert cause_of(killed, seen).words == "liveness probe failed: second line; killed after its grace"
+    assert cause_of(killed, seen).words == "liveness probe failed: second line; killed after its grace period"
     assert cause_of(ended(begun=60, end=61, cause=LIVENESS), seen) == (
         "liveness",
         "liveness probe failed",

@@ -81,7 +81,7 @@ def test_the_log_that_ends_otherwise_than_most_is_named() -> None:
     ("codes", "said"),
     [
         ((3, 3, 3, 3, 1), "mostly the same, 4 of 5 times: exited 3"),
-        ((1, 3, 3, 3), "the same in the end: exited 3"),
+        ((1, 3, 3, 3), "the same for the last 3 times: exited 3"),
         ((1, 2, 3), ""),
     ],
 )

@@ -12,7 +12,7 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import StateDir
 
 if TYPE_CHECKING:
-    from syncpod.gate.gate import Behind
+    from syncpod.gate.gate import TemporalFrontend
 
 
 ListenAddress = Annotated[str, typer.Option("--listen", metavar="ADDRESS:PORT", help="Where nodes connect.")]
@@ -87,10 +87,10 @@ def parse_listen(text: str) -> tuple[str, int]:
     return str(address), int(port)
 
 
-def _behind(temporal: str, state_dir: str) -> Behind:
+def _behind(temporal: str, state_dir: str) -> TemporalFrontend:
     """Return the fleet's server: as named, else where other commands find theirs; with TLS if that is configured."""
     from syncpod.cli.temporal.session import connection
-    from syncpod.gate.gate import Behind
+    from syncpod.gate.gate import TemporalFrontend
     from syncpod.temporal.plugin import NoServer, connection_settings
 
     try:
@@ -104,10 +104,10 @@ def _behind(temporal: str, state_dir: str) -> Behind:
         )
     tls: Any = config.get("tls")
     if not tls:
-        return Behind(address, config["namespace"])
+        return TemporalFrontend(address, config["namespace"])
     if tls is True:
-        return Behind(address, config["namespace"], tls=True)
-    return Behind(
+        return TemporalFrontend(address, config["namespace"], tls=True)
+    return TemporalFrontend(
         address,
         config["namespace"],
         tls=True,

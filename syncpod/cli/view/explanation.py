@@ -11,7 +11,7 @@ from syncpod.cli.console import columns, paint
 from syncpod.cli.view.absence import absence
 from syncpod.cli.view.durations import short_duration
 from syncpod.cli.view.layout import pairs
-from syncpod.journal.causes import ANOTHERS_SIGNAL, Cause, Change, End
+from syncpod.journal.causes import FOREIGN_SIGNAL, Cause, Change, End
 from syncpod.journal.error_text import innermost, one_line
 from syncpod.journal.explain import Explained, Explanation, StepUnderWay, Wait
 from syncpod.journal.patterns import patterns
@@ -162,7 +162,7 @@ def _whose(cause: Cause) -> str:
             return f"{cause.words} by itself"
         case "unknown":
             return cause.words
-        case by if by == ANOTHERS_SIGNAL:
+        case by if by == FOREIGN_SIGNAL:
             return f"{cause.words}, {by}"
         case _:
             return f"{cause.words} (decided by {cause.by})"
