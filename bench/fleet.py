@@ -236,7 +236,7 @@ async def _crowd(count: int) -> AsyncIterator[tuple[Crowd, Callable[[], None]]]:
         await asyncio.to_thread(_wait_for, directory / "worker.log", "fleet worker ready")
         gate_command = [*syncpod, "gate", "--listen", f"127.0.0.1:{port}", "--name", "localhost"]
         gate = last.enter_context(_process(gate_command, environ, directory / "gate.log"))
-        await asyncio.to_thread(_wait_for, directory / "gate.log", "the gate of the fleet is at")
+        await asyncio.to_thread(_wait_for, directory / "gate.log", "the fleet's gate listens at")
         nodes = tuple(f"n{number:03}" for number in range(count))
         places = await asyncio.to_thread(_invite, directory, nodes, f"127.0.0.1:{port}")
         hosts: list[int] = []

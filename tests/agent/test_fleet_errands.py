@@ -87,7 +87,7 @@ async def test_a_command_that_was_ended_never_begins_again(errands: Errands, tmp
     await until(lambda: mark.exists() and mark.read_text() != "")
     await errands.answer(Errand(session="s", end=True))
     assert not os.path.exists(f"/proc/{mark.read_text().strip()}")  # noqa: PTH110, ASYNC240
-    assert "has forgotten the command" in (await errands.answer(Errand(session="s"))).refused
+    assert "does not know the command any more" in (await errands.answer(Errand(session="s"))).refused
     assert (await errands.answer(begin("true"))).refused
 
 

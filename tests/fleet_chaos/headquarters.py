@@ -140,7 +140,7 @@ class Headquarters:
             )
         self._processes.append(process)
         deadline = time.monotonic() + 180
-        while not any(sign in log.read_text() for sign in ("fleet worker ready", "the gate of the fleet is at")):
+        while not any(sign in log.read_text() for sign in ("fleet worker ready", "the fleet's gate listens at")):
             if process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"syncpod fleet {words[0]} does not serve: {log.read_text()}")
             time.sleep(0.2)

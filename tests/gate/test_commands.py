@@ -53,7 +53,7 @@ def serving(state_dir: Path, server: DevServer) -> Iterator[subprocess.Popen[str
         try:
             assert gate.stdout is not None
             line = gate.stdout.readline()
-            assert line.startswith("the gate of the fleet is at localhost:"), line
+            assert line.startswith("the fleet's gate listens at localhost:"), line
             yield gate
         finally:
             gate.send_signal(signal.SIGINT)

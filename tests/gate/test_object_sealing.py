@@ -99,7 +99,7 @@ def test_what_is_no_longer_wanted_goes_and_the_nodes_own_stays(sealed: Sealed, s
     )
     store.put(own)
     refused = node.keep([sealed.given("n1"), sealed.given("n1", "own")])
-    assert refused == {"Secret/default/own": "the node has one of its own by this name"}
+    assert refused == {"Secret/default/own": "the node has an object of its own with this name"}
     kept = SealedObject(kind="Secret", namespace="default", name="keys")
     assert node.keep([kept]) == {} and store.get(REF) is not None, "it keeps what it has"
     assert node.keep([]) == {}

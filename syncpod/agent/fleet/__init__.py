@@ -1,1 +1,1 @@
-"""The part of the agent that belongs to a fleet: the link to its server, and what the node answers there."""
+"""The agent's part in a fleet: the link to the fleet's server, and the node's answers to the fleet."""

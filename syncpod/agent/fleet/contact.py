@@ -1,6 +1,7 @@
-"""When a node has last heard of its fleet: pods that must not run twice are stopped some time after that.
+"""When a node last heard from its fleet: pods that must not run twice are stopped some time after that.
 
-The time is on disk, as that of a file, so that a node which was restarted, or rebooted, while it was cut off counts on.
+The time is kept on disk, as a file's modification time. So a node that is restarted or rebooted while it is cut off
+continues to count.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from typing import Final
 
 FILE_NAME: Final = "fleet-contact"
 RETURN_SECONDS: Final = 30.0
-"""How long the fleet must be heard again before stopped pods may run. By then it has said which of two copies goes."""
+"""How long contact must last before stopped pods may run again. By then the fleet has withdrawn one of two copies."""
 _WRITTEN_SECONDS: Final = 5.0
 
 
 class Contact:
-    """When a node last heard from its fleet. Its methods are quick: on disk they touch the file's time alone."""
+    """When a node last heard from its fleet. Its methods are quick: on disk they only touch a file."""
 
     def __init__(self, state_dir: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        """Go on from what an earlier life of the worker noted; without a note, count from now. Blocks."""
+        """Continue from the time that an earlier worker has noted; without one, count from now. Blocks."""
         self._path, self._clock = state_dir / FILE_NAME, clock
         try:
             before = max(0.0, time.time() - self._path.stat().st_mtime)
@@ -29,10 +30,10 @@ class Contact:
             before = 0.0
         self._at = self._written = clock() - before
         self._since: float | None = None
-        """Since when the fleet is heard without a gap; None = it is not."""
+        """Since when the contact has lasted without a gap; None = there is no contact."""
 
     def heard(self) -> None:
-        """Note that the fleet was heard now. Blocks briefly; a note that cannot be written is left to the next one."""
+        """Note contact with the fleet now. Blocks briefly. A failed write is ignored: another one follows."""
         now = self._clock()
         if self._since is None or now - self._at > RETURN_SECONDS:
             self._since = now
@@ -49,10 +50,10 @@ class Contact:
             self._written = now
 
     def silent_seconds(self) -> float:
-        """Return how long nothing has been heard."""
+        """Return how long ago the last contact was."""
         return self._clock() - self._at
 
     def is_steady(self) -> bool:
-        """Say whether the fleet is heard, and has been for :data:`RETURN_SECONDS`."""
+        """Say whether the contact has lasted for :data:`RETURN_SECONDS`."""
         now = self._clock()
         return self._since is not None and now - self._at <= RETURN_SECONDS and now - self._since >= RETURN_SECONDS

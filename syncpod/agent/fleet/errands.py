@@ -1,7 +1,7 @@
-"""Runs commands for the node's fleet, and keeps what each says until the fleet has it.
+"""Runs commands for the node's fleet, and keeps the output of each until the fleet has fetched it.
 
-A command is a process of its own, the node's own ``syncpod``: it is as slow as it likes, needs as much memory as it
-likes, and ends as a whole. Its output is read no faster than the fleet fetches it.
+A command runs the node's own ``syncpod`` in a separate process. So its time and memory do not burden the worker, and it
+can be ended as a whole. Its output is read no faster than the fleet fetches it.
 """
 
 from __future__ import annotations
@@ -33,39 +33,39 @@ from syncpod.messages.errand import (
 log = logging.getLogger(__name__)
 
 MOST: Final = 16
-"""Commands that run at once. Each has a process, and two activities of the node's link to its fleet at most."""
+"""The most commands that run at once. Each takes a process, and up to two activities of the node's fleet link."""
 IDLE_SECONDS: Final = 60.0
-"""A command that nobody asks about for so long is ended: the fleet asks again every :data:`WAIT_SECONDS` seconds."""
+"""After this time without a request a command is ended: the fleet asks again every :data:`WAIT_SECONDS` seconds."""
 _TOLD_SECONDS: Final = 15.0
-"""How long the last piece of a command that has ended can be asked for again."""
+"""How long the last piece of an ended command can be requested again."""
 _LOOK_SECONDS: Final = 5.0
 _KEPT_BYTES: Final = 2 * PIECE_BYTES
-"""Output that waits to be fetched; then the command waits too."""
+"""The most output that waits to be fetched. Beyond it the command has to wait."""
 _BLOCK: Final = 32 * 1024
 _TOGETHER_SECONDS: Final = 0.05
-"""How long more output is waited for after the first, so that not each line is a piece."""
+"""How long to wait for more output after the first, so that a piece holds more than one line."""
 _TERM_SECONDS: Final = 3.0
 _ENDED: Final = 256
-"""Sessions that are remembered after their end, so that none of them begins again."""
+"""How many ended sessions are remembered, so that none of them begins again."""
 
 
 class Command:
-    """One command that runs, or has ended and still has something to tell."""
+    """One command that runs, or has ended with output that is not fetched yet."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self._kept: list[tuple[Stream, bytes]] = []
         self._begins = 0
-        """Offset of the first byte that is kept."""
+        """The offset of the first byte that is kept."""
         self._size = 0
-        """Bytes that are kept."""
+        """How many bytes are kept."""
         self._news, self._room = asyncio.Event(), asyncio.Event()
         self._taken = 0
         self._giving = asyncio.Lock()
         self._code: int | None = None
         self._reading = asyncio.create_task(self._read(), name="errand")
         self.asked = asyncio.get_running_loop().time()
-        """When it was asked about last."""
+        """When the fleet last asked about it."""
         self.askers = 0
 
     @property
@@ -74,7 +74,7 @@ class Command:
         return self._code is None
 
     async def piece(self, received: int, wait: float) -> ErrandPiece:
-        """Return the output from `received` on, which waits for some at most `wait` seconds."""
+        """Return the output from offset `received` on. Without any, wait for it, at most `wait` seconds."""
         self._forget(received)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait):
@@ -93,9 +93,10 @@ class Command:
         return ErrandPiece(chunks=tuple(chunks), code=self._code if is_all else None, input_taken=self._taken)
 
     async def give(self, at: int, data: bytes, wait: float, *, ends: bool) -> ErrandPiece:
-        """Pass input on that the command has not had, once it has read most of the input before, or after `wait`.
+        """Pass on the input that the command has not had yet.
 
-        A command that reads no more takes everything, and it is dropped.
+        This waits until the command has read most of the earlier input, at most `wait` seconds. Input for a command
+        that has closed its input is accepted, and dropped.
         """
         stdin = self._process.stdin
         if stdin is None or stdin.is_closing():
@@ -116,7 +117,7 @@ class Command:
         return ErrandPiece(input_taken=self._taken, input_over=stdin.is_closing())
 
     async def end(self) -> None:
-        """End the command, and all that it has started. Returns once it has ended."""
+        """End the command with all its child processes. Returns once it has ended."""
         if self._process.returncode is None:
             self._signal(signal.SIGTERM)
             with contextlib.suppress(TimeoutError):
@@ -130,13 +131,13 @@ class Command:
         self._news.set()
 
     def _signal(self, number: int) -> None:
-        # It leads a group of its own, and is not reaped before its end is known here: the id is nobody else's.
+        # It leads its own process group, and is reaped only once its end is known here. So the id is still its own.
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
 
     def _forget(self, received: int) -> None:
-        """Forget output that the fleet has."""
+        """Forget output that the fleet has received."""
         while self._kept and self._begins < received:
             stream, data = self._kept[0]
             gone = min(len(data), received - self._begins)
@@ -170,11 +171,11 @@ class Errands:
     """The commands that a node runs for its fleet. All methods belong to one event loop."""
 
     def __init__(self, node: str, environment: Mapping[str, str]) -> None:
-        """`environment` is that of the commands: it names the node's own server and state directory."""
+        """Begin without commands. `environment` is for them: it names the node's own server and state directory."""
         self._node, self._environment = node, dict(environment)
         self._commands: dict[str, Command] = {}
         self._turn = asyncio.Lock()
-        """A command begins or is forgotten in one go: it must neither begin twice, nor after its end."""
+        """Held while a command begins or is forgotten: it must neither begin twice, nor after its end."""
         self._ended: OrderedDict[str, None] = OrderedDict()
 
     async def answer(self, asked: Errand) -> ErrandPiece:
@@ -200,7 +201,7 @@ class Errands:
             command.asked = asyncio.get_running_loop().time()
 
     async def run(self) -> None:
-        """End commands that nobody asks about any more; when cancelled, all of them."""
+        """End commands that the fleet no longer asks about. When cancelled, end all commands."""
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -214,13 +215,13 @@ class Errands:
 
     def _why_not(self, asked: Errand) -> str:
         if not asked.begin:
-            return f"node {self._node} has forgotten the command: it was ended, or the worker was started again"
+            return f"node {self._node} does not know the command any more: it was ended, or the worker was restarted"
         if why := why_not(asked.words):
             return why
         if asked.session in self._ended or not asked.session:
             return "the command was ended before it began"
         if sum(each.runs for each in self._commands.values()) >= MOST or len(self._commands) >= 4 * MOST:
-            return f"node {self._node} runs {MOST} commands for its fleet already: wait until one ends"
+            return f"node {self._node} already runs {MOST} commands for its fleet: wait until one ends"
         return ""
 
     async def _begin(self, asked: Errand) -> Command:
@@ -260,7 +261,7 @@ async def start_command(
 def command_environment(
     environ: Mapping[str, str], *, address: str, namespace: str, state_dir: Path, log_dir: Path
 ) -> dict[str, str]:
-    """Return the environment in which a node's commands find its own server, state and logs."""
+    """Return the environment of a node's commands, so that they find the node's own server, state and logs."""
     root = str(Path(syncpod.__file__).resolve().parent.parent)
     return {
         **environ,

@@ -1,4 +1,4 @@
-"""The newest list of pods that a fleet has given its node, on the node's disk."""
+"""The newest list of pods that a fleet has given its node, as it is kept on the node's disk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FILE_NAME: Final = "fleet-intent.json"
 
 
 def read_intent(state_dir: Path) -> Intent:
-    """Return the newest list; that of generation 0 if there is none. Blocks. Raises OSError, ValueError."""
+    """Return the newest list; an empty one of generation 0 if there is none. Blocks. Raises OSError, ValueError."""
     try:
         said = (state_dir / FILE_NAME).read_bytes()
     except FileNotFoundError:

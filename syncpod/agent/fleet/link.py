@@ -1,7 +1,7 @@
 """The link of a node to its fleet: a second Temporal worker, which polls one queue of the fleet's server.
 
 The node's own work does not depend on it. While the fleet's server is away, or refuses, the link tries again, and the
-node runs what it was given last.
+node runs the pods that it was last given.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from syncpod.temporal.sealing import fleet_converter, node_codec
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 2.0
-"""Between two looks whether the node has joined a fleet, or left it."""
+"""How often to look whether the node has joined or left a fleet."""
 SLOTS: Final = 8 + 2 * MOST
-"""Activities at once: what the fleet itself asks, and two for each command that runs for it."""
+"""The most activities at once: the fleet's own questions, and two for each command that runs for it."""
 _RETRY_SECONDS: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
 _GRACE: Final = timedelta(seconds=2)
 _THROTTLE: Final = timedelta(seconds=1)
-"""The SDK would hold heartbeats back for most of their timeout, which leaves little for a slow link."""
+"""The SDK would hold heartbeats back for most of their timeout, which is too long for a slow link."""
 _HEARD_SECONDS: Final = 5.0
 _HEALTH: Final = timedelta(seconds=5)
 _TOLD_SECONDS: Final = 10.0
@@ -63,11 +63,10 @@ class FleetLink:
         view: Callable[[], Awaitable[NodeView | None]],
         to_fleet: ToFleet,
     ) -> None:
-        """`contact` is told when the fleet is heard. `member` makes the node a member, `answers` its activities.
+        """Link the node with these parts.
 
-        `view` asks the node's own workflow.
-
-        `to_fleet` connects to the fleet's server, and raises NoServer.
+        `contact` notes contact with the fleet. `member` makes the node a member, and `answers` its activities. `view`
+        asks the node's own workflow. `to_fleet` connects to the fleet's server, and raises NoServer.
         """
         self._state_dir, self._node = state_dir, node
         self._contact, self._member, self._answers = contact, member, answers
@@ -90,19 +89,19 @@ class FleetLink:
                 await asyncio.gather(serving, return_exceptions=True)
 
     async def _invitation(self) -> Invitation | None:
-        """Return the invitation that counts; None if there is none, or it is wrong, which the log says once."""
+        """Return the node's invitation; None if there is none, or it is invalid, which is logged once."""
         try:
             invitation = await asyncio.to_thread(read_membership, self._state_dir)
         except (SettingsInvalid, OSError) as wrong:
             self._warn(str(wrong))
             return None
         if invitation is not None and invitation.node != self._node:
-            self._warn(f"the invitation is for node {invitation.node}, and this is {self._node}: it is ignored")
+            self._warn(f"the invitation is ignored: it is for node {invitation.node}, and this is node {self._node}")
             return None
         return invitation
 
     async def _serve(self, invitation: Invitation) -> None:
-        """Answer one fleet, until cancelled."""
+        """Serve one fleet, until cancelled."""
         member = self._member(invitation)
         telling = [
             asyncio.create_task(self._keep_told(member), name="fleet list"),
@@ -147,7 +146,7 @@ class FleetLink:
             await asyncio.gather(hearing, return_exceptions=True)
 
     async def _hear(self, client: Client) -> None:
-        """Note again and again that the fleet's server answers."""
+        """Check regularly that the fleet's server answers, and note it."""
         while True:
             with contextlib.suppress(RPCError):
                 await client.service_client.check_health(timeout=_HEALTH)
@@ -155,7 +154,7 @@ class FleetLink:
             await asyncio.sleep(_HEARD_SECONDS)
 
     async def _mind_silence(self, member: Member) -> None:
-        """Have the pods stopped that must not run without the fleet."""
+        """Stop the pods that must not run without the fleet."""
         while True:
             try:
                 await member.mind_silence()
@@ -164,7 +163,7 @@ class FleetLink:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _keep_told(self, member: Member) -> None:
-        """Have the node's own workflow know the fleet's list, also while the fleet cannot be reached."""
+        """Make sure that the node's own workflow knows the fleet's list, even while the fleet cannot be reached."""
         while True:
             try:
                 await member.tell_again(await self._view())
@@ -180,11 +179,11 @@ class FleetLink:
 
 
 def to_gate() -> ToFleet:
-    """Return what connects to a fleet's gate, with the node's certificate."""
+    """Return a function that connects to a fleet's gate with the node's certificate."""
 
     @cache
     def runtime() -> Runtime:
-        # One of its own: what the SDK logs of an outage names no server, and the node's own server has not failed.
+        # A separate runtime: the SDK's log of an outage does not name the server, and the node's own has not failed.
         forwarding = LogForwardingConfig(logger=logging.getLogger("syncpod.fleet.sdk"))
         filtered = TelemetryFilter(core_level="ERROR", other_level="ERROR")
         return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=filtered, forwarding=forwarding)))
@@ -209,7 +208,7 @@ def to_gate() -> ToFleet:
                 converter=fleet_converter(node_codec(invitation.key, invitation.fleet_key)),
             )
         except ValueError as wrong:
-            raise NoServer(f"the invitation is of no use: {wrong}") from wrong
+            raise NoServer(f"the invitation cannot be used: {wrong}") from wrong
         except NoServer as error:
             raise NoServer(f"its gate does not let this node in, or cannot be reached ({_cause(error)})") from error
 
@@ -217,7 +216,7 @@ def to_gate() -> ToFleet:
 
 
 def _cause(error: NoServer) -> str:
-    """Return what the SDK or the gate says, without its advice for the node's own server."""
+    """Return the reason by the SDK or the gate, without the advice that is only for the node's own server."""
     text = str(error.__cause__ or error)
     for sign, meaning in (
         ("fleet's server cannot be reached", "the fleet's server behind it is away"),

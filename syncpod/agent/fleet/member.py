@@ -1,7 +1,7 @@
-"""A node as a member of its fleet: takes the fleet's list of pods, and answers what has become of them.
+"""A node as a member of its fleet: it takes the fleet's list of pods, and reports their states.
 
-The list goes to the node's own workflow as the source ``fleet``, like a manifest directory's. So the node runs its pods
-without the fleet's server, and this module only carries lists one way and reports the other.
+The list goes to the node's own workflow as the source ``fleet``, like that of a manifest directory. So the node runs
+its pods without the fleet's server. This module only carries lists in one direction and reports in the other.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from syncpod.settings.invitation import Invitation
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 0.25
-"""Between two looks at what the node's workflows have published."""
+"""The pause between two looks at the states that the node's workflows publish."""
 
 
 class Member:
@@ -62,11 +62,11 @@ class Member:
         tell: Callable[[SyncPods], Awaitable[None]],
         open_pods: Callable[[], Awaitable[dict[str, str]]],
     ) -> None:
-        """`contact` knows when the fleet was heard last. `errands` runs commands for it.
+        """Make the node a member with these parts.
 
-        `objects` keeps its ConfigMaps and Secrets.
-        `tell` sends the list to the node's own workflow, and raises RPCError. `open_pods` returns the
-        workflows of the node's open pods, by id, and raises RPCError.
+        `contact` knows the last contact with the fleet. `errands` runs commands for the fleet, and `objects` keeps its
+        ConfigMaps and Secrets. `tell` sends the list to the node's own workflow. `open_pods` returns the workflows of
+        the node's open pods, by id. Both raise RPCError.
         """
         self._fleet, self._node = invitation.fleet, invitation.node
         self._state_dir, self._reports = state_dir, reports
@@ -74,36 +74,36 @@ class Member:
         self._errands = errands
         self._objects, self._are_objects_kept = objects, False
         self._stopped: dict[str, str] = {}
-        """By key: why a pod is not to run now, though the list has it."""
+        """By key: why a pod of the list must not run now."""
         self._intent: Intent | None = None
         self._is_complete = False
         self._missing_before: set[str] = set()
         self._turn = asyncio.Lock()
-        """A list is kept and told in one go: a newer one must not overtake it in between."""
+        """Held while a list is kept and sent on, so that a newer list cannot overtake it in between."""
 
     # --- what the fleet asks ------------------------------------------------------------------------------------------
 
     async def recall(self, asked: WhoAsks) -> Intent:
-        """Return the newest list that this fleet has given the node; generation 0 if it has given none."""
+        """Return the newest list that this fleet has given the node; generation 0 if there is none."""
         self._require(asked)
         kept = await self._kept()
         return kept if kept.fleet == self._fleet else Intent(fleet=self._fleet, node=self._node)
 
     async def take(self, intent: Intent) -> IntentTaken:
-        """Keep the list, and have the node's workflow run what it says. Raises ApplicationError, RPCError, OSError."""
+        """Keep the list, and have the node's workflow run its pods. Raises ApplicationError, RPCError, OSError."""
         self._require(intent)
         async with self._turn:
             kept = await self._kept()
             if kept.fleet == self._fleet and kept.generation > intent.generation:
                 raise ApplicationError(
-                    f"node {self._node} has taken list {kept.generation} before this one, {intent.generation}",
+                    f"node {self._node} already has list {kept.generation}, which is newer than {intent.generation}",
                     type=STALE_INTENT,
                     non_retryable=True,
                 )
-            # The disk first: a list that the node acts on and then forgets could be taken back by an older one.
+            # The disk first: if the node acted on a list and then forgot it, an older list could undo it.
             await asyncio.to_thread(keep_intent, self._state_dir, intent)
             self._intent = intent
-            # Before the pods, which refer to them.
+            # Before the pods, since these refer to the objects.
             unkept = await self._keep_objects(intent)
             refused = await self._tell_list(intent)
         return IntentTaken(generation=intent.generation, refused=refused, objects=unkept)
@@ -114,7 +114,7 @@ class Member:
         return unkept
 
     async def attend(self, asked: Attend) -> Attended:
-        """Return what is new since the version asked for, at the latest after :data:`ATTEND_SECONDS`."""
+        """Return the changes since a version, as soon as there are any, or after :data:`ATTEND_SECONDS`."""
         self._require(asked)
         await self._until_complete()
         loop = asyncio.get_running_loop()
@@ -128,7 +128,7 @@ class Member:
         return news
 
     async def run(self, asked: Errand) -> ErrandPiece:
-        """Run a command for the fleet, or go on with one. Raises ApplicationError."""
+        """Run a command for the fleet, or continue one. Raises ApplicationError."""
         self._require(asked)
         return await self._errands.answer(asked)
 
@@ -138,7 +138,7 @@ class Member:
         return self._reports.changed(version, kept.generation, keys, self._stopped)
 
     async def _until_complete(self) -> None:
-        """Wait until every open pod has published its state: a pod that is not heard of yet is not one that is gone."""
+        """Wait until every open pod has published its state: a pod without one must not be reported as gone."""
         while not self._is_complete:
             with contextlib.suppress(RPCError):
                 self._is_complete = self._reports.is_complete(await self._open_pods())
@@ -148,15 +148,15 @@ class Member:
     # --- the node's own workflow --------------------------------------------------------------------------------------
 
     async def tell_again(self, view: NodeView | None) -> None:
-        """Send the list again if the workflow has received none, or if somebody has ended a pod of it.
+        """Send the list again if the workflow has not received it, or if somebody has ended one of its pods.
 
-        `view` is what the node's workflow knows; None = it does not run. A pod counts as ended only if it is missing
-        twice in a row: it may be about to begin, or to end for a newer list. Raises RPCError, OSError.
+        `view` is the state of the node's workflow; None = it does not run. A pod counts as ended only if it is missing
+        twice in a row, since it may be just starting, or ending for a newer list. Raises RPCError, OSError.
         """
         kept = await self._kept()
         if kept.fleet != self._fleet or not kept.generation:
             return
-        if not self._are_objects_kept:  # those in memory are gone after a reboot
+        if not self._are_objects_kept:  # after a reboot the objects in memory are gone
             await self._keep_objects(kept)
         missing = set() if view is None else await self._missing(kept, view)
         if view is not None and FLEET_SOURCE in view.sources and not missing & self._missing_before:
@@ -165,11 +165,11 @@ class Member:
         self._missing_before = set()
         async with self._turn:
             kept = await self._kept()
-            log.warning("list %d of the fleet is told again: %s", kept.generation, _why(missing))
+            log.warning("list %d of the fleet is sent again: %s", kept.generation, _why(missing))
             await self._tell_list(kept)
 
     async def mind_silence(self) -> None:
-        """Stop the pods that must not run without the fleet for so long, and run them again once it is steadily heard.
+        """Stop pods that must not run without the fleet for this long, and run them again once the contact is steady.
 
         Raises RPCError, OSError.
         """
@@ -182,7 +182,7 @@ class Member:
             for document in kept.pods:
                 rule = _rule(document)
                 if rule.action == "stop-after" and silent >= rule.after.total_seconds():
-                    stopped[_key_of(document)] = f"the node has not heard of its fleet for {go_duration(rule.after)}"
+                    stopped[_key_of(document)] = f"the node has not heard from its fleet for {go_duration(rule.after)}"
             if stopped.keys() == self._stopped.keys():
                 return
             before, self._stopped = self._stopped, stopped
@@ -190,11 +190,11 @@ class Member:
             try:
                 await self._tell_list(kept)
             except BaseException:
-                self._stopped = before  # it is told with the next look
+                self._stopped = before  # the next look tries again
                 raise
 
     async def _missing(self, kept: Intent, view: NodeView) -> set[str]:
-        """Return the keys of pods that the node's workflow has begun, and that are not there."""
+        """Return the keys of pods that the node's workflow has started, but that do not exist any more."""
         began = {
             f"{each.namespace}/{each.name}"
             for each in view.desired
@@ -205,7 +205,7 @@ class Member:
         return {key for key in keys if pod_workflow_id(*key.split("/", 1)) not in there}
 
     async def _tell_list(self, intent: Intent) -> dict[str, str]:
-        """Send the list, and return why some of its pods cannot run on any node, by key."""
+        """Send the list to the node's workflow. Return by key why pods are invalid on every node."""
         refused: dict[str, str] = {}
         pods = []
         for document in intent.pods:
@@ -241,7 +241,7 @@ def _why(missing: set[str]) -> str:
 
 
 def _rule(document: Any) -> WhenLost:
-    """Return what a pod asks for if its node is cut off."""
+    """Return a pod's rule for the case that its node is cut off."""
     annotations = (document.get("metadata") or {}).get("annotations") or {}
     try:
         return when_lost(annotations)
@@ -250,7 +250,7 @@ def _rule(document: Any) -> WhenLost:
 
 
 def _changes(before: Mapping[str, str], stopped: Mapping[str, str]) -> str:
-    """Say which pods stop, and which may run again."""
+    """Return a sentence that names the pods that stop, and those that may run again."""
     stop, run = sorted(stopped.keys() - before.keys()), sorted(before.keys() - stopped.keys())
     parts = [f"{', '.join(stop)} stop"] if stop else []
     return "; ".join([*parts, *([f"{', '.join(run)} may run again"] if run else [])])

@@ -1,7 +1,7 @@
-"""The fleet's ConfigMaps and Secrets on one of its nodes: opened with the node's key, and kept where its own are.
+"""The fleet's ConfigMaps and Secrets on a node: opened with the node's key, and kept where the node's own ones are.
 
-They come with the fleet's list, which is on disk as it was sealed. So a Secret is in memory alone, and after a reboot
-it is there again without the fleet.
+They come with the fleet's list, which stays sealed on disk. So an opened Secret is only in memory, and after a reboot
+it is there again even without the fleet.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from syncpod.settings.invitation import Invitation
 log = logging.getLogger(__name__)
 
 OF_FLEET: Final = "syncpod.dev/fleet"
-"""Annotation of an object that a fleet has given: the fleet's id. Without it, an object is the node's own."""
+"""The annotation of objects from a fleet, with the fleet's id. An object without it is the node's own."""
 
 
 class FleetObjects:
-    """What one fleet has its node keep."""
+    """The objects that one fleet keeps on its node."""
 
     def __init__(self, invitation: Invitation, store: ObjectStore) -> None:
         self._fleet, self._node, self._store = invitation.fleet, invitation.node, store
         self._key, self._fleet_key = invitation.key, invitation.fleet_key
 
     def keep(self, objects: Sequence[SealedObject]) -> dict[str, str]:
-        """Have the store hold these objects of the fleet, and no others of its; return why one cannot be, by its key.
+        """Make the store hold exactly these objects of the fleet. Return by key why an object cannot be kept.
 
         The node's own objects stay as they are. Blocks. Raises OSError.
         """
@@ -58,41 +58,41 @@ class FleetObjects:
         for ref in self._held():
             if ref not in wanted and f"{ref.kind}/{ref.namespace}/{ref.name}" not in unopened:
                 self._store.delete(ref)
-                log.info("%s in namespace %s is gone: the fleet has it here no more", ref, ref.namespace)
+                log.info("%s in namespace %s is removed: the fleet no longer keeps it on this node", ref, ref.namespace)
         return refused
 
     def _put(self, ref: ObjectRef, found: ConfigMap | Secret) -> str:
-        """Store one object; return why that cannot be."""
+        """Store one object; return why that is impossible, "" if it is done."""
         try:
             held = self._store.get(ref)
             if held is not None and OF_FLEET not in held.metadata.annotations:
-                return "the node has one of its own by this name"
+                return "the node has an object of its own with this name"
             try:
                 self._store.put(found)
-            except ObjectRefused:  # it is immutable: the fleet has deleted it, and made another
+            except ObjectRefused:  # the old one is immutable: the fleet has deleted it, and created it anew
                 self._store.delete(ref)
                 self._store.put(found)
-        except ValueError as wrong:  # an unreadable file, or a name that is none
+        except ValueError as wrong:  # an unreadable file, or an invalid name
             return str(wrong)
         return ""
 
     def _held(self) -> list[ObjectRef]:
-        """Return the objects that this fleet, or an earlier one, has given."""
+        """Return the stored objects that came from this fleet or an earlier one."""
         found = []
         for kind in KINDS:
             try:
                 held = self._store.list(kind)
             except ObjectUnreadable as wrong:
-                log.warning("objects of the fleet may stay: %s", wrong)
+                log.warning("objects of the fleet may be left over: %s", wrong)
                 continue
             found += [ref_of(each) for each in held if OF_FLEET in each.metadata.annotations]
         return found
 
     def _opened(self, sealed: SealedObject) -> ConfigMap | Secret:
-        """Return what is sealed for this node. Raises ValueError, whose text shows nothing of it."""
+        """Return an object that is sealed for this node. Raises ValueError, whose text does not show the content."""
         own, fleet = load_pem_private_key(self._key.encode(), None), load_pem_public_key(self._fleet_key.encode())
         if not isinstance(own, EllipticCurvePrivateKey) or not isinstance(fleet, EllipticCurvePublicKey):
-            raise Unsealable("a key of the invitation is none of an elliptic curve")
+            raise Unsealable("a key of the invitation is not an elliptic curve key")
         said = {name: text.encode() for name, text in sealed.metadata.items()}
         try:
             data = base64.b64decode(sealed.sealed, validate=True)
@@ -104,8 +104,8 @@ class FleetObjects:
             model = ConfigMap if document.get("kind") == "ConfigMap" else Secret
             found: ConfigMap | Secret = model.model_validate(document)
         except ValueError:  # its text would show the content
-            raise Unsealable("it holds no ConfigMap and no Secret") from None
+            raise Unsealable("it is neither a ConfigMap nor a Secret") from None
         if f"{found.kind}/{found.metadata.namespace or 'default'}/{found.metadata.name}" != sealed.key:
-            raise Unsealable("it is another object")
+            raise Unsealable("it holds a different object")
         annotations = {**found.metadata.annotations, OF_FLEET: self._fleet}
         return found.model_copy(update={"metadata": found.metadata.model_copy(update={"annotations": annotations})})

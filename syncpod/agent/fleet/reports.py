@@ -1,4 +1,4 @@
-"""What a node tells its fleet of itself and of the fleet's pods, from what their workflows publish in this worker."""
+"""A node's reports to its fleet, of itself and of the fleet's pods, from the states that workflows publish here."""
 
 from __future__ import annotations
 
@@ -17,22 +17,21 @@ from syncpod.pod.quantity import Quantity, parse_quantity, quantity_text
 
 
 class _Known(NamedTuple):
-    """One pod of the node, as its workflow has last published it."""
+    """One pod of the node, as its workflow last published it."""
 
     run: PublishedRun
     key: str
     is_ours: bool
     report: PodReport
     requests: Mapping[str, Quantity] | None
-    """What it takes from the node, of which the fleet does not know; None for a pod of the fleet, or one that has
-    ended."""
+    """Its requests, which the fleet does not know of; None for a pod of the fleet, or one that has ended."""
 
 
 class FleetReports:
-    """Finds what has changed since a report. All methods belong to the agent's event loop."""
+    """Finds the changes since an earlier report. All methods belong to the agent's event loop."""
 
     def __init__(self, published: PublishedPods, node: str) -> None:
-        """Report from `published`: the states of the pods of `node`, and that of the node's own workflow."""
+        """Report from `published`, which has the states of the pods of `node`, and of the node's own workflow."""
         self._published = published
         self._node = node_workflow_id(node)
         self._known: dict[str, _Known] = {}
@@ -43,17 +42,17 @@ class FleetReports:
         self._sent_pods: dict[str, PodReport] = {}
 
     def is_complete(self, open_workflows: Iterable[str]) -> bool:
-        """Say whether the node's own workflow, and all of these, have published something in this worker's life."""
+        """Say whether the node's own workflow and all of these have published a state since this worker began."""
         newest = self._published.newest
         return newest(self._node) is not None and all(newest(each) is not None for each in open_workflows)
 
     def changed(
         self, version: str, generation: int, listed: Iterable[str], stopped: Mapping[str, str]
     ) -> Attended | None:
-        """Return what is new since the report of this version; None if nothing is.
+        """Return the changes since the report of a version; None if there are none.
 
-        `generation` is that of the intent that the node has taken, `listed` the keys of its pods; those of them that
-        are `stopped` do not run for now, by key, and why.
+        `generation` is that of the intent that the node has taken, and `listed` has the keys of its pods. `stopped`
+        says by key why some of them do not run for now.
         """
         self._look()
         pods = self._pods()
@@ -74,7 +73,7 @@ class FleetReports:
         return self._sent
 
     def _look(self) -> None:
-        """Read what has been published since the last look; what has not changed costs a comparison."""
+        """Read all states that were published since the last look. An unchanged one costs only a comparison."""
         runs = {each: run for each in self._published.pods() if (run := self._published.newest(each)) is not None}
         known = {each: before for each, before in self._known.items() if each in runs}
         for workflow_id, run in runs.items():
@@ -86,13 +85,13 @@ class FleetReports:
             self._node_run, self._view = newest, NodeView.model_validate(newest.published.answer("node"))
 
     def _pods(self) -> dict[str, PodReport]:
-        """Return the reports of the fleet's pods by key, with those that the node cannot even begin."""
+        """Return the reports of the fleet's pods by key, including pods that the node cannot even start."""
         begun = {each.key: each.report for each in self._known.values() if each.is_ours}
         waiting = {key: _waiting(each) for key, each in self._desired().items() if each.message and key not in begun}
         return waiting | begun
 
     def _desired(self) -> dict[str, DesiredPod]:
-        """Return what the node's own workflow has of the fleet's pods."""
+        """Return the fleet's pods as the node's own workflow knows them."""
         ours = (each for each in self._view.desired if each.source == FLEET_SOURCE)
         return {f"{each.namespace}/{each.name}": each for each in ours}
 
@@ -110,7 +109,7 @@ class FleetReports:
         )
 
     def _left(self, allocatable: Mapping[str, str]) -> dict[str, str]:
-        """Return what the node has for the fleet's pods: without what its other pods request."""
+        """Return the node's resources for the fleet's pods: all of them less the requests of its other pods."""
         others = [each.requests for each in self._known.values() if each.requests is not None]
         left = {}
         for name, text in allocatable.items():
@@ -124,7 +123,7 @@ class FleetReports:
 
 
 def _read(run: PublishedRun) -> _Known:
-    """Return what a report needs of one pod."""
+    """Return the parts of a pod's state that a report needs."""
     pod: dict[str, Any] = run.published.answer("pod")
     meta, status = pod.get("metadata", {}), pod.get("status", {})
     printed = printed_status(pod)
@@ -150,13 +149,13 @@ def _read(run: PublishedRun) -> _Known:
 
 
 def _waiting(desired: DesiredPod) -> PodReport:
-    """Return the report of a pod whose workflow the node could not tell yet."""
+    """Return the report of a pod that the node could not start yet."""
     message = f"{desired.reason}: {desired.message}"
     return PodReport(namespace=desired.namespace, name=desired.name, uid=desired.uid, status="Pending", message=message)
 
 
 def _stopped(key: str, why: str) -> PodReport:
-    """Return the report of a pod that the node has stopped, since it was cut off for too long."""
+    """Return the report of a pod that the node has stopped because it was cut off for too long."""
     pod = _key(key)
     return PodReport(namespace=pod.namespace, name=pod.name, status="Stopped", message=why)
 
@@ -170,7 +169,7 @@ def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 
 def _waits_for(status: Mapping[str, Any]) -> str:
-    """Return why the first container that waits does so; "" if none does."""
+    """Return the reason of the first waiting container; "" if none is waiting."""
     for entry in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
         waiting = (entry.get("state") or {}).get("waiting") or {}
         if waiting.get("message"):

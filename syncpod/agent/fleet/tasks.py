@@ -1,4 +1,4 @@
-"""Sets up the link to the fleet that the node belongs to, or may join while it runs."""
+"""Sets up the link to the node's fleet, which it may also join while it is running."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def add_fleet_link(
     answers: Callable[[Member], Sequence[Callable[..., Any]]],
     to_fleet: ToFleet,
 ) -> None:
-    """Keep the node linked to its fleet as long as the agent runs; `client` is that of the node's own server."""
+    """Keep the node linked to its fleet for as long as the agent runs. `client` is for the node's own server."""
     signals = NodeSignals(client, context.name, agent.guard.require)
     workflows, contact = PodWorkflows(client, node_task_queue(context.name)), Contact(context.state_dir)
     environment = command_environment(

@@ -1,4 +1,4 @@
-"""``syncpod fleet invite`` and what follows: the certificates by which the gate knows nodes."""
+"""``syncpod fleet invite``, ``revoke``, ``certificates``, ``rotate``, ``retire``: the certificates of nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ NodeName = Annotated[str, typer.Argument(metavar="NODE", hidden=True, show_defau
 
 def invite(
     node: NodeName,
-    for_: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long it is valid: 90d, 36h.")] = "365d",
+    for_: Annotated[
+        str, typer.Option("--for", metavar="DURATION", help="How long it is valid, as 90d or 36h.")
+    ] = "365d",
     gate: Annotated[
         str,
         typer.Option(
@@ -34,10 +36,10 @@ def invite(
     ] = "",
     state_dir: StateDir = "",
 ) -> None:
-    """Write the file with which a node joins the fleet.
+    """Write an invitation: the file that a node joins the fleet with.
 
-    It has the node's certificate and its private key, so take it there by a way that nobody else reads, and keep no
-    copy. An earlier invitation of the node goes on to be valid.
+    It holds the node's certificate and private key. So take it to the node in a way that nobody else can read, and keep
+    no copy. An earlier invitation of the node stays valid.
     """
     from syncpod.gate.authority import now
     from syncpod.gate.record import GateRecord, read_gate_record
@@ -49,7 +51,7 @@ def invite(
     life = _life(for_)
     path = Path(output or f"{node}.invitation")
     if output != "-" and path.exists():
-        raise BadInput(f"{path}: exists: name another file with -o")
+        raise BadInput(f"{path}: already exists: name another file with -o")
     fleet = _fleet(state_dir)
     told = read_gate_record(fleet.directory) or GateRecord("", "default")
     if not (address := gate or told.address):
@@ -79,7 +81,7 @@ def invite(
 
 
 def _require_invitable(node: str, gate: str) -> None:
-    """Raise BadInput if no node can have that name, or if `gate` is given and no address."""
+    """Raise BadInput for an invalid name of a node, or an invalid address of a gate ("" = none is given)."""
     from syncpod.settings.invitation import is_address, is_node_name
 
     if not is_node_name(node):
@@ -93,13 +95,16 @@ def _require_invitable(node: str, gate: str) -> None:
 def revoke(
     node: NodeName,
     serial: Annotated[
-        str, typer.Option("--serial", metavar="SERIAL", help="Only this certificate.", show_default="all of the node")
+        str,
+        typer.Option(
+            "--serial", metavar="SERIAL", help="Revoke only this certificate.", show_default="all of the node"
+        ),
     ] = "",
     state_dir: StateDir = "",
 ) -> None:
-    """Keep a node out, with all certificates that it was given.
+    """Revoke the certificates of a node, and so keep it out of the fleet.
 
-    The gate ends its connections within a second. What the node has already taken, it still has: its pods run on.
+    The gate ends its connections within a second. The node keeps what it was already given, so its pods keep running.
     """
     from syncpod.gate.authority import now
 
@@ -111,11 +116,11 @@ def revoke(
     for each in revoked:
         say(f"certificate/{each} of node/{node} revoked")
     if not revoked:
-        remark(f"each certificate of node {node} was revoked before")
+        remark(f"all certificates of node {node} are already revoked")
 
 
 def certificates(state_dir: StateDir = "") -> None:
-    """List the certificates of nodes, and until when each is valid."""
+    """List the certificates of nodes, and how long each is valid."""
     from syncpod.gate.authority import now
 
     rows = [("NODE", "SERIAL", "NOT AFTER", "AUTHORITY", "STATUS")]
@@ -128,9 +133,9 @@ def certificates(state_dir: StateDir = "") -> None:
 
 
 def rotate(state_dir: StateDir = "") -> None:
-    """Make a new certificate authority, which issues from now on.
+    """Make a new certificate authority for new certificates.
 
-    Certificates of the earlier one stay valid. Invite each node anew, and then take the earlier authority away with
+    Certificates of the earlier one stay valid. Invite each node anew, and then remove the earlier authority with
     `syncpod fleet retire`.
     """
     from syncpod.gate.authority import now
@@ -139,32 +144,32 @@ def rotate(state_dir: StateDir = "") -> None:
     try:
         number = fleet.rotate(now())
     except OSError as error:
-        raise Failure(f"an authority cannot be made: {error}") from None
-    say(f"authority/{number} issues from now on")
-    remark(f"when each node has a new invitation: `{program()} fleet retire`")
+        raise Failure(f"the authority cannot be written: {error}") from None
+    say(f"authority/{number} created: it issues all new certificates")
+    remark(f"when each node has a new invitation, run `{program()} fleet retire`")
 
 
 def retire(
-    force: Annotated[bool, typer.Option("--force", help="Also if nodes have no newer certificate.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Retire it even if nodes have no newer certificate.")] = False,
     state_dir: StateDir = "",
 ) -> None:
-    """Take the earliest certificate authority away, with all that it has issued.
+    """Remove the earliest certificate authority, and so revoke all certificates that it has issued.
 
-    Nodes that have no certificate of a newer one are named, and nothing is done.
+    If nodes have no certificate of a newer authority, they are named, and nothing is removed.
     """
     from syncpod.gate.authority import now
 
     fleet = _fleet(state_dir)
     authorities = fleet.authorities()
     if len(authorities) < 2:
-        raise Failure(f"the fleet has one authority: make another one first with `{program()} fleet rotate`")
+        raise Failure(f"the fleet has only one authority: make another one first with `{program()} fleet rotate`")
     at = now()
     valid = [each for each in _issued(fleet) if not each.revoked and each.not_after > at]
     renewed = {each.node for each in valid if each.authority != authorities[0]}
     if (needing := sorted({each.node for each in valid} - renewed)) and not force:
         more = f" and {len(needing) - 3} more" if len(needing) > 3 else ""
         raise Failure(
-            f"{', '.join(needing[:3])}{more} would be kept out: invite them anew, or say --force if they are to be"
+            f"{', '.join(needing[:3])}{more} would be kept out: invite them anew, or use --force to keep them out"
         )
     say(f"authority/{fleet.retire()} retired")
 

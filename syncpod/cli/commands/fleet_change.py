@@ -1,4 +1,4 @@
-"""``syncpod fleet apply``, ``delete``, ``cordon``, ``uncordon``: what a fleet's nodes shall run."""
+"""``syncpod fleet apply``, ``delete``, ``cordon``, ``uncordon``: change what a fleet's nodes run."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ NodeNames = Annotated[list[str], typer.Argument(metavar="NODE", hidden=True, sho
 
 
 def apply(filename: Filenames = None, namespace: ManifestNamespace = "", state_dir: StateDir = "") -> None:
-    """Keep pods, Deployments and DaemonSets (apps/v1), and ConfigMaps and Secrets, on the fleet's nodes.
+    """Run pods, Deployments and DaemonSets (apps/v1) on the fleet's nodes, with their ConfigMaps and Secrets.
 
-    Where pods run is chosen by their affinity, tolerations, spread and requests; a pod with a `spec.nodeName` runs on
-    that node. A new template is rolled out pod by pod; if one of its pods fails, the last good template comes back by
-    itself. Nodes keep what they were given running, also while the fleet cannot be reached. A ConfigMap or Secret goes
-    to the nodes with pods that refer to it, and to no other.
+    The fleet chooses a node for each pod by its affinity, tolerations, spread and requests. A pod with a
+    `spec.nodeName` runs on that node. A new template is rolled out pod by pod; if one of its pods fails, the fleet
+    rolls back to the last good template by itself. Nodes keep their pods running even while the fleet cannot be
+    reached. A ConfigMap or Secret goes only to nodes with pods that refer to it.
     """
     from syncpod.cli.input.fleet_manifests import fleet_manifests
     from syncpod.cli.temporal import fleet, fleet_objects, fleet_pod_changes, fleet_workloads
@@ -52,17 +52,17 @@ def delete(
     what: Annotated[list[str], typer.Argument(metavar="KIND NAME", hidden=True, show_default=False)],
     namespace: Namespace = "default",
     force: Annotated[
-        bool, typer.Option("--force", help="Take pods for gone that a node, which is not heard, may still run.")
+        bool, typer.Option("--force", help="Count pods as gone even if an unreachable node may still run them.")
     ] = False,
     state_dir: StateDir = "",
 ) -> None:
-    """End workloads and pods of the fleet, on whichever nodes they are, and its ConfigMaps and Secrets.
+    """Delete workloads, pods, ConfigMaps and Secrets of the fleet, on all nodes.
 
     Name them as with kubectl: `deployment web`, `daemonset logs`, `pod web`, `secret keys`.
 
-    A node that cannot be reached ends them when it is back. Until then they count as ending: with `--force` they count
-    as gone at once, which is for nodes that never come back. If such a node runs on, so do its pods, beside those that
-    take their places.
+    A node that cannot be reached ends its pods when it is back. Until then they count as ending. With `--force` they
+    count as gone at once, which is meant for nodes that never come back. If such a node is in fact still running, so
+    are its pods, beside those that replace them.
     """
     from syncpod.cli.temporal import fleet, fleet_objects, fleet_workloads
 
@@ -95,7 +95,7 @@ def delete(
 
 
 async def _delete_pod(client: Client, name: str, namespace: str, *, force: bool) -> list[str]:
-    """End a pod wherever it is; return a sentence if it is nowhere. Raises Failure."""
+    """Delete a pod on all nodes; return a sentence if there is none. Raises Failure."""
     from syncpod.cli.temporal import fleet_pod_changes
 
     ended = await fleet_pod_changes.delete(client, namespace, name, force=force)
@@ -104,20 +104,20 @@ async def _delete_pod(client: Client, name: str, namespace: str, *, force: bool)
         say(f'pod "{name}" deleted from {namespace} namespace on node/{node.name}{forced}')
         if node.presence == "Unknown" and force:
             warn(
-                f"nothing is heard of node {node.name}: if it runs, so does the pod there, until the node is back "
-                "and ends it; what the pod holds, such as a lock or a volume, another may not have yet"
+                f"node {node.name} cannot be reached: if it is running, the pod runs there until the node is back and "
+                "ends it; until then give nothing that the pod holds, such as a lock or a volume, to another pod"
             )
         elif node.presence == "Unknown":
-            remark(f"node {node.name} is not heard: it ends the pod when it is back (--force does not wait for that)")
+            remark(f"node {node.name} cannot be reached: it ends the pod when it is back (--force does not wait)")
     if ended.is_placed and not ended.nodes:
         say(f'pod "{name}" deleted from {namespace} namespace')
     for owner in ended.owners:
-        remark(f"Note: {owner} makes another in its place")
+        remark(f"Note: {owner} creates another pod in its place")
     return [] if ended.is_placed or ended.nodes else [f'pods "{name}" not found in the fleet']
 
 
 def cordon(nodes: NodeNames, state_dir: StateDir = "") -> None:
-    """Place no new pods on these nodes; those that are there go on."""
+    """Place no new pods on these nodes. Existing pods keep running."""
     _change(nodes, "cordon", state_dir)
 
 

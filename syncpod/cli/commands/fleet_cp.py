@@ -29,8 +29,8 @@ def cp(
 ) -> None:
     """Copy files and directories to and from containers, on whichever node of the fleet they are.
 
-    As `syncpod cp`: one of SRC and DST is a path here, the other POD:PATH or NAMESPACE/POD:PATH. The container needs
-    `tar`.
+    As with `syncpod cp`, one of SRC and DST is a local path, and the other is POD:PATH or NAMESPACE/POD:PATH. The
+    container needs `tar`.
     """
     from syncpod.cli.fleet_errands import run_there
     from syncpod.cli.streams.tar_copy import Copying

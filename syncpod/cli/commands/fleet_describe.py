@@ -1,4 +1,4 @@
-"""``syncpod fleet describe``: a workload or a node of a fleet, and why a pod is where it is, or nowhere."""
+"""``syncpod fleet describe``: show a workload, a node or a pod of a fleet in detail."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def describe(
 ) -> None:
     """Show a workload, a node or a pod of the fleet: `deployment web`, `daemonset logs`, `node edge-1`, `pod web-1`.
 
-    Of a workload: how its rollout stands, its pods, why each is to go or is nowhere, and of each node why not there.
-    Of a pod: all that its node has of it, as `syncpod describe pod` there.
+    For a workload this shows the state of its rollout and its pods, why a pod is being removed, and why a pod fits no
+    node. For a pod it shows what `syncpod describe pod` shows on its node.
     """
     from datetime import UTC, datetime
 
@@ -58,7 +58,7 @@ def describe(
 
 
 async def _describe_pods(client: Client, names: Sequence[str], namespace: str, node: str) -> None:
-    """Print what the node of each pod says of it. Raises Failure."""
+    """Print the description of each pod by its node. Raises Failure."""
     from syncpod.cli.fleet_errands import print_there
     from syncpod.cli.temporal.fleet_pods import find_pod
 

@@ -1,4 +1,4 @@
-"""``syncpod fleet drain``: have the pods of nodes run elsewhere, before maintenance."""
+"""``syncpod fleet drain``: move the pods of nodes elsewhere, before maintenance."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 0.5
 
-Force = Annotated[bool, typer.Option("--force", help="Also end pods that were given to the node by its name.")]
+Force = Annotated[bool, typer.Option("--force", help="Also end pods that name the node in `spec.nodeName`.")]
 IgnoreDaemonSets = Annotated[
-    bool, typer.Option("--ignore-daemonsets", help="Leave the pods of DaemonSets: they belong to their node.")
+    bool, typer.Option("--ignore-daemonsets", help="Leave the pods of DaemonSets where they are.")
 ]
 DeleteData = Annotated[
     bool, typer.Option("--delete-emptydir-data", help="Also move pods with an emptyDir, whose data is lost.")
@@ -48,11 +48,12 @@ def drain(
     timeout: Timeout = "0",
     state_dir: StateDir = "",
 ) -> None:
-    """Have the pods of nodes run elsewhere: cordon the nodes, and move what is there.
+    """Move the pods of nodes elsewhere: cordon the nodes, and have their pods replaced on other nodes.
 
-    A Deployment's pods are replaced as by a rollout, within its `maxSurge` and `maxUnavailable`: with room for a surge,
-    a pod goes once another is available elsewhere. A pod by itself ends first. What stands in the way is said. The
-    fleet goes on if this command ends; `fleet uncordon` takes it back for the pods that are still there.
+    A Deployment's pods are replaced as in a rollout, within its `maxSurge` and `maxUnavailable`: with a surge, a pod is
+    removed once another one is available elsewhere. A single Pod is removed before it runs elsewhere. The command says
+    what the drain waits for. The fleet goes on with the drain even if this command ends. `fleet uncordon` stops it for
+    the pods that are still there.
     """
     from syncpod.cli.temporal import fleet
 
@@ -85,7 +86,7 @@ async def _drain(client: Client, name: str, how: _How) -> None:
         keys = [{"namespace": each.namespace, "name": each.name} for each in unmanaged]
         await fleet.update(client, name, "withdraw", {"pods": keys, "reason": f"{name} is being drained"})
     if node.presence == "Unknown":
-        remark(f"node {name} is not heard: its pods count as ending until it is back (`fleet delete pod --force`)")
+        remark(f"node {name} cannot be reached: its pods count as ending until it is back (`fleet delete pod --force`)")
     await _until_empty(client, name, [each for each in node.placed if each not in staying], how)
     say(f"node/{name} drained")
 
@@ -93,7 +94,7 @@ async def _drain(client: Client, name: str, how: _How) -> None:
 async def _refuse(
     client: Client, node: FleetNodeView, daemons: Sequence[PlacedPod], unmanaged: Sequence[PlacedPod], how: _How
 ) -> None:
-    """Raise Failure for pods that must not go (kubectl's pkg/drain/filters.go, v1.36), before any does."""
+    """Raise Failure for pods that may not be removed, before any is (kubectl's pkg/drain/filters.go, v1.36)."""
     from syncpod.cli.temporal import fleet
     from syncpod.messages.fleet import Intent
 
@@ -115,7 +116,7 @@ async def _refuse(
 
 
 async def _until_empty(client: Client, name: str, pods: Sequence[PlacedPod], how: _How) -> None:
-    """Wait until these pods are gone from the node, and say what each waits for. Raises Failure on a timeout."""
+    """Wait until these pods are gone from the node, and say what they wait for. Raises Failure on a timeout."""
     import asyncio
 
     from syncpod.cli.temporal import fleet
@@ -131,22 +132,22 @@ async def _until_empty(client: Client, name: str, pods: Sequence[PlacedPod], how
         for key in [key for key in left if key not in there]:
             say(f"pod/{left.pop(key).name} evicted")
         if not node.draining:
-            raise Failure(f"node {name} was uncordoned meanwhile: {_names(left.values())} stay")
+            raise Failure(f"node {name} was uncordoned meanwhile, so these pods stay: {_names(left.values())}")
         if left and (why := await _in_the_way(client, left.values())) != said:
             said = why
             if why:
                 remark(why)
         if left and end is not None and loop.time() > end:
             raise Failure(
-                f"timed out waiting for {_names(left.values())} to go from {name}; the fleet goes on with that, "
-                f"and `fleet uncordon {name}` ends it"
+                f"timed out waiting for {_names(left.values())} to leave {name}; the fleet goes on with the drain, "
+                f"and `fleet uncordon {name}` stops it"
             )
         if left:
             await asyncio.sleep(_LOOK_SECONDS)
 
 
 async def _in_the_way(client: Client, pods: Iterable[PlacedPod]) -> str:
-    """Return a line for each workload whose pods are still there: what it waits for."""
+    """Return a line for each workload whose pods are still there, with what it waits for."""
     from syncpod.cli.temporal import fleet_workloads
 
     lines = []
@@ -154,10 +155,10 @@ async def _in_the_way(client: Client, pods: Iterable[PlacedPod]) -> str:
         _, kind, namespace, workload = (*owner.split("/", 3), "", "", "")[:4]
         view = await fleet_workloads.view(client, kind, namespace, workload)
         if view is None:
-            lines.append(f"{owner} is not in the fleet any more: delete its pods with `fleet delete pod`")
+            lines.append(f"{owner} no longer exists: delete its pods with `fleet delete pod`")
         elif view.pending:
             first = view.pending[0]
-            lines.append(f"{owner}: {first.name} has no node yet: {first.why or 'one is looked for'}")
+            lines.append(f"{owner}: {first.name} has no node yet: {first.why or 'the fleet is looking for one'}")
         else:
             lines.append(f"{owner}: {view.says}")
     return "\n".join(lines)

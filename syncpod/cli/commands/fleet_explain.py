@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _NODES = ("node", "nodes", "no")
 _AT_ONCE = 16
-"""Nodes that are asked at once for a pod that is on none."""
+"""How many nodes are asked at once for a pod that is on no node."""
 
 
 def explain(
@@ -36,13 +36,13 @@ def explain(
     placement: local.Placement = False,
     state_dir: StateDir = "",
 ) -> None:
-    """Explain what a pod of the fleet is, why, and what happens next: `explain web`, `explain deployment/web`.
+    """Explain the state of a pod of the fleet, and what happens next: `explain web`, `explain deployment/web`.
 
-    The journal of its node answers, as `syncpod explain` does there, with times in the node's time zone. A pod that is
-    gone is looked for in the journals of all nodes. `explain node n1` is about the node.
+    The answer comes from the journal of the pod's node, as from `syncpod explain` there, with times in the node's time
+    zone. For a pod that is gone, the journals of all nodes are searched. `explain node n1` is about a node.
 
-    With --placement each node is judged as it is now, by the rules that the fleet itself places by, also for a pod that
-    is on no node yet, and for the next pod of a workload. The node that has the pod is judged as if it did not.
+    With --placement the fleet's placement rules are applied to each node as it is now. That works for a pod on a node,
+    for a pod that is on no node yet, and for the next pod of a workload. The pod itself does not count on its node.
     """
     from syncpod.cli.commands.explain_placement import explain_placement
     from syncpod.cli.temporal import fleet
@@ -76,7 +76,7 @@ async def _explain_node(client: Client, name: str, flags: Sequence[str]) -> None
 
 
 async def _explain_pod(client: Client, words: Sequence[str], namespace: str, node: str, flags: Sequence[str]) -> None:
-    """Print what the pod's node explains; of a pod that is on no node, each node that has had one. Raises Failure."""
+    """Print the explanation by the pod's node, or else by each node that had such a pod. Raises Failure."""
     from syncpod.cli.fleet_errands import print_there
     from syncpod.cli.temporal import fleet
     from syncpod.cli.temporal.fleet_pods import NotInFleet, find_pod, kind_and_name
@@ -93,7 +93,10 @@ async def _explain_pod(client: Client, words: Sequence[str], namespace: str, nod
 
 
 async def _ask_all(client: Client, nodes: Sequence[FleetNodeView], words: list[str], missing: Failure) -> None:
-    """Print what each node explains whose journal has the pod, and which were not asked. Raises Failure if none has."""
+    """Print the explanation by each node whose journal has the pod, and name nodes that could not be asked.
+
+    Raises Failure if no journal has the pod.
+    """
     import asyncio
 
     from syncpod.cli.fleet_errands import said_there
@@ -121,4 +124,4 @@ async def _ask_all(client: Client, nodes: Sequence[FleetNodeView], words: list[s
         remark(sentence)
     if not told:
         asked = len(nodes) - len(silent)
-        raise Failure(f"{str(missing).partition(';')[0]}, nor is it in the journals of {asked} nodes that were asked")
+        raise Failure(f"{str(missing).partition(';')[0]}, nor in the journals of {asked} nodes that were asked")

@@ -1,4 +1,4 @@
-"""``syncpod fleet gate``: the mTLS front before the fleet's Temporal server."""
+"""``syncpod fleet gate``: the mTLS gate in front of the fleet's Temporal server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 ListenAddress = Annotated[str, typer.Option("--listen", metavar="ADDRESS:PORT", help="Where nodes connect.")]
 GateNames = Annotated[
     list[str] | None,
-    typer.Option("--name", metavar="HOST", help="How nodes reach this machine; invitations have the first one."),
+    typer.Option(
+        "--name", metavar="HOST", help="A host name or address of this machine. Invitations have the first one."
+    ),
 ]
 
 
@@ -38,8 +40,8 @@ def gate(
 ) -> None:
     """Let nodes reach the fleet's Temporal server, until Ctrl-C.
 
-    A node shows the certificate of its invitation. With it, it polls its own task queue and answers its own tasks,
-    and nothing else. Certificates that are issued or revoked meanwhile count at once.
+    A node shows the certificate of its invitation. With that it may poll its own task queue and answer its own tasks,
+    and nothing else. Certificates that are issued or revoked meanwhile take effect at once.
     """
     import asyncio
     import logging
@@ -56,7 +58,7 @@ def gate(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def serving(address: str) -> None:
-        say(f"the gate of the fleet is at {address}, before Temporal at {behind.address}, namespace {behind.namespace}")
+        say(f"the fleet's gate listens at {address}, for Temporal at {behind.address}, namespace {behind.namespace}")
 
     try:
         fleet = open_fleet(fleet_directory(here.state_dir), now())
@@ -68,7 +70,7 @@ def gate(
 
 
 def checked_names(names: list[str] | None) -> list[str]:
-    """Return the names under which nodes reach a gate. Raises BadInput for what is no host."""
+    """Return the names by which nodes reach a gate. Raises BadInput for an invalid host."""
     for each in names or []:
         if not each or any(sign in each for sign in "/ ,") or not each.isascii():
             raise BadInput(f"--name: {each!r} must be the name or the address of a host, without a port")
@@ -88,7 +90,7 @@ def parse_listen(text: str) -> tuple[str, int]:
 
 
 def _behind(temporal: str, state_dir: str) -> TemporalFrontend:
-    """Return the fleet's server: as named, else where other commands find theirs; with TLS if that is configured."""
+    """Return the fleet's server: the one that is named, or else that of other commands, with TLS if configured."""
     from syncpod.cli.temporal.session import connection
     from syncpod.gate.gate import TemporalFrontend
     from syncpod.temporal.plugin import NoServer, connection_settings
@@ -100,7 +102,7 @@ def _behind(temporal: str, state_dir: str) -> TemporalFrontend:
     address = temporal or config["target_host"]
     if config.get("api_key"):
         raise BadInput(
-            "TEMPORAL_API_KEY: the gate sends none: name a server that asks for a certificate, or for nothing"
+            "TEMPORAL_API_KEY: the gate does not send API keys: use a server that asks for a certificate or for nothing"
         )
     tls: Any = config.get("tls")
     if not tls:

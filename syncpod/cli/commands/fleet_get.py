@@ -1,4 +1,4 @@
-"""``syncpod fleet get``: the nodes and pods of a fleet, from what its server has of them."""
+"""``syncpod fleet get``: the nodes, workloads, pods and objects of a fleet, as its server has them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def get(
 ) -> None:
     """List the fleet's nodes, workloads, or pods on all nodes: `nodes`, `deployments`, `daemonset logs`, `pods`.
 
-    A node is `Unknown` when nothing was heard of it for its grace. What it ran then may still run.
+    A node is `Unknown` when the fleet has not heard from it for its grace. Its pods may still be running.
     """
     from syncpod.cli.temporal import fleet, fleet_objects
     from syncpod.cli.temporal.fleet_workloads import KINDS
@@ -167,7 +167,7 @@ async def _objects(
 
     if output in ("json", "yaml"):
         raise BadInput(
-            f"--output: must be name or wide for a {kind}: its content is sealed, and only its nodes read it"
+            f"--output: must be name or wide for a {kind}: its content is sealed, and only its nodes can read it"
         )
     found = [each for each in await fleet_objects.views(client, kind, namespace) if not names or each.name in names]
     if output == "name":

@@ -24,9 +24,9 @@ def install(
 ) -> None:
     """Have systemd run a fleet's worker and gate on this machine, also after a reboot.
 
-    They use the Temporal server that your environment or temporal.toml names, else the state directory's own, which
-    gets a unit too. What runs of them in the foreground has to be ended first. Variables of your shell that configure
-    Temporal, telemetry, proxies and syncpod are kept for the units in a file that only you can read.
+    They use the Temporal server that your environment or temporal.toml names, or else the state directory's own, which
+    gets a unit too. First stop any of them that run in the foreground. Variables of your shell that configure Temporal,
+    telemetry, proxies and syncpod are kept for the units in a file that only you can read.
     """
     from syncpod.cli.commands.fleet_gate import checked_names, parse_listen
     from syncpod.cli.commands.install import show, tell_of_login, write
@@ -55,9 +55,9 @@ def install(
 
 
 def uninstall(state_dir: StateDir = "") -> None:
-    """Have systemd run a fleet's worker and gate on this machine no more.
+    """Remove the systemd units of a fleet's worker and gate from this machine.
 
-    The units are stopped and removed; the fleet's keys and its database stay. The nodes run on, as they are.
+    The units are stopped and removed. The fleet's keys and its database stay. The nodes keep running their pods.
     """
     from syncpod.cli.commands.install import remove
     from syncpod.cli.machine import systemd
@@ -72,11 +72,11 @@ def uninstall(state_dir: StateDir = "") -> None:
     if not removed:
         remark(f"No units of a fleet of {directory} are installed")
         return
-    say(f"{', '.join(removed)} removed; the fleet's nodes run on as they are")
+    say(f"{', '.join(removed)} removed; the fleet's nodes keep running their pods")
 
 
 def _temporal(directory: Path) -> Temporal:
-    """Return the server that is configured, else the state directory's own, which gets a unit. Raises BadInput."""
+    """Return the configured server, or else the state directory's own, which gets a unit. Raises BadInput."""
     from syncpod.cli.machine import dev_server
     from syncpod.cli.machine.state_directory import recorded_server, running_server
     from syncpod.cli.machine.systemd_units import OwnServer, Temporal
@@ -92,8 +92,8 @@ def _temporal(directory: Path) -> Temporal:
     running = running_server(directory)
     if running is not None and running.detached:
         raise BadInput(
-            f"the Temporal server of {directory} was started by `{program()} up`: `{program()} install` first has "
-            "systemd serve it"
+            f"the Temporal server of {directory} was started by `{program()} up`: first run `{program()} install`, so "
+            "that systemd runs it"
         )
     server = recorded_server(directory)
     own = as_unit(server, guard=False) if server else OwnServer(dev_server.next_address(directory), None, guard=False)

@@ -1,4 +1,4 @@
-"""``syncpod fleet serve``: becomes ``fleet_worker.py``, which can also be run by itself."""
+"""``syncpod fleet serve``: replaces itself by ``fleet_worker.py``, which can also be run directly."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from syncpod.cli.input.options import StateDir
 
 
 def serve(state_dir: StateDir = "") -> None:
-    """Run the fleet's workflows until Ctrl-C, on the Temporal server that the environment names, or on your own.
+    """Run the fleet's worker until Ctrl-C, on the Temporal server that the environment names, or on your own.
 
-    Any number of them may run, on any machines that have the fleet's keys: what it knows is in the server.
+    Any number of workers may run, on any machines that have the fleet's keys. The fleet's state is in the server.
     """
     import os
     import sys

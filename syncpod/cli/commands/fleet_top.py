@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(cls=Group, help="Show the CPU and memory usage of the fleet's pods and nodes.", no_args_is_help=True)
 _AT_ONCE = 16
-"""Nodes that measure at once: each does so for a second."""
+"""How many nodes measure at once: each takes a second."""
 _MEASURES = ("CPU(cores)", "MEMORY(bytes)")
 
 
@@ -34,9 +34,9 @@ def pod(
     no_headers: local.NoHeaders = False,
     state_dir: StateDir = "",
 ) -> None:
-    """Show the CPU and memory usage of pods on all nodes of the fleet, also of those that nodes have by themselves.
+    """Show the CPU and memory usage of pods on all nodes of the fleet, including pods that are not the fleet's.
 
-    Each node measures for a second, as `syncpod top pods` does there. A node that does not answer is named.
+    Each node measures for a second, as `syncpod top pods` does there. Nodes that do not answer are named.
     """
     from syncpod.cli.input.arguments import pod_names, read_selector
 
@@ -58,7 +58,7 @@ def pod(
     found.sort(key=(lambda row: row) if at is None else (lambda row: (-_number(row[at]), row)))
     _print([*head, *_MEASURES, "NODE"], found, headers=not no_headers)
     if missing := [name for name in names if not any(name in row for row in found)]:
-        trouble += [f'pod "{name}": none of its containers runs on a node that was asked' for name in missing]
+        trouble += [f'pod "{name}": it has no running container on the nodes that were asked' for name in missing]
     if trouble:
         raise Failure("\n".join(trouble))
 
@@ -68,7 +68,7 @@ def node(
     no_headers: local.NoHeaders = False,
     state_dir: StateDir = "",
 ) -> None:
-    """Show the CPU and memory usage of the fleet's nodes. Everything counts, pods or not."""
+    """Show the CPU and memory usage of the fleet's nodes, including processes outside pods."""
     names = [name.rpartition("/")[2] for name in what or ()]
     found, trouble = _rows(["top", "node", "--no-headers"], 5, names, state_dir)
     found = sorted(row[:-1] for row in found)
@@ -83,7 +83,7 @@ for _names, _command in ((("pod", "pods", "po"), pod), (("node", "nodes", "no"),
 
 
 def _rows(words: list[str], cells: int, nodes: Sequence[str], state_dir: str) -> tuple[list[list[str]], list[str]]:
-    """Return the lines of all nodes, each with its node behind, and a sentence for each that does not answer."""
+    """Return the lines of all nodes, with the node's name appended to each, and a sentence for each silent node."""
     from syncpod.cli.temporal import fleet
     from syncpod.messages.fleet import FleetNodeView
 
@@ -111,7 +111,7 @@ def _rows(words: list[str], cells: int, nodes: Sequence[str], state_dir: str) ->
                 for line in answer[2].splitlines():
                     if line.startswith("Note: "):
                         remark(f"Note: node {one.name}: {line.removeprefix('Note: ')}")
-                # Names and quantities have no blanks; a line of another form is not a row.
+                # Names and quantities have no blanks. A line of another form is not a row.
                 rows = [line.split() for line in answer[1].splitlines()]
                 found += [[*row, one.name] for row in rows if len(row) == cells]
         return found, trouble
@@ -127,5 +127,5 @@ def _print(head: list[str], rows: list[list[str]], *, headers: bool) -> None:
 
 
 def _number(text: str) -> int:
-    """Return what a cell counts: ``12m``, ``3Mi``."""
+    """Return the number in a cell such as ``12m`` or ``3Mi``."""
     return int("".join(each for each in text if each.isdigit()) or 0)

@@ -1,4 +1,4 @@
-"""Reading and changing a fleet, at its own Temporal server."""
+"""Reading and changing a fleet at its own Temporal server."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ NO_WORKER: Final = "no worker of the fleet answers: start one with `syncpod flee
 def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") -> _Result:
     """Connect to the fleet's server, do the work and return its result.
 
-    The server is the one that the environment names, else this machine's own; the fleet's keys are those of the state
-    directory. Raises Failure, BadInput.
+    The server is the one that the environment names, or else this machine's own. The fleet's keys are those of the
+    state directory. Raises Failure, BadInput.
     """
     config = session.connection(state_dir)
     try:
@@ -52,7 +52,7 @@ def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") ->
     except NoServer as error:
         raise Failure(str(error)) from None
     except WorkflowUpdateRPCTimeoutOrCancelledError:
-        raise Failure(f"{NO_WORKER}; what was asked may still be done") from None
+        raise Failure(f"{NO_WORKER}; the request may still be carried out later") from None
     except RPCError as error:
         raise session.refused(error) from None
     except Undecipherable as error:
@@ -60,7 +60,7 @@ def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") ->
 
 
 def object_sealing(state_dir: str = "") -> ObjectSealing:
-    """Return what seals the fleet's ConfigMaps and Secrets. Blocks. Raises BadInput."""
+    """Return the sealing of the fleet's ConfigMaps and Secrets. Blocks. Raises BadInput."""
     try:
         return object_sealing_of(settings(state_dir=state_dir).state_dir)
     except (SettingsInvalid, OSError) as wrong:
@@ -68,7 +68,7 @@ def object_sealing(state_dir: str = "") -> ObjectSealing:
 
 
 async def summaries(client: Client) -> list[FleetNodeSummary]:
-    """Return every node of the fleet in order of name, from lists alone: no worker has to answer."""
+    """Return all nodes of the fleet, sorted by name. This reads only lists, so no worker has to answer."""
     query = f"WorkflowType = '{FLEET_NODE_WORKFLOW}' AND ExecutionStatus = 'Running'"
     found = [each async for each in client.list_workflows(query, rpc_timeout=_RPC)]
     told = [FleetNodeSummary.model_validate(await each.memo_value(FLEET_NODE_MEMO, {})) for each in found]
@@ -80,7 +80,7 @@ async def summaries(client: Client) -> list[FleetNodeSummary]:
 
 
 async def views(client: Client, names: Sequence[str] = ()) -> list[FleetNodeView]:
-    """Return these nodes with their pods, else all. Raises Failure for one that is not there."""
+    """Return these nodes with their pods; without names, all nodes. Raises Failure for a node that does not exist."""
     asked = names or [each.name for each in await summaries(client)]
     return list(await asyncio.gather(*(view(client, each) for each in asked)))
 
@@ -95,7 +95,7 @@ async def view(client: Client, name: str) -> FleetNodeView:
 
 
 async def update(client: Client, name: str, change: str, *args: Any) -> dict[str, Any]:
-    """Have a node's workflow in the fleet changed; return its answer. Raises Failure with why it refuses."""
+    """Send an update to a node's workflow in the fleet; return its answer. Raises Failure if it refuses, with why."""
     try:
         answer: dict[str, Any] = await handle_of(client, name).execute_update(
             change, args=args, result_type=dict, rpc_timeout=_RPC

@@ -1,4 +1,4 @@
-"""A fleet's ConfigMaps and Secrets: sealed here, before they go to its server, which never has them in the clear."""
+"""A fleet's ConfigMaps and Secrets. They are sealed here, so that the fleet's server never has them in the clear."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ KINDS: Final = {
 
 
 async def apply(client: Client, sealing: ObjectSealing, given: ConfigMap | Secret) -> str:
-    """Have the fleet keep an object; return kubectl's word for what that did. Raises Failure."""
+    """Put an object into the fleet; return kubectl's word for the change, such as `created`. Raises Failure."""
     put = _sealed(sealing, given)
     starting: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
         FLEET_OBJECT_WORKFLOW,
@@ -61,7 +61,7 @@ async def apply(client: Client, sealing: ObjectSealing, given: ConfigMap | Secre
 
 
 async def delete(client: Client, kind: str, namespace: str, name: str) -> bool:
-    """Have an object gone, also from nodes; return False if there is none. Raises Failure."""
+    """Delete an object, on the nodes too; return False if there is none. Raises Failure."""
     try:
         await client.get_workflow_handle(object_id(kind, namespace, name)).execute_update("delete", rpc_timeout=_RPC)
     except RPCError as error:
@@ -72,7 +72,7 @@ async def delete(client: Client, kind: str, namespace: str, name: str) -> bool:
 
 
 async def views(client: Client, kind: str, namespace: str | None) -> list[FleetObjectView]:
-    """Return what lists show of the objects of a kind, by namespace and name; `namespace` None = all."""
+    """Return the objects of a kind as lists show them, sorted by namespace and name; `namespace` None = all."""
     query = f"WorkflowType = '{FLEET_OBJECT_WORKFLOW}' AND ExecutionStatus = 'Running'"
     found = [each async for each in client.list_workflows(query, rpc_timeout=_RPC)]
     told = [FleetObjectView.model_validate(await each.memo_value(FLEET_OBJECT_MEMO, {})) for each in found]

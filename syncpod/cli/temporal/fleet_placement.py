@@ -1,4 +1,4 @@
-"""Where a pod of a fleet could be, decided anew by what its nodes offer now, as the fleet itself decides."""
+"""Explains placement: applies the fleet's own rules to a pod and the nodes' present offers."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ _RPC: Final = timedelta(seconds=10)
 
 @dataclass(frozen=True)
 class Explained:
-    """One pod, and what placement makes of every node now."""
+    """One pod, and the verdict of placement on every node now."""
 
     pod: Pod
     owner: str
     at: str
-    """Where it is; "" = nowhere. Its node is judged as if it were not there."""
+    """Its node; "" = none. The verdict on this node does not count the pod itself."""
     placement: Placement
     silent: Sequence[str]
-    """Nodes that have never spoken: nothing is placed there."""
+    """Nodes that have never reported, so that no pod is placed there."""
 
 
 @dataclass(frozen=True)
 class _Nodes:
-    """All nodes, and the list that each is given."""
+    """All nodes, and the list of pods that each is given."""
 
     views: Sequence[FleetNodeView]
     lists: Mapping[str, Intent]
 
     def without(self, node: str, key: tuple[str, str]) -> dict[str, list[dict[str, Any]]]:
-        """Return the pods of each node, but for one."""
+        """Return the pods of each node, apart from the one with `key` on `node`."""
         return {
             name: [each for each in told.pods if name != node or _key(each) != key] for name, told in self.lists.items()
         }
@@ -70,7 +70,7 @@ async def explain_pod(client: Client, namespace: str, name: str) -> list[Explain
 
 
 async def explain_workload(client: Client, kind: str, namespace: str, name: str) -> Explained:
-    """Explain where the next pod of a workload would be. Raises Failure."""
+    """Explain where the next pod of a workload would be placed. Raises Failure."""
     (view,) = await fleet_workloads.views(client, kind, namespace, [name])
     pod = _sample(view, view.pending[0].name if view.pending else "")
     return _explained(await _nodes(client), pod, "", _owner(view))
@@ -98,7 +98,7 @@ def _explained(nodes: _Nodes, pod: Pod, at: str, owner: str = "") -> Explained:
 
 
 def _sample(view: WorkloadView, name: str) -> Pod:
-    """Return a pod as the workload makes it now."""
+    """Return a pod as the workload would make it now."""
     if view.document is None:
         raise Failure("nothing has been applied yet")
     workload = readmit_workload(view.document)

@@ -1,4 +1,4 @@
-"""Having pods of a fleet run somewhere, and having them end."""
+"""Applying and deleting pods of a fleet."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from syncpod.pod import Pod, pod_to_wire
 
 @dataclass(frozen=True)
 class Ended:
-    """What the deletion of a pod found."""
+    """The result of deleting a pod."""
 
     is_placed: bool
-    """The fleet itself had it placed, as a pod by itself."""
+    """The fleet itself had placed it, as a single Pod."""
     nodes: Sequence[FleetNodeView]
-    """Nodes that had it, as they were before."""
+    """The nodes that had it, as they were before the deletion."""
     owners: Sequence[str]
-    """Workloads that make another in its place, by their workflows' ids."""
+    """The ids of workloads that create another pod in its place."""
 
 
 async def apply(client: Client, pods: Iterable[Pod]) -> AsyncIterator[tuple[Pod, str]]:
-    """Have pods run on the nodes that they name, else on those that are chosen; yield each with what that did.
+    """Run pods on the nodes that they name, or else on nodes that the fleet chooses; yield each pod with the result.
 
-    A pod that was given to a node by its name stays there. The fleet's nodes are asked once for what they have. Raises
-    Failure.
+    A pod that was applied with a node's name stays on that node. The fleet's nodes are asked only once for their pods.
+    Raises Failure.
     """
     nodes = await fleet.views(client)
     held = {(one.namespace, one.name): (node.name, one.owner) for node in nodes for one in node.placed}
@@ -51,14 +51,14 @@ async def apply(client: Client, pods: Iterable[Pod]) -> AsyncIterator[tuple[Pod,
 
 
 async def delete(client: Client, namespace: str, name: str, *, force: bool) -> Ended:
-    """Have a pod end wherever it is; `force`: without waiting for the word of its nodes. Raises Failure."""
+    """Delete a pod on all nodes; with `force` without waiting for its nodes. Raises Failure."""
     holders = [node for node in await fleet.views(client) if _here(node, namespace, name)]
     own = workload_id(fleet_workloads.POD, namespace, name)
     is_placed = await fleet_workloads.delete(client, fleet_workloads.POD, namespace, name)
     owners = {each.owner for node in holders for each in _here(node, namespace, name) if each.owner}
     change = {"pods": [{"namespace": namespace, "name": name}], "reason": "deleted by hand", "force": force}
     for node in holders:
-        # The workflow of a placed pod withdraws it itself; where the fleet has lost that workflow, nobody else does.
+        # The workflow of a placed pod withdraws it itself. If the fleet has lost that workflow, nobody else does.
         if force or not is_placed or any(each.owner != own for each in _here(node, namespace, name)):
             await fleet.update(client, node.name, "withdraw", change)
     return Ended(is_placed, holders, sorted(owners - {own}))

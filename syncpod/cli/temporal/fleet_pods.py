@@ -1,4 +1,4 @@
-"""Finding the node of a fleet that a pod is on."""
+"""Finding the node that a pod of a fleet is on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class FoundPod:
     node: FleetNodeView
     name: str
     placed: PlacedPod | None
-    """What the fleet knows of it; None = it is none of the fleet's, or gone."""
+    """The fleet's view of it; None = it is not one of the fleet's pods, or it is gone."""
 
 
 class NotInFleet(Failure):
@@ -29,9 +29,9 @@ class NotInFleet(Failure):
 
 
 async def find_pod(client: Client, words: Sequence[str], namespace: str, node: str = "") -> FoundPod:
-    """Return the pod that is named, ``web``, ``pod web``, or one of a workload's, ``deployment/web``.
+    """Return the named pod, ``web`` or ``pod web``, or one pod of a workload, ``deployment/web``.
 
-    `node` names the node, also of a pod that is none of the fleet's. Raises NotInFleet if there is none.
+    With `node` it may also be a pod of that node which is not the fleet's. Raises NotInFleet if there is none.
     """
     kind, name = kind_and_name(words)
     if node and kind == "Pod":
@@ -46,12 +46,14 @@ async def find_pod(client: Client, words: Sequence[str], namespace: str, node: s
     ]
     if not found and kind == "Pod":
         for one in await fleet_workloads.all_summaries(client, namespace):
-            if why := next((each.why or "one is looked for" for each in one.pending if each.name == name), ""):
+            whys = (each.why or "the fleet is looking for one" for each in one.pending if each.name == name)
+            if why := next(whys, ""):
                 raise Failure(f"pod {name} is on no node yet: {why} (`fleet explain --placement {name}` says more)")
-        raise NotInFleet(f'pods "{name}" not found in the fleet; --node names the node of a pod that is not its own')
+        other = "name the node of a pod that is not the fleet's with --node"
+        raise NotInFleet(f'pods "{name}" not found in the fleet; {other}')
     if not found:
         raise NotInFleet(f'no pods of {kind.lower()}s.apps "{name}" found in the fleet')
-    chosen = min(found, key=_last)
+    chosen = min(found, key=_rank)
     if kind != "Pod" and len(found) > 1:
         remark(f"Found {len(found)} pods, using pod/{chosen.name}")
     return chosen
@@ -71,8 +73,8 @@ def _is(pod: PlacedPod, namespace: str, name: str) -> bool:
     return (pod.namespace, pod.name) == (namespace, name)
 
 
-def _last(found: FoundPod) -> tuple[bool, bool, str]:
-    """Return a key by which the pod that is asked most likely comes first: one that stays, and is ready."""
+def _rank(found: FoundPod) -> tuple[bool, bool, str]:
+    """Return a sort key that puts the best pod to ask first: one that stays, and is ready."""
     placed = found.placed
     is_ending = placed is not None and placed.state == "ending"
     return is_ending, placed is None or placed.report is None or not placed.report.ready, found.name

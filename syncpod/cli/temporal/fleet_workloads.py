@@ -1,4 +1,4 @@
-"""Reading and changing the workloads of a fleet, at its own Temporal server."""
+"""Reading and changing the workloads of a fleet at its own Temporal server."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ KINDS: Final = {
 }
 """Kinds by kubectl's words for them."""
 POD: Final = "Pod"
-"""The kind of a pod by itself that the fleet places."""
+"""The kind of a single Pod that the fleet places."""
 
 
 async def apply(client: Client, workload: Workload) -> str:
-    """Have the fleet keep a workload; return kubectl's word for what that did. Raises Failure."""
+    """Apply a workload; return kubectl's word for the change, such as `created`. Raises Failure."""
     name, wire = owner_of(workload), to_wire(workload)
     before = await view(client, workload.kind, workload.metadata.namespace or "default", workload.metadata.name)
     if before is not None and before.document == wire:
@@ -57,7 +57,7 @@ async def apply(client: Client, workload: Workload) -> str:
 
 
 async def delete(client: Client, kind: str, namespace: str, name: str) -> bool:
-    """Have a workload's pods go, and then the workload; return False if there is none. Raises Failure."""
+    """Delete a workload's pods, and then the workload; return False if there is none. Raises Failure."""
     handle = client.get_workflow_handle(workload_id(kind, namespace, name))
     try:
         await handle.execute_update("delete", rpc_timeout=_RPC)
@@ -71,7 +71,7 @@ async def delete(client: Client, kind: str, namespace: str, name: str) -> bool:
 
 
 async def summaries(client: Client, kind: str, namespace: str | None) -> list[WorkloadSummary]:
-    """Return the workloads of a kind, by namespace and name; `namespace` None = all."""
+    """Return the workloads of a kind, sorted by namespace and name; `namespace` None = all."""
     told = await all_summaries(client, namespace)
     return sorted((each for each in told if each.kind == kind), key=lambda each: (each.namespace, each.name))
 
@@ -85,7 +85,7 @@ async def all_summaries(client: Client, namespace: str | None) -> list[WorkloadS
 
 
 async def views(client: Client, kind: str, namespace: str, names: Sequence[str]) -> list[WorkloadView]:
-    """Return these workloads. Raises Failure for one that is not there."""
+    """Return these workloads. Raises Failure for one that does not exist."""
     found = await asyncio.gather(*(view(client, kind, namespace, each) for each in names))
     if missing := [name for name, each in zip(names, found, strict=True) if each is None]:
         raise Failure("\n".join(f'{kind.lower()}s.apps "{each}" not found in the fleet' for each in missing))
@@ -93,7 +93,7 @@ async def views(client: Client, kind: str, namespace: str, names: Sequence[str])
 
 
 async def view(client: Client, kind: str, namespace: str, name: str) -> WorkloadView | None:
-    """Return one workload that is kept; None if there is none. Raises Failure."""
+    """Return one workload; None if there is none. Raises Failure."""
     handle = client.get_workflow_handle(workload_id(kind, namespace, name))
     try:
         described = await handle.describe(rpc_timeout=_RPC)
