@@ -1,8 +1,9 @@
-"""Counters that are there, at zero, from a process' start, for all labels that are known beforehand.
+"""Counters that exist from a process's start, at zero, for all labels that are known in advance.
 
-A series that begins at 1 hides its first increase: Prometheus' ``increase()`` and ``rate()`` compare two values of one
-series. Counters are made while modules are imported, before OpenTelemetry is turned on; what is added until then is
-lost. So each remembers its known labels, and :func:`begin_at_zero` adds nothing to all of them when it is on.
+A series that begins at 1 hides its first increase, since Prometheus' ``increase()`` and ``rate()`` compare two values
+of one series. Counters are created while modules are imported, before OpenTelemetry is turned on, and additions before
+that are lost. So each counter remembers its known labels, and :func:`begin_at_zero` adds 0 to all of them once it is
+on.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ _FROM_ZERO: Final[list[tuple[Counter, tuple[Labels, ...]]]] = []
 
 
 def counter_from_zero(meter: Meter, name: str, *, description: str, known: Iterable[Labels] = ({},)) -> Counter:
-    """Make a counter that begins at zero with each of these sets of labels; by default with none, as its only series.
+    """Create a counter that begins at zero for each of these sets of labels; by default for one series without labels.
 
-    Labels that are not among them may be counted too: those series begin with their first value.
+    Other labels may be counted too. Their series begin with their first value.
     """
     counter = meter.create_counter(name, description=description)
     _FROM_ZERO.append((counter, tuple(known)))
@@ -29,14 +30,15 @@ def counter_from_zero(meter: Meter, name: str, *, description: str, known: Itera
 
 
 def each_of(**values: Iterable[str]) -> tuple[Labels, ...]:
-    """Return every combination of these values, by label."""
-    # Plain strings: a member of a StrEnum has another hash than its equal, and OpenTelemetry begins a second series.
+    """Return every combination of these values, as sets of labels."""
+    # Plain strings: OpenTelemetry would begin a second series for a StrEnum member, whose hash is not that of its
+    # string.
     chosen = product(*([str(value) for value in known] for known in values.values()))
     return tuple(dict(zip(values, each, strict=True)) for each in chosen)
 
 
 def begin_at_zero() -> None:
-    """Have every such counter show its known series. Call it once, when OpenTelemetry has been turned on."""
+    """Make every such counter show its known series. Call it once, after OpenTelemetry has been turned on."""
     for counter, known in _FROM_ZERO:
         for labels in known:
             counter.add(0, labels)

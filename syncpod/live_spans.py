@@ -1,4 +1,4 @@
-"""Where a new span belongs: below the current one, as long as that has not ended."""
+"""The parent of a new span: the current span, unless it has ended."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from opentelemetry.context import Context, get_current
 def live_context() -> Context:
     """Return the context for a new span: the current one, or that of a new trace if the current span has ended.
 
-    A task that a step has started, and that lives longer than it, still has the step's span as its current one.
+    A task that outlives the step that started it still has the step's span as its current one.
     """
     is_over = getattr(trace.get_current_span(), "end_time", None) is not None
     return Context() if is_over else get_current()

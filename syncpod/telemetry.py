@@ -1,6 +1,6 @@
 """Turns OpenTelemetry on if the standard ``OTEL_`` variables request it. Otherwise its SDK is not even imported.
 
-It is requested by an endpoint (``OTEL_EXPORTER_OTLP_ENDPOINT``, or that of one signal) or by an exporter
+An endpoint requests it (``OTEL_EXPORTER_OTLP_ENDPOINT``, or that of one signal), and so does an exporter
 (``OTEL_TRACES_EXPORTER``, ``OTEL_METRICS_EXPORTER``: ``otlp``, ``console``, ``none``); ``OTEL_SDK_DISABLED=true``
 overrides both. The SDK and its exporters read everything else themselves (headers, intervals, sampler, resource
 attributes). The rest of the project uses only the API, which does nothing until this module has been called.
@@ -34,7 +34,7 @@ _GRPC_PORT = 4317
 
 @dataclass(frozen=True)
 class Request:
-    """What the environment requests."""
+    """The telemetry that the environment requests."""
 
     traces: Exporter | None = None
     metrics: Exporter | None = None
@@ -42,12 +42,12 @@ class Request:
     metrics_protocol: Protocol = "http/protobuf"
 
     def __bool__(self) -> bool:
-        """Return whether it requests anything."""
+        """Return whether anything is requested."""
         return self.traces is not None or self.metrics is not None
 
 
 def requested(environ: Mapping[str, str]) -> Request:
-    """Return what the ``OTEL_`` variables request. Raises SettingsInvalid for an unknown exporter or protocol."""
+    """Read the ``OTEL_`` variables. Raises SettingsInvalid for an unknown exporter or protocol."""
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return Request()
     return Request(
@@ -79,7 +79,7 @@ def _endpoint(environ: Mapping[str, str], signal: Signal) -> str:
 
 
 def _protocol(environ: Mapping[str, str], signal: Signal) -> Protocol:
-    """Return the requested protocol; by default the port decides, else it is HTTP, as the specification says."""
+    """Return the requested protocol. By default the port decides, or else it is HTTP, as the specification says."""
     own = f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL"
     variable = own if environ.get(own) else "OTEL_EXPORTER_OTLP_PROTOCOL"
     match environ.get(variable, "").strip().lower():
@@ -108,7 +108,7 @@ class Telemetry:
         return self._tracer_provider is not None
 
     def flush(self, *, patience_seconds: float = 3.0) -> None:
-        """Export what is still buffered and stop recording. Waits for a slow collector only so long."""
+        """Export buffered data, and stop recording. Waits at most `patience_seconds` for a slow collector."""
         ending = [
             threading.Thread(target=provider.shutdown, daemon=True)
             for provider in (self._tracer_provider, self._meter_provider)
@@ -124,7 +124,7 @@ class Telemetry:
 def configure(
     environ: Mapping[str, str] = os.environ, *, service: str, instance: str = "", scraped: bool = False
 ) -> Telemetry:
-    """Turn on what the environment requests, once per process, as service `service`.
+    """Turn on the telemetry that the environment requests, once per process, as service `service`.
 
     ``OTEL_SERVICE_NAME`` overrides `service`; `instance` becomes ``service.instance.id``. With `scraped`, the metrics
     are also in the registry of `prometheus_client`. Raises SettingsInvalid.

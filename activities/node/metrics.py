@@ -1,4 +1,4 @@
-"""Counters of steps, with the kubelet's names (metrics/metrics.go, v1.36); by the OpenTelemetry API alone."""
+"""Counters of steps, under the kubelet's names (metrics/metrics.go, v1.36). They use only the OpenTelemetry API."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from syncpod.messages.step_table import StepName
 from syncpod.messages.steps import ContainerKind, Fault
 
 AttemptOutcome = Literal["done", "fault", "retry", "stale", "cancelled"]
-"""How an attempt ended: it succeeded; the pod is at fault; something else is, and Temporal may try it again; a newer
-step of the pod has come; it was cancelled."""
+"""How an attempt ended: it succeeded; it failed by the pod's fault; it failed otherwise, and Temporal may try it again;
+it was superseded by a newer step of the pod; or it was cancelled."""
 InfeasibleDetail = Literal["insufficient_node_allocatable", "limits_unenforced"]
-"""Why a resize can never be allocated: the kubelet's name (v1.35) of a node that is too small; and ours of a runtime
-that cannot enforce the limit."""
+"""Why a resize can never be allocated: the kubelet's name (v1.35) for a node that is too small, and our own name for a
+runtime that cannot enforce the limit."""
 
 _METER = metrics.get_meter("syncpod.activities")
 _KINDS: tuple[str, ...] = get_args(ContainerKind)
@@ -26,14 +26,14 @@ _START_FAULTS = (
     *(Fault.CREATE_CONTAINER_ERROR, Fault.RUN_CONTAINER_ERROR, Fault.POST_START_HOOK_ERROR),
 )
 _USUAL_REJECTIONS = ("Evicted", "NodeAffinity", "NodePorts", "OutOfcpu", "OutOfmemory", "OutOfpods", "SysctlForbidden")
-_PODS = counter_from_zero(_METER, "kubelet_started_pods_total", description="Sandboxes that were begun.")
+_PODS = counter_from_zero(_METER, "kubelet_started_pods_total", description="Sandboxes whose creation was begun.")
 _PODS_ERRORS = counter_from_zero(
-    _METER, "kubelet_started_pods_errors_total", description="Sandboxes that could not be made."
+    _METER, "kubelet_started_pods_errors_total", description="Sandboxes that could not be created."
 )
 _REJECTIONS = counter_from_zero(
     _METER,
     "kubelet_admission_rejections_total",
-    description="Pods that were not let in, by the reason that their status shows.",
+    description="Pods that were rejected, by the reason in their status.",
     known=each_of(reason=_USUAL_REJECTIONS),
 )
 _CONTAINERS = counter_from_zero(
@@ -45,32 +45,32 @@ _CONTAINERS = counter_from_zero(
 _CONTAINERS_ERRORS = counter_from_zero(
     _METER,
     "kubelet_started_containers_errors_total",
-    description="Containers that could not be started, by container type and the reason they then wait with.",
+    description="Containers that could not be started, by container type and the reason in their status.",
     known=each_of(container_type=_KINDS, code=_START_FAULTS),
 )
 _ATTEMPTS = counter_from_zero(
     _METER,
     "syncpod_step_attempts_total",
-    description="Attempts of steps that have ended, by step and outcome.",
+    description="Ended attempts of steps, by step and outcome.",
     known=each_of(step=StepName, outcome=get_args(AttemptOutcome)),
 )
 
 _DEFERRED_ACCEPTED = counter_from_zero(
     _METER,
     "kubelet_pod_deferred_accepted_resizes_total",
-    description="Resizes that were put off and then given room, by why they were asked for again.",
+    description="Deferred resizes that were accepted later, by the reason for which they were tried again.",
     known=each_of(retry_trigger=get_args(Trigger)),
 )
 _INFEASIBLE_RESIZES = counter_from_zero(
     _METER,
     "kubelet_pod_infeasible_resizes_total",
-    description="Resizes that the node can never allocate, by why.",
+    description="Resizes that the node can never allocate, by reason.",
     known=each_of(reason_detail=get_args(InfeasibleDetail)),
 )
 _RESIZE_DURATION = _METER.create_histogram(
     "kubelet_pod_resize_duration_milliseconds",
     unit="ms",
-    description="Duration of applying what was allocated to a pod, by whether it succeeded.",
+    description="Duration of applying a pod's allocated resources, by success.",
     explicit_bucket_boundaries_advisory=[
         10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000,
     ],
@@ -127,12 +127,12 @@ def count_infeasible_resize(detail: InfeasibleDetail) -> None:
 
 
 def count_accepted_resize(trigger: Trigger) -> None:
-    """Count a deferred resize that now has room; `trigger` is why the pod asked again."""
+    """Count a deferred resize that is now accepted. `trigger` is the reason why the pod asked again."""
     _DEFERRED_ACCEPTED.add(1, {"retry_trigger": trigger})
 
 
 def time_resize(seconds: float, *, done: bool) -> None:
-    """Time a resize that was applied, or not."""
+    """Record the duration of applying a resize, and whether it succeeded."""
     _RESIZE_DURATION.record(seconds * 1000, {"success": str(done).lower()})
 
 
@@ -142,17 +142,17 @@ def count_start(kind: ContainerKind) -> None:
 
 
 def count_failed_start(kind: ContainerKind, fault: Fault, *, begun: bool = False) -> None:
-    """Count a start that failed, even one that failed before it had `begun`, by image or configuration."""
+    """Count a failed start, including one that failed before it had `begun` because of its image or configuration."""
     if not begun:
         count_start(kind)
     _CONTAINERS_ERRORS.add(1, {"container_type": kind, "code": fault.value})
 
 
 def time_pull(seconds: float, size: int) -> None:
-    """Time a pull that succeeded, waiting for others included, by the size of its image in bytes."""
+    """Record the duration of a successful pull, including the wait for others, by its image's size in bytes."""
     _PULL_DURATION.record(seconds, {"image_size_in_bytes": _size_class(size)})
 
 
 def _size_class(size: int) -> str:
-    """Return the label that stands for a size; `N/A` if it is not known (GetImageSizeBucket)."""
+    """Return the label for a size; `N/A` if the size is not known (GetImageSizeBucket)."""
     return next((label for bound, label in reversed(_SIZE_CLASSES) if size > bound), "N/A")

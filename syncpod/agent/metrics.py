@@ -35,7 +35,7 @@ relist_interval = _meter.create_histogram(
 discarded_events = counter_from_zero(
     _meter,
     "kubelet_pleg_discard_events",
-    description="Pod lifecycle events of pods that have no workflow.",
+    description="Pod lifecycle events of pods without a workflow.",
 )
 
 _last_seen = 0.0
@@ -68,14 +68,14 @@ evictions = counter_from_zero(
 collected_images = counter_from_zero(
     _meter,
     "kubelet_image_garbage_collected_total",
-    description="Images removed, by reason: lack of space, or age.",
+    description="Images removed, by reason: disk space or age.",
     known=each_of(reason=("space", "age")),
 )
 
 orphaned_pods = counter_from_zero(
     _meter,
     "kubelet_orphaned_runtime_pods_total",
-    description="Pods found in the runtime that no workflow asks for.",
+    description="Pods found in the runtime that have no workflow.",
 )
 
 _collected = counter_from_zero(
@@ -87,7 +87,7 @@ _collected = counter_from_zero(
 
 
 def collected(kind: str, number: int) -> None:
-    """Count what was removed: `kind` is `container`, `sandbox`, `pod`, `orphan` or `duplicate`."""
+    """Count removals. `kind` is `container`, `sandbox`, `pod`, `orphan` or `duplicate`."""
     if number:
         _collected.add(number, {"kind": kind})
 
@@ -102,7 +102,7 @@ _journal_bytes = 0
 
 
 def journaled(records: int, used_bytes: int) -> None:
-    """Count records that were written to the journal, whose file now uses so many bytes. For any thread."""
+    """Count records that were written to the journal, and note the bytes that its file uses now. For any thread."""
     global _journal_bytes
     _journal_records.add(records)
     _journal_bytes = used_bytes
@@ -127,26 +127,26 @@ _START_SECONDS: Final = (
 pod_start_duration = _meter.create_histogram(
     "kubelet_pod_start_duration_seconds",
     unit="s",
-    description="From when the node first saw a pod until it ran.",
+    description="Time from when the node first saw a pod until it ran.",
     explicit_bucket_boundaries_advisory=_START_SECONDS,
 )
 pod_start_total_duration = _meter.create_histogram(
     "kubelet_pod_start_total_duration_seconds",
     unit="s",
-    description="From a pod's creation until all its containers ran.",
+    description="Time from a pod's creation until all its containers ran.",
     explicit_bucket_boundaries_advisory=_START_SECONDS,
 )
 pod_start_sli_duration = _meter.create_histogram(
     "kubelet_pod_start_sli_duration_seconds",
     unit="s",
-    description="From a stateless pod's creation until all its containers ran, without pulls and init containers.",
+    description="Time from a stateless pod's creation until all its containers ran, without pulls and init containers.",
     explicit_bucket_boundaries_advisory=_START_SECONDS,
 )
 
 workflow_restarts = counter_from_zero(
     _meter,
     "syncpod_workflow_restarts_total",
-    description="Pod workflows begun anew because their tasks failed again and again.",
+    description="Pod workflows that were restarted because their tasks failed again and again.",
 )
 
 _USUAL_ENDS: Final = (("0", "Completed"), ("1", "Error"), ("137", "Error"), ("137", "OOMKilled"), ("143", "Error"))

@@ -27,12 +27,12 @@ OPERATIONS: Final = (
     *("runtime_config", "start_container", "status", "stop_container", "stop_podsandbox", "update_container"),
     *("update_podsandbox_resources", "version", "wait_task"),
 )
-"""The kubelet's `operation_type` of each call that the client makes; those of containerd's tasks are ours."""
+"""The kubelet's `operation_type` of each call that the client makes. The names for containerd's tasks are our own."""
 
 _OPERATIONS = counter_from_zero(
     _METER,
     "kubelet_runtime_operations_total",
-    description="Runtime operations, by operation type; failed ones too.",
+    description="Runtime operations, including failed ones, by operation type.",
     known=each_of(operation_type=OPERATIONS),
 )
 _ERRORS = counter_from_zero(
@@ -56,17 +56,17 @@ _SANDBOX_DURATION = _METER.create_histogram(
 _SANDBOX_ERRORS = counter_from_zero(
     _METER,
     "kubelet_run_podsandbox_errors_total",
-    description="RunPodSandbox that failed, by runtime handler.",
+    description="RunPodSandbox calls that failed, by runtime handler.",
     known=each_of(runtime_handler=("",)),
 )
 
 
 @contextmanager
 def operation(name: str, *, rpc: str, attributes: Mapping[str, str | int]) -> Iterator[None]:
-    """Record one call: a span `cri.<name>`, its count, its duration, and whether it failed or was cancelled.
+    """Record one call: its span `cri.<name>`, its count, its duration, and whether it failed or was cancelled.
 
-    `name` is the kubelet's operation_type, `rpc` the full method name. The span shows `attributes` only: names and ids,
-    never configurations, because environments hold secrets.
+    `name` is the kubelet's operation_type, and `rpc` the full method name. The span shows only `attributes`: names and
+    ids, never configurations, because environments hold secrets.
     """
     service, _, method = rpc.strip("/").partition("/")
     labels = {"operation_type": name}
@@ -94,7 +94,7 @@ def operation(name: str, *, rpc: str, attributes: Mapping[str, str | int]) -> It
 
 @contextmanager
 def sandbox_run(runtime_handler: str) -> Iterator[None]:
-    """Record one RunPodSandbox: its duration, and whether it failed, by runtime handler."""
+    """Record one RunPodSandbox call: its duration, and whether it failed, by runtime handler."""
     labels = {"runtime_handler": runtime_handler}
     started = time.monotonic()
     try:

@@ -1,4 +1,4 @@
-"""Log lines as JSON: one object a line, with the pod, the step and the trace that a line belongs to."""
+"""Log lines as JSON: one object per line, with the pod, the step and the trace that the line belongs to."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from syncpod.messages.identity import POD_PREFIX
 
 
 class JsonFormatter(logging.Formatter):
-    """Makes one JSON object of a record.
+    """Formats a record as one JSON object.
 
-    ``time`` (RFC 3339, UTC), ``level``, ``logger`` and ``message`` are always there; ``pod`` (namespace/name), ``step``
-    and ``try`` on lines that a step logs; ``trace_id`` and ``span_id`` within a span that is recorded; ``error`` is the
-    traceback.
+    ``time`` (RFC 3339, UTC), ``level``, ``logger`` and ``message`` are always present. Lines that a step logs also have
+    ``pod`` (namespace/name), ``step`` and ``try``. Lines within a recorded span have ``trace_id`` and ``span_id``.
+    ``error`` is the traceback.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line, without its end."""
+        """Return the line, without a line break."""
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds"),
             "level": record.levelname.lower(),

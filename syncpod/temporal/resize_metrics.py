@@ -1,6 +1,6 @@
-"""Metrics of resizes that only a pod's workflow knows, under the kubelet's names (metrics/metrics.go, v1.36).
+"""Resize metrics that only a pod's workflow knows, under the kubelet's names (metrics/metrics.go, v1.36).
 
-Steps count what they know of a resize themselves: that it was applied, or that it is infeasible.
+The steps themselves count resizes that were applied, and resizes that are infeasible.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from temporalio.worker import Interceptor, WorkflowInboundInterceptor, WorkflowI
 from syncpod.counters import counter_from_zero, each_of
 
 RESIZES = "syncpod_resizes"
-"""Extern function ``(workflow_id, pending, in_progress, requested)``. A workflow, while not replaying, calls it with
-the state of its pod's resize. `pending` is the reason why it has not begun, or ""; `requested` lists what was requested
-since the last call: resource, requirement and operation of each change."""
+"""Extern function ``(workflow_id, pending, in_progress, requested)``. A workflow that is not replaying calls it with
+the state of its pod's resize. `pending` is the reason why the resize has not begun, or "". `requested` lists the
+changes that were requested since the last call: resource, requirement and operation of each."""
 
 _meter = metrics.get_meter("syncpod")
 _requested = counter_from_zero(
@@ -69,6 +69,6 @@ class ResizeMetricsInterceptor(Interceptor):
     def workflow_interceptor_class(
         self, input: WorkflowInterceptorClassInput
     ) -> type[WorkflowInboundInterceptor] | None:
-        """Provide the function; nothing of the workflow is intercepted."""
+        """Provide the function. Nothing in the workflow is intercepted."""
         input.unsafe_extern_functions[RESIZES] = resizes
         return None

@@ -1,17 +1,17 @@
-"""The spans of a pod's syncs, made outside of its workflow, which is replayed and so can have none.
+"""The spans of a pod's syncs. They are recorded outside the workflow: a replayed workflow must not record spans.
 
 A sync is what a run does from one rest to the next: something triggers it, it decides, takes a step, decides again, and
-so on until nothing may run. It is one trace, however long the workflow lives::
+so on until no step may begin. Each sync is one trace, however long the workflow lives::
 
     sync_pod                       from the trigger to the next rest
-    ├─ await_workflow_task         until the worker has the news: the server, its queue, the worker's queue
+    ├─ await_workflow_task         until the worker gets the trigger: the server, its queue, the worker's queue
     ├─ decide                      the decision, with its reason and its plan
-    ├─ await_step                  until the worker has the step
+    ├─ await_step                  until the worker gets the step
     ├─ create_sandbox              the step, with its calls to the runtime below it
     ├─ await_workflow_task
     └─ …
 
-A replay makes none. A sync that one worker begins and another ends lacks one half.
+A replay records no spans. A sync that one worker begins and another one ends lacks one half.
 """
 
 from __future__ import annotations
@@ -29,38 +29,38 @@ from opentelemetry.context import Context
 from opentelemetry.trace import INVALID_SPAN_CONTEXT, Link, NonRecordingSpan, Span, SpanContext
 
 _OPEN_SYNCS: Final = 10_000
-"""Syncs kept open at most; beyond that the oldest ends. A run that ends between two rests leaves its sync open."""
+"""The most open syncs; beyond that the oldest is ended. A run that ends before it rests leaves its sync open."""
 
 _TRIGGERS: Final = 20
-"""Triggers named in one sync at most: a flood of signals is one sync."""
+"""The most triggers that one sync names: a flood of signals is one sync."""
 
 _tracer = trace.get_tracer("syncpod")
 
 
 @dataclass
 class _Sync:
-    """One run between two rests. Times are in nanoseconds since 1970, by this machine's clock."""
+    """One sync of a run. Times are in nanoseconds since 1970, by this machine's clock."""
 
     triggers: list[str] = field(default_factory=list)
     causes: list[SpanContext] = field(default_factory=list)
-    """The spans by which the triggers were sent, as far as their senders told."""
+    """The spans that sent the triggers, as far as their senders passed them on."""
     began_ns: int = 0
-    """When the first trigger came to the server; 0 if that is not known."""
+    """When the first trigger reached the server; 0 if that is not known."""
     span: Span | None = None
     accounted_ns: int = 0
-    """Up to when spans account for the sync's time."""
+    """The time up to which spans account for the sync."""
     deciding_ns: int = 0
 
 
 class SyncSpans:
-    """The open syncs of a worker, by run. Threads of workflow tasks and the event loop call it."""
+    """The open syncs of a worker, by run. Called by the threads of workflow tasks and by the event loop."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open: OrderedDict[str, _Sync] = OrderedDict()
 
     def triggered(self, run_id: str, trigger: str, cause: SpanContext, at: datetime | None = None) -> None:
-        """Note what wakes a run: the name of a signal or update, or ``start``; and when it came, if that is known."""
+        """Note what wakes a run: the name of a signal or update, or ``start``; with its time of arrival, if known."""
         with self._lock:
             sync = self._sync(run_id)
             if len(sync.triggers) < _TRIGGERS and trigger not in sync.triggers:
@@ -71,7 +71,7 @@ class SyncSpans:
                 sync.began_ns = int(at.timestamp() * 1e9)
 
     def deciding(self, run_id: str, task_began: datetime) -> None:
-        """Note that a run is about to decide, in a workflow task that the server says began then."""
+        """Note that a run is about to decide. `task_began` is the server's time for the start of the workflow task."""
         now = time.time_ns()
         with self._lock:
             sync = self._sync(run_id)
@@ -83,7 +83,7 @@ class SyncSpans:
             sync.deciding_ns = sync.accounted_ns = now
 
     def decided(self, run_id: str, attributes: Mapping[str, Any]) -> None:
-        """Make the span of the decision that began last."""
+        """Record the span of the latest decision."""
         now = time.time_ns()
         with self._lock:
             sync = self._sync(run_id)
@@ -92,13 +92,13 @@ class SyncSpans:
                 sync.accounted_ns = now
 
     def context(self, run_id: str) -> SpanContext:
-        """Return the span context for a step that the run begins; not valid if no spans are recorded."""
+        """Return the span context for a step of the run; an invalid one if no spans are recorded."""
         with self._lock:
             span = self._sync(run_id).span
             return span.get_span_context() if span is not None else INVALID_SPAN_CONTEXT
 
     def step_ended(self, run_id: str) -> None:
-        """Note that a step of the run has ended here: until now its span accounts for the sync's time."""
+        """Note that a step of the run has just ended on this worker: its span accounts for the time until now."""
         with self._lock:
             if (sync := self._open.get(run_id)) is not None:
                 sync.accounted_ns = time.time_ns()
@@ -122,7 +122,7 @@ class SyncSpans:
         return sync
 
     def _begun(self, sync: _Sync, began_ns: int) -> Span:
-        """Begin the sync's span, below the span that has sent its first trigger, with links to those of the others."""
+        """Begin the sync's span below the span that sent its first trigger, with links to those of the others."""
         parent, *others = sync.causes or [INVALID_SPAN_CONTEXT]
         return _tracer.start_span(
             "sync_pod",
@@ -134,11 +134,11 @@ class SyncSpans:
 
 
 def below(parent: SpanContext) -> Context:
-    """Return the context in which a span is a child of `parent`; that of a new trace if `parent` is not valid."""
+    """Return a context that makes a span a child of `parent`; that of a new trace if `parent` is not valid."""
     return trace.set_span_in_context(NonRecordingSpan(parent), Context()) if parent.is_valid else Context()
 
 
 def _span(name: str, parent: Span, start_ns: int, end_ns: int, attributes: Mapping[str, Any] | None = None) -> None:
-    """Make a whole span. One whose end is before its start, because two clocks differ, takes no time."""
+    """Record a complete span. If two clocks differ so that it would end before its start, it takes no time."""
     context = below(parent.get_span_context())
     _tracer.start_span(name, context, attributes=attributes, start_time=min(start_ns, end_ns)).end(end_ns)

@@ -1,6 +1,6 @@
-"""The header in which a trace's context travels through Temporal, as the interceptors of Temporal's SDKs write it.
+"""The header that carries a trace's context through Temporal, in the format of the interceptors of Temporal's SDKs.
 
-A client of any SDK that has such an interceptor, and signals or starts a pod, finds the pod's sync in its own trace.
+When a client of any SDK with such an interceptor signals or starts a pod, the pod's sync appears in the client's trace.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from opentelemetry.trace import INVALID_SPAN_CONTEXT, SpanContext, TraceFlags
 from temporalio.api.common.v1 import Payload
 
 _NAME: Final = "_tracer-data"
-"""The SDKs' name; its payload is a JSON object of W3C Trace Context's headers."""
+"""The SDKs' name for it. Its payload is a JSON object of W3C Trace Context headers."""
 
 
 def with_context(headers: Mapping[str, Payload], context: SpanContext) -> dict[str, Payload]:
-    """Return headers that carry `context` as well; unchanged if it is not valid."""
+    """Return headers with `context` added; unchanged if the context is not valid."""
     if not context.is_valid:
         return dict(headers)
     text = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
@@ -26,7 +26,7 @@ def with_context(headers: Mapping[str, Payload], context: SpanContext) -> dict[s
 
 
 def context_of(headers: Mapping[str, Payload]) -> SpanContext:
-    """Return the context that headers carry; one that is not valid if there is none that can be read."""
+    """Return the context that headers carry; an invalid context if they carry none that can be read."""
     if _NAME not in headers:
         return INVALID_SPAN_CONTEXT
     try:

@@ -1,4 +1,4 @@
-"""Interceptors that make the spans of a pod's syncs (:mod:`syncpod.temporal.sync_spans`), steps and signals.
+"""Interceptors that record the spans of a pod's syncs (:mod:`syncpod.temporal.sync_spans`), steps and signals.
 
 Without an OpenTelemetry SDK they add nothing to what a workflow schedules or a client sends.
 """
@@ -35,31 +35,31 @@ from syncpod.temporal.sync_spans import SyncSpans, below
 from syncpod.temporal.trace_header import context_of, with_context
 
 DECIDING = "syncpod_deciding"
-"""Extern function ``()`` by which a workflow, not replaying, says that it is about to decide."""
+"""Extern function ``()``. A workflow that is not replaying calls it when it is about to decide."""
 
 DECIDED = "syncpod_decided"
-"""Extern function ``(attributes)`` by which it says what it has decided."""
+"""Extern function ``(attributes)``. The workflow calls it with its decision."""
 
 RESTED = "syncpod_rested"
-"""Extern function ``(attributes)`` by which it says that nothing may run any more."""
+"""Extern function ``(attributes)``. The workflow calls it when no step may begin any more."""
 
 _tracer = trace.get_tracer("syncpod")
 
 
 class TracingInterceptor(Interceptor):
-    """Makes the spans of syncs and steps."""
+    """Records the spans of syncs and steps."""
 
     def __init__(self) -> None:
         self._syncs = SyncSpans()
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
-        """Give each step its span."""
+        """Record a span for each step."""
         return _StepSpan(next, self._syncs)
 
     def workflow_interceptor_class(
         self, input: WorkflowInterceptorClassInput
     ) -> type[WorkflowInboundInterceptor] | None:
-        """Give workflows the functions that tell of their syncs, and add the header to their steps."""
+        """Give workflows the functions that report their syncs, and add the trace header to their steps."""
         syncs = self._syncs
 
         def deciding() -> None:
@@ -80,7 +80,7 @@ class TracingInterceptor(Interceptor):
 
 
 class _SyncInbound(WorkflowInboundInterceptor):
-    """Notes what triggers a pod's syncs."""
+    """Notes the triggers of a pod's syncs."""
 
     spans: SyncSpans
 
@@ -151,7 +151,7 @@ class _StepSpan(ActivityInboundInterceptor):
 
 
 def _awaited(info: activity.Info, parent: Context) -> None:
-    """Make the span of the time from when the server had a step to do until this worker began it."""
+    """Record the span from when the server had a step to do until this worker began it."""
     now = time.time_ns()
     scheduled = min(now, int(info.current_attempt_scheduled_time.timestamp() * 1e9))
     _tracer.start_span("await_step", parent, start_time=scheduled).end(now)
@@ -167,7 +167,7 @@ def _about(info: activity.Info) -> dict[str, str | int]:
 
 
 def _about_step(request: StepInput) -> dict[str, str | int]:
-    """Return attributes that identify a step's target. No part of the pod's spec: its environment may hold secrets."""
+    """Return attributes that identify a step's target. They have no part of the pod's spec, which may hold secrets."""
     about: dict[str, str | int] = {
         "k8s.namespace.name": request.ref.namespace,
         "k8s.pod.name": request.ref.name,
@@ -186,7 +186,7 @@ def _about_step(request: StepInput) -> dict[str, str | int]:
 
 
 class TracedSignals(client.Interceptor):
-    """Gives each signal that a client sends a span, below which the sync that it triggers lies."""
+    """Records a span for each signal that a client sends. The sync that the signal triggers is below this span."""
 
     def intercept_client(self, next: client.OutboundInterceptor) -> client.OutboundInterceptor:
         """Wrap a client's calls."""

@@ -1,1 +1,1 @@
-"""What dashboards and alerts read of a node over HTTP: its metrics in Prometheus' format, and its health."""
+"""The node's HTTP endpoint for dashboards and alerts: metrics in Prometheus' format, health, pods and their usage."""

@@ -1,9 +1,9 @@
-"""Serves a node's metrics, its health, its pods and what they use over HTTP, at the kubelet's paths.
+"""Serves a node's metrics, health, pods and resource usage over HTTP, at the kubelet's paths.
 
-Nothing of a request counts but its path, and for the pods themselves a token: there is nothing to configure, and
-nothing that changes the node. Metrics name the pods and what they use, to whoever may connect, so the address should be
-on the loopback. ``/pods`` and ``/stats/summary`` tell more: they need the token of the state directory, and are served
-on a loopback address alone, since the token is sent as it is.
+Of a request only the path matters, and for the pods themselves a token. No request changes the node. Metrics show the
+names of pods and their usage to everyone who can connect, so the address should be on the loopback. ``/pods`` and
+``/stats/summary`` show more: they require the token of the state directory, and are served only on a loopback address,
+since the token is sent unencrypted.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from syncpod.translation.paths import UnsafeName, pod_log_directory
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _JSON: Final = "application/json"
 _COUNT_SECONDS: Final = 5.0
-"""How often ends are counted while nobody scrapes."""
+"""How often the ends of containers are counted while nobody scrapes."""
 _FRESH_SECONDS: Final = 1.0
 _WITHOUT_TOTAL: Final = frozenset({"kubelet_evictions", "kubelet_pleg_discard_events"})
-"""Counters to whose names the kubelet does not add ``_total``."""
+"""Counters whose names have no ``_total`` in the kubelet."""
 _NO_TOKEN: Final = (
     f"show the token in the file {FILE_NAME} of the node's state directory, which its owner can read: "
     "Authorization: Bearer TOKEN\n"
@@ -51,7 +51,7 @@ _NO_TOKEN: Final = (
 
 
 class NodeEndpoint:
-    """What one node tells its readers. Belongs to the agent's event loop."""
+    """The endpoint of one node. Belongs to the agent's event loop."""
 
     def __init__(
         self,
@@ -67,9 +67,9 @@ class NodeEndpoint:
         obstacles: Callable[[], Sequence[str]],
         peer_of: PeerOf = find_peer,
     ) -> None:
-        """Serve at any free port if `port` is 0. `obstacles` says why the node is not ready.
+        """Serve at `port`, or at any free port if it is 0. `obstacles` says why the node is not ready.
 
-        Makes the token if there is none. Blocks. Raises OSError.
+        Creates the token if there is none. Blocks. Raises OSError.
         """
         self.server = HttpServer(host, port, self._answer, peer_of=peer_of)
         self._node, self._pods, self._probes, self._usage, self._disks = node, pods, probes, usage, disks
@@ -77,16 +77,16 @@ class NodeEndpoint:
         self._token = ReaderToken(node.state_dir)
         self._is_local = ipaddress.ip_address(host).is_loopback
         self._kept: dict[str, tuple[float, bytes]] = {}
-        """By path: what was made last, and until when it holds."""
+        """By path: the last answer, and until when it may be reused."""
         self._making: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        """By path: a runtime that hangs holds up what it is asked for, and not the metrics that say so."""
+        """One lock per path: a hanging runtime must only hold up answers that need it, not the metrics that show it."""
 
     async def run(self) -> None:
         """Serve until cancelled."""
         await self.server.run()
 
     async def count(self) -> None:
-        """Count what happens to pods while nobody asks, until cancelled."""
+        """Count what happens to pods even while nobody scrapes, until cancelled."""
         while True:
             await asyncio.sleep(_COUNT_SECONDS)
             await self._pods.read()
@@ -111,13 +111,13 @@ class NodeEndpoint:
 
     async def _to_its_owner(self, request: Request, make: Callable[[], Awaitable[bytes]]) -> Answer:
         if not self._is_local:
-            return Answer("403 Forbidden", b"only on a loopback address, since the token is sent as it is\n")
+            return Answer("403 Forbidden", b"served only on a loopback address, since the token is sent unencrypted\n")
         if not self._token.is_shown(request.authorization):
             return Answer("401 Unauthorized", _NO_TOKEN, headers={"WWW-Authenticate": 'Bearer realm="syncpod"'})
         return Answer("200 OK", await self._fresh(request.path, make), _JSON)
 
     async def _fresh(self, path: str, make: Callable[[], Awaitable[bytes]]) -> bytes:
-        """Return the result of `make`, which runs once a second at most: no reader may keep the worker busy."""
+        """Return the result of `make`, which runs at most once a second, so that no reader keeps the worker busy."""
         async with self._making[path]:
             until, kept = self._kept.get(path, (0.0, b""))
             if time.monotonic() >= until:
@@ -164,7 +164,7 @@ class NodeEndpoint:
         return await asyncio.to_thread(lambda: _as_json(summary(measured)))
 
     def _running_containers(self) -> Iterable[tuple[tuple[ObservedPod, str], str, datetime]]:
-        """Yield pod and name, id and start of each container that runs."""
+        """Yield pod and name, id and start of each running container."""
         for pod in self._listings():
             for each in pod.containers:
                 if each.state == "running" and each.started_at is not None:
@@ -191,7 +191,7 @@ def _readiness(*, is_ready: bool) -> Metric:
 
 
 def _running(listings: Iterable[ObservedPod]) -> Iterable[Metric]:
-    """Yield how many sandboxes are ready, and how many containers there are in each state (pleg/generic.go, v1.36)."""
+    """Yield the number of ready sandboxes, and of containers in each state (pleg/generic.go, v1.36)."""
     pods, containers = 0, Counter[str]({"created": 0, "exited": 0, "running": 0, "unknown": 0})
     for pod in listings:
         pods += any(sandbox.ready for sandbox in pod.sandboxes)
@@ -204,7 +204,7 @@ def _running(listings: Iterable[ObservedPod]) -> Iterable[Metric]:
 
 
 class _Families(Collector):
-    """Families that are made already."""
+    """A collector of given families."""
 
     def __init__(self, families: Sequence[Metric]) -> None:
         self._families = families
@@ -214,10 +214,10 @@ class _Families(Collector):
 
 
 class _Series(Collector):
-    """All series of ``/metrics``: what this process counts, what the endpoint adds, and the node's pods."""
+    """All series of ``/metrics``: those of this process, those that the endpoint adds, and those of the node's pods."""
 
     def __init__(self, counted: Collector, pods: Sequence[Mapping[str, Any]], own: Sequence[Metric]) -> None:
-        """`own` are the families that the endpoint makes itself."""
+        """Collect from these parts. `own` are the families that the endpoint itself makes."""
         self._counted, self._pods, self._own = counted, pods, own
 
     def collect(self) -> Iterable[Metric]:

@@ -1,8 +1,8 @@
-"""A small HTTP server for readers: one request a connection, of which only method, path and two headers count.
+"""A small HTTP server for readers: one request per connection, of which only method, path and two headers matter.
 
-Whoever may connect may ask, so it bounds them: four requests at a time of one stranger, and ten seconds for each. A web
-page cannot read it, although the browser of this machine's user could connect: the Host that it names must be an
-address, or localhost.
+Everyone who can connect may send requests, so the server limits them: at most four requests of a client at a time, and
+ten seconds for each. A web page in a browser on this machine cannot read from it: the Host header of a request must be
+an address, or localhost.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ PLAIN: Final = "text/plain; charset=utf-8"
 _HEAD_LIMIT: Final = 8 * 2**10
 _PATIENCE_SECONDS: Final = 10.0
 _LISTEN_SECONDS: Final = 5.0
-"""Between two tries to get the address."""
+"""The pause between two tries to get the address."""
 
 
 class Request(NamedTuple):
-    """What a reader asks for."""
+    """A request of a reader."""
 
     path: str
-    """Without what follows a question mark."""
+    """The path without the query."""
     authorization: str
-    """The header; "" = there is none."""
+    """The Authorization header; "" = there is none."""
 
 
 class Answer(NamedTuple):
-    """What a reader gets."""
+    """The answer to a request."""
 
     status: str
-    """The code and its words: ``200 OK``."""
+    """The status code with its text: ``200 OK``."""
     body: bytes
     kind: str = PLAIN
     """The content type."""
     headers: Mapping[str, str] = {}
-    """Further ones."""
+    """Further headers."""
 
 
 class HttpServer:
@@ -52,14 +52,14 @@ class HttpServer:
     def __init__(
         self, host: str, port: int, answer: Callable[[Request], Awaitable[Answer]], *, peer_of: PeerOf = find_peer
     ) -> None:
-        """Have `answer` answer each request; any free port if `port` is 0."""
+        """Answer each request by `answer`. With port 0, any free port is used."""
         self._host, self._port, self._answer = host, port, answer
         self._callers = Callers(peer_of)
         self.addresses: tuple[tuple[str, int], ...] = ()
-        """Where it listens; nothing = not yet."""
+        """The addresses that it listens at; empty = none yet."""
 
     async def run(self) -> None:
-        """Serve until cancelled. An address that another process has is tried again: the pods come first."""
+        """Serve until cancelled. If another process has the address, try again: the node must run without it."""
         server = await self._listen()
         self.addresses = tuple(listening.getsockname()[:2] for listening in server.sockets)
         log.info("metrics are served at %s", ", ".join(_url(*address) for address in self.addresses))
@@ -89,10 +89,10 @@ class HttpServer:
             except (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
                 log.debug("a request for metrics failed: %s", error)
             finally:
-                writer.transport.abort()  # a client that does not read its answer would keep its place
+                writer.transport.abort()  # a client that does not read its answer would keep its slot
 
     async def _response(self, head: Sequence[str]) -> bytes:
-        """Return the answer to a request with this head. Raises ValueError if it is none."""
+        """Return the answer to a request with this head. Raises ValueError for an invalid head."""
         method, target, _ = head[0].split(" ", 2)
         headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
         request = Request(target.partition("?")[0], headers.get("authorization", ""))
@@ -110,12 +110,12 @@ class HttpServer:
         if method not in ("GET", "HEAD"):
             return Answer("405 Method Not Allowed", b"only GET")
         if not _is_address(host):
-            return Answer("403 Forbidden", b"ask by an address of this machine, or as localhost")
+            return Answer("403 Forbidden", b"the Host must be an address of this machine, or localhost")
         return await self._answer(request)
 
 
 def _is_address(host: str) -> bool:
-    """Say whether a Host header names an address or localhost, and no name that a page could have chosen."""
+    """Say whether a Host header has an address or localhost, and not a name that a web page could have chosen."""
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
     try:
         ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))

@@ -1,4 +1,4 @@
-"""What is used on the node as a whole, by procfs and its disks."""
+"""The resource usage of the node as a whole, from procfs and its disks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from syncpod.cri.port import CpuUsage, CriRuntime, FilesystemUsage, InterfaceUsa
 from syncpod.node.daemon_thread import in_daemon_thread
 
 _DISK_SECONDS: Final = 2.0
-"""How long a disk may take; one that hangs is not asked again until it answers."""
+"""How long a disk may take. One that hangs is not asked again until it has answered."""
 _KIB: Final = 1024
 _NOT_BUSY: Final = ("idle", "iowait", "steal")
 _TIMES: Final = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
@@ -30,28 +30,28 @@ class Disk:
 
     capacity_bytes: int
     available_bytes: int
-    """To those without rights."""
+    """Bytes that are available to unprivileged users."""
     used_bytes: int
     inodes: int
-    """0 on a file system without a fixed number of them, like those below."""
+    """0 on a file system without a fixed number of inodes, as are the following two."""
     inodes_free: int
 
 
 @dataclass(frozen=True)
 class NodeUsage:
-    """One measurement; None = it cannot be told."""
+    """One measurement. None = not known."""
 
     booted_at: datetime | None = None
     cpu: CpuUsage | None = None
     memory: MemoryUsage | None = None
     interfaces: tuple[InterfaceUsage, ...] = ()
-    """The one with the default route first."""
+    """The interfaces, with that of the default route first."""
     max_pids: int | None = None
     tasks: int | None = None
 
 
 def read_node_usage(proc: Path = Path("/proc")) -> NodeUsage:
-    """Read procfs; what is not there, or cannot be read, is left out."""
+    """Read procfs. A file that is missing or cannot be read is left out."""
     stat = _or_none(lambda: _read_stat(proc / "stat"))
     pids = _or_none(lambda: min(int((proc / "sys/kernel" / name).read_text()) for name in ("pid_max", "threads-max")))
     tasks = _or_none(lambda: int((proc / "loadavg").read_text().split()[3].partition("/")[2]))
@@ -81,7 +81,7 @@ def _read_stat(path: Path) -> tuple[datetime, CpuUsage]:
 
 
 def _read_memory(proc: Path) -> MemoryUsage:
-    """Read the machine's memory; its working set is all but what is free and the inactive page cache."""
+    """Read the machine's memory. Its working set is all memory that is neither free nor inactive page cache."""
     text = (proc / "meminfo").read_text()
     said = {name: int(rest.split()[0]) * _KIB for name, _, rest in (line.partition(":") for line in text.splitlines())}
     faults = dict(line.split() for line in (proc / "vmstat").read_text().splitlines())
@@ -109,10 +109,10 @@ def _read_interfaces(net: Path) -> tuple[InterfaceUsage, ...]:
 
 
 class Disks:
-    """Measures the node's disk and that of its images. Belongs to one event loop."""
+    """Measures the node's disk and the disk of its images. Belongs to one event loop."""
 
     def __init__(self, cri: CriRuntime, state_dir: Path) -> None:
-        """Take the disk with the state directory, where the pods' volumes are, for the node's."""
+        """Use the disk of the state directory, where the pods' volumes are, as the node's disk."""
         self._cri, self._state_dir = cri, state_dir
         self._asking: dict[Path, asyncio.Future[Disk]] = {}
 
@@ -121,7 +121,7 @@ class Disks:
         return await self._measure(self._state_dir)
 
     async def of_images(self) -> tuple[FilesystemUsage, Disk | None] | None:
-        """Return what images use of their disk, and the disk; None if the runtime does not say."""
+        """Return the usage of images, and their disk; None if the runtime does not say."""
         try:
             filesystems = (await self._cri.image_fs_info()).image_filesystems
         except CriError:

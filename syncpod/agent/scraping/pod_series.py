@@ -1,6 +1,6 @@
 """A node's pods as the series of kube-state-metrics (docs/metrics/workload/pod-metrics.md, v2.17), from their statuses.
 
-Names, labels and values are those that the alerts and dashboards of kubernetes-mixin read.
+The alerts and dashboards of kubernetes-mixin read these names, labels and values.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any, Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 Wire = Mapping[str, Any]
-"""A Pod, or a part of one, as JSON has it."""
+"""A Pod, or a part of one, as JSON."""
 Sample = tuple[str, tuple[str, ...], float]
-"""A series' name, the values of its labels after namespace, pod and uid, and its value."""
+"""A series' name, the values of its labels that come after namespace, pod and uid, and its value."""
 
 PHASES: Final = ("Pending", "Succeeded", "Failed", "Unknown", "Running")
 REASONS: Final = ("Evicted", "NodeAffinity", "NodeLost", "Shutdown", "UnexpectedAdmissionError")
-"""The reasons of pods that kube-state-metrics knows; others have no series there either."""
+"""The reasons that kube-state-metrics knows. Other reasons have no series there either."""
 _WHO: Final = ("namespace", "pod", "uid")
 _CONTAINER: Final = {
     "info": ("image", "image_spec", "image_id", "container_id"),
@@ -100,7 +100,7 @@ def _of_pod(meta: Wire, spec: Wire, status: Wire) -> Iterator[Sample]:
     node, host_network = spec.get("nodeName", ""), str(bool(spec.get("hostNetwork"))).lower()
     address = (status.get("hostIP", ""), status.get("podIP", ""), node)
     yield "kube_pod_info", (*address, "", "", spec.get("priorityClassName", ""), host_network), 1
-    yield "kube_pod_owner", ("", "", ""), 1  # a pod of this node has no owner
+    yield "kube_pod_owner", ("", "", ""), 1  # pods of a node have no owner
     yield "kube_pod_restart_policy", (spec.get("restartPolicy", "Always"),), 1
     for name, at in (
         ("kube_pod_created", meta.get("creationTimestamp")),
@@ -118,7 +118,7 @@ def _of_pod(meta: Wire, spec: Wire, status: Wire) -> Iterator[Sample]:
 
 
 def _of_container(status: Wire, spec: Wire) -> Iterator[Sample]:
-    """Yield the samples of one container, without the first part of their names and the container's."""
+    """Yield the samples of one container, without the prefix of their names and without the container's name."""
     state, last = status.get("state", {}), status.get("lastState", {}).get("terminated")
     named = {
         each["name"]: each.get("image", "") for each in (*spec.get("containers", ()), *spec.get("initContainers", ()))
@@ -140,11 +140,11 @@ def _of_container(status: Wire, spec: Wire) -> Iterator[Sample]:
 
 
 def _one_of(name: str, values: Sequence[str], current: str) -> Iterator[Sample]:
-    """Yield a sample for each value that a label may have: 1 for the current one."""
+    """Yield a sample for each value that a label may have: 1 for the current value, 0 for the others."""
     for value in values:
         yield name, (value,), value == current
 
 
 def seconds(at: str) -> float:
-    """Return a time of the wire in seconds since 1970."""
+    """Return a timestamp as seconds since 1970."""
     return datetime.fromisoformat(at).timestamp()

@@ -1,4 +1,4 @@
-"""What the node's pods use of CPU, memory and network: one call to the runtime for all of them."""
+"""The CPU, memory and network usage of the node's pods, from one call to the runtime for all of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 _FRESH_SECONDS: Final = 1.0
 PATIENCE_SECONDS: Final = 5.0
-"""How long the runtime may take: containerd 1.6 asks each shim, and one that hangs holds up the answer."""
+"""How long the runtime may take. containerd 1.6 asks each shim, and a hanging one holds up the answer."""
 
 
 @dataclass(frozen=True)
@@ -26,21 +26,21 @@ class Usage:
 
     pods: tuple[SandboxStats, ...] = ()
     is_known: bool = True
-    """Whether the runtime has answered."""
+    """Whether the runtime answered."""
 
 
 class UsageOfPods:
-    """Asks the runtime once a second at most, whoever reads. Belongs to one event loop."""
+    """Asks the runtime at most once a second, however many readers there are. Belongs to one event loop."""
 
     def __init__(self, cri: CriRuntime, node: str) -> None:
-        """Measure the sandboxes of the node of this name."""
+        """Measure the sandboxes of the node with this name."""
         self._cri, self._labels = cri, {NODE_LABEL: node}
         self._usage, self._stale_at = Usage(), 0.0
         self._asking = asyncio.Lock()
         self._is_failing = False
 
     async def measure(self) -> Usage:
-        """Return what the pods with a ready sandbox use, a second ago at most."""
+        """Return the usage of pods with a ready sandbox, at most a second old."""
         async with self._asking:
             if time.monotonic() >= self._stale_at:
                 self._usage = await self._ask()
@@ -52,7 +52,7 @@ class UsageOfPods:
             pods = await self._cri.list_sandbox_stats(labels=self._labels, timeout_seconds=PATIENCE_SECONDS)
         except CriError as error:
             if not self._is_failing:
-                log.warning("the runtime does not say what the pods use: %s", error)
+                log.warning("the runtime does not report the usage of pods: %s", error)
             self._is_failing = True
             return Usage(is_known=False)
         self._is_failing = False
@@ -60,7 +60,7 @@ class UsageOfPods:
 
 
 def with_sums(pod: SandboxStats) -> SandboxStats:
-    """Return a pod whose CPU and memory are the sums of its containers' if the runtime says neither, as CRI-O.
+    """Return a pod with the sums of its containers' CPU and memory if the runtime reports neither, as CRI-O does.
 
     Mirrors server/stats/cri_stats_provider.go, v1.36, addPodCPUMemoryStats. Pure.
     """
@@ -81,7 +81,7 @@ def _cpu_sum(each_of: Sequence[CpuUsage]) -> CpuUsage:
 
 
 def _memory_sum(each_of: Sequence[MemoryUsage]) -> MemoryUsage:
-    """Return the sum of each number that all of them have."""
+    """Return the sums of those numbers that all of them have."""
 
     def total(name: str) -> int | None:
         numbers = [getattr(each, name) for each in each_of]

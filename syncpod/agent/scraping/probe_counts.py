@@ -1,7 +1,7 @@
 """Counts the probes of the node's pods, under the kubelet's names (prober/prober.go, v1.36).
 
-A pod's counts go with it, as in the kubelet. The counters of OpenTelemetry cannot forget, and take no more than 2,000
-series each: pods that came and went would leave no room for the later ones.
+A pod's counts are removed with the pod, as in the kubelet. OpenTelemetry's counters never forget a series, and have at
+most 2,000 of them each: the series of removed pods would leave no room for later pods.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WHO: Final = ("probe_type", "container", "pod", "namespace")
 
 
 class _Probe(NamedTuple):
-    """What is asked: one type of probe of one container."""
+    """One type of probe of one container."""
 
     type: str
     container: str
@@ -37,12 +37,12 @@ class _Counts:
     ref: PodRef
     results: Counter[tuple[_Probe, str]] = field(default_factory=Counter)
     buckets: dict[_Probe, list[int]] = field(default_factory=dict)
-    """How many probes took no longer than each bound, and longer than the one before."""
+    """For each bound: how many probes took at most this long, and longer than the previous bound."""
     seconds: Counter[_Probe] = field(default_factory=Counter)
 
 
 class ProbeCounts:
-    """The probes of each pod of a node, while the pod is there."""
+    """The probes of each pod of a node, for as long as the pod exists."""
 
     def __init__(self) -> None:
         self._pods: dict[str, _Counts] = {}
@@ -67,7 +67,7 @@ class ProbeCounts:
         for counts in self._pods.values():
             who = (counts.ref.name, counts.ref.namespace)
             for probe, buckets in counts.buckets.items():
-                for result in _RESULTS:  # one that has not come yet is 0, so that its first one is seen to come
+                for result in _RESULTS:  # a result without probes is 0, so that its first one shows as an increase
                     total.add_metric((*probe, *who, counts.ref.uid, result), counts.results[probe, result])
                 below = list(zip(_BOUNDS, accumulate(buckets), strict=True))
                 duration.add_metric((*probe, *who), below, counts.seconds[probe])

@@ -1,4 +1,4 @@
-"""The token that a reader of the pods themselves has to show: a file in the state directory, for its owner alone."""
+"""The token that a reader of ``/pods`` has to show: a file in the state directory that only its owner may read."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _SHORTEST: Final = 32
 
 
 class ReaderToken:
-    """The token of one node. It is made once, so that what is configured with it goes on to work."""
+    """The token of one node. It is created only once, so that readers that are configured with it keep working."""
 
     def __init__(self, state_dir: Path) -> None:
-        """Take the token of this directory, or make one. Blocks. Raises OSError."""
+        """Read the token of this directory, or create one. Blocks. Raises OSError."""
         path = state_dir / FILE_NAME
         try:
             self._text = path.read_text().strip()

@@ -1,7 +1,7 @@
-"""The series of the kubelet's ``/metrics/resource`` (metrics/collectors/resource_metrics.go, v1.36): what is used.
+"""The resource usage series of the kubelet's ``/metrics/resource`` (metrics/collectors/resource_metrics.go, v1.36).
 
-Their timestamps are those of the runtime's measurements, as the kubelet's: rates are right however old one is. What the
-runtime does not say has no series.
+As in the kubelet, their timestamps are those of the runtime's measurements, so that rates are right however old a
+measurement is. A value that the runtime does not report has no series.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _POD: Final = ("pod", "namespace")
 _NANO: Final = 10**9
 
 Starts = Mapping[str, datetime]
-"""When each running container has started, by its id."""
+"""When each running container started, by its id."""
 
 
 def resource_series(usage: Usage, node: NodeUsage, starts: Starts) -> Sequence[Metric]:
-    """Return all families; without pods where the runtime does not answer, and then with an error."""
+    """Return all families. If the runtime does not answer, there are no pods, and the error gauge is 1."""
     families = _Families()
     for pod in usage.pods:
         whose = (pod.name, pod.namespace)
         for container in pod.containers:
             if container.id not in starts:
-                continue  # it has ended, or another instance has its name now
+                continue  # it has ended, or its name belongs to another instance now
             labels = (container.name, *whose)
             families.started.add_metric(labels, starts[container.id].timestamp())
             _add(families.container_cpu, families.container_memory, labels, container.cpu, container.memory)
@@ -43,7 +43,7 @@ def resource_series(usage: Usage, node: NodeUsage, starts: Starts) -> Sequence[M
 
 
 class _Families:
-    """One answer's families, empty at first."""
+    """The families of one answer, empty at first."""
 
     def __init__(self) -> None:
         self.node_cpu = CounterMetricFamily("node_cpu_usage_seconds", "CPU time used on the node.", labels=())
@@ -60,7 +60,7 @@ class _Families:
             "container_start_time_seconds", "When a container started, in seconds since 1970.", labels=_CONTAINER
         )
         self.failed = tuple(
-            GaugeMetricFamily(name, "1 if the runtime does not say what pods use, else 0.", labels=())
+            GaugeMetricFamily(name, "1 if the runtime does not report the usage of pods, else 0.", labels=())
             for name in ("scrape_error", "resource_scrape_error")
         )
 

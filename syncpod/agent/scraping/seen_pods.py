@@ -1,4 +1,4 @@
-"""The node's pods as their workflows have published them, each state read once, however often it is scraped."""
+"""The node's pods as their workflows publish them. Each state is read only once, however often it is scraped."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ Wire = Mapping[str, Any]
 
 
 class CountsOfPods(Protocol):
-    """What counts for each pod, as long as it is there."""
+    """Counts something for each pod, for as long as the pod exists."""
 
     def keep(self, uids: Iterable[str]) -> None:
         """Forget all pods but these."""
 
 
 class SeenPods:
-    """Reads what is published, and counts what has happened meanwhile. Belongs to the agent's event loop."""
+    """Reads published states, and counts what has happened since the last look. Belongs to the agent's event loop."""
 
     def __init__(
         self, published: PublishedPods, terminations: Terminations, startups: Startups, *others: CountsOfPods
     ) -> None:
-        """Tell each state of a pod to `terminations` and `startups`, and them and `others` which pods are there."""
+        """Pass each state of a pod to `terminations` and `startups`. Tell these and `others` which pods exist."""
         self._published = published
         self._terminations, self._startups = terminations, startups
         self._counts: tuple[CountsOfPods, ...] = (terminations, startups, *others)
         self._untold: list[Published] = []
-        """What was published since it was counted."""
+        """States that were published since the last count."""
         self._pods: dict[str, tuple[Published, Wire]] = {}
-        """By workflow: the Pod of its newest state."""
+        """The Pod of each workflow's newest state, by workflow."""
         self._reading = asyncio.Lock()
         published.watch(self._untold.append)
 
@@ -60,7 +60,7 @@ class SeenPods:
 
 
 def _read(published: Iterable[Published]) -> dict[int, Wire]:
-    """Return the Pods of published states, by the identity of each state."""
+    """Return the Pods of published states, by the state's identity."""
     return {id_: each.answer("pod") for id_, each in {id(each): each for each in published}.items()}
 
 

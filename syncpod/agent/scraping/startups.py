@@ -1,7 +1,7 @@
-"""How long pods take to start, from what their workflows publish (util/pod_startup_latency_tracker.go, v1.36).
+"""How long pods take to start, from the states that workflows publish (util/pod_startup_latency_tracker.go, v1.36).
 
-Difference: a pull is counted from its step, which includes the wait for its turn; and where pulls and init containers
-overlap, which they do here, the time is left out once.
+Differences: the time of a pull is that of its step, and so includes the wait for its turn. Pulls and init containers
+may overlap here, and then that time is subtracted only once.
 """
 
 from __future__ import annotations
@@ -15,36 +15,38 @@ from syncpod.journal.records import Line
 from syncpod.lifecycle.step_name import StepName
 
 Record = Callable[[float], None]
-"""Takes a duration in seconds."""
+"""A function that records a duration in seconds."""
 
 _STATELESS: Final = frozenset({"secret", "configMap", "downwardAPI", "emptyDir", "projected"})
-"""The volumes of pods that the service level for starts is about."""
+"""The kinds of volumes that a stateless pod may have, as the service level indicator for starts defines it."""
 _NOTHING: Final = timedelta()
 _Span = tuple[datetime, datetime]
 
 
 @dataclass
 class _Starting:
-    """A pod that was seen before it ran."""
+    """A pod that was first seen before it ran."""
 
     first_seen: datetime
     runs: bool = False
 
 
 class Startups:
-    """Times the starts of one node's pods; only of those that it has seen before they ran, so none counts twice."""
+    """Times the starts of one node's pods: only of pods that it has seen before they ran, so that none counts twice."""
 
     def __init__(self, *, running: Record, total: Record, sli: Record) -> None:
-        """Time a start up to the phase Running (from when the pod was first seen), and until all containers run.
+        """Record the times of a start.
 
-        The last two are from the pod's creation; `sli` is without pulls and init containers, and of stateless pods.
+        `running` is the time from when the pod was first seen until its phase is Running. `total` and `sli` are the
+        times from its creation until all containers run; `sli` leaves out pulls and init containers, and is only for
+        stateless pods.
         """
         self._running, self._total, self._sli = running, total, sli
         self._pods: dict[str, _Starting | None] = {}
-        """By UID; None = its start is over, or was never seen."""
+        """Pods by UID; None = the start is over, or was never seen."""
 
     def take(self, pod: Mapping[str, Any], at: datetime, lines: Callable[[], Iterable[Line]]) -> None:
-        """Take what a pod has published `at` that time; `lines` are its history, asked for only when it has started."""
+        """Take a state that a pod published `at` a time. `lines` returns its history; it is called after the start."""
         uid, status = str(pod.get("metadata", {}).get("uid", "")), pod.get("status", {})
         phase, has_started = status.get("phase", ""), _has_started(status)
         if uid not in self._pods:
@@ -74,7 +76,7 @@ class Startups:
 
 
 def _has_started(status: Mapping[str, Any]) -> bool:
-    """Say whether all main containers run (hasPodStartedSLO)."""
+    """Say whether all main containers are running (hasPodStartedSLO)."""
     containers = status.get("containerStatuses", ())
     return bool(containers) and all(each.get("state", {}).get("running", {}).get("startedAt") for each in containers)
 
@@ -97,7 +99,7 @@ def _init_containers(status: Mapping[str, Any]) -> Iterable[_Span]:
 
 
 def _covered(spans: Iterable[_Span], begin: datetime, end: datetime) -> timedelta:
-    """Return how much of the time from `begin` to `end` lies in any of the spans."""
+    """Return how much of the time from `begin` to `end` is covered by the spans."""
     covered, until = _NOTHING, begin
     for start, stop in sorted(spans):
         start, stop = max(start, until), min(stop, end)

@@ -1,7 +1,7 @@
-"""The kubelet's Summary API (k8s.io/kubelet/pkg/apis/stats/v1alpha1, v1.36): what the node and its pods use.
+"""The kubelet's Summary API (k8s.io/kubelet/pkg/apis/stats/v1alpha1, v1.36): the usage of the node and its pods.
 
-What is not known is absent, and never 0. Always absent: `systemContainers`, `containerFs`, pressure, `io`, swap, health
-of volumes, and user-defined metrics.
+A value that is not known is absent, and never 0. These are always absent: `systemContainers`, `containerFs`, pressure,
+`io`, swap, health of volumes, and user-defined metrics.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _LOOPBACK: Final = "lo"
 
 @dataclass(frozen=True)
 class Running:
-    """A container that runs, and where its log is."""
+    """A running container, and where its log is."""
 
     started_at: datetime
     logs: Path | None
-    """The directory with the logs of all its instances; None if there is none."""
+    """The directory with the logs of all its instances; None = there is none."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """All that a summary is made of."""
+    """All measurements that a summary is made from."""
 
     at: datetime
     node_name: str
@@ -50,15 +50,15 @@ class Measured:
     node_disk: Disk | None
     images: tuple[FilesystemUsage, Disk | None] | None
     started: Mapping[str, datetime]
-    """When each sandbox was made, by its id."""
+    """When each sandbox was created, by its id."""
     running: Mapping[str, Running]
-    """By container id."""
+    """Running containers by id."""
     volumes: Mapping[str, Sequence[VolumeUsage]] = field(default_factory=dict)
-    """By UID of their pods; a pod is missing until its volumes have been counted."""
+    """Volumes by the UID of their pod. A pod is missing until its volumes have been measured."""
 
 
 def summary(measured: Measured) -> Wire:
-    """Return the whole answer. Blocks: it looks at the sizes of logs."""
+    """Return the whole answer. Blocks: it reads the sizes of logs."""
     pods = [_pod(measured, pod) for pod in measured.usage.pods if pod.id in measured.started]
     return {"node": _node(measured), "pods": pods}
 
@@ -105,7 +105,7 @@ def _volume(volume: VolumeUsage) -> Wire:
 
 
 def _ephemeral(measured: Measured, containers: Sequence[Wire], volumes: Sequence[VolumeUsage]) -> Wire:
-    """Return what a pod has written to the node's disks; {} if a part of it is not known.
+    """Return how much a pod has written to the node's disks; {} if a part of that is not known.
 
     Mirrors server/stats/helper.go, v1.36, calcEphemeralStorage: writable layers, logs, and volumes on disk.
     """
@@ -157,13 +157,13 @@ def _network(interfaces: Sequence[InterfaceUsage], at: str) -> Wire:
     if not interfaces:
         return {}
     listed = [_interface(each) for each in interfaces]
-    # CRI-O takes the first interface for the default one, and that is the loopback.
+    # CRI-O reports the first interface as the default one, and that is the loopback.
     default = next((each for each in listed if each["name"] != _LOOPBACK), listed[0])
     return {"network": {"time": at, **default, "interfaces": listed}}
 
 
 def _network_time(measured: Measured, pod: SandboxStats) -> str:
-    """Return when a pod's network was measured: CRI-O does not say, and measures when it is asked."""
+    """Return when a pod's network was measured. CRI-O does not say, but measures when it is asked."""
     return _moment(pod.network_measured_at_ns) if pod.network_measured_at_ns else _time(measured.at)
 
 
@@ -178,7 +178,7 @@ def _interface(usage: InterfaceUsage) -> Wire:
 
 
 def _layer(usage: FilesystemUsage, disk: Disk | None, at: str) -> Wire:
-    """Return what images, or a container, use of a disk."""
+    """Return how much of a disk images or a container use."""
     when = _time(usage.measured_at) if usage.measured_at is not None else at
     room = _of_disk(disk) if disk is not None else {}
     return {"time": when, **room, "usedBytes": usage.used_bytes, "inodesUsed": usage.inodes_used}

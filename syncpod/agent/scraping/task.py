@@ -16,9 +16,9 @@ from syncpod.translation.context import NodeContext
 
 
 def add_node_endpoint(agent: Agent, address: str, node: NodeContext, cri: CriRuntime) -> None:
-    """Serve the node's metrics and pods at `address`, ``host:port``, as long as the agent runs. Blocks.
+    """Serve the node's metrics and pods at `address`, ``host:port``, for as long as the agent runs. Blocks.
 
-    Raises OSError if the readers' token cannot be made.
+    Raises OSError if the readers' token cannot be created.
     """
     host, _, port = address.rpartition(":")
     probes = ProbeCounts()

@@ -11,26 +11,26 @@ _KINDS: Final = {
     "ephemeralContainerStatuses": "ephemeral_container",
 }
 _KEPT: Final = 256
-"""How many ends of a pod are remembered that its newest status does not have: far more than it has containers."""
+"""How many ends of a pod are remembered that are not in its newest status: far more than a pod has containers."""
 
 
 class Terminations:
-    """Finds the ends that are in a pod's newest status and were not in the one before."""
+    """Finds the ends in a pod's newest status that have not been counted yet."""
 
     def __init__(self, count: Callable[[str, str, str], None]) -> None:
-        """Tell each end to `count`, once: container type, exit code and reason."""
+        """Call `count` once for each end, with container type, exit code and reason."""
         self._count = count
         self._known: dict[str, dict[str, None]] = {}
-        """By pod UID: the ids of the containers whose ends its statuses had lately, those of its newest status last.
+        """By pod UID: the ids of containers whose ends were in recent statuses, with those of the newest status last.
 
-        Not those of its newest status alone: an end may leave a status and come back. In a back-off a container has
-        its last end alone, and before and after it also the one before that.
+        The newest status is not enough, since an end may leave a status and come back. During a back-off a status has
+        only the last end of a container; before and after that it also has the end before the last.
         """
 
     def take(self, pod: Mapping[str, Any]) -> None:
-        """Count what has ended since the pod's last status. Of its first one nothing counts: it may be as old as it is.
+        """Count the ends since the pod's last status.
 
-        A worker that begins counts from zero.
+        Ends in the first status of a pod are not counted, since they may be old: a new worker counts from zero.
         """
         uid = str(pod.get("metadata", {}).get("uid", ""))
         ends = dict(_ends(pod.get("status", {})))
@@ -47,7 +47,7 @@ class Terminations:
 
 
 def _ends(status: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, str, str]]]:
-    """Yield the ends that a status has, each with the id of its container."""
+    """Yield the ends in a status, each with the id of its container."""
     for field, kind in _KINDS.items():
         for container in status.get(field, ()):
             for state in ("lastState", "state"):

@@ -1,8 +1,8 @@
-"""What the volumes of the node's pods hold, counted every minute at most, and only if somebody asks.
+"""The usage of the volumes of the node's pods, measured at most once a minute, and only on request.
 
 Mirrors server/stats/volume_stat_calculator.go and volume/metrics_du.go, v1.36: emptyDir, configMap, secret, projected
-and downwardAPI are measured, hostPath and images are not. Differences: nothing is counted while nobody asks, and a
-volume whose count takes too long is left out.
+and downwardAPI are measured, hostPath and images are not. Differences: nothing is measured without a request, and a
+volume whose measurement takes too long is left out.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from syncpod.translation.paths import UnsafeName, volume_directory
 _FRESH_SECONDS: Final = 60.0
 """The kubelet's volumeStatsAggPeriod."""
 _COUNT_SECONDS: Final = 5.0
-"""How long one volume is counted."""
+"""How long the measurement of one volume may take."""
 _PATIENCE_SECONDS: Final = 1.0
-"""How long a reader waits for a count; then it is told what was counted last."""
+"""How long a reader waits for a measurement. After that it gets the previous one."""
 
 
 @dataclass(frozen=True)
 class VolumeUsage:
-    """What one volume holds."""
+    """The usage of one volume."""
 
     name: str
     at: datetime
@@ -43,12 +43,12 @@ class VolumeUsage:
     disk: Disk
     """The file system that it is on."""
     is_local: bool
-    """Whether it counts as the pod's ephemeral storage: it is neither in memory nor a Secret."""
+    """Whether it counts as the pod's ephemeral storage: it is not in memory, and is not a Secret."""
 
 
 @dataclass(frozen=True)
 class _Made:
-    """A volume that was made for a pod."""
+    """A volume that was created for a pod."""
 
     name: str
     path: Path
@@ -56,19 +56,20 @@ class _Made:
 
 
 class VolumesOfPods:
-    """Counts in one thread at a time. Belongs to one event loop."""
+    """Measures volumes, in one thread at a time. Belongs to one event loop."""
 
     def __init__(self, node: NodeContext) -> None:
-        """Count the volumes of this node's pods."""
+        """Measure the volumes of this node's pods."""
         self._records = RecordCache(node, lambda record: _made(node, record))
         self._known: Mapping[str, tuple[VolumeUsage, ...]] = {}
         self._stale_at = 0.0
         self._counting: asyncio.Future[Mapping[str, tuple[VolumeUsage, ...]]] | None = None
 
     async def measure(self) -> Mapping[str, tuple[VolumeUsage, ...]]:
-        """Return what volumes held a minute ago at most, by UID of their pods; less if they are being counted.
+        """Return the usage of volumes by the UID of their pods, at most a minute old.
 
-        A disk that hangs keeps one thread, and the last count holds.
+        While a new measurement takes too long, the previous one is returned, which may lack new pods. A hanging disk
+        blocks only one thread.
         """
         if self._counting is None and time.monotonic() >= self._stale_at:
             self._counting = in_daemon_thread(self._count, name="du of volumes")
@@ -81,7 +82,7 @@ class VolumesOfPods:
         return self._known
 
     def _count(self) -> Mapping[str, tuple[VolumeUsage, ...]]:
-        """Count all volumes. Blocks. Raises OSError if the pods cannot be listed."""
+        """Measure all volumes. Blocks. Raises OSError if the pods cannot be listed."""
         return {
             uid: tuple(usage for each in made if (usage := _usage(each)) is not None)
             for uid, made in self._records.read().items()
@@ -93,13 +94,13 @@ def _made(node: NodeContext, record: PodRecord) -> tuple[_Made, ...] | None:
     local = storage_limits(pod).on_disk
     try:
         paths = {each.name: volume_directory(node, pod.metadata.uid, each) for each in pod.spec.volumes}
-    except UnsafeName:  # create_sandbox has refused this pod
+    except UnsafeName:  # create_sandbox refuses such a pod
         return None
     return tuple(_Made(name, path, name in local) for name, path in paths.items() if path is not None)
 
 
 def _usage(volume: _Made) -> VolumeUsage | None:
-    """Count one volume; None if it is not there, cannot be read or takes too long."""
+    """Measure one volume; None if it does not exist, cannot be read or takes too long."""
     try:
         if not volume.path.is_dir():
             return None

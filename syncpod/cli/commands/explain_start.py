@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from syncpod.journal.start import Start
 
 _READ: Final = 64 << 20
-"""How many bytes at the end of a worker's log are searched for traces."""
+"""How many bytes from the end of a worker's log are searched for traces."""
 
 
 def explain_start(account: Account, output: str, container: str, restart: int | None, traced: Path | None) -> None:
     """Print where the time of a start went. Raises Failure if the journal has no such start.
 
-    `traced` names a worker's log whose traces of that start are printed instead; Failure also if it has none.
+    With `traced`, print the traces of that start from this worker's log instead. Raises Failure if it has none.
     """
     from syncpod.cli.view.start_timeline import document, heading, lines
     from syncpod.journal.start import start_of
@@ -58,7 +58,7 @@ def _traces(account: Account, start: Start, log: Path) -> list[SpanTree]:
     trees = traces_of(list(spans_in(text)), account.life.uid, start.begun, start.ended)
     if not trees:
         raise Failure(
-            f"{log} has no trace of this start: a worker that was started with OTEL_TRACES_EXPORTER=console prints "
-            "what happened up to five seconds ago"
+            f"{log} has no trace of this start. Start the worker with OTEL_TRACES_EXPORTER=console; it prints traces "
+            "up to five seconds late"
         )
     return trees

@@ -1,4 +1,4 @@
-"""Spans as the console exporter of OpenTelemetry prints them, found among the other lines of a worker's log."""
+"""Finds spans among the lines of a worker's log, where OpenTelemetry's console exporter prints them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Span:
     """Nanoseconds since 1970."""
     ended: int
     attributes: Mapping[str, str]
-    """As text; lists as JSON has them."""
+    """The values as text, with lists as JSON."""
 
     @property
     def took(self) -> int:
@@ -33,7 +33,7 @@ class Span:
 
 
 def spans_in(text: str) -> Iterator[Span]:
-    """Yield the spans of a log, in its order; what is not one is passed over, also one that is cut off."""
+    """Yield the spans of a log in their order. Other lines, and spans that are cut off, are skipped."""
     decoder = json.JSONDecoder()
     for line in re.finditer(r"^\{$", text, re.MULTILINE):
         try:
@@ -44,7 +44,7 @@ def spans_in(text: str) -> Iterator[Span]:
 
 
 def _span(said: dict[str, Any]) -> Span:
-    """Return one span. Raises KeyError, ValueError and TypeError for what is none."""
+    """Return one span. Raises KeyError, ValueError and TypeError for something else."""
     context = said["context"]
     return Span(
         name=said["name"],
@@ -58,7 +58,7 @@ def _span(said: dict[str, Any]) -> Span:
 
 
 def _nanoseconds(time: str) -> int:
-    """Return a time since 1970; the exporter prints microseconds."""
+    """Return a time in nanoseconds since 1970. The exporter prints microseconds."""
     at = datetime.fromisoformat(time)
     return int(at.timestamp()) * 1_000_000_000 + at.microsecond * 1000
 

@@ -1,4 +1,4 @@
-"""What ``syncpod explain POD --start --trace`` prints: the traces of a start as trees. Values in, text out."""
+"""The output of ``syncpod explain POD --start --trace``: the traces of a start as trees. Values in, text out."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Any, Final
 from syncpod.cli.view.console_spans import Span
 
 SYNC: Final = "sync_pod"
-"""The root of a trace that a pod's workflow makes: what it did from one rest to the next."""
+"""The name of the root span of a pod's trace: what its workflow did from one rest to the next."""
 _SHOWN: Final = ("syncpod.step", "syncpod.why", "k8s.container.name")
 _NAME_WIDTH: Final = 34
 
 
 class SpanTree:
-    """The spans of one trace, below its sync."""
+    """The spans of one trace, as a tree below its sync."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
-        """`spans` are all of one trace; one of them is a ``sync_pod``."""
+        """Build the tree of `spans`, which all belong to one trace. One of them is a ``sync_pod``."""
         (self.root,) = [span for span in spans if span.name == SYNC]
         self._below: dict[str, list[Span]] = defaultdict(list)
         for span in sorted(spans, key=lambda each: each.begun):
             self._below[span.parent].append(span)
 
     def unaccounted(self, span: Span) -> int:
-        """Return the nanoseconds of a span's time that no span below it accounts for."""
+        """Return the nanoseconds of a span that no span below it accounts for."""
         reached, gaps = span.begun, 0
         for child in self._below[span.id]:
             gaps += max(0, child.begun - reached)
@@ -35,17 +35,17 @@ class SpanTree:
 
     @property
     def unaccounted_in_all(self) -> int:
-        """The nanoseconds of the sync that no span accounts for: between its spans, and between a step's calls."""
+        """The nanoseconds of the sync that no span accounts for: between its spans, and between the calls of a step."""
         steps = [span for span in self._below[self.root.id] if self._below[span.id]]
         return sum(map(self.unaccounted, (self.root, *steps)))
 
     @property
     def gaps(self) -> float:
-        """The part of the sync's time that no span accounts for."""
+        """The fraction of the sync that no span accounts for."""
         return self.unaccounted_in_all / self.root.took if self.root.took else 0.0
 
     def lines(self, since: int | None = None) -> list[str]:
-        """Return one line for each span; times are from `since`, in nanoseconds since 1970 (default: its own begin)."""
+        """Return one line per span. Times count from `since`, in nanoseconds since 1970; by default from its start."""
         head = f"{'':{_NAME_WIDTH}}{'at':>8}{'took':>8}{'gaps':>8}"
         return [head, *self._lines(self.root, 0, self.root.begun if since is None else since)]
 
@@ -58,7 +58,7 @@ class SpanTree:
             yield from self._lines(each, depth + 1, since)
 
     def document(self) -> list[dict[str, Any]]:
-        """Return its spans as JSON, in the order of the lines; times in UTC, lengths in milliseconds."""
+        """Return its spans as JSON, in the order of the lines. Times are in UTC, durations in milliseconds."""
         return list(self._documents(self.root))
 
     def _documents(self, span: Span) -> Iterator[dict[str, Any]]:
@@ -76,7 +76,7 @@ class SpanTree:
 
 
 def traces_of(spans: Sequence[Span], uid: str, begun: datetime, ended: datetime) -> list[SpanTree]:
-    """Return the traces of a pod's syncs that were under way in this time, the oldest first."""
+    """Return the traces of a pod's syncs that were under way in this time, oldest first."""
     first, last = begun.timestamp() * 1e9, ended.timestamp() * 1e9
     syncs = [
         each
@@ -86,13 +86,13 @@ def traces_of(spans: Sequence[Span], uid: str, begun: datetime, ended: datetime)
     of_trace: dict[str, list[Span]] = defaultdict(list)
     for span in spans:
         of_trace[span.trace].append(span)
-    # One trace of a client of Temporal may have several syncs.
+    # The trace of a Temporal client may have several syncs.
     trees = [SpanTree([each, *(it for it in of_trace[each.trace] if it.name != SYNC)]) for each in syncs]
     return sorted(trees, key=lambda tree: tree.root.begun)
 
 
 def lines(trees: Sequence[SpanTree]) -> list[str]:
-    """Return the trees, all with times from the first one's beginning, and how much of them no span accounts for."""
+    """Return the lines of all trees, with times from the start of the first one, and how much no span accounts for."""
     since = trees[0].root.begun
     whole = sum(tree.root.took for tree in trees)
     gaps = sum(tree.unaccounted_in_all for tree in trees)

@@ -1,4 +1,4 @@
-"""What ``syncpod explain POD --start`` prints: where the time of one start went. Values in, text out."""
+"""The output of ``syncpod explain POD --start``: where the time of one start went. Values in, text out."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from syncpod.journal.reading import Account
 from syncpod.journal.start import Phase, Start
 
 NOT_KNOWN: Final = (
-    "A step's time is from its scheduling to its result: it contains the wait for the worker and all tries.",
-    "The journal does not have the calls to the runtime within a step; traces do: --trace (docs/traces.md).",
+    "A step's time is from its scheduling to its result, including the wait for the worker and all tries.",
+    "The journal does not have the calls to the runtime within a step. Traces have them: --trace (docs/traces.md).",
 )
-"""What the figures contain, and what they lack."""
+"""What the figures include, and what they lack."""
 
 _CLIP: Final = 100
 
 
 def heading(account: Account, start: Start) -> str:
-    """Return the line that says which start this is."""
+    """Return a line that names the start."""
     one, life, began = start.instance, account.life, start.begun.astimezone()
     which = f"Start of {one.container}, restart {one.restart}, of pod {life.namespace}/{life.name}"
     return paint(f"{which}: {began:%F %H:%M:%S.%f}"[:-3], "bold")
@@ -52,7 +52,7 @@ def _ms(span: timedelta) -> str:
 
 
 def document(account: Account, start: Start) -> dict[str, Any]:
-    """Return the same as JSON, with times in UTC and lengths in milliseconds."""
+    """Return the timeline as JSON, with times in UTC and durations in milliseconds."""
     one, life = start.instance, account.life
     return {
         "namespace": life.namespace,
