@@ -57,7 +57,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--against",
         choices=("kubelet",),
-        help="measure a live kubelet, a node and the bare calls in turn, and write docs/performance.md (five minutes)",
+        help="measure a live kubelet, a node and the bare calls in turn, and write docs/performance.md (12 minutes)",
     )
     parser.add_argument(
         "--pods", type=_positive, help="how many simulated pods (default: simulated 2000, probes 500, signatures 100)"

@@ -58,6 +58,8 @@ ROUNDS: Final[Mapping[str, int]] = {
     "large crowd": 1,
 }
 """How often each work is done by each side; one more goes before, and is not counted."""
+_PATIENCE: Final = 120.0
+"""Seconds that a side may take for one work."""
 _SETTLED_SECONDS: Final = 1.0
 """After a crowd: until what it costs to note its end is spent too."""
 
@@ -96,7 +98,7 @@ class Side(ABC):
 
     async def until(self, condition: Condition) -> float:
         """Return when a listing of its runtime met the condition. Raises TimeoutError."""
-        return await self.watch.until(condition, patience=120.0)
+        return await self.watch.until(condition, patience=_PATIENCE)
 
 
 @dataclass
@@ -305,7 +307,10 @@ async def measure(at: Contest, rounds: Mapping[str, int], say: Callable[[str], N
         for number in range(1 + rounds[what]):
             say(f"{what}, {f'{number} of {rounds[what]}' if number else 'not counted'}")
             for side in at.sides:
-                measured = await work(side, f"{what}-{next(_numbers)}")
+                try:
+                    measured = await work(side, f"{what.replace(' ', '-')}-{next(_numbers)}")
+                except TimeoutError as late:
+                    raise TimeoutError(f"{side.name} has not done it in {_PATIENCE:.0f} s: {what}") from late
                 for quantity, value in measured.items() if number else ():
                     samples[quantity][side.name].append(value)
     return samples
