@@ -11,15 +11,23 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from temporalio.client import Client, WithStartWorkflowOperation
+from temporalio import activity
+from temporalio.client import Client, WithStartWorkflowOperation, WorkflowUpdateFailedError
 from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
 from activities.fleet_objects import object_steps
 from activities.fleet_workload import fleet_steps
 from syncpod.lifecycle.version import build_id
 from syncpod.messages.fleet import fleet_node_id
-from syncpod.messages.fleet_objects import FLEET_OBJECT_WORKFLOW, PutObject, object_id
+from syncpod.messages.fleet_objects import (
+    ANNOUNCE_OBJECT,
+    FLEET_OBJECT_WORKFLOW,
+    FleetObjectRef,
+    PutObject,
+    object_id,
+)
 from tests.agent.waiting import pauses
 from tests.workflows.scripted import DIGEST
 from tests.workflows.test_workload import PATIENCE, Fleet, Machine
@@ -131,3 +139,62 @@ async def test_a_node_learns_no_secret_by_claiming_a_pod(fleet: Fleet) -> None:
     node = fleet.client.get_workflow_handle(fleet_node_id(machine.name))
     await node.execute_update("place", {"pods": [claimed]})
     await until(machine, {keys: f"for {machine.name}: a"})
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_nodes_hear_of_an_object_that_is_applied_again_while_they_hear_that_it_is_gone(
+    client: Client, worker_options: dict[str, Any]
+) -> None:
+    fleet, told, may_end = Fleet(client, f"o{uuid.uuid4().hex[:8]}"), [0], asyncio.Event()
+    may_end.set()
+
+    @activity.defn(name=ANNOUNCE_OBJECT)
+    async def announce(_changed: FleetObjectRef) -> None:
+        told[0] += 1
+        await may_end.wait()
+
+    async def until_told(times: int) -> None:
+        deadline, pause = time.monotonic() + PATIENCE, pauses(0.02)
+        while told[0] < times:
+            assert time.monotonic() < deadline, told
+            await asyncio.sleep(next(pause))
+
+    keys = f"{fleet.prefix}-keys"
+    handle = client.get_workflow_handle(object_id("Secret", "default", keys))
+    worker = Worker(
+        client,
+        task_queue=fleet.queue,
+        workflows=[FleetObjectWorkflow],
+        activities=[announce],
+        build_id=build_id("syncpod-test", DIGEST),
+        **worker_options,
+    )
+    async with worker:
+        assert await put(fleet, keys, "a") == "created"
+        await until_told(1)
+        may_end.clear()
+        await handle.execute_update("delete")
+        await until_told(2)
+        assert await put(fleet, keys, "a") == "created"
+        may_end.set()
+        await until_told(3)
+        await handle.execute_update("delete")
+        await handle.result()
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_wrong_object_is_refused_in_one_sentence(fleet: Fleet) -> None:
+    keys = f"{fleet.prefix}-keys"
+    await put(fleet, keys, "a")
+    handle = fleet.client.get_workflow_handle(object_id("Secret", "default", keys))
+    for args, why in (
+        ([{"keys": "many"}], "keys: "),
+        (["words"], ""),
+        ([{"kind": "Secret", "name": "other"}], f"must be object/Secret/default/{keys}, is Secret/default/other"),
+        ([{}, {}], "takes one object, got 2 payloads"),
+    ):
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await handle.execute_update("put", args=args)
+        assert isinstance(refused.value.cause, ApplicationError)
+        said = refused.value.cause.message
+        assert said.startswith(why) and "\n" not in said and "pydantic" not in said, said

@@ -30,6 +30,7 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.messages.signed import Accepted, Commands
     from workflows.entity import Entity, decisions_taken, invalid
     from workflows.fleet.inbox import FleetInbox
+    from workflows.rejections import Rejected, sentence
 
 _PART: Final = 256
 _RETRY: Final = RetryPolicy(
@@ -103,7 +104,8 @@ class FleetObjectWorkflow:
         )
         await self.entity.until(telling.done)
         self.is_busy = False
-        self.state.announced = put.version
+        # Of one that is gone nodes have no version: it may have been applied anew meanwhile, with the same content.
+        self.state.announced = "" if deleting else put.version
 
     # --- what the entity asks of its workflow -------------------------------------------------------------------------
 
@@ -122,7 +124,7 @@ class FleetObjectWorkflow:
 
     def sentence(self, wrong: Exception) -> str:
         """Return one sentence that says why an update is refused."""
-        return str(wrong)
+        return sentence(wrong)
 
     # --- signals, updates, queries ------------------------------------------------------------------------------------
 
@@ -201,10 +203,12 @@ def _begun(start: Any, decisions: int) -> tuple[ObjectState, str]:
 
 
 def _given(given: tuple[Any, ...]) -> PutObject:
-    """Return the object that an update carries. Raises ValueError if it belongs to another workflow."""
-    put = PutObject.model_validate(given[0] if len(given) == 1 else None)
+    """Return the object that an update carries. Raises Rejected if it belongs to another workflow, ValidationError."""
+    if len(given) != 1:
+        raise Rejected(f"takes one object, got {len(given)} payloads")
+    put = PutObject.model_validate(given[0])
     if object_id(put.kind, put.namespace, put.name) != workflow.info().workflow_id:
-        raise ValueError(f"must be {workflow.info().workflow_id}, is {put.key}")
+        raise Rejected(f"must be {workflow.info().workflow_id}, is {put.key}")
     return put
 
 
