@@ -40,11 +40,7 @@ def sync_file(path: Path) -> None:
 
     Raises OSError.
     """
-    opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
+    _sync(path, os.O_NOFOLLOW)
     sync_directory(path.parent)
 
 
@@ -53,7 +49,11 @@ def sync_directory(directory: Path) -> None:
 
     Raises OSError.
     """
-    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    _sync(directory, os.O_DIRECTORY)
+
+
+def _sync(path: Path, flags: int) -> None:
+    opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
     try:
         os.fsync(opened)
     finally:

@@ -159,6 +159,23 @@ def test_on_a_full_disk_a_removed_file_still_removes_its_pod(
     assert directory.again().look().kept == ()
 
 
+def test_a_note_that_cannot_be_synced_is_said_and_synced_later(
+    directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory.write("a.json", json.dumps(pod("a")))
+    directory.files.look()
+    synced: list[Path] = []
+
+    def broken(path: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(manifest_files, "sync_file", broken)
+    assert directory.files.settle().endswith("may be lost by a power cut: Input/output error")
+    monkeypatch.setattr(manifest_files, "sync_file", synced.append)
+    assert (directory.files.settle(), directory.files.settle()) == ("", "")
+    assert [path.parent for path in synced] == [directory.state]
+
+
 def test_a_dangling_manifest_link_keeps_its_pod_until_the_link_is_removed(directory: Directory, tmp_path: Path) -> None:
     """For example a link into a tree that is being cloned again, or is not mounted yet."""
     tree = tmp_path / "tree"

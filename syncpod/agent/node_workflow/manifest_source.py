@@ -137,6 +137,7 @@ class ManifestSource:
 
     def _look(self, *, may_be_gone: bool) -> Listing | None:
         """Read the directory; None if there is none, unless it `may_be_gone`. Blocks. Raises OSError."""
+        self._files.settle()  # what could not be synced after an earlier list, which was said then
         if not may_be_gone:
             try:
                 self._files.directory.stat()
