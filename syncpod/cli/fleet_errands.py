@@ -31,6 +31,8 @@ from syncpod.messages.errand import (
 from syncpod.messages.fleet import FLEET_QUEUE, FleetNodeView
 
 _SAID_BYTES: Final = 16 * 2**20
+_AT_ONCE: Final = 16
+"""Nodes that run a command at once."""
 _PIECE_SECONDS: Final = WAIT_SECONDS + 60
 """After so long there is no answer, because no worker of the fleet runs."""
 _LIFE: Final = timedelta(seconds=_PIECE_SECONDS)
@@ -77,6 +79,22 @@ async def said_there(client: Client, node: FleetNodeView, words: Sequence[str]) 
 
     code = await run_there(client, node, words, write=keep)
     return code, said[Output.STDOUT].decode(errors="replace"), said[Output.STDERR].decode(errors="replace")
+
+
+async def said_by_all(
+    client: Client, nodes: Sequence[FleetNodeView], words: Sequence[str]
+) -> list[tuple[FleetNodeView, tuple[int, str, str] | Failure]]:
+    """Have nodes run the same short command; return of each what `said_there` does, or why it has no answer."""
+    few = asyncio.Semaphore(_AT_ONCE)
+
+    async def ask(node: FleetNodeView) -> tuple[int, str, str] | Failure:
+        async with few:
+            try:
+                return await said_there(client, node, words)
+            except Failure as failure:
+                return failure
+
+    return list(zip(nodes, await asyncio.gather(*map(ask, nodes)), strict=True))
 
 
 async def print_there(client: Client, node: FleetNodeView, words: Sequence[str]) -> None:

@@ -27,6 +27,12 @@ def workload_id(kind: str, namespace: str, name: str) -> str:
     return f"workload/{kind}/{namespace}/{name}"
 
 
+def workload_in(owner: str) -> tuple[str, str, str]:
+    """Return the kind, the namespace and the name in the id of a workload's workflow; each is "" in any other id."""
+    kind, namespace, name = owner.removeprefix("workload/").split("/", 2) if owner.count("/") == 3 else ("", "", "")
+    return (kind, namespace, name) if workload_id(kind, namespace, name) == owner else ("", "", "")
+
+
 def owner_of(workload: Workload) -> str:
     """Return the id of the workflow that a workload's pods belong to."""
     return workload_id(workload.kind, workload.metadata.namespace or "default", workload.metadata.name)

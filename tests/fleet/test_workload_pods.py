@@ -8,7 +8,15 @@ from syncpod.fleet.daemons import DaemonWish
 from syncpod.fleet.rollout import Wish
 from syncpod.fleet.when_lost import WhenLost
 from syncpod.fleet.workload_documents import DaemonSet, Deployment, admit_workload, template_of
-from syncpod.fleet.workload_pods import daemon_wish_of, owner_of, pod_of, revision_of, wish_of
+from syncpod.fleet.workload_pods import (
+    daemon_wish_of,
+    owner_of,
+    pod_of,
+    revision_of,
+    wish_of,
+    workload_id,
+    workload_in,
+)
 from syncpod.pod import admit
 from syncpod.pod.wire import to_wire
 from tests.fleet.test_workload_documents import changed
@@ -72,3 +80,15 @@ def test_what_documents_wish_for() -> None:
     daemons = admit_workload(changed("DaemonSet", spec__updateStrategy={"rollingUpdate": {"maxUnavailable": "10%"}}))
     assert isinstance(daemons.workload, DaemonSet)
     assert daemon_wish_of(daemons.workload) == DaemonWish(revision_of(template_of(daemons.workload)), "10%", 0)
+
+
+def test_a_workload_is_read_from_the_id_of_its_workflow_and_from_no_other() -> None:
+    assert workload_in(workload_id("DaemonSet", "ops", "logs")) == ("DaemonSet", "ops", "logs")
+    for other in (
+        "",
+        "pod/ops/logs",
+        "workload/DaemonSet/ops",
+        "workload/DaemonSet/ops/logs/more",
+        "x/DaemonSet/ops/logs",
+    ):
+        assert workload_in(other) == ("", "", ""), other

@@ -149,11 +149,11 @@ async def _until_empty(client: Client, name: str, pods: Sequence[PlacedPod], how
 async def _in_the_way(client: Client, pods: Iterable[PlacedPod]) -> str:
     """Return a line for each workload whose pods are still there, with what it waits for."""
     from syncpod.cli.temporal import fleet_workloads
+    from syncpod.fleet.workload_pods import workload_in
 
     lines = []
     for owner in sorted({each.owner for each in pods if each.owner}):
-        _, kind, namespace, workload = (*owner.split("/", 3), "", "", "")[:4]
-        view = await fleet_workloads.view(client, kind, namespace, workload)
+        view = await fleet_workloads.view(client, *workload_in(owner))
         if view is None:
             lines.append(f"{owner} no longer exists: delete its pods with `fleet delete pod`")
         elif view.pending:
@@ -165,7 +165,9 @@ async def _in_the_way(client: Client, pods: Iterable[PlacedPod]) -> str:
 
 
 def _is_of(pod: PlacedPod, kind: str) -> bool:
-    return pod.owner.startswith(f"workload/{kind}/")
+    from syncpod.fleet.workload_pods import workload_in
+
+    return workload_in(pod.owner)[0] == kind
 
 
 def _has_data(document: dict[str, object]) -> bool:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from syncpod.messages.fleet import FleetNodeView
 
 _NODES = ("node", "nodes", "no")
-_AT_ONCE = 16
-"""How many nodes are asked at once for a pod that is on no node."""
 
 
 def explain(
@@ -97,23 +95,12 @@ async def _ask_all(client: Client, nodes: Sequence[FleetNodeView], words: list[s
 
     Raises Failure if no journal has the pod.
     """
-    import asyncio
+    from syncpod.cli.fleet_errands import said_by_all
 
-    from syncpod.cli.fleet_errands import said_there
-
-    few = asyncio.Semaphore(_AT_ONCE)
-
-    async def ask(node: FleetNodeView) -> tuple[int, str, str]:
-        async with few:
-            return await said_there(client, node, words)
-
-    answers = await asyncio.gather(*map(ask, nodes), return_exceptions=True)
     told, silent = 0, []
-    for node, answer in zip(nodes, answers, strict=True):
+    for node, answer in await said_by_all(client, nodes, words):
         if isinstance(answer, Failure):
             silent.append(f"Note: {answer}")
-        elif isinstance(answer, BaseException):
-            raise answer
         elif answer[0] == 0:
             remark(f"Note: the pod is gone; this is from the journal of node {node.name}")
             say(answer[1].removesuffix("\n"))

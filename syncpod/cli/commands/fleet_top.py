@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
 app = typer.Typer(cls=Group, help="Show the CPU and memory usage of the fleet's pods and nodes.", no_args_is_help=True)
-_AT_ONCE = 16
-"""How many nodes measure at once: each takes a second."""
 _MEASURES = ("CPU(cores)", "MEMORY(bytes)")
 
 
@@ -85,26 +83,14 @@ for _names, _command in ((("pod", "pods", "po"), pod), (("node", "nodes", "no"),
 def _rows(words: list[str], cells: int, nodes: Sequence[str], state_dir: str) -> tuple[list[list[str]], list[str]]:
     """Return the lines of all nodes, with the node's name appended to each, and a sentence for each silent node."""
     from syncpod.cli.temporal import fleet
-    from syncpod.messages.fleet import FleetNodeView
 
     async def work(client: Client) -> tuple[list[list[str]], list[str]]:
-        import asyncio
+        from syncpod.cli.fleet_errands import said_by_all
 
-        from syncpod.cli.fleet_errands import said_there
-
-        few = asyncio.Semaphore(_AT_ONCE)
-
-        async def ask(node: FleetNodeView) -> tuple[int, str, str]:
-            async with few:
-                return await said_there(client, node, words)
-
-        asked = await fleet.views(client, nodes)
         found, trouble = [], []
-        for one, answer in zip(asked, await asyncio.gather(*map(ask, asked), return_exceptions=True), strict=True):
+        for one, answer in await said_by_all(client, await fleet.views(client, nodes), words):
             if isinstance(answer, Failure):
                 trouble.append(str(answer))
-            elif isinstance(answer, BaseException):
-                raise answer
             elif answer[0]:
                 trouble.append(f"node {one.name}: {answer[2].strip().removeprefix('syncpod: ')}")
             else:

@@ -11,6 +11,7 @@ from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.temporal import fleet, fleet_workloads
 from syncpod.cli.temporal.fleet_workloads import KINDS
+from syncpod.fleet.workload_pods import workload_id
 from syncpod.messages.fleet import FleetNodeView, PlacedPod
 
 
@@ -37,7 +38,7 @@ async def find_pod(client: Client, words: Sequence[str], namespace: str, node: s
     if node and kind == "Pod":
         view = await fleet.view(client, node.rpartition("/")[2])
         return FoundPod(view, name, next((each for each in view.placed if _is(each, namespace, name)), None))
-    owner = f"workload/{kind}/{namespace}/{name}"
+    owner = workload_id(kind, namespace, name)
     found = [
         FoundPod(view, each.name, each)
         for view in await fleet.views(client, [node.rpartition("/")[2]] if node else [])
