@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import asyncio
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
-from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, WorkflowQueryFailedError
 from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError
 
@@ -49,6 +50,25 @@ async def ask_pod(client: Client, workflow_id: str, query: str, *args: Any, resu
     if told is not None and isinstance(told.answer, result_type) and await is_open(handle, told.run_id):
         return told.answer
     return await query_pod(handle, query, *args, result_type=result_type)
+
+
+async def ask_read_pods(client: Client, workflows: Sequence[str], query: str) -> list[dict[str, Any] | None]:
+    """Return the answers of the workflows of pods that have just been read, in order; None for one without an answer.
+
+    So which runs are open is not asked of the server again.
+    """
+    told = await told_by_this_node(workflows, query)
+
+    async def ask(workflow_id: str) -> dict[str, Any] | None:
+        ours = told.get(workflow_id)
+        if ours is not None and isinstance(ours.answer, dict):
+            return ours.answer
+        try:
+            return await query_pod(client.get_workflow_handle(workflow_id), query, result_type=dict)
+        except (RPCError, WorkflowQueryFailedError):
+            return None
+
+    return await asyncio.gather(*map(ask, workflows))
 
 
 async def query_pod(

@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
-from temporalio.client import Client, WorkflowContinuedAsNewError, WorkflowFailureError, WorkflowQueryFailedError
+from temporalio.client import Client, WorkflowContinuedAsNewError, WorkflowFailureError
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.temporal.pod_apply import Applied
-from syncpod.cli.temporal.pod_reads import ask_pod
-from syncpod.cli.temporal.pods import handle_of, read_pod
+from syncpod.cli.temporal.pod_reads import ask_read_pods
+from syncpod.cli.temporal.pods import handle_of, read_pod, read_pods
 from syncpod.cli.view.durations import short_duration
 from syncpod.cli.view.unready import unready
 from syncpod.messages.identity import pod_workflow_id
@@ -67,16 +67,18 @@ async def until_settled(
     """Wait until each pod is ready or has finished, or until the timeout (None = no limit); return all states in order.
 
     A pod for which `gives_up` is true is not waited for. With a timeout of 0, pods whose nodes did not answer before
-    are not asked again. `show` gets all pods after each round.
+    are not asked again. `show` gets all pods after each round. The pause between two rounds is as long as a round at
+    least: the node has more to do than to answer.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout.total_seconds() if timeout is not None else None
     if timeout == timedelta() and all(one.node_is_away for one in applied):
         return [(one, None, Settled.NOT_YET) for one in applied]
     while True:
-        fetched_pods = await asyncio.gather(*(_read_new(client, one) for one in applied))
+        begun = loop.time()
+        fetched_pods = await read_pods(client, [(one.pod.metadata.namespace, one.pod.metadata.name) for one in applied])
         show([fetched for fetched in fetched_pods if fetched is not None])
-        states = await asyncio.gather(*(_come_to(client, *pair) for pair in zip(applied, fetched_pods, strict=True)))
+        states = await _come_to(client, applied, fetched_pods)
         outcome = list(zip(applied, fetched_pods, states, strict=True))
         done = all(
             state != Settled.NOT_YET or (fetched is not None and fetched.current and gives_up(fetched.pod))
@@ -84,7 +86,7 @@ async def until_settled(
         )
         if done or (deadline is not None and loop.time() > deadline):
             return outcome
-        await asyncio.sleep(POLL_SECONDS)
+        await asyncio.sleep(max(POLL_SECONDS, loop.time() - begun))
 
 
 _WITHOUT_IMAGE: Final = frozenset(
@@ -130,34 +132,37 @@ def _because(applied: Applied, fetched: FetchedPod | None) -> str:
     return f": {unready(fetched.pod)}{left}"
 
 
-async def _read_new(client: Client, applied: Applied) -> FetchedPod | None:
-    return await read_pod(client, applied.pod.metadata.namespace, applied.pod.metadata.name)
-
-
-async def _come_to(client: Client, applied: Applied, fetched: FetchedPod | None) -> Settled:
-    """Return the state of an applied pod; NOT_YET while the pod that it follows still exists.
+async def _come_to(
+    client: Client, applied: Sequence[Applied], fetched_pods: Sequence[FetchedPod | None]
+) -> list[Settled]:
+    """Return the state of each applied pod; NOT_YET while the pod that it follows still exists.
 
     A pod that was Ready before a change stays Ready until the first step of the change, so it counts as ready only when
     its workflow has nothing left to do.
     """
-    if applied.follows and (fetched is None or fetched.pod.metadata.uid == applied.follows):
-        return Settled.NOT_YET
-    state = settled(fetched)
-    if state is Settled.READY and fetched is not None and not await _is_idle(client, fetched.pod):
-        return Settled.NOT_YET
-    return state
+    states = []
+    for one, fetched in zip(applied, fetched_pods, strict=True):
+        follows = one.follows and (fetched is None or fetched.pod.metadata.uid == one.follows)
+        states.append(Settled.NOT_YET if follows else settled(fetched))
+    ready = [at for at, state in enumerate(states) if state is Settled.READY]
+    pods = [fetched.pod for at in ready if (fetched := fetched_pods[at]) is not None]
+    for at, is_idle in zip(ready, await _are_idle(client, pods), strict=True):
+        states[at] = Settled.READY if is_idle else Settled.NOT_YET
+    return states
 
 
-async def _is_idle(client: Client, pod: Pod) -> bool:
-    """Return whether the pod's workflow has neither steps nor back-offs left; False if it does not answer.
+async def _are_idle(client: Client, pods: Sequence[Pod]) -> list[bool]:
+    """Return of each pod whether its workflow has neither steps nor back-offs left; False if it does not answer.
 
     Those of ephemeral containers do not count: they are not part of the applied manifest.
     """
-    workflow_id = pod_workflow_id(pod.metadata.namespace, pod.metadata.name)
-    try:
-        plan = await ask_pod(client, workflow_id, "plan", result_type=dict)
-    except (RPCError, WorkflowQueryFailedError):
-        return False
+    plans = await ask_read_pods(
+        client, [pod_workflow_id(pod.metadata.namespace, pod.metadata.name) for pod in pods], "plan"
+    )
+    return [plan is not None and _is_idle(pod, plan) for pod, plan in zip(pods, plans, strict=True)]
+
+
+def _is_idle(pod: Pod, plan: dict[str, Any]) -> bool:
     ephemeral = {container.name for container in pod.spec.ephemeral_containers}
     apart = ephemeral & {hold["subject"] for hold in plan["holds"]}
     pending = [*(step["container"] for step in plan["steps"]), *(hold["subject"] for hold in plan["holds"])]

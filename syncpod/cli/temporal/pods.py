@@ -35,6 +35,8 @@ from syncpod.temporal.pod_start import ENDED
 
 _AT_ONCE: Final = 500
 """Queries at the same time."""
+_AT_ONCE_AGAIN: Final = 50
+"""The same where the pods are read again and again."""
 _ENOUGH: Final = 50
 """If this many pods of a node do not answer, and none does, the node's other pods are not asked."""
 _SILENT: Final = frozenset(
@@ -65,12 +67,29 @@ def not_found(name: str, namespace: str) -> Failure:
 
 async def read_pod(client: Client, namespace: str, name: str) -> FetchedPod | None:
     """Return one pod; None if it does not exist, or has ended."""
-    workflow_id = pod_workflow_id(namespace, name)
-    told = (await told_by_this_node([workflow_id], "pod")).get(workflow_id)
-    if told is not None and await is_open(client.get_workflow_handle(workflow_id), told.run_id):
-        return _as_told(told)
-    fetched = await _query(client, workflow_id, None)
-    return fetched and (await judged(client, (fetched,)))[0]
+    return (await read_pods(client, [(namespace, name)]))[0]
+
+
+async def read_pods(client: Client, keys: Sequence[tuple[str, str]]) -> list[FetchedPod | None]:
+    """Return the pods of these namespaces and names, in this order; None for one that does not exist, or has ended.
+
+    Those of this machine's node are read from it all at once, and the server is asked about a few at a time: a crowd
+    that is asked one by one, all together, keeps its node from its work.
+    """
+    ids = [pod_workflow_id(*key) for key in keys]
+    told = await told_by_this_node(ids, "pod")
+    few = asyncio.Semaphore(_AT_ONCE_AGAIN)
+
+    async def read(workflow_id: str) -> FetchedPod | None:
+        ours = told.get(workflow_id)
+        async with few:
+            if ours is not None and await is_open(client.get_workflow_handle(workflow_id), ours.run_id):
+                return _as_told(ours)
+            return await _query(client, workflow_id, None)
+
+    fetched_pods = await asyncio.gather(*map(read, ids))
+    found = iter(await judged(client, [one for one in fetched_pods if one is not None]))
+    return [None if one is None else next(found) for one in fetched_pods]
 
 
 async def require_pod(client: Client, namespace: str, name: str) -> FetchedPod:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from types import TracebackType
@@ -10,27 +11,32 @@ from typing import TYPE_CHECKING, Self
 
 from syncpod.cli.console import printable, remark, wants_colour
 from syncpod.cli.fetched import FetchedPod
+from syncpod.cli.view.live_table import summed, within
 from syncpod.cli.view.pod_columns import HEADER
 from syncpod.cli.view.pod_table import coloured_lines, row_of
 from syncpod.cli.view.unready import hindrance
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.live import Live
 
 
 class Progress:
     """Shows pods during the `with` block; on a terminal, the table is removed at its end."""
 
-    def __init__(self) -> None:
+    def __init__(self, console: Console | None = None) -> None:
+        """Show them on standard error, or draw them on this terminal."""
+        self._console = console
         self._live: Live | None = None
         self._shown: dict[tuple[str, str], tuple[str, str, str]] = {}
 
     def __enter__(self) -> Self:
-        if wants_colour(sys.stderr):
+        if self._console is not None or wants_colour(sys.stderr):
             from rich.console import Console
             from rich.live import Live
 
-            self._live = Live(console=Console(stderr=True), transient=True, auto_refresh=False)
+            self._console = self._console or Console(stderr=True)
+            self._live = Live(console=self._console, transient=True, auto_refresh=False)
             self._live.start()
         return self
 
@@ -40,13 +46,16 @@ class Progress:
 
     def show(self, fetched_pods: Sequence[FetchedPod]) -> None:
         """Show pods as they are now."""
-        if self._live is not None:
+        if self._live is not None and self._console is not None:
             from rich.console import Group
             from rich.text import Text
 
-            lines = coloured_lines(HEADER, [fetched.listed for fetched in fetched_pods], stream=sys.stderr)
+            size = self._console.size
+            reasons, room = fitting(hindrances(fetched_pods), len(fetched_pods), width=size.width, height=size.height)
+            drawn, left_out = within([fetched.listed for fetched in fetched_pods], room)
+            lines = coloured_lines(HEADER, drawn, stream=sys.stderr) + ([summed(left_out)] if left_out else [])
             table = Text.from_ansi("\n".join(lines), no_wrap=True)
-            self._live.update(Group(table, *(Text(line, "yellow") for line in hindrances(fetched_pods))), refresh=True)
+            self._live.update(Group(table, *(Text(line, "yellow") for line in reasons)), refresh=True)
             return
         now = datetime.now(UTC)
         for fetched in fetched_pods:
@@ -55,6 +64,27 @@ class Progress:
             if self._shown.get(fetched.key) != (ready, status, why):
                 self._shown[fetched.key] = (ready, status, why)
                 remark(f"pod {name}: {status}, {ready} ready{f'; {why}' if why else ''}")
+
+
+def fitting(reasons: Sequence[str], pods: int, *, width: int, height: int) -> tuple[list[str], int]:
+    """Return the reasons that a terminal of that size has room for below its table, and how many lines the table has.
+
+    The table has a header besides, and the cursor stays below all. If not everything fits, the reasons have a third of
+    the lines; the last one says how many are left out.
+    """
+    room = height - 2
+    heights = [len(textwrap.wrap(reason, width)) for reason in reasons]
+    if pods + sum(heights) <= room:
+        return list(reasons), room - sum(heights)
+    most, taken = max(0, room // 3 - 1), 0
+    for count, lines in enumerate(heights):
+        if taken + lines > most:
+            return [
+                *reasons[:count],
+                f"… and {len(reasons) - count} more; `syncpod explain POD` says why",
+            ], room - taken - 1
+        taken += lines
+    return list(reasons), room - taken
 
 
 def hindrances(fetched_pods: Sequence[FetchedPod]) -> list[str]:

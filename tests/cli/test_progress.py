@@ -1,0 +1,62 @@
+"""What `up` and `apply --wait` draw while pods come up: within the terminal's height, what is waited for first."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from syncpod.cli.fetched import FetchedPod
+from syncpod.cli.view.progress import Progress, fitting
+from syncpod.pod import Pod
+from tests.cli.pods import pod, running, waiting
+
+REASONS = [f"pod/p-{number}: it cannot be" for number in range(6)]
+
+
+def fetched(name: str, one: Pod) -> FetchedPod:
+    wire = one.model_dump(by_alias=True, exclude_none=True, mode="json")
+    wire["metadata"]["name"] = name
+    return FetchedPod(Pod.model_validate(wire), wire, current=True)
+
+
+def drawn(pods: list[FetchedPod], *, height: int) -> list[str]:
+    """What a terminal of that height is sent at last, its lines without colours."""
+    sent = io.StringIO()
+    console = Console(file=sent, force_terminal=True, color_system=None, width=60, height=height)
+    with Progress(console) as progress:
+        progress.show(pods)
+        lines = sent.getvalue().split("\r")[-1].splitlines()
+    return [line.rstrip() for line in lines]
+
+
+def test_of_a_crowd_the_pods_that_are_waited_for_are_drawn_and_the_others_counted() -> None:
+    crowd = [fetched(f"good-{number}", pod(running())) for number in range(100)]
+    hung = {**waiting(), "state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}
+    late = [fetched(f"late-{number}", pod(hung)) for number in (1, 2)]
+    lines = drawn([*crowd, *late], height=12)
+    assert len(lines) <= 12
+    assert [line for line in lines if line.startswith("late")] != []
+    assert any(line.startswith("… ") and line.endswith(" Running") for line in lines), lines
+    assert any(line.startswith("pod/late-1: ErrImagePull") for line in lines), lines
+
+
+def test_all_that_fits_is_shown() -> None:
+    assert fitting(REASONS, 10, width=80, height=18) == (REASONS, 10)
+
+
+def test_reasons_leave_two_thirds_of_the_lines_to_the_pods() -> None:
+    shown, room = fitting(REASONS, 100, width=80, height=14)
+    assert (shown, room) == ([*REASONS[:3], "… and 3 more; `syncpod explain POD` says why"], 8)
+
+
+def test_a_long_reason_takes_as_many_lines_as_it_has() -> None:
+    told = fitting(["as long as it is", *REASONS], 100, width=8, height=17)
+    assert told == (["as long as it is", "… and 6 more; `syncpod explain POD` says why"], 12)
+
+
+@pytest.mark.parametrize("height", [0, 1, 2, 5])
+def test_a_terminal_without_room_is_not_overfull(height: int) -> None:
+    shown, room = fitting(REASONS, 100, width=80, height=height)
+    assert len(shown) <= 1 and room <= max(0, height - 2)
