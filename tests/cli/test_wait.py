@@ -4,17 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
+from syncpod.cli.temporal import pod_waits
 from syncpod.messages.steps import Fault
+from tests.agent.waiting import until
 from tests.cli.conftest import Command
 from tests.cli.manifests import as_json, fresh_name, manifest
 from tests.workflows.scripted import ScriptedNode
 
 READY = "--for=condition=Ready"
+
+
+@pytest.fixture
+def waits_begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The pods that commands have begun to wait for, each after it was read once."""
+    begun: list[str] = []
+
+    def noting(wait: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def noted(client: Client, namespace: str, name: str, *more: Any) -> Any:
+            begun.append(name)
+            return await wait(client, namespace, name, *more)
+
+        return noted
+
+    for each in ("until_seen", "until_gone"):
+        monkeypatch.setattr(pod_waits, each, noting(getattr(pod_waits, each)))
+    return begun
 
 
 @pytest.fixture
@@ -54,17 +74,19 @@ async def test_a_timed_out_wait_reports_what_is_missing(syncpod: Command, on: tu
     assert (uncreated.code, uncreated.err.count("it does not exist")) == (1, 1)
 
 
-async def test_wait_waits_for_creation_and_deletion(syncpod: Command, on: tuple[str, str]) -> None:
+async def test_wait_waits_for_creation_and_deletion(
+    syncpod: Command, on: tuple[str, str], waits_begun: list[str]
+) -> None:
     name = fresh_name()
     gone = await syncpod("wait", name, "--for=delete")
     assert (gone.code, gone.out, gone.err) == (0, "", "")
     waiting = asyncio.create_task(syncpod("wait", name, "--for=create", "--timeout=-1s"))
-    await asyncio.sleep(0.3)
+    await until(lambda: waits_begun == [name])
     assert not waiting.done()
     await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
     assert (await waiting).code == 0
     ending = asyncio.create_task(syncpod("wait", name, "--for=delete", "--timeout=60s"))
-    await asyncio.sleep(0.3)
+    await until(lambda: waits_begun == [name, name])
     assert not ending.done()
     await syncpod("delete", name)
     assert (await ending).code == 0

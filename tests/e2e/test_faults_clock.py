@@ -5,13 +5,13 @@ The clock is the worker's, which judges by it how long ago a container has exite
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from tests.agent.waiting import until as until_true
 from tests.e2e.faults_clock import DAY, HOUR, Clock
 from tests.e2e.faults_support import FaultyNode, shell
 from tests.workflows.scripted import container
@@ -34,9 +34,10 @@ async def test_clock_jumps_do_not_shorten_or_lengthen_back_offs(node: FaultyNode
     annotations = {"syncpod.dev/backoff-initial": f"{BACK_OFF}s", "syncpod.dev/backoff-factor": "1"}
     pod = await node.apply(shell("runs"), shell("crashes", "exit 3"), annotations=annotations)
     await pod.until(lambda seen: waits(seen, restarts=1))
-    # While it waits the clock is far ahead for a while: several listings are made by it.
+    # While it waits the clock is far ahead for two listings.
+    listings = node.proxy.calls["ListContainers"]
     clock.jump(DAY)
-    await asyncio.sleep(BACK_OFF / 3)
+    await until_true(lambda: node.proxy.calls["ListContainers"] >= listings + 2)
     clock.jump(0)
     await pod.until(lambda seen: waits(seen, restarts=2))
     # From here on a container exits an hour after it is seen to have.
