@@ -16,7 +16,7 @@ from temporalio.service import RPCError
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import Failure
 from syncpod.cli.streams.remote_command import Output, Write
-from syncpod.cli.temporal.fleet import NO_WORKER
+from syncpod.cli.temporal.fleet_answers import silence
 from syncpod.messages.errand import (
     FLEET_ERRAND_WORKFLOW,
     PIECE_BYTES,
@@ -34,7 +34,7 @@ _SAID_BYTES: Final = 16 * 2**20
 _AT_ONCE: Final = 16
 """Nodes that run a command at once."""
 _PIECE_SECONDS: Final = WAIT_SECONDS + 60
-"""After so long there is no answer, because no worker of the fleet runs."""
+"""After so long no answer is waited for: none comes from a worker that runs."""
 _LIFE: Final = timedelta(seconds=_PIECE_SECONDS)
 _RPC: Final = timedelta(seconds=10)
 _GONE: Final = ("Unknown", "Joining")
@@ -181,10 +181,10 @@ class _Errand:
             async with asyncio.timeout(_PIECE_SECONDS):
                 piece = ErrandPiece.model_validate(await handle.result())
         except TimeoutError:
-            raise Failure(NO_WORKER) from None
+            raise Failure(await silence(self._client)) from None
         except WorkflowFailureError as failed:
             if isinstance(failed.cause, TooLate):
-                raise Failure(NO_WORKER) from None
+                raise Failure(await silence(self._client)) from None
             raise Failure(f"the fleet cannot carry that to node {whole.node}: {failed.cause}") from None
         if piece.refused:
             raise Failure(piece.refused)

@@ -96,7 +96,6 @@ async def _refuse(
 ) -> None:
     """Raise Failure for pods that may not be removed, before any is (kubectl's pkg/drain/filters.go, v1.36)."""
     from syncpod.cli.temporal import fleet
-    from syncpod.messages.fleet import Intent
 
     reasons = []
     if daemons and not how.ignore_daemon_sets:
@@ -105,7 +104,7 @@ async def _refuse(
         reasons.append(f"cannot delete Pods that declare no controller (use --force to override): {_names(unmanaged)}")
     if not how.delete_data:
         daemon_keys = {(each.namespace, each.name) for each in daemons}
-        told = Intent.model_validate(await fleet.handle_of(client, node.name).query("intent"))
+        told = await fleet.intent(client, node.name)
         metas = [each.get("metadata", {}) for each in told.pods if _has_data(each)]
         keys = {(each.get("namespace") or "default", each.get("name", "")) for each in metas} - daemon_keys
         if keys:

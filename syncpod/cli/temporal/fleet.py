@@ -7,29 +7,29 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
-from temporalio.client import (
-    Client,
-    WorkflowHandle,
-    WorkflowUpdateFailedError,
-    WorkflowUpdateRPCTimeoutOrCancelledError,
-)
-from temporalio.exceptions import ApplicationError
+from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.settings import settings
-from syncpod.cli.temporal import session
+from syncpod.cli.temporal import fleet_answers, session
 from syncpod.fleet_client import connect_to_fleet, converter_of, object_sealing_of
 from syncpod.gate.object_sealing import ObjectSealing
 from syncpod.messages.encryption import Undecipherable
-from syncpod.messages.fleet import FLEET_NODE_MEMO, FLEET_NODE_WORKFLOW, FleetNodeSummary, FleetNodeView, fleet_node_id
+from syncpod.messages.fleet import (
+    FLEET_NODE_MEMO,
+    FLEET_NODE_WORKFLOW,
+    FleetNodeSummary,
+    FleetNodeView,
+    Intent,
+    fleet_node_id,
+)
 from syncpod.settings.errors import SettingsInvalid
 from syncpod.temporal.plugin import NoServer
 from syncpod.temporal.quiet_runtime import quiet_runtime
 
 _Result = TypeVar("_Result")
 _RPC: Final = timedelta(seconds=10)
-NO_WORKER: Final = "no worker of the fleet answers: start one with `syncpod fleet serve`"
 
 
 def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") -> _Result:
@@ -51,8 +51,6 @@ def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") ->
         return asyncio.run(connected())
     except NoServer as error:
         raise Failure(str(error)) from None
-    except WorkflowUpdateRPCTimeoutOrCancelledError:
-        raise Failure(f"{NO_WORKER}; the request may still be carried out later") from None
     except RPCError as error:
         raise session.refused(error) from None
     except Undecipherable as error:
@@ -88,7 +86,7 @@ async def views(client: Client, names: Sequence[str] = ()) -> list[FleetNodeView
 async def view(client: Client, name: str) -> FleetNodeView:
     """Return one node with its pods. Raises Failure."""
     try:
-        said = await handle_of(client, name).query("fleet_node", rpc_timeout=_RPC)
+        said = await fleet_answers.query(client, handle_of(client, name), "fleet_node")
     except RPCError as error:
         raise _failure(error, name) from None
     return FleetNodeView.model_validate(said)
@@ -97,15 +95,18 @@ async def view(client: Client, name: str) -> FleetNodeView:
 async def update(client: Client, name: str, change: str, *args: Any) -> dict[str, Any]:
     """Send an update to a node's workflow in the fleet; return its answer. Raises Failure if it refuses, with why."""
     try:
-        answer: dict[str, Any] = await handle_of(client, name).execute_update(
-            change, args=args, result_type=dict, rpc_timeout=_RPC
-        )
-    except WorkflowUpdateFailedError as refused:
-        cause = refused.cause
-        raise Failure(cause.message if isinstance(cause, ApplicationError) else str(cause)) from None
+        answer: dict[str, Any] = await fleet_answers.update(client, handle_of(client, name), change, *args)
     except RPCError as error:
         raise _failure(error, name) from None
     return answer
+
+
+async def intent(client: Client, name: str) -> Intent:
+    """Return the list that a node is given. Raises Failure."""
+    try:
+        return Intent.model_validate(await fleet_answers.query(client, handle_of(client, name), "intent"))
+    except RPCError as error:
+        raise _failure(error, name) from None
 
 
 def handle_of(client: Client, name: str) -> WorkflowHandle[Any, Any]:
@@ -116,6 +117,4 @@ def handle_of(client: Client, name: str) -> WorkflowHandle[Any, Any]:
 def _failure(error: RPCError, name: str) -> Failure:
     if error.status == RPCStatusCode.NOT_FOUND:
         return Failure(f'nodes "{name}" not found in the fleet')
-    if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED, RPCStatusCode.FAILED_PRECONDITION):
-        return Failure(NO_WORKER)
     return session.refused(error)

@@ -5,18 +5,14 @@ from __future__ import annotations
 import base64
 import json
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
-from temporalio.client import Client, WithStartWorkflowOperation, WorkflowUpdateFailedError
-from temporalio.common import WorkflowIDConflictPolicy
-from temporalio.exceptions import ApplicationError
+from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.cli.failure import Failure
-from syncpod.cli.temporal.fleet import NO_WORKER
+from syncpod.cli.temporal import fleet_answers
 from syncpod.cli.temporal.session import refused
 from syncpod.gate.object_sealing import ObjectSealing
-from syncpod.messages.fleet import FLEET_QUEUE
 from syncpod.messages.fleet_objects import (
     FLEET_OBJECT_MEMO,
     FLEET_OBJECT_WORKFLOW,
@@ -40,34 +36,25 @@ KINDS: Final = {
 async def apply(client: Client, sealing: ObjectSealing, given: ConfigMap | Secret) -> str:
     """Put an object into the fleet; return kubectl's word for the change, such as `created`. Raises Failure."""
     put = _sealed(sealing, given)
-    starting: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
-        FLEET_OBJECT_WORKFLOW,
-        {},
-        id=object_id(put.kind, put.namespace, put.name),
-        task_queue=FLEET_QUEUE,
-        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        static_summary=f"{put.kind} {put.name}",
-    )
-    body = put.model_dump(mode="json", by_alias=True)
+    body, workflow_id = put.model_dump(mode="json", by_alias=True), object_id(put.kind, put.namespace, put.name)
     try:
-        answer: dict[str, Any] = await client.execute_update_with_start_workflow(
-            "put", body, start_workflow_operation=starting, result_type=dict, rpc_timeout=_RPC
+        answer = await fleet_answers.update_with_start(
+            client, FLEET_OBJECT_WORKFLOW, workflow_id, "put", body, summary=f"{put.kind} {put.name}"
         )
-    except WorkflowUpdateFailedError as wrong:
-        raise Failure(wrong.cause.message if isinstance(wrong.cause, ApplicationError) else str(wrong.cause)) from None
     except RPCError as error:
-        raise _failure(error) from None
+        raise refused(error) from None
     return str(answer["change"])
 
 
 async def delete(client: Client, kind: str, namespace: str, name: str) -> bool:
     """Delete an object, on the nodes too; return False if there is none. Raises Failure."""
+    handle = client.get_workflow_handle(object_id(kind, namespace, name))
     try:
-        await client.get_workflow_handle(object_id(kind, namespace, name)).execute_update("delete", rpc_timeout=_RPC)
+        await fleet_answers.update(client, handle, "delete")
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
             return False
-        raise _failure(error) from None
+        raise refused(error) from None
     return True
 
 
@@ -93,8 +80,3 @@ def _sealed(sealing: ObjectSealing, given: ConfigMap | Secret) -> PutObject:
         type=(given.type or "Opaque") if isinstance(given, Secret) else "",
         keys=len(values(given)),
     )
-
-
-def _failure(error: RPCError) -> Failure:
-    waits = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED, RPCStatusCode.FAILED_PRECONDITION)
-    return Failure(NO_WORKER) if error.status in waits else refused(error)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
 from temporalio.client import Client
 
@@ -20,8 +19,6 @@ from syncpod.messages.fleet import OWNER_ANNOTATION, FleetNodeView, Intent
 from syncpod.messages.fleet_offers import offer_of
 from syncpod.messages.workload import WorkloadView
 from syncpod.pod import Pod, readmit
-
-_RPC: Final = timedelta(seconds=10)
 
 
 @dataclass(frozen=True)
@@ -78,8 +75,7 @@ async def explain_workload(client: Client, kind: str, namespace: str, name: str)
 
 async def _nodes(client: Client) -> _Nodes:
     views = await fleet.views(client)
-    asked = (fleet.handle_of(client, each.name).query("intent", rpc_timeout=_RPC) for each in views)
-    lists = [Intent.model_validate(told) for told in await asyncio.gather(*asked)]
+    lists = await asyncio.gather(*(fleet.intent(client, each.name) for each in views))
     return _Nodes(views, {view.name: told for view, told in zip(views, lists, strict=True)})
 
 

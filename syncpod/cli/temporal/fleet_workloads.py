@@ -5,19 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
-from temporalio.client import Client, WithStartWorkflowOperation, WorkflowUpdateFailedError
-from temporalio.common import WorkflowIDConflictPolicy
-from temporalio.exceptions import ApplicationError
+from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import Failure
-from syncpod.cli.temporal.fleet import NO_WORKER
+from syncpod.cli.temporal import fleet_answers
 from syncpod.cli.temporal.session import refused
 from syncpod.fleet.workload_documents import Workload
 from syncpod.fleet.workload_pods import owner_of, workload_id
-from syncpod.messages.fleet import FLEET_QUEUE
 from syncpod.messages.workload import WORKLOAD_MEMO, WORKLOAD_WORKFLOW, WorkloadSummary, WorkloadView
 from syncpod.pod.wire import to_wire
 
@@ -37,22 +34,11 @@ async def apply(client: Client, workload: Workload) -> str:
     before = await view(client, workload.kind, workload.metadata.namespace or "default", workload.metadata.name)
     if before is not None and before.document == wire:
         return "unchanged"
-    starting: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
-        WORKLOAD_WORKFLOW,
-        {},
-        id=name,
-        task_queue=FLEET_QUEUE,
-        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        static_summary=f"{workload.kind} {workload.metadata.name}",
-    )
+    summary = f"{workload.kind} {workload.metadata.name}"
     try:
-        await client.execute_update_with_start_workflow(
-            "apply", wire, start_workflow_operation=starting, rpc_timeout=_RPC
-        )
-    except WorkflowUpdateFailedError as wrong:
-        raise Failure(_words(wrong)) from None
+        await fleet_answers.update_with_start(client, WORKLOAD_WORKFLOW, name, "apply", wire, summary=summary)
     except RPCError as error:
-        raise _failure(error) from None
+        raise refused(error) from None
     return "created" if before is None else "configured"
 
 
@@ -60,13 +46,11 @@ async def delete(client: Client, kind: str, namespace: str, name: str) -> bool:
     """Delete a workload's pods, and then the workload; return False if there is none. Raises Failure."""
     handle = client.get_workflow_handle(workload_id(kind, namespace, name))
     try:
-        await handle.execute_update("delete", rpc_timeout=_RPC)
-    except WorkflowUpdateFailedError as wrong:
-        raise Failure(_words(wrong)) from None
+        await fleet_answers.update(client, handle, "delete")
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
             return False
-        raise _failure(error) from None
+        raise refused(error) from None
     return True
 
 
@@ -99,17 +83,8 @@ async def view(client: Client, kind: str, namespace: str, name: str) -> Workload
         described = await handle.describe(rpc_timeout=_RPC)
         if described.close_time is not None:
             return None
-        return WorkloadView.model_validate(await handle.query("workload", rpc_timeout=_RPC))
+        return WorkloadView.model_validate(await fleet_answers.query(client, handle, "workload"))
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
             return None
-        raise _failure(error) from None
-
-
-def _words(wrong: WorkflowUpdateFailedError) -> str:
-    return wrong.cause.message if isinstance(wrong.cause, ApplicationError) else str(wrong.cause)
-
-
-def _failure(error: RPCError) -> Failure:
-    waits = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED, RPCStatusCode.FAILED_PRECONDITION)
-    return Failure(NO_WORKER) if error.status in waits else refused(error)
+        raise refused(error) from None

@@ -74,7 +74,8 @@ async def lives_of(client: Client, nodes: Iterable[str]) -> Mapping[str, Life]:
     for node in wanted:
         at_home = record is not None and _is_of(record, client, node)
         here = at_home and serving(settings().state_dir) is not None
-        signs = () if here else _signs(beats.get(node_task_queue(node), {}), await _polls(client, node))
+        queue = node_task_queue(node)
+        signs = () if here else _signs(beats.get(queue, {}), await _polls(client, queue))
         dead = record.identity if record is not None and at_home and _has_ended(record) else ""
         found[node] = judge(signs, now, here=here, dead=dead)
     return found
@@ -83,6 +84,12 @@ async def lives_of(client: Client, nodes: Iterable[str]) -> Mapping[str, Life]:
 async def lives(client: Client, node: str) -> bool:
     """Return whether the worker of one node lives. Raises RPCError."""
     return (await lives_of(client, (node,)))[node].lives
+
+
+async def heard_on(client: Client, queue: str) -> Life:
+    """Return whether a worker of a task queue lives, by what the server has heard. Raises RPCError."""
+    beats = await _beats(client)
+    return judge(_signs(beats.get(queue, {}), await _polls(client, queue)), datetime.now(UTC))
 
 
 async def absence(client: Client, nodes: Iterable[str]) -> str:
@@ -163,9 +170,9 @@ async def _beats(client: Client) -> Mapping[str, Mapping[str, _Beat]]:
 _NEVER: Final = datetime.fromtimestamp(0, UTC)
 
 
-async def _polls(client: Client, node: str) -> dict[str, datetime]:
-    """Return when each worker last polled the node's task queue, by identity."""
+async def _polls(client: Client, queue: str) -> dict[str, datetime]:
+    """Return when each worker last polled a task queue, by identity."""
     request = DescribeTaskQueueRequest(namespace=client.namespace)
-    request.task_queue.name = node_task_queue(node)
+    request.task_queue.name = queue
     described = await client.workflow_service.describe_task_queue(request, retry=True, timeout=_RPC)
     return {poller.identity: poller.last_access_time.ToDatetime(UTC) for poller in described.pollers}

@@ -1,0 +1,138 @@
+"""Waiting for what a fleet's worker answers: an update, or a query.
+
+A late answer says nothing about the worker. So it is waited for as long as a worker of the fleet is heard of, and what
+is said in the end is what is known: that none is heard of, or that one is, and has not answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeVar
+
+from temporalio.client import (
+    Client,
+    WithStartWorkflowOperation,
+    WorkflowHandle,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateHandle,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+    WorkflowUpdateStage,
+)
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.cli.console import remark
+from syncpod.cli.failure import Failure
+from syncpod.cli.temporal.liveness import heard_on
+from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, stop_if_cancelled
+from syncpod.cli.view.durations import age
+from syncpod.messages.fleet import FLEET_QUEUE
+
+RPC: Final = timedelta(seconds=5)
+"""How long one call waits for an answer before it is made again."""
+BUSY_SECONDS: Final = 60.0
+"""How long a question may wait for a worker that is heard of. A change that was taken is waited for without end."""
+_LATE: Final = AGAIN | {RPCStatusCode.CANCELLED}
+_START: Final = "start one with `syncpod fleet serve`"
+
+_Answer = TypeVar("_Answer")
+
+
+async def query(client: Client, handle: WorkflowHandle[Any, Any], name: str) -> Any:
+    """Return what a workflow of the fleet answers. Raises Failure, RPCError."""
+    return await _patiently(client, lambda: handle.query(name, rpc_timeout=RPC), BUSY_SECONDS)
+
+
+async def update(client: Client, handle: WorkflowHandle[Any, Any], name: str, *args: Any) -> Any:
+    """Have a workflow of the fleet changed; return its answer. Raises Failure with why it refuses, RPCError."""
+    named = uuid.uuid4().hex
+
+    async def send() -> WorkflowUpdateHandle[Any]:
+        return await handle.start_update(
+            name, args=args, id=named, wait_for_stage=WorkflowUpdateStage.ACCEPTED, rpc_timeout=RPC
+        )
+
+    return await _outcome(client, send)
+
+
+async def update_with_start(
+    client: Client, workflow: str, workflow_id: str, name: str, argument: Any, *, summary: str
+) -> Any:
+    """Do the same to a workflow that is started if it does not run. Raises Failure, RPCError."""
+    named = uuid.uuid4().hex
+
+    async def send() -> WorkflowUpdateHandle[Any]:
+        starting: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
+            workflow,
+            {},
+            id=workflow_id,
+            task_queue=FLEET_QUEUE,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            static_summary=summary,
+        )
+        return await client.start_update_with_start_workflow(
+            name,
+            argument,
+            id=named,
+            start_workflow_operation=starting,
+            wait_for_stage=WorkflowUpdateStage.ACCEPTED,
+            rpc_timeout=RPC,
+        )
+
+    return await _outcome(client, send)
+
+
+async def silence(client: Client) -> str:
+    """Return what is known of the fleet's workers when an answer is late. Raises RPCError."""
+    life = await heard_on(client, FLEET_QUEUE)
+    if life.lives:
+        return f"a worker of the fleet was heard of {_ago(life.heard)} ago: it is busy, or this workflow is stuck there"
+    if life.heard is None:
+        return f"no worker of the fleet runs: {_START}"
+    return f"no worker of the fleet has been heard of for {_ago(life.heard)}: {_START}"
+
+
+async def _outcome(client: Client, send: Callable[[], Awaitable[WorkflowUpdateHandle[Any]]]) -> Any:
+    """Send an update until it is taken, and return its answer. All attempts share one id, so it is made once."""
+    asked = "it is not known whether what was asked will be done"
+    taken = "what was asked is taken, and is done as soon as one answers"
+    try:
+        handle = await _patiently(client, send, BUSY_SECONDS, but=asked)
+        return await _patiently(client, lambda: handle.result(rpc_timeout=RPC), None, but=taken)
+    except WorkflowUpdateFailedError as refused:
+        cause = refused.cause
+        raise Failure(cause.message if isinstance(cause, ApplicationError) else str(cause)) from None
+
+
+async def _patiently(
+    client: Client, ask: Callable[[], Awaitable[_Answer]], patience: float | None, *, but: str = ""
+) -> _Answer:
+    """Ask until there is an answer, as long as a worker is heard of, at most `patience` seconds; None = without end.
+
+    Raises Failure, which `but` is added to.
+    """
+    loop = asyncio.get_running_loop()
+    began, is_said = loop.time(), False
+    while True:
+        try:
+            return await ask()
+        except WorkflowUpdateRPCTimeoutOrCancelledError:
+            stop_if_cancelled()
+        except RPCError as error:
+            if error.status not in _LATE:
+                raise
+        life = await heard_on(client, FLEET_QUEUE)
+        if not life.lives or (patience is not None and loop.time() > began + patience):
+            raise Failure("; ".join(filter(None, (await silence(client), but))))
+        if but and not is_said and loop.time() > began + RPC.total_seconds():
+            remark("the fleet's worker is busy: waiting for its answer")
+            is_said = True
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+def _ago(heard: datetime | None) -> str:
+    return age(heard, datetime.now(UTC))

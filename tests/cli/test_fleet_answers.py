@@ -1,0 +1,127 @@
+"""A fleet's worker that answers late is waited for, and what is said of it in the end is what is known."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pytest
+from temporalio.client import Client, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.cli.failure import Failure
+from syncpod.cli.temporal import fleet_answers
+from syncpod.cli.temporal.liveness import Life
+
+HEARD, NEVER = Life(True, datetime.now(UTC)), Life(False, None)
+DEAD = Life(False, datetime.now(UTC) - timedelta(minutes=30))
+
+
+class LateWorkflow:
+    """A workflow that takes an update, and then answers it, only when it was asked often enough."""
+
+    def __init__(self, *, takes: int = 1, answers: int = 1) -> None:
+        self.takes, self.answers = takes, answers
+        self.ids: list[str] = []
+        self.asked = 0
+        self.was_asked = asyncio.Event()
+
+    def get_workflow_handle(self, *_: Any) -> LateWorkflow:
+        return self
+
+    async def start_update(self, *_: Any, **how: Any) -> LateWorkflow:
+        self.ids.append(how["id"])
+        self.was_asked.set()
+        if len(self.ids) < self.takes:
+            raise WorkflowUpdateRPCTimeoutOrCancelledError
+        return self
+
+    async def start_update_with_start_workflow(self, *_: Any, **how: Any) -> LateWorkflow:
+        return await self.start_update(**how)
+
+    async def result(self, **_: Any) -> dict[str, int]:
+        self.asked += 1
+        if self.asked < self.answers:
+            raise WorkflowUpdateRPCTimeoutOrCancelledError
+        return {"asked": self.asked}
+
+    async def query(self, *_: Any, **__: Any) -> dict[str, int]:
+        self.asked += 1
+        if self.asked < self.answers:
+            raise RPCError("late", RPCStatusCode.FAILED_PRECONDITION, b"")
+        return {"asked": self.asked}
+
+
+@pytest.fixture
+def life(monkeypatch: pytest.MonkeyPatch) -> list[Life]:
+    """What is heard of the fleet's workers: the last one stays."""
+    known = [HEARD]
+
+    async def heard_on(_client: Client, queue: str) -> Life:
+        assert queue == "fleet"
+        return known.pop(0) if len(known) > 1 else known[0]
+
+    monkeypatch.setattr(fleet_answers, "heard_on", heard_on)
+    monkeypatch.setattr(fleet_answers, "PAUSE_SECONDS", 0.0)
+    return known
+
+
+def of(late: LateWorkflow) -> tuple[Client, Any]:
+    return cast(Client, late), late
+
+
+async def started(late: LateWorkflow) -> Any:
+    return await fleet_answers.update_with_start(cast(Client, late), "Workload", "w", "apply", {}, summary="")
+
+
+async def updated(late: LateWorkflow) -> Any:
+    return await fleet_answers.update(*of(late), "cordon")
+
+
+@pytest.mark.usefixtures("life")
+@pytest.mark.parametrize("send", [started, updated])
+async def test_an_update_is_sent_under_one_id_until_it_is_taken_and_then_waited_for(send: Any) -> None:
+    late = LateWorkflow(takes=3, answers=200)
+    assert await send(late) == {"asked": 200}
+    assert (len(late.ids), len(set(late.ids))) == (3, 1)
+
+
+@pytest.mark.usefixtures("life")
+async def test_a_query_is_asked_again() -> None:
+    assert await fleet_answers.query(*of(LateWorkflow(answers=3)), "workload") == {"asked": 3}
+
+
+@pytest.mark.parametrize(
+    ("heard", "late", "said"),
+    [
+        (NEVER, LateWorkflow(takes=9), "no worker of the fleet runs: start one with `syncpod fleet serve`; it is not"),
+        (DEAD, LateWorkflow(takes=9), "no worker of the fleet has been heard of for 30m: start one"),
+        (NEVER, LateWorkflow(answers=9), "fleet serve`; what was asked is taken, and is done as soon as one answers"),
+    ],
+)
+async def test_without_a_worker_what_is_known_is_said(
+    life: list[Life], heard: Life, late: LateWorkflow, said: str
+) -> None:
+    life.append(heard)
+    with pytest.raises(Failure) as failure:
+        await updated(late)
+    assert said in str(failure.value)
+
+
+@pytest.mark.usefixtures("life")
+async def test_of_a_worker_that_is_heard_of_nobody_says_that_it_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet_answers, "BUSY_SECONDS", 0.0)
+    with pytest.raises(Failure) as failure:
+        await updated(LateWorkflow(takes=9))
+    assert "it is busy, or this workflow is stuck there" in str(failure.value)
+
+
+@pytest.mark.usefixtures("life")
+async def test_a_command_that_is_ended_asks_no_more() -> None:
+    late = LateWorkflow(takes=10**9)
+    sending = asyncio.create_task(updated(late))
+    await late.was_asked.wait()
+    sending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
