@@ -2,8 +2,20 @@
 
 import json
 import os
+from itertools import count
 from pathlib import Path
 
+import pytest
+
+from syncpod.agent.fleet.contact import Contact
+from syncpod.agent.fleet.kept_intent import keep_intent
+from syncpod.cli.failure import Failure
+from syncpod.cli.machine.purge import purge
+from syncpod.cli.machine.state_directory import prepare
+from syncpod.gate.authority import now, open_fleet
+from syncpod.gate.gate import fleet_directory
+from syncpod.messages.fleet import Intent
+from syncpod.settings.membership import membership_file
 from tests.cli.conftest import program
 from tests.cli.machine import remains
 from tests.cli.manifests import manifest
@@ -34,3 +46,19 @@ def test_a_simulated_pod_that_cannot_be_killed_is_purged(tmp_path: Path) -> None
     finally:
         program("down", "--purge", "--timeout", "1s", environ=environ)
     assert remains(environ) == []
+
+
+def test_what_a_node_keeps_of_its_fleet_goes_and_the_fleets_own_keys_stay(tmp_path: Path) -> None:
+    state, others = tmp_path / "state", tmp_path / "others"
+    prepare(state)
+    membership_file(state).write_text("{}")
+    keep_intent(state, Intent(fleet="f", node="n", generation=1))
+    Contact(state, clock=count(step=1000).__next__).heard()
+    purge(state, tmp_path / "memory", others)
+    assert not state.exists()
+    prepare(state)
+    open_fleet(fleet_directory(state), now())
+    with pytest.raises(Failure) as refused:
+        purge(state, tmp_path / "memory", others)
+    assert "fleet in it has the authority and the keys of a fleet" in str(refused.value)
+    assert [each.name for each in state.iterdir()] == ["fleet"]

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.machine.state_directory import MARK, OURS, exclusive, is_marked, mark, pod_directories
+from syncpod.cli.machine.state_directory import FLEET, MARK, OURS, exclusive, is_marked, mark, pod_directories
 from syncpod.settings.directories import require_own_memory_directory
 from syncpod.settings.errors import SettingsInvalid
 
@@ -44,6 +44,12 @@ def purge(directory: Path, memory: Path, logs: Path) -> None:
         except OSError as error:
             raise Failure(f"{directory} cannot be removed completely: {error}") from None
     left = sorted(path.name for path in directory.iterdir())
+    if FLEET in left:
+        raise Failure(
+            f"{directory} is kept, since {FLEET} in it has the authority and the keys of a fleet: without them its "
+            "nodes are kept out, and nobody reads its database; "
+            f"if nobody needs that fleet, `rm -r {shlex.quote(str(directory / FLEET))}`"
+        )
     if left:
         raise Failure(f"{directory} is kept, since it has files that are not syncpod's: {', '.join(left)}")
     directory.rmdir()

@@ -28,6 +28,7 @@ _OF_WORKER: Final = frozenset(
     {
         *("lock", "lock.new", "node.json", KEPT_SETTINGS, "node-report.json", "worker.json", "manifest-pods.json"),
         *("reads.sock", "reader-token", "loop-stall.json", "codec.json", "proxy.sock", "node-workflow.json", *_JOURNAL),
+        *("fleet.json", "fleet-intent.json", "fleet-contact"),
         *("pods", "containers", "deleted", "objects", "memory", "image_manager", "exits", "keys", "begun"),
     }
 )
@@ -35,7 +36,9 @@ _OF_WORKER: Final = frozenset(
 _OF_POD: Final = re.compile(r"([a-z0-9.-]+_[a-z0-9.-]+_)?([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32})")
 """``<uid>`` and ``<namespace>_<name>_<uid>``."""
 OURS: Final = _OF_WORKER | {MARK, _SERVER, _WORKER, _RUNTIME, _LOCK, "log", "temporal", "runtime", "units.env"}
-"""All that syncpod creates in a state directory."""
+"""All that syncpod creates in a state directory for a node."""
+FLEET: Final = "fleet"
+"""The directory of a fleet that is commanded from here: its authority, and its keys."""
 
 
 @dataclass(frozen=True)
