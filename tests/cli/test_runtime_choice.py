@@ -425,3 +425,12 @@ def test_a_workers_state_directory_is_recognised_as_ours(tmp_path: Path) -> None
         (tmp_path / name).write_text("{}")
     prepare(tmp_path)
     purging.require_ours(tmp_path)
+
+
+def test_a_runtime_that_answers_when_its_time_is_over_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record, was_started = runtime_process.start(tmp_path / "state", simulated=True, environ=os.environ)
+    try:
+        monkeypatch.setattr(runtime_process, "READY_SECONDS", 0.0)
+        assert was_started and runtime_process._gets_ready(record)
+    finally:
+        runtime_process.end_process(record.process)

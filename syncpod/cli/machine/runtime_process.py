@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from syncpod.cli.console import waiting
 from syncpod.cli.failure import BAD_INPUT, BadInput, Failure
 from syncpod.cli.machine.processes import (
     ProcessIdentity,
@@ -44,7 +45,9 @@ SOCKET_LIMIT: Final = 107
 """Bytes of a unix socket's path, by the kernel's sockaddr_un."""
 _SOCKETS: Final = "syncpod-cri-"
 """Prefix of directories that are created only for a socket."""
-_READY_SECONDS: Final = 30.0
+READY_SECONDS = 120.0
+"""How long a runtime may take until it answers. One that is only slow is not ended: on a busy machine, importing takes
+longer than all else."""
 _END_SECONDS: Final = 10.0
 
 
@@ -128,7 +131,8 @@ def start(state_dir: Path, *, simulated: bool, environ: Mapping[str, str]) -> tu
         child, record = _launch(state_dir, socket, simulated=simulated, environ=environ)
         ready = ended_here = False
         try:
-            ready = record is not None and _gets_ready(record)
+            with waiting("waiting for the embedded runtime to answer"):
+                ready = record is not None and _gets_ready(record)
         finally:
             if record is not None and not ready:  # Ctrl-C too
                 ended_here = child.poll() is None and end(record.process, patience_seconds=_END_SECONDS)
@@ -137,7 +141,8 @@ def start(state_dir: Path, *, simulated: bool, environ: Mapping[str, str]) -> tu
         return record, True
     said = next((line for line in reversed(last_lines(log, 20)) if line.strip()), "nothing")
     if ended_here:
-        raise Failure(f"the embedded runtime does not get ready; the last line of {log}: {said}")
+        late = f"the embedded runtime has not answered for {READY_SECONDS:g} s, and was ended"
+        raise Failure(f"{late}; the last line of {log}: {said}")
     raise Failure(f"the embedded runtime did not start: {said}", BAD_INPUT if child.wait() == BAD_INPUT else 1)
 
 
@@ -161,12 +166,13 @@ def _launch(
 
 def _gets_ready(record: RuntimeRecord) -> bool:
     """Return whether a runtime answers, as soon as it does; False if it ends before, or does not answer in time."""
-    deadline = time.monotonic() + _READY_SECONDS
+    socket, deadline = Path(record.endpoint.removeprefix("unix://")), time.monotonic() + READY_SECONDS
     while is_running(record.process) and time.monotonic() < deadline:
-        if _answers(Path(record.endpoint.removeprefix("unix://"))):
+        if _answers(socket):
             return True
         time.sleep(0.02)
-    return False
+    # Once more: this process may have been held up for as long as the runtime was.
+    return is_running(record.process) and _answers(socket)
 
 
 def _put_back(state_dir: Path, before: RuntimeRecord | None, kept: KeptSettings) -> None:
