@@ -106,6 +106,8 @@ class PendingPod(Message):
     created: datetime | None = None
     why: str = ""
     """As kube-scheduler says it; "" if it has not been tried yet."""
+    containers: int = 0
+    """How many of its containers are to be ready."""
 
 
 class WorkloadSummary(Message):

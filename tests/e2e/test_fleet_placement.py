@@ -107,7 +107,7 @@ async def test_a_pod_is_placed_explained_moved_by_a_drain_and_given_up_by_force(
     assert (told["node"], told["chosen"], len(told["nodes"])) == (here, here, 2)
     waiting = f"{name}-waits"
     await fleet.say("apply", "-f", "-", stdin=lone(waiting, nodeSelector={"disk": "ssd"}))
-    assert "Pending" in (await fleet.say("get", "pods", waiting)).out
+    assert (await fleet.lists("pods", waiting))[0][:3] == [waiting, "0/1", "Pending"]
     said = (await fleet.say("explain", "--placement", waiting)).out.splitlines()
     assert "is on no node; as nodes are now, 0/2 nodes are available: " in said[0]
     assert (await fleet.say("delete", waiting)).out == f'pod "{waiting}" deleted from default namespace\n'

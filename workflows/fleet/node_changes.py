@@ -116,9 +116,10 @@ def _forget(state: FleetNodeState, asked: Withdraw, now: datetime) -> None:
 
 def _end(state: FleetNodeState, key: str, why: str) -> None:
     """Stop wanting a pod. It may still run on the node until the node reports it gone."""
-    placed = state.placed.pop(key)
+    containers, placed = state.containers(key), state.placed.pop(key)
     state.refused.pop(key, None)
-    state.withdrawn[key] = Withdrawn(owner=placed.owner, why=why, generation=state.generation)
+    gone = Withdrawn(owner=placed.owner, why=why, generation=state.generation, containers=containers)
+    state.withdrawn[key] = gone
     state.note(key)
 
 

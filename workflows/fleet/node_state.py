@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from syncpod.lifecycle.printed_status import printed_status
 from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages.fleet import (
     GRACE_SECONDS,
@@ -54,6 +55,7 @@ class Withdrawn(BaseModel):
     why: str = ""
     generation: int = 0
     """The first generation of the intent without it."""
+    containers: int = 0
 
 
 class FleetNodeState(BaseModel):
@@ -151,7 +153,21 @@ class FleetNodeState(BaseModel):
             placed, why = self.placed[key], self.refused.get(key, "")
             state = "refused" if why else "taken" if placed.generation <= self.taken else "placed"
             owner = placed.owner
-        return PlacedPod(namespace=name.namespace, name=name.name, owner=owner, state=state, why=why, report=report)
+        return PlacedPod(
+            namespace=name.namespace,
+            name=name.name,
+            owner=owner,
+            state=state,
+            why=why,
+            report=report,
+            containers=0 if report is not None else self.containers(key),
+        )
+
+    def containers(self, key: str) -> int:
+        """Return how many containers of a pod that is placed or ending here are to be ready."""
+        if key in self.placed:
+            return printed_status(self.placed[key].document).total
+        return self.withdrawn[key].containers if key in self.withdrawn else 0
 
     def intent(self) -> Intent:
         """Return all pods that the node should run."""

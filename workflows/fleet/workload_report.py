@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from syncpod.fleet.rollout import Decision
+from syncpod.lifecycle.printed_status import printed_status
 from syncpod.messages.fleet import PodReport
 from syncpod.messages.workload import PendingPod, WorkloadPod, WorkloadSummary, WorkloadView
 from workflows.fleet.workload_state import WorkloadState
@@ -32,7 +33,12 @@ def summary(state: WorkloadState, decided: Decision | None) -> WorkloadSummary:
         says=_says(state, decided),
         since=state.applied_at,
         pending=tuple(
-            PendingPod(name=state.pod_name(name), created=pod.created, why=pod.trouble)
+            PendingPod(
+                name=state.pod_name(name),
+                created=pod.created,
+                why=pod.trouble,
+                containers=printed_status(state.templates.get(pod.revision, {})).total,
+            )
             for name, pod in sorted(state.pods.items(), key=lambda each: each[1].number)
             if not pod.node and not pod.leaving
         )[:_PENDING],

@@ -53,7 +53,9 @@ def pod_status(node: FleetNodeView, pod: PlacedPod) -> str:
 def pod_row(node: FleetNodeView, pod: PlacedPod, now: datetime, *, wide: bool, namespaces: bool) -> tuple[str, ...]:
     """Return the cells of a pod's line."""
     report = pod.report
-    ready, restarts = (report.ready_containers, str(report.restarts)) if report is not None else ("0/0", "0")
+    ready, restarts = f"0/{pod.containers}", "0"
+    if report is not None:
+        ready, restarts = report.ready_containers, str(report.restarts)
     began = age(report.started_at, now) if report is not None and report.started_at is not None else NONE
     cells = (*((pod.namespace,) if namespaces else ()), pod.name, ready, pod_status(node, pod), restarts, began)
     return (*cells, (report.ip if report is not None else "") or NONE, node.name, pod.owner or NONE) if wide else cells
@@ -61,7 +63,8 @@ def pod_row(node: FleetNodeView, pod: PlacedPod, now: datetime, *, wide: bool, n
 
 def pending_row(namespace: str, pod: PendingPod, now: datetime, *, wide: bool, namespaces: bool) -> tuple[str, ...]:
     """Return the cells of the line of a pod that is on no node."""
-    cells = (*((namespace,) if namespaces else ()), pod.name, "0/0", "Pending", "0", age(pod.created, now))
+    where, ready = (namespace,) if namespaces else (), f"0/{pod.containers}"
+    cells = (*where, pod.name, ready, "Pending", "0", age(pod.created, now))
     return (*cells, NONE, NONE, NONE) if wide else cells
 
 
