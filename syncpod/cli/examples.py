@@ -65,6 +65,18 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("One of a node that never comes back", "syncpod fleet delete --force web"),
     ),
     "fleet drain": (("Before maintenance", "syncpod fleet drain n1 --ignore-daemonsets"),),
+    "fleet remove": (
+        ("A node that is drained, and has left", "syncpod fleet remove n1"),
+        ("One that never comes back", "syncpod fleet remove --force n1"),
+    ),
+    "fleet rollout history": (
+        ("Which templates there were, and what became of them", "syncpod fleet rollout history deployment/web"),
+        ("What one of them was", "syncpod fleet rollout history deployment/web --revision 2"),
+    ),
+    "fleet rollout undo": (
+        ("Back to the previous template", "syncpod fleet rollout undo deployment/web"),
+        ("Back to an earlier one", "syncpod fleet rollout undo deployment/web --to-revision 2"),
+    ),
     "fleet cordon": (("Place nothing new on a node", "syncpod fleet cordon n1"),),
     "fleet uncordon": (("Place pods there again", "syncpod fleet uncordon n1"),),
     "fleet serve": (("On the fleet's machine, beside its Temporal server", "syncpod fleet serve"),),

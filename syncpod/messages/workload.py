@@ -12,6 +12,7 @@ from typing import Any, Final
 from pydantic import Field
 
 from syncpod.fleet.offers import NodeOffer
+from syncpod.fleet.revisions import Revision
 from syncpod.messages.fleet import PodsChanged
 from syncpod.messages.identity import Message
 from syncpod.messages.node import PodKey
@@ -85,6 +86,22 @@ class PodsWithdrawn(Message):
     ending: tuple[PodKey, ...] = ()
 
 
+class Undo(Message):
+    """Update ``undo``: ask for the template of an earlier revision again."""
+
+    to_revision: int = 0
+    """Its number; 0 = the one before the newest."""
+
+
+class Undone(Message):
+    """Which revision's template is asked for."""
+
+    revision: int = 0
+    template: str = ""
+    skipped: bool = False
+    """It was asked for already."""
+
+
 class WorkloadPod(Message):
     """One pod of a workload."""
 
@@ -139,6 +156,8 @@ class WorkloadView(WorkloadSummary):
     document: dict[str, Any] | None = None
     """As it was admitted, with its defaults."""
     pods: tuple[WorkloadPod, ...] = ()
+    history: tuple[Revision, ...] = ()
+    """Which templates were asked for, oldest first."""
     refusals: tuple[str, ...] = ()
     """Why the pod that was tried last is on no node, a line for each node: what ``explain --placement`` prints."""
     events: tuple[EventRecord, ...] = ()

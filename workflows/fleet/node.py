@@ -102,11 +102,14 @@ class FleetNodeWorkflow:
 
     @workflow.run
     async def run(self, _start_input: Any = None) -> None:
-        """Keep the node informed of the pods that it should run, forever."""
+        """Keep the node informed of the pods that it should run, until it is removed from the fleet."""
         if self.refusal:
             raise invalid(self.refusal)
         while True:
             await self.entity.take_in()
+            if self.state.removed:
+                await self.end()
+                return
             # Replay: nothing is awaited from here to the wait. A message that came in between would not wake the
             # workflow, and would be handled too late.
             due = self.entity.is_due()
@@ -129,6 +132,17 @@ class FleetNodeWorkflow:
         if await self.entity.is_still_quiet_in_the_next_task():
             # Replay: nothing is awaited between that check and this, or an update could be lost.
             workflow.continue_as_new(next_input(self.state))
+
+    async def end(self) -> None:
+        """Tell owners that their pods here are gone, and ask the node nothing more."""
+        self.publish()
+        for name in (RECALL_INTENT, TAKE_INTENT, ATTEND):
+            self.busy.cancel(name)
+        while self.state.untold or self.busy:
+            self.tell_owners()
+            await self.entity.until(lambda: not self.busy)
+        # Replay: a handler that has not returned would lose its answer with the end of the run.
+        await self.entity.until(workflow.all_handlers_finished)
 
     # --- asking the node ----------------------------------------------------------------------------------------------
 
@@ -387,6 +401,16 @@ class FleetNodeWorkflow:
     def check_drain(self, *args: Any) -> None:
         """Refuse whoever may not command the fleet."""
         self.check("drain", args)
+
+    @workflow.update
+    async def remove(self, *args: Any) -> dict[str, Any]:
+        """Have the node belong to the fleet no more; whoever asks for this has seen to it that it can do no harm."""
+        return await self.change("remove", args)
+
+    @remove.validator
+    def check_remove(self, *args: Any) -> None:
+        """Refuse whoever may not command the fleet."""
+        self.check("remove", args)
 
     async def change(self, name: str, args: tuple[Any, ...]) -> dict[str, Any]:
         """Carry out an accepted update. An update before it may have made it impossible."""

@@ -20,6 +20,11 @@ PLACED_LIMIT: Final = 1000
 
 def change(state: FleetNodeState, name: str, args: tuple[Any, ...], now: datetime) -> None:
     """Fold one update into the state. Raises Rejected, PodInvalid or ValidationError before it has changed anything."""
+    if name == "remove":
+        _remove(state, now)
+        return
+    if state.removed:
+        raise Rejected(f"node {state.name} has been removed from the fleet")
     if name in ("cordon", "uncordon", "drain"):
         _schedulable(state, name == "uncordon", now)
         _drain(state, name, now)
@@ -112,6 +117,20 @@ def _forget(state: FleetNodeState, asked: Withdraw, now: datetime) -> None:
     if keys:
         text = f"{_named(keys)}: forgotten, though the node has not confirmed that nothing of it runs any more"
         state.event(now, "Warning", "ForcedDeletion", text)
+
+
+def _remove(state: FleetNodeState, now: datetime) -> None:
+    """Have the node belong to the fleet no more. What it has not ended counts as gone: nobody will hear of it."""
+    if state.removed:
+        return
+    owners = {key: state.owner_of(key) for key in sorted({*state.placed, *state.withdrawn})}
+    state.placed, state.withdrawn, state.refused = {}, {}, {}
+    for key, owner in owners.items():
+        state.note(key, owner)
+    # Whoever places pods sees at once that nothing can be placed here.
+    state.removed, state.presence, state.presence_since = True, "Unknown", now
+    left = f"{_named(owners)} count as gone" if owners else "it had no pods"
+    state.event(now, "Normal", "RemovingNode", f"the node is removed from the fleet: {left}")
 
 
 def _end(state: FleetNodeState, key: str, why: str) -> None:

@@ -82,6 +82,8 @@ class FleetNodeState(BaseModel):
     is_recalled: bool = False
     """The node has been asked for the list that it was last given. Before that it is sent nothing: a fleet whose
     database was lost must not end the pods on its nodes."""
+    removed: bool = False
+    """It has left the fleet for good: its workflow ends as soon as the owners of its pods are told."""
     placed: dict[str, Placed] = {}
     """By ``namespace/name``."""
     withdrawn: dict[str, Withdrawn] = {}

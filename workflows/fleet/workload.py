@@ -41,6 +41,8 @@ with workflow.unsafe.imports_passed_through():
         PodsWithdrawn,
         Survey,
         Surveyed,
+        Undo,
+        Undone,
         WithdrawPods,
         WorkloadSummary,
     )
@@ -354,6 +356,27 @@ class WorkloadWorkflow:
         self.entity.attempt(lambda: _ignored(workload_changes.apply(copy, self.owner, _only(given), workflow.now())))
 
     @workflow.update
+    async def undo(self, *args: Any) -> dict[str, Any]:
+        """Ask for an earlier template again: ``{"toRevision": 3}``."""
+        given = self.entity.obey("undo", args)
+        done: list[Undone] = []
+
+        def change() -> None:
+            done.append(workload_changes.undo(self.state, self.owner, _undo(given), workflow.now()))
+
+        await self.entity.change(change)
+        return done[0].model_dump(mode="json", by_alias=True)
+
+    @undo.validator
+    def check_undo(self, *args: Any) -> None:
+        """Refuse what cannot be undone."""
+        if self.refusal:
+            raise invalid(self.refusal)
+        given = self.entity.allow("undo", args)
+        copy = self.state.model_copy(deep=True)
+        self.entity.attempt(lambda: _ignored(workload_changes.undo(copy, self.owner, _undo(given), workflow.now())))
+
+    @workflow.update
     async def delete(self, *args: Any) -> dict[str, Any]:
         """Remove all pods, and then end this workflow."""
         self.entity.obey("delete", args)
@@ -371,6 +394,11 @@ class WorkloadWorkflow:
     def workload(self) -> dict[str, Any]:
         """Return the whole workload (:class:`syncpod.messages.workload.WorkloadView`)."""
         return workload_report.view(self.state, self.decided).model_dump(mode="json", by_alias=True)
+
+    @workflow.query
+    def template(self, revision: str = "") -> dict[str, Any] | None:
+        """Return the template of this name; None if it is not remembered."""
+        return self.state.templates.get(revision)
 
 
 def next_input(state: WorkloadState) -> dict[str, Any]:
@@ -399,6 +427,11 @@ def _only(given: tuple[Any, ...]) -> Any:
     if len(given) != 1:
         raise Rejected(f"takes one object, got {len(given)} payloads")
     return given[0]
+
+
+def _undo(given: tuple[Any, ...]) -> Undo:
+    """Return what an update was given. Raises ValidationError, Rejected."""
+    return Undo.model_validate(_only(given), extra="forbid")
 
 
 def _ignored(_value: object) -> None:

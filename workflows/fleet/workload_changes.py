@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from syncpod.fleet import revisions
 from syncpod.fleet.daemons import Standing, decide_daemons, standing
 from syncpod.fleet.lone_pods import decide_lone, placement_changed
 from syncpod.fleet.offers import NodeOffer
@@ -23,7 +25,7 @@ from syncpod.fleet.workload_pods import (
 )
 from syncpod.messages.fleet import PlacedPod, PodsChanged
 from syncpod.messages.node import PodKey
-from syncpod.messages.workload import OwnPods
+from syncpod.messages.workload import OwnPods, Undo, Undone
 from syncpod.pod import Pod, pod_to_wire
 from syncpod.pod.wire import to_wire
 from workflows.fleet.workload_state import PodState, WorkloadState
@@ -46,8 +48,49 @@ def apply(state: WorkloadState, workflow_id: str, document: Any, now: datetime) 
     if wire != state.document:
         state.document, state.applied_at = wire, state.applied_at or now
         state.templates[revision] = to_wire(template)
+        _note_revision(state, workload, revision, now)
         state.event(now, "Normal", "Applied", f"template {revision} is wanted")
     return tuple(str(warning) for warning in warnings)
+
+
+def _note_revision(state: WorkloadState, workload: Workload, template: str, now: datetime) -> None:
+    """Have a template be the newest revision, and forget the oldest ones."""
+    if isinstance(workload, Pod):
+        return
+    cause = workload.metadata.annotations.get(revisions.CHANGE_CAUSE, "")
+    history = revisions.applied(state.history, template, cause, now)
+    limit = workload.spec.revision_history_limit
+    sizes = {named: len(json.dumps(each)) for named, each in state.templates.items()}
+    state.history = revisions.shortened(
+        history, revisions.DEFAULT_LIMIT if limit is None else limit, sizes, {state.rollout.good, state.rollout.target}
+    )
+
+
+def undo(state: WorkloadState, workflow_id: str, asked: Undo, now: datetime) -> Undone:
+    """Ask for the template of an earlier revision again. Raises Rejected, and has changed nothing then.
+
+    Mirrors pkg/polymorphichelpers/rollback.go of kubectl, v1.36.
+    """
+    workload = state.workload()
+    if workload is None or isinstance(workload, Pod):
+        raise Rejected("it has no revisions")
+    if isinstance(workload, Deployment) and workload.spec.paused:
+        raise Rejected("it is paused, so nothing would be rolled out: apply it with `paused: false` first")
+    try:
+        found = revisions.chosen(state.history, asked.to_revision)
+    except revisions.NoRevision as none:
+        raise Rejected(str(none)) from None
+    if found.template == asked_for(state):
+        return Undone(revision=found.number, template=found.template, skipped=True)
+    document = dict(state.document or {})
+    meta = dict(document.get("metadata") or {})
+    annotations = {**(meta.get("annotations") or {}), revisions.CHANGE_CAUSE: found.cause}
+    meta["annotations"] = {name: text for name, text in annotations.items() if text or name != revisions.CHANGE_CAUSE}
+    spec = {**document["spec"], "template": state.templates[found.template]}
+    apply(state, workflow_id, {**document, "metadata": meta, "spec": spec}, now)
+    text = f"template {found.template} of revision {found.number} is asked for again"
+    state.event(now, "Normal", "DeploymentRollback", text)
+    return Undone(revision=found.number, template=found.template)
 
 
 def _require_same(state: WorkloadState, workload: Workload) -> None:
@@ -73,6 +116,8 @@ def pods_reported(state: WorkloadState, news: PodsChanged, now: datetime) -> Non
     for said in news.pods:
         if (name := state.on_node(said.name, news.node)) is not None:
             _pod_reported(state.pods[name], said, news, now)
+        elif state.is_known and said.state != "ending" and _adopt(state, said, news.node, said.revision, now):
+            _pod_reported(state.pods[state.on_node(said.name, news.node) or ""], said, news, now)
     for key in news.gone:
         if (name := state.on_node(key.name, news.node)) is not None:
             if not state.pods[name].leaving:
@@ -83,20 +128,30 @@ def pods_reported(state: WorkloadState, news: PodsChanged, now: datetime) -> Non
 def adopt_pods(state: WorkloadState, own: Sequence[OwnPods], now: datetime) -> None:
     """Adopt pods of this workload that nodes already have. There are some if the fleet's database was lost."""
     state.is_known = True
-    workload = state.workload()
     for each in own:
         for said in each.news.pods:
-            number = number_of(workload, said.name) if workload is not None else None
-            if number is None or state.on_node(said.name, each.news.node) or said.name in state.pods:
-                continue
-            number = number or state.numbered + 1
-            revision, leaving = each.revisions.get(said.name, ""), said.state == "ending"
-            pod = PodState(number=number, revision=revision, created=now, node=each.news.node)
-            pod.leaving, pod.is_told, pod.why = leaving, leaving, said.why if leaving else ""
-            state.pods[f"{_name(state)}-{number}"] = pod
-            state.numbered = max(state.numbered, number)
-            state.event(now, "Warning", "Recalled", f"{said.name} is already on {each.news.node}")
+            _adopt(state, said, each.news.node, each.revisions.get(said.name, ""), now)
         pods_reported(state, each.news, now)
+
+
+def _adopt(state: WorkloadState, said: PlacedPod, node: str, revision: str, now: datetime) -> bool:
+    """Adopt a pod that a node has, and that the workload does not know; return whether it is one of the workload.
+
+    It counted as gone: its node was removed from the fleet and is back, or the fleet's database was restored. If the
+    workload has too many pods then, one is removed by the usual rules.
+    """
+    workload = state.workload()
+    number = number_of(workload, said.name) if workload is not None else None
+    if number is None or state.on_node(said.name, node) or said.name in state.pods:
+        return False
+    number = number or state.numbered + 1
+    leaving = said.state == "ending"
+    pod = PodState(number=number, revision=revision, created=now, node=node)
+    pod.leaving, pod.is_told, pod.why = leaving, leaving, said.why if leaving else ""
+    state.pods[f"{_name(state)}-{number}"] = pod
+    state.numbered = max(state.numbered, number)
+    state.event(now, "Warning", "Recalled", f"{said.name} is already on {node}")
+    return True
 
 
 def _pod_reported(pod: PodState, said: PlacedPod, news: PodsChanged, now: datetime) -> None:
@@ -158,8 +213,10 @@ def carry_out(state: WorkloadState, decided: Decision, now: datetime) -> None:
             replaces=creation.replaces,
         )
     if decided.rolled_back:
+        state.history = revisions.given_up(state.history, decided.state.asked, decided.rolled_back)
         state.event(now, "Warning", "RolledBack", decided.rolled_back)
     if decided.became_good and not asked:
+        state.history = revisions.became_good(state.history, decided.became_good, now)
         state.event(now, "Normal", "RolledOut", f"template {decided.became_good} is good")
     drop_unplaced(state)
 

@@ -64,6 +64,7 @@ def view(state: WorkloadState, decided: Decision | None) -> WorkloadView:
             )
             for name, pod in pods
         ),
+        history=state.history,
         refusals=state.refusals,
         events=state.events,
     )

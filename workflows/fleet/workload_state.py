@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from syncpod.fleet.members import Member
 from syncpod.fleet.offers import Presence
+from syncpod.fleet.revisions import Revision
 from syncpod.fleet.rollout import RolloutState
 from syncpod.fleet.workload_documents import PodTemplate, Workload, readmit_workload
 from syncpod.lifecycle.version import DECISION_VERSION
@@ -64,7 +65,9 @@ class WorkloadState(BaseModel):
     applied_at: datetime | None = None
     """When it was first applied."""
     templates: dict[str, dict[str, Any]] = {}
-    """Templates by revision: that of the document, those of existing pods, and the last good one."""
+    """Templates by revision: that of the document, those of existing pods, the last good one, and those of `history`."""
+    history: tuple[Revision, ...] = ()
+    """The revisions, oldest first. A Pod by itself has none."""
     rollout: RolloutState = RolloutState()
     pods: dict[str, PodState] = {}
     numbered: int = 0
@@ -108,6 +111,7 @@ class WorkloadState(BaseModel):
     def forget_templates(self, asked: str) -> None:
         """Drop the templates that are not needed any more. `asked` is the document's revision."""
         needed = {asked, self.rollout.good, self.rollout.target, *(pod.revision for pod in self.pods.values())}
+        needed |= {each.template for each in self.history}
         self.templates = {revision: each for revision, each in self.templates.items() if revision in needed}
 
     def event(self, now: datetime, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:

@@ -15,6 +15,8 @@ from syncpod.cli.commands.fleet_gate import gate
 from syncpod.cli.commands.fleet_get import get
 from syncpod.cli.commands.fleet_install import install, uninstall
 from syncpod.cli.commands.fleet_logs import logs
+from syncpod.cli.commands.fleet_remove import remove
+from syncpod.cli.commands.fleet_rollout import app as rollout
 from syncpod.cli.commands.fleet_serve import serve
 from syncpod.cli.commands.fleet_top import app as top
 from syncpod.cli.manual import Group, Page
@@ -29,9 +31,11 @@ app.command("cp", cls=Page)(cp)
 app.add_typer(top, name="top")
 app.command("apply", cls=Page)(apply)
 app.command("delete", cls=Page)(delete)
+app.add_typer(rollout, name="rollout")
 app.command("cordon", cls=Page)(cordon)
 app.command("uncordon", cls=Page)(uncordon)
 app.command("drain", cls=Page)(drain)
+app.command("remove", cls=Page)(remove)
 app.command("serve", cls=Page)(serve)
 app.command("gate", cls=Page)(gate)
 app.command("install", cls=Page)(install)

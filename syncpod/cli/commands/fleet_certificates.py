@@ -52,7 +52,7 @@ def invite(
     path = Path(output or f"{node}.invitation")
     if output != "-" and path.exists():
         raise BadInput(f"{path}: already exists: name another file with -o")
-    fleet = _fleet(state_dir)
+    fleet = open_here(state_dir)
     told = read_gate_record(fleet.directory) or GateRecord("", "default")
     if not (address := gate or told.address):
         raise BadInput("--gate: must say how the node reaches the gate, such as --gate fleet.example.com:7300")
@@ -108,8 +108,8 @@ def revoke(
     """
     from syncpod.gate.authority import now
 
-    fleet = _fleet(state_dir)
-    known = [each for each in _issued(fleet) if each.node == node and serial in ("", each.serial)]
+    fleet = open_here(state_dir)
+    known = [each for each in issued_by(fleet) if each.node == node and serial in ("", each.serial)]
     if not known:
         raise Failure(f'certificates of node "{node}" not found' + (f": none has serial {serial}" if serial else ""))
     revoked = fleet.revoke(node, now(), serial)
@@ -125,7 +125,7 @@ def certificates(state_dir: StateDir = "") -> None:
 
     rows = [("NODE", "SERIAL", "NOT AFTER", "AUTHORITY", "STATUS")]
     at = now()
-    for each in _issued(_fleet(state_dir)):
+    for each in issued_by(open_here(state_dir)):
         status = "revoked" if each.revoked else "expired" if each.not_after <= at else "valid"
         by = str(each.authority) if each.authority else "retired"
         rows.append((each.node, each.serial, f"{each.not_after:%Y-%m-%dT%H:%M:%SZ}", by, status))
@@ -140,7 +140,7 @@ def rotate(state_dir: StateDir = "") -> None:
     """
     from syncpod.gate.authority import now
 
-    fleet = _fleet(state_dir)
+    fleet = open_here(state_dir)
     try:
         number = fleet.rotate(now())
     except OSError as error:
@@ -159,12 +159,12 @@ def retire(
     """
     from syncpod.gate.authority import now
 
-    fleet = _fleet(state_dir)
+    fleet = open_here(state_dir)
     authorities = fleet.authorities()
     if len(authorities) < 2:
         raise Failure(f"the fleet has only one authority: make another one first with `{program()} fleet rotate`")
     at = now()
-    valid = [each for each in _issued(fleet) if not each.revoked and each.not_after > at]
+    valid = [each for each in issued_by(fleet) if not each.revoked and each.not_after > at]
     renewed = {each.node for each in valid if each.authority != authorities[0]}
     if (needing := sorted({each.node for each in valid} - renewed)) and not force:
         more = f" and {len(needing) - 3} more" if len(needing) > 3 else ""
@@ -174,7 +174,8 @@ def retire(
     say(f"authority/{fleet.retire()} retired")
 
 
-def _fleet(state_dir: str) -> Fleet:
+def open_here(state_dir: str) -> Fleet:
+    """Return the fleet that is commanded from this state directory. Blocks. Raises BadInput."""
     from syncpod.cli.machine.settings import settings
     from syncpod.gate.authority import now, open_fleet
     from syncpod.gate.gate import fleet_directory
@@ -189,7 +190,8 @@ def _fleet(state_dir: str) -> Fleet:
         raise BadInput(f"fleet directory {directory}: {error.strerror}") from None
 
 
-def _issued(fleet: Fleet) -> list[Issued]:
+def issued_by(fleet: Fleet) -> list[Issued]:
+    """Return the certificates that a fleet has issued. Blocks. Raises BadInput."""
     from syncpod.settings.errors import SettingsInvalid
 
     try:

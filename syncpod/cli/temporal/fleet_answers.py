@@ -42,9 +42,9 @@ _START: Final = "start one with `syncpod fleet serve`"
 _Answer = TypeVar("_Answer")
 
 
-async def query(client: Client, handle: WorkflowHandle[Any, Any], name: str) -> Any:
+async def query(client: Client, handle: WorkflowHandle[Any, Any], name: str, *args: Any) -> Any:
     """Return what a workflow of the fleet answers. Raises Failure, RPCError."""
-    return await _patiently(client, lambda: handle.query(name, rpc_timeout=RPC), BUSY_SECONDS)
+    return await _patiently(client, lambda: handle.query(name, args=args, rpc_timeout=RPC), BUSY_SECONDS)
 
 
 async def update(client: Client, handle: WorkflowHandle[Any, Any], name: str, *args: Any) -> Any:

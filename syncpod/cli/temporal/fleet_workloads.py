@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
@@ -15,7 +15,7 @@ from syncpod.cli.temporal import fleet_answers
 from syncpod.cli.temporal.session import refused
 from syncpod.fleet.workload_documents import Workload
 from syncpod.fleet.workload_pods import owner_of, workload_id
-from syncpod.messages.workload import WORKLOAD_MEMO, WORKLOAD_WORKFLOW, WorkloadSummary, WorkloadView
+from syncpod.messages.workload import WORKLOAD_MEMO, WORKLOAD_WORKFLOW, Undo, Undone, WorkloadSummary, WorkloadView
 from syncpod.pod.wire import to_wire
 
 _RPC: Final = timedelta(seconds=10)
@@ -52,6 +52,28 @@ async def delete(client: Client, kind: str, namespace: str, name: str) -> bool:
             return False
         raise refused(error) from None
     return True
+
+
+async def undo(client: Client, kind: str, namespace: str, name: str, revision: int) -> Undone:
+    """Have a workload's earlier template asked for again; `revision` 0 = the one before the newest. Raises Failure."""
+    handle = client.get_workflow_handle(workload_id(kind, namespace, name))
+    body = Undo(to_revision=revision).model_dump(mode="json", by_alias=True)
+    try:
+        return Undone.model_validate(await fleet_answers.update(client, handle, "undo", body))
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            raise Failure(f'{kind.lower()}s.apps "{name}" not found in the fleet') from None
+        raise refused(error) from None
+
+
+async def template(client: Client, kind: str, namespace: str, name: str, revision: str) -> dict[str, Any] | None:
+    """Return a template of a workload by what it is called; None if it is not remembered. Raises Failure."""
+    handle = client.get_workflow_handle(workload_id(kind, namespace, name))
+    try:
+        told: dict[str, Any] | None = await fleet_answers.query(client, handle, "template", revision)
+    except RPCError as error:
+        raise refused(error) from None
+    return told
 
 
 async def summaries(client: Client, kind: str, namespace: str | None) -> list[WorkloadSummary]:

@@ -43,6 +43,18 @@ def describe_workload(workload: WorkloadView, now: datetime) -> list[str]:
     return lines + _events(one.events, now)
 
 
+def revision_rows(workload: WorkloadView, now: datetime) -> list[tuple[str, ...]]:
+    """Return the table of a workload's revisions, oldest first."""
+    rows: list[tuple[str, ...]] = [("REVISION", "TEMPLATE", "AGE", "CHANGE-CAUSE", "RESULT")]
+    for each in workload.history:
+        is_newest = each is workload.history[-1]
+        result = each.given_up or ("rolled out" if each.good_since else "not rolled out before the next one")
+        if is_newest and not (each.given_up or each.good_since):
+            result = workload.says
+        rows.append((str(each.number), each.template, age(each.applied, now), each.cause or NONE, result))
+    return rows
+
+
 def describe_node(node: FleetNodeView, now: datetime) -> list[str]:
     """Return the lines: whether the node is heard, what it has taken, and its pods."""
     behind = "" if node.taken >= node.generation else f"; the node has taken {node.taken}"

@@ -1,0 +1,138 @@
+"""``syncpod fleet remove``: a node leaves the fleet for good."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncpod.cli.commands.fleet_change import NodeNames
+from syncpod.cli.console import remark, say, warn
+from syncpod.cli.failure import Failure
+from syncpod.cli.input.arguments import read_timeout
+from syncpod.cli.input.options import StateDir, Timeout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import timedelta
+
+    from temporalio.client import Client
+
+    from syncpod.gate.authority import Fleet
+    from syncpod.messages.fleet import FleetNodeView, PlacedPod
+
+_LOOK_SECONDS = 0.5
+_CUT_OFF_SECONDS = 1.0
+"""A gate ends the connections of a revoked certificate within this time. Until then the node could come back in."""
+_HEARD = ("Ready", "NotReady")
+
+Force = Annotated[
+    bool, typer.Option("--force", help="Also a node that is heard of, or has pods; what it has counts as gone.")
+]
+
+
+@dataclass(frozen=True)
+class _How:
+    force: bool
+    patience: timedelta | None
+
+
+def remove(nodes: NodeNames, force: Force = False, timeout: Timeout = "0", state_dir: StateDir = "") -> None:
+    """Have nodes belong to the fleet no more: revoke their certificates, and forget them.
+
+    A node that is heard of, or has pods, stays without `--force`: drain it, and `syncpod leave` there. With it, the
+    pods of workloads run elsewhere, and pods that were given to the node by name are gone. A node that is heard of ends
+    its pods first, as a kubelet whose Node was deleted. One that is not heard cannot be told: should it still run, so
+    do its pods, beside those that take their places, until it is invited anew, or somebody ends them there.
+    """
+    from syncpod.cli.commands.fleet_certificates import issued_by, open_here
+    from syncpod.cli.temporal import fleet
+
+    authority, how = open_here(state_dir), _How(force, read_timeout(timeout))
+    names = list(dict.fromkeys(name.rpartition("/")[2] for name in nodes))
+
+    async def work(client: Client) -> None:
+        there = {each.name for each in await fleet.summaries(client)}
+        known = there | {each.node for each in issued_by(authority) if not each.revoked}
+        if missing := [name for name in names if name not in known]:
+            raise Failure("\n".join(f'nodes "{name}" not found in the fleet' for name in missing))
+        for name in names:
+            if name in there:
+                await _remove(client, authority, name, how)
+            else:
+                _revoke(authority, name)  # it was invited, and never came
+            say(f"node/{name} removed")
+
+    fleet.run(work, state_dir=state_dir)
+
+
+async def _remove(client: Client, authority: Fleet, name: str, how: _How) -> None:
+    """Remove one node; each step may be repeated. Raises Failure."""
+    from syncpod.cli.temporal import fleet
+
+    node = await fleet.view(client, name)
+    if not how.force:
+        _refuse(node)
+    await fleet.update(client, name, "cordon")
+    if node.placed:
+        await _end_pods(client, node, how)
+    if _revoke(authority, name):
+        await asyncio.sleep(_CUT_OFF_SECONDS)
+    await fleet.update(client, name, "remove")
+    if node.presence in _HEARD:
+        remark(f"`syncpod leave` on node {name} has it ask for its fleet no more")
+
+
+def _refuse(node: FleetNodeView) -> None:
+    """Raise Failure for a node that is still in use."""
+    reasons = []
+    if node.placed:
+        reasons.append(f"it has pods (`syncpod fleet drain {node.name}` has them run elsewhere): {_names(node.placed)}")
+    if node.presence in _HEARD:
+        reasons.append("it is heard of: `syncpod leave` on the node, and wait until it is Unknown")
+    if reasons:
+        raise Failure("\n".join([f'unable to remove node "{node.name}" (use --force to override):', *reasons]))
+
+
+async def _end_pods(client: Client, node: FleetNodeView, how: _How) -> None:
+    """Have the node end its pods, and wait for that as long as it is heard. Raises Failure on a timeout."""
+    from syncpod.cli.temporal import fleet
+
+    owned = [each for each in node.placed if each.owner]
+    if owned:
+        say(f"their workloads run these elsewhere: {_names(owned)}")
+    if bare := [each for each in node.placed if not each.owner]:
+        warn(f"these Pods declare no controller, and are gone: {_names(bare)}")
+    keys = [{"namespace": each.namespace, "name": each.name} for each in node.placed]
+    change = {"pods": keys, "reason": f"{node.name} is removed from the fleet"}
+    await fleet.update(client, node.name, "withdraw", change)
+    loop = asyncio.get_running_loop()
+    end = loop.time() + how.patience.total_seconds() if how.patience else None
+    while node.presence in _HEARD and node.placed:
+        if end is not None and loop.time() > end:
+            raise Failure(
+                f"timed out waiting for {_names(node.placed)} to end on {node.name}, which stays in the fleet, cordoned"
+            )
+        await asyncio.sleep(_LOOK_SECONDS)
+        node = await fleet.view(client, node.name)
+    if node.placed:
+        warn(
+            f"nothing is heard of node {node.name}: if it runs, so do its pods, beside those that take their places; "
+            "what they hold, such as a lock or a volume, others may not have yet"
+        )
+
+
+def _revoke(authority: Fleet, name: str) -> list[str]:
+    """Revoke the certificates of a node; return the serials of those that were valid."""
+    from syncpod.gate.authority import now
+
+    revoked = authority.revoke(name, now())
+    for serial in revoked:
+        say(f"certificate/{serial} of node/{name} revoked")
+    return revoked
+
+
+def _names(pods: Iterable[PlacedPod]) -> str:
+    return ", ".join(sorted(f"{each.namespace}/{each.name}" for each in pods))
