@@ -199,6 +199,20 @@ def words(view: FleetNodeView) -> dict[str, str]:
     return {each.name: each.report.status if each.report else "" for each in view.placed}
 
 
+async def rotated(fleet: FleetOfOne) -> None:
+    """Have the fleet encrypt with another key, and take the earlier one away once no open workflow needs it."""
+    first = (await fleet.say("key", "list")).out.splitlines()[1].split()[0]
+    said = (await fleet.say("key", "rotate")).out
+    assert said.endswith(" encrypts from now on\n") and first not in said
+    assert f"key {first} encrypts" not in (await fleet.say("key", "remove", first, code=1)).err
+    deadline, pause = time.monotonic() + PATIENCE, pauses(0.5)
+    while "could no longer be replayed" in (refused := (await fleet.say("key", "remove", first, code=1)).err):
+        assert time.monotonic() < deadline, refused
+        await asyncio.sleep(next(pause))
+    assert "runs that have ended need it" in refused
+    assert (await fleet.say("key", "remove", first, "--force")).out == f"key/{first} removed\n"
+
+
 @pytest.mark.asyncio(loop_scope="session")
 async def test_a_node_that_is_cut_off_runs_on_and_takes_the_newest_list_when_it_is_back(
     node: Node, fleet: FleetOfOne
@@ -237,6 +251,7 @@ async def test_a_node_that_is_cut_off_runs_on_and_takes_the_newest_list_when_it_
     kept = b"".join(each.read_bytes() for each in fleet.server.directory.glob("temporal.db*"))
     assert b"FleetNode" in kept
     assert BUSYBOX.encode() not in kept, "the fleet's database shows a spec"
+    await rotated(fleet)
     await fleet.say("delete", stays)
     await fleet.until(name, lambda view: not view.placed)
     assert "not found in the fleet" in (await fleet.say("delete", stays, code=1)).err

@@ -128,6 +128,19 @@ async def test_a_pod_is_placed_explained_moved_by_a_drain_and_given_up_by_force(
     assert forced.out == f'pod "{name}" deleted from default namespace on node/{there} by force\n'
     await fleet.until(there, lambda view: not view.placed)
 
+    await fleet.say("apply", "-f", "-", stdin=lone(name, nodeSelector={"kubernetes.io/hostname": there}))
+    await until(fleet, ("get", "pods", name, "-o", "wide"), lambda out: there in out and " Running" in out)
+    refused = (await fleet.say("remove", there, code=1)).err
+    assert f"has them run elsewhere): default/{name}" in refused and "it is heard of" in refused
+    removed = await fleet.say("remove", there, "--force")
+    assert removed.out.splitlines()[0] == f"their workloads run these elsewhere: default/{name}"
+    assert removed.out.splitlines()[-1] == f"node/{there} removed"
+    assert [line[:2] for line in await fleet.lists("nodes")] == [[here, "Ready"]]
+    assert [line.split()[-1] for line in (await fleet.say("certificates")).out.splitlines() if there in line] == [
+        "revoked"
+    ]
+    assert (await fleet.lists("pods", name))[0][2] == "Pending", "it is on no other node"
+
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_a_bad_template_ends_at_its_first_failing_pod_or_its_deadline_and_goes_back(
@@ -144,6 +157,13 @@ async def test_a_bad_template_ends_at_its_first_failing_pod_or_its_deadline_and_
     (why,) = [line for line in described.splitlines() if " RolledBack " in line]
     assert f"{name}-4 on " in why and "fails with CrashLoopBackOff" in why and f"back to {good}" in why
     assert f"{name}-5" not in described, "one pod of the bad template was made, and no other"
+    rows = (await fleet.say("rollout", "history", f"deployment/{name}")).out.splitlines()
+    assert rows[0] == f"deployment.apps/{name}" and [row.split()[0] for row in rows[2:]] == ["1", "2"]
+    assert rows[2].split()[1] == good and "fails with CrashLoopBackOff" in rows[3], rows
+    assert (await fleet.say("rollout", "undo", f"deployment/{name}")).out == f"deployment.apps/{name} rolled back\n"
+    assert (await fleet.say("get", *listed[1:])).out.split()[-4:] == [good, "is", "rolled", "out"]
+    shown = (await fleet.say("rollout", "history", f"deployment/{name}", "--revision", "2")).out
+    assert CRASHES in shown and "metadata:" in shown
 
     stuck = deployment(name, 3, {"simulate.syncpod.dev/main": FAILS_EXECS}, deadline=3, readinessProbe=ASKS_BY_EXEC)
     await fleet.say("apply", "-f", "-", stdin=stuck)

@@ -102,9 +102,9 @@ class Fleet:
         return f"fleet-{self.prefix}"
 
     async def join(self, number: int, grace: float = 60) -> Machine:
-        """Have a node join, and wait until the fleet can see it."""
+        """Have a node join, and wait until the fleet can see it. One that was removed has what it had."""
         name = f"{self.prefix}-{number}"
-        self.machines[name] = Machine(name)
+        self.machines.setdefault(name, Machine(name))
         await self.client.start_workflow(
             FLEET_NODE_WORKFLOW,
             {"fleet": "f", "node": name, "graceSeconds": grace},
@@ -477,6 +477,69 @@ async def test_a_pod_that_is_deleted_by_force_is_replaced_without_its_nodes_word
         await asyncio.sleep(next(pause))
     reasons = [each["reason"] for each in (await node.query("fleet_node"))["events"]]
     assert "ForcedDeletion" in reasons
+
+
+# --- a node that leaves the fleet -------------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_pods_of_a_removed_node_run_elsewhere_and_go_from_it_when_it_is_back(fleet: Fleet) -> None:
+    first, second = [await fleet.join(number) for number in (1, 2)]
+    deployment = await fleet.apply(fleet.document(replicas=2))
+    await fleet.until(deployment, is_rolled_out)
+    node = fleet.client.get_workflow_handle(fleet_node_id(second.name))
+    await fleet.client.get_workflow_handle(fleet_node_id(first.name)).execute_update("cordon")
+    pod = await fleet.apply(fleet.pod())
+    await fleet.until(pod, partial(is_on, second))
+    await fleet.client.get_workflow_handle(fleet_node_id(first.name)).execute_update("uncordon")
+    left = second.names()
+    await fleet.lose(second.name)
+    await node.execute_update("remove")
+    await node.result()
+    await fleet.until(pod, partial(is_on, first))
+    view = await fleet.until(deployment, lambda view: has_available(2, view) and len(view.pods) == 2)
+    assert {each.node for each in view.pods} == {first.name}
+    assert second.names() == left, "it was not told"
+    await fleet.join(2)
+    deadline, pause = time.monotonic() + PATIENCE, pauses(0.02)
+    while second.names():
+        assert time.monotonic() < deadline, second.names()
+        await asyncio.sleep(next(pause))
+    for handle, number in ((deployment, 2), (pod, 1)):
+        view = await fleet.until(handle, lambda view, number=number: len(view.pods) == number)  # type: ignore[misc]
+        assert any("it counted as gone" in each.message for each in view.events)
+
+
+# --- revisions --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_revisions_are_listed_and_undone(fleet: Fleet) -> None:
+    await fleet.join(1)
+    handle = await fleet.apply(fleet.document(replicas=1, annotations={"kubernetes.io/change-cause": "the first"}))
+    first = (await fleet.until(handle, is_rolled_out)).good
+    await fleet.apply(fleet.document(replicas=1, image="registry.local/web:2"))
+    second = (await fleet.until(handle, lambda view: is_rolled_out(view) and view.good != first)).good
+    await fleet.apply(fleet.document(replicas=1, image=BAD))
+    view = await fleet.until(handle, lambda view: is_rolled_out(view) and view.says != f"{second} is rolled out")
+    one, two, three = view.history
+    assert [each.number for each in view.history] == [1, 2, 3]
+    assert (one.template, one.cause, two.template, two.cause) == (first, "the first", second, "")
+    assert one.good_since and two.good_since and not three.good_since and BAD not in three.given_up
+    assert "fails with CrashLoopBackOff" in three.given_up
+    assert (await handle.query("template", three.template))["spec"]["containers"][0]["image"] == BAD
+
+    assert (await handle.execute_update("undo", {}))["template"] == second
+    view = await fleet.until(handle, is_rolled_out)
+    assert [each.number for each in view.history] == [1, 3, 4]
+    assert (await handle.execute_update("undo", {"toRevision": 1}))["template"] == first
+    view = await fleet.until(handle, lambda view: is_rolled_out(view) and view.good == first)
+    assert [(each.number, each.cause) for each in view.history] == [(3, ""), (4, ""), (5, "the first")]
+    assert (await handle.execute_update("undo", {"toRevision": 5}))["skipped"]
+    for asked, said in (({"toRevision": 1}, "revision 1 not found; known: 3, 4, 5"), ({"to": 1}, "to: ")):
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await handle.execute_update("undo", asked)
+        assert said in str(refused.value.cause)
 
 
 def is_settled(view: WorkloadView) -> bool:

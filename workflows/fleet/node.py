@@ -131,7 +131,8 @@ class FleetNodeWorkflow:
         await self.entity.until(lambda: not self.busy)
         if await self.entity.is_still_quiet_in_the_next_task():
             # Replay: nothing is awaited between that check and this, or an update could be lost.
-            workflow.continue_as_new(next_input(self.state))
+            # The memo too, so that the newest key encrypts it: one that is carried over stays as it is.
+            workflow.continue_as_new(next_input(self.state), memo=_memo(node_report.summary(self.state)))
 
     async def end(self) -> None:
         """Tell owners that their pods here are gone, and ask the node nothing more."""
@@ -303,7 +304,7 @@ class FleetNodeWorkflow:
         if self.published is None:
             self.published = _recorded()
         if summary != self.published:
-            workflow.upsert_memo({FLEET_NODE_MEMO: summary.model_dump(mode="json", by_alias=True)})
+            workflow.upsert_memo(_memo(summary))
             self.published = summary
         workflow.set_current_details(node_report.details(self.state))
 
@@ -465,6 +466,10 @@ def _begun(start: Any, workflow_id: str, decisions: int) -> tuple[FleetNodeState
         return state, f"node: must match the workflow id {workflow_id}, is {state.name!r}"
     state.decision_version = decisions
     return state, ""
+
+
+def _memo(summary: FleetNodeSummary) -> dict[str, Any]:
+    return {FLEET_NODE_MEMO: summary.model_dump(mode="json", by_alias=True)}
 
 
 def _recorded() -> FleetNodeSummary | None:

@@ -83,7 +83,8 @@ class FleetObjectWorkflow:
             if due and self.entity.is_quiet():
                 if await self.entity.is_still_quiet_in_the_next_task():
                     # Replay: nothing is awaited between that check and this, or an update could be lost.
-                    workflow.continue_as_new(next_input(self.state))
+                    # The memo too, so that the newest key encrypts it: one that is carried over stays as it is.
+                    workflow.continue_as_new(next_input(self.state), memo=_memo(self.state))
                 continue
             await self.entity.wait(lambda due=due: due and self.entity.is_quiet())  # type: ignore[misc]
 
@@ -146,7 +147,7 @@ class FleetObjectWorkflow:
 
         def change() -> None:
             state.put, state.since, state.deleting = given, state.since or workflow.now(), False
-            workflow.upsert_memo({FLEET_OBJECT_MEMO: _view(state).model_dump(mode="json", by_alias=True)})
+            workflow.upsert_memo(_memo(state))
 
         await self.entity.change(change)
         was = "created" if before is None else "unchanged" if before.version == given.version else "configured"
@@ -210,6 +211,10 @@ def _given(given: tuple[Any, ...]) -> PutObject:
     if object_id(put.kind, put.namespace, put.name) != workflow.info().workflow_id:
         raise Rejected(f"must be {workflow.info().workflow_id}, is {put.key}")
     return put
+
+
+def _memo(state: ObjectState) -> dict[str, Any]:
+    return {FLEET_OBJECT_MEMO: _view(state).model_dump(mode="json", by_alias=True)}
 
 
 def _view(state: ObjectState) -> FleetObjectView:

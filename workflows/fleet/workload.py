@@ -114,7 +114,9 @@ class WorkloadWorkflow:
             if due and self.entity.is_quiet():
                 if await self.entity.is_still_quiet_in_the_next_task():
                     # Replay: nothing is awaited between that check and this, or an update could be lost.
-                    workflow.continue_as_new(next_input(self.state))
+                    # The memo too, so that the newest key encrypts it: one that is carried over stays as it is.
+                    memo = _memo(workload_report.summary(self.state, self.decided))
+                    workflow.continue_as_new(next_input(self.state), memo=memo)
                 continue
             self.entity.alarm.set(self.next_alarm(), "until the next time something is due")
             await self.entity.wait(lambda due=due: due and self.entity.is_quiet())  # type: ignore[misc]
@@ -278,7 +280,7 @@ class WorkloadWorkflow:
         """Write the memo that lists show, and the workload's page in the UI."""
         summary = workload_report.summary(self.state, self.decided)
         if summary != self.published:
-            workflow.upsert_memo({WORKLOAD_MEMO: summary.model_dump(mode="json", by_alias=True)})
+            workflow.upsert_memo(_memo(summary))
             self.published = summary
         workflow.set_current_details(workload_report.details(self.state, self.decided))
 
@@ -420,6 +422,10 @@ def _begun(start: Any, decisions: int) -> tuple[WorkloadState, str]:
             return WorkloadState(), f"snapshot: {wrong}"
     state.decision_version = decisions
     return state, ""
+
+
+def _memo(summary: WorkloadSummary) -> dict[str, Any]:
+    return {WORKLOAD_MEMO: summary.model_dump(mode="json", by_alias=True)}
 
 
 def _only(given: tuple[Any, ...]) -> Any:

@@ -14,6 +14,7 @@ from syncpod.cli.commands.fleet_explain import explain
 from syncpod.cli.commands.fleet_gate import gate
 from syncpod.cli.commands.fleet_get import get
 from syncpod.cli.commands.fleet_install import install, uninstall
+from syncpod.cli.commands.fleet_key import app as key
 from syncpod.cli.commands.fleet_logs import logs
 from syncpod.cli.commands.fleet_remove import remove
 from syncpod.cli.commands.fleet_rollout import app as rollout
@@ -43,5 +44,6 @@ app.command("uninstall", cls=Page)(uninstall)
 app.command("invite", cls=Page)(invite)
 app.command("revoke", cls=Page)(revoke)
 app.command("certificates", cls=Page)(certificates)
+app.add_typer(key, name="key")
 app.command("rotate", cls=Page)(rotate)
 app.command("retire", cls=Page)(retire)

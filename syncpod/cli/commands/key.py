@@ -51,6 +51,7 @@ def rotate(state_dir: StateDir = "") -> None:
     """
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.key_uses import renew_workflows
+    from syncpod.messages.identity import node_task_queue
     from syncpod.messages.signature import key_id
     from syncpod.settings.errors import SettingsInvalid
     from syncpod.signing.keys import add_signing_key
@@ -65,7 +66,7 @@ def rotate(state_dir: StateDir = "") -> None:
     remark(f"key/{before} verifies what it has signed, until it is removed: `{program()} key remove {before}`")
 
     async def work(client: Client) -> None:
-        await renew_workflows(client, here.node)
+        await renew_workflows(client, node_task_queue(here.node))
 
     session.run(work, state_dir=state_dir)
 
@@ -81,6 +82,7 @@ def remove(
     """
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.key_uses import workflows_with_key
+    from syncpod.messages.identity import node_task_queue
     from syncpod.messages.signature import key_id
     from syncpod.signing.keys import remove_signing_key
 
@@ -92,7 +94,7 @@ def remove(
         raise BadInput(f"key {named} signs: make another one first with `{program()} key rotate`")
 
     async def work(client: Client) -> list[str]:
-        return await workflows_with_key(client, here.node, named)
+        return await workflows_with_key(client, node_task_queue(here.node), named)
 
     if needing := session.run(work, state_dir=state_dir):
         more = f" and {len(needing) - 3} more" if len(needing) > 3 else ""

@@ -1,22 +1,21 @@
-"""Which workflows of a node need a key, and how they come not to."""
+"""Which workflows of a node, or of a fleet, need a key, and how they come not to."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import datetime
 
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.messages.identity import node_task_queue
 
-
-async def workflows_with_key(client: Client, node: str, key: str) -> list[str]:
-    """Return the ids of a node's open workflows whose histories have something that was signed with the key of this id.
+async def workflows_with_key(client: Client, queue: str, key: str) -> list[str]:
+    """Return the ids of a task queue's open workflows whose histories have something that needs the key of this id.
 
     Each of their events is read, since a replay verifies each. Raises RPCError.
     """
     found = []
-    async for workflow_id in _open_workflows(client, node):
+    async for workflow_id in _open_workflows(client, queue):
         async for event in client.get_workflow_handle(workflow_id).fetch_history_events():
             if key.encode() in event.SerializeToString():
                 found.append(workflow_id)
@@ -24,13 +23,19 @@ async def workflows_with_key(client: Client, node: str, key: str) -> list[str]:
     return found
 
 
-async def renew_workflows(client: Client, node: str) -> int:
-    """Have a node's open workflows continue as new, with inputs that the newest key has signed; return how many.
+async def ended_before(client: Client, queue: str, moment: datetime) -> int:
+    """Return how many runs of a task queue's workflows have ended, and began before a moment. Raises RPCError."""
+    query = f"TaskQueue = '{queue}' AND ExecutionStatus != 'Running' AND StartTime <= '{moment.isoformat()}'"
+    return (await client.count_workflows(query)).count
+
+
+async def renew_workflows(client: Client, queue: str) -> int:
+    """Have a task queue's open workflows continue as new, with inputs that the newest key protects; return how many.
 
     Raises RPCError.
     """
     asked = 0
-    async for workflow_id in _open_workflows(client, node):
+    async for workflow_id in _open_workflows(client, queue):
         try:
             await client.get_workflow_handle(workflow_id).signal("renew", {})
             asked += 1
@@ -40,7 +45,7 @@ async def renew_workflows(client: Client, node: str) -> int:
     return asked
 
 
-async def _open_workflows(client: Client, node: str) -> AsyncIterator[str]:
-    query = f"TaskQueue = '{node_task_queue(node)}' AND ExecutionStatus = 'Running'"
+async def _open_workflows(client: Client, queue: str) -> AsyncIterator[str]:
+    query = f"TaskQueue = '{queue}' AND ExecutionStatus = 'Running'"
     async for execution in client.list_workflows(query):
         yield execution.id
