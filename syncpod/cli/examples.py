@@ -69,6 +69,7 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("A node that is drained, and has left", "syncpod fleet remove n1"),
         ("One that never comes back", "syncpod fleet remove --force n1"),
     ),
+    "fleet codec": (("Have the fleet's Temporal UI show what is encrypted", "syncpod fleet codec"),),
     "fleet key list": (("Which keys there are, and which one encrypts", "syncpod fleet key list"),),
     "fleet key rotate": (("Encrypt with a new key from now on", "syncpod fleet key rotate"),),
     "fleet key remove": (("Take an earlier key away", "syncpod fleet key remove 0123456789abcdef"),),

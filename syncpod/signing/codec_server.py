@@ -8,23 +8,18 @@ path before ``/encode``. Where neither names one, the server refuses, and says w
 
 Whoever has the token has all that the key can sign; it lies beside the key, with the same mode.
 
-The Temporal UI decodes in the browser, which has no token: for it there is a secret path, under which a page of any
-origin may decode, and do nothing else.
+For the Temporal UI there is a page beside it (:mod:`syncpod.signing.decoding_page`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import hmac
-import json
-import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote
 
 from temporalio.api.common.v1 import Payload
@@ -34,22 +29,12 @@ from syncpod.kernel.peers import Address, find_peer, peer_command
 from syncpod.messages.signature import Keys, Place
 from syncpod.messages.signed import ANY
 from syncpod.settings.codec_record import CodecRecord, remove_codec_record, write_codec_record
+from syncpod.signing.decoding_page import DecodingPage
+from syncpod.signing.payload_requests import HEAD_LIMIT, HOST, TOO_LARGE, Answer, Request, answered, serve_request
 from syncpod.signing.payloads import signed_payload
 from syncpod.signing.proxy import SigningProxy
 from syncpod.temporal.encryption import readable
 
-log = logging.getLogger(__name__)
-
-HOST: Final = "127.0.0.1"
-BODY_LIMIT: Final = 4 * 2**20
-"""Bytes of a request: a server takes 4 MiB in a call, and base64 needs a third more than JSON."""
-HEAD_LIMIT: Final = 16 * 2**10
-PATIENCE_SECONDS: Final = 10.0
-_FOR_PAGES: Final = (
-    "Access-Control-Allow-Origin: *\r\n"
-    "Access-Control-Allow-Methods: POST\r\n"
-    "Access-Control-Allow-Headers: content-type, x-namespace\r\n"
-)
 _FLAGS: Final = ("--workflow-id", "--workflow_id", "--wid", "-w")
 
 NO_WORKFLOW: Final = (
@@ -77,7 +62,7 @@ class CodecServer:
         self._state_dir, self._keys, self._command_of, self._peer_of = state_dir, keys, command_of, peer_of
         self._callers = Callers(peer_of)
         self._address = address
-        self._token, self._page = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+        self._token, self._page = secrets.token_urlsafe(32), DecodingPage(keys)
 
     async def run(self) -> None:
         """Serve until cancelled, on free ports. Raises OSError, RuntimeError."""
@@ -87,7 +72,7 @@ class CodecServer:
         try:
             before = await proxy.start()
             here = f"http://{HOST}:{port}"
-            write_codec_record(self._state_dir, CodecRecord(here, before, self._token, f"{here}/{self._page}"))
+            write_codec_record(self._state_dir, CodecRecord(here, before, self._token, f"{here}/{self._page.name}"))
             async with server:
                 await server.serve_forever()
         finally:
@@ -96,55 +81,29 @@ class CodecServer:
                 remove_codec_record(self._state_dir)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with self._callers.counted(writer) as has_room:
-            try:
-                if has_room:
-                    async with asyncio.timeout(PATIENCE_SECONDS):
-                        writer.write(_response(*await self._answer(reader, writer)))
-                        await writer.drain()
-            except (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
-                log.debug("a request to the codec server failed: %s", error)
-            finally:
-                writer.close()
-                with suppress(OSError):
-                    await writer.wait_closed()
+        async def answer(request: Request) -> Answer:
+            return await self._answer(request, writer)
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[int, bytes, str]:
-        """Return status and body of the answer, and more headers.
+        await serve_request(reader, writer, self._callers, answer)
 
-        Nothing but the request's head is read before the token or the page's path has been checked.
-        """
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-        method, target, _ = head[0].split(" ", 2)
-        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
-        before, _, verb = target.partition("?")[0].rpartition("/")
-        if hmac.compare_digest(before.encode("latin-1"), f"/{self._page}".encode()):
-            return await self._answer_page(method, verb, headers, reader)
-        if not hmac.compare_digest(headers.get("authorization", "").encode(), f"Bearer {self._token}".encode()):
+    async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> Answer:
+        """Answer a request. Nothing but its head is read before the token or the page's path has been checked."""
+        if self._page.is_for(request):
+            return await self._page.answer(request)
+        said = request.headers.get("authorization", "")
+        if not hmac.compare_digest(said.encode(), f"Bearer {self._token}".encode()):
             return 401, b"the token is not that of this node: run `syncpod env` as its owner again", ""
-        if method != "POST" or verb not in ("encode", "decode"):
+        if request.method != "POST" or request.verb not in ("encode", "decode"):
             return 404, b"POST /encode or /decode", ""
-        if (body := await _body(headers, reader)) is None:
-            return 413, b"the request is too large", ""
-        if verb == "decode":
-            return *_answered(body, self._decoded), ""
-        named = unquote(before.strip("/")) or await self._named_by_peer(writer)
+        if (body := await request.body()) is None:
+            return TOO_LARGE
+        if request.verb == "decode":
+            return *answered(body, self._decoded), ""
+        named = unquote(request.before.strip("/")) or await self._named_by_peer(writer)
         if not named:
             return 400, NO_WORKFLOW.encode(), ""
-        place = Place(headers.get("x-namespace", "default"), named)
-        return *_answered(body, lambda payload: self._encoded(payload, place)), ""
-
-    async def _answer_page(
-        self, method: str, verb: str, headers: Mapping[str, str], reader: asyncio.StreamReader
-    ) -> tuple[int, bytes, str]:
-        """Answer a page that knows the path: the browser's question whether it may ask, and what it has decoded."""
-        if method == "OPTIONS":
-            return 200, b"", _FOR_PAGES
-        if (method, verb) != ("POST", "decode"):
-            return 404, b"POST /decode", _FOR_PAGES
-        if (body := await _body(headers, reader)) is None:
-            return 413, b"the request is too large", _FOR_PAGES
-        return *_answered(body, self._decoded), _FOR_PAGES
+        place = Place(request.headers.get("x-namespace", "default"), named)
+        return *answered(body, lambda payload: self._encoded(payload, place)), ""
 
     async def _named_by_peer(self, writer: asyncio.StreamWriter) -> str:
         """Return the workflow id in the command line of the process that has connected; "" if it names none."""
@@ -158,34 +117,6 @@ class CodecServer:
         return readable(self._keys.by_id, payload)
 
 
-async def _body(headers: Mapping[str, str], reader: asyncio.StreamReader) -> bytes | None:
-    """Return a request's body; None if it is too large, or its size is not given."""
-    size = int(headers.get("content-length", "-1"))
-    return await reader.readexactly(size) if 0 <= size <= BODY_LIMIT else None
-
-
-def _answered(body: bytes, change: Callable[[Payload], Payload]) -> tuple[int, bytes]:
-    """Return the answer to a request with these payloads: each of them, changed."""
-    try:
-        changed = [_to_json(change(_from_json(payload))) for payload in json.loads(body).get("payloads", ())]
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, binascii.Error):
-        return 400, b"the body must be Temporal's payloads, as JSON"
-    return 200, json.dumps({"payloads": changed}).encode()
-
-
-def _from_json(payload: dict[str, Any]) -> Payload:
-    """Return a payload of the codec servers' protocol. Raises TypeError, ValueError, AttributeError."""
-    metadata = {name: base64.b64decode(value, validate=True) for name, value in payload.get("metadata", {}).items()}
-    return Payload(metadata=metadata, data=base64.b64decode(payload.get("data", ""), validate=True))
-
-
-def _to_json(payload: Payload) -> dict[str, Any]:
-    return {
-        "metadata": {name: base64.b64encode(value).decode() for name, value in payload.metadata.items()},
-        "data": base64.b64encode(payload.data).decode(),
-    }
-
-
 def workflow_named(command: Sequence[str]) -> str:
     """Return the workflow id that a command line of ``temporal`` or ``tctl`` names; "" if it names none, or two."""
     found = set()
@@ -194,10 +125,3 @@ def workflow_named(command: Sequence[str]) -> str:
         if flag in _FLAGS:
             found.add(value if equals else next(iter(command[place + 1 : place + 2]), ""))
     return found.pop() if len(found) == 1 else ""
-
-
-def _response(status: int, body: bytes, more: str) -> bytes:
-    reasons = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 413: "Content Too Large"}
-    kind = "application/json" if status == 200 else "text/plain; charset=utf-8"
-    head = f"HTTP/1.1 {status} {reasons[status]}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
-    return f"{head}{more}Connection: close\r\n\r\n".encode() + body

@@ -16,16 +16,21 @@ from urllib.parse import quote, urlsplit
 import grpc
 import pytest
 import pytest_asyncio
+from google.protobuf.json_format import MessageToDict
+from temporalio.api.common.v1 import Payload
 
 from syncpod.kernel.callers import AT_ONCE, OF_A_STRANGER
 from syncpod.kernel.peers import Address, Peer, find_peer
 from syncpod.messages.signature import Place, verify
 from syncpod.messages.signed import ANY
 from syncpod.settings.codec_record import CodecRecord, read_codec_record
-from syncpod.signing import codec_server
-from syncpod.signing.codec_server import BODY_LIMIT, CodecServer, workflow_named
-from syncpod.signing.keys import SigningKeys, make_signing_keys
+from syncpod.signing import payload_requests
+from syncpod.signing.codec_server import CodecServer, workflow_named
+from syncpod.signing.decoding_page import serve_page
+from syncpod.signing.keys import SigningKeys, add_signing_key, make_signing_keys
+from syncpod.signing.payload_requests import BODY_LIMIT
 from syncpod.signing.proxy import SOCKET_NAME
+from syncpod.temporal.encryption import encrypted
 
 STRANGER = os.geteuid() + 20001
 WEB = "pod/default/web"
@@ -115,7 +120,7 @@ async def connected(codec: Codec, address: str = "") -> tuple[asyncio.StreamRead
 async def test_whoever_connects_without_saying_anything_takes_no_room_from_the_owner(
     codec: Codec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(codec_server, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(payload_requests, "PATIENCE_SECONDS", 60.0)
     silent = [await connected(codec) for _ in range(3 * AT_ONCE)]
     beyond = [reader.read() for reader, _ in silent[OF_A_STRANGER:]]
     assert set(await asyncio.gather(*beyond)) == {b""}, "more than one user's share is closed at once"
@@ -185,3 +190,31 @@ def test_a_command_line_names_one_workflow_or_none() -> None:
     assert workflow_named(["temporal", "-w", WEB, "-w", "pod/default/other"]) == ""
     assert workflow_named(["temporal", "-w"]) == ""
     assert workflow_named([]) == ""
+
+
+async def test_a_page_for_a_fleets_keys_decodes_and_does_nothing_else(tmp_path: Path) -> None:
+    keys, endpoint = make_signing_keys(tmp_path), asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(serve_page(keys, 0, endpoint.set_result))
+    url = urlsplit(await endpoint)
+    secret = [encrypted(keys.current, Place("default", "w"), Payload(data=b"one"))]
+    add_signing_key(tmp_path)
+    other = make_signing_keys(tmp_path)
+    secret.append(encrypted(other.current, Place("default", "w"), Payload(data=b"two")))
+    body = json.dumps({"payloads": [MessageToDict(each) for each in secret]}).encode()
+
+    async def ask(path: str, method: str = "POST") -> tuple[int, str]:
+        reader, writer = await asyncio.open_connection(url.hostname, url.port)
+        writer.write(f"{method} {path} HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        answer = (await reader.read()).decode()
+        writer.close()
+        return int(answer.split(" ", 2)[1]), answer.partition("\r\n\r\n")[2]
+
+    try:
+        status, answer = await ask(f"{url.path}/decode")
+        shown = [base64.b64decode(each["data"]) for each in json.loads(answer)["payloads"]]
+        assert (status, shown) == (200, [b"one", b"two"])
+        for path, method in (("/decode", "POST"), (f"{url.path}/encode", "POST"), (f"{url.path}/decode", "GET")):
+            assert (await ask(path, method))[0] == 404
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)

@@ -6,6 +6,7 @@ import typer
 
 from syncpod.cli.commands.fleet_certificates import certificates, invite, retire, revoke, rotate
 from syncpod.cli.commands.fleet_change import apply, cordon, delete, uncordon
+from syncpod.cli.commands.fleet_codec import codec
 from syncpod.cli.commands.fleet_cp import cp
 from syncpod.cli.commands.fleet_describe import describe
 from syncpod.cli.commands.fleet_drain import drain
@@ -39,6 +40,7 @@ app.command("drain", cls=Page)(drain)
 app.command("remove", cls=Page)(remove)
 app.command("serve", cls=Page)(serve)
 app.command("gate", cls=Page)(gate)
+app.command("codec", cls=Page)(codec)
 app.command("install", cls=Page)(install)
 app.command("uninstall", cls=Page)(uninstall)
 app.command("invite", cls=Page)(invite)

@@ -1,0 +1,71 @@
+"""Decodes for the Temporal UI, whose browser has no token.
+
+Under a secret path a page of any origin may decode, and do nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+from collections.abc import Callable
+from typing import Final
+
+from temporalio.api.common.v1 import Payload
+
+from syncpod.kernel.callers import Callers, PeerOf
+from syncpod.kernel.peers import find_peer
+from syncpod.messages.signature import Keys
+from syncpod.signing.payload_requests import HEAD_LIMIT, HOST, TOO_LARGE, Answer, Request, answered, serve_request
+from syncpod.temporal.encryption import readable
+
+_FOR_PAGES: Final = (
+    "Access-Control-Allow-Origin: *\r\n"
+    "Access-Control-Allow-Methods: POST\r\n"
+    "Access-Control-Allow-Headers: content-type, x-namespace\r\n"
+)
+
+
+class DecodingPage:
+    """What a page is answered that knows the path."""
+
+    def __init__(self, keys: Keys) -> None:
+        """Decrypt with `keys`. The path is another one each time."""
+        self._keys = keys
+        self.name = secrets.token_urlsafe(32)
+
+    def is_for(self, request: Request) -> bool:
+        """Say whether a request has the path."""
+        return hmac.compare_digest(request.before.encode("latin-1"), f"/{self.name}".encode())
+
+    async def answer(self, request: Request) -> Answer:
+        """Answer the browser's question whether it may ask, and what it wants decoded."""
+        if request.method == "OPTIONS":
+            return 200, b"", _FOR_PAGES
+        if (request.method, request.verb) != ("POST", "decode"):
+            return 404, b"POST /decode", _FOR_PAGES
+        if (body := await request.body()) is None:
+            return *TOO_LARGE[:2], _FOR_PAGES
+        return *answered(body, self._decoded), _FOR_PAGES
+
+    def _decoded(self, payload: Payload) -> Payload:
+        return readable(self._keys.by_id, payload)
+
+
+async def serve_page(keys: Keys, port: int, serving: Callable[[str], None], peer_of: PeerOf = find_peer) -> None:
+    """Decode for pages until cancelled, at a port of the loopback address, 0 = a free one. Raises OSError.
+
+    `serving` is told the endpoint, which is a secret.
+    """
+    page, callers = DecodingPage(keys), Callers(peer_of)
+
+    async def answer(request: Request) -> Answer:
+        return await page.answer(request) if page.is_for(request) else (404, b"there is nothing here", "")
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await serve_request(reader, writer, callers, answer)
+
+    server = await asyncio.start_server(serve, HOST, port, limit=HEAD_LIMIT)
+    async with server:
+        serving(f"http://{HOST}:{server.sockets[0].getsockname()[1]}/{page.name}")
+        await server.serve_forever()
