@@ -194,6 +194,8 @@ class PlacedPod(Message):
     """Why the node refuses it, or why it was withdrawn."""
     report: PodReport | None = None
     """The node's last word; None = it has said nothing of it."""
+    revision: str = ""
+    """What its workload's template is called; "" if it was made of none, or is ending."""
     containers: int = 0
     """How many of its containers are to be ready, if the node has said nothing of it."""
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from syncpod.fleet.workload_pods import revision_in
 from syncpod.lifecycle.printed_status import printed_status
 from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages.fleet import (
@@ -44,6 +45,11 @@ class Placed(BaseModel):
         """The id of the workflow that is signalled when the pod changes; "" = none."""
         annotations = self.document.get("metadata", {}).get("annotations") or {}
         return str(annotations.get(OWNER_ANNOTATION, ""))
+
+    @property
+    def revision(self) -> str:
+        """What the template is called that the pod was made of; "" if it was made of none."""
+        return revision_in(self.document.get("metadata", {}).get("labels") or {})
 
 
 class Withdrawn(BaseModel):
@@ -148,13 +154,14 @@ class FleetNodeState(BaseModel):
         """Return a pod that is placed or ending here, with the node's report of it."""
         name, report = split(key), self.pods.get(key)
         state: Literal["placed", "taken", "refused", "ending"]
+        revision = ""
         if key not in self.placed:
             gone = self.withdrawn.get(key, Withdrawn())
             state, why, owner = "ending", gone.why, gone.owner
         else:
             placed, why = self.placed[key], self.refused.get(key, "")
             state = "refused" if why else "taken" if placed.generation <= self.taken else "placed"
-            owner = placed.owner
+            owner, revision = placed.owner, placed.revision
         return PlacedPod(
             namespace=name.namespace,
             name=name.name,
@@ -162,6 +169,7 @@ class FleetNodeState(BaseModel):
             state=state,
             why=why,
             report=report,
+            revision=revision,
             containers=0 if report is not None else self.containers(key),
         )
 
