@@ -70,9 +70,11 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("One that never comes back", "syncpod fleet remove --force n1"),
     ),
     "fleet codec": (("Have the fleet's Temporal UI show what is encrypted", "syncpod fleet codec"),),
+    "fleet key": (("A new key in place of one that somebody may have read", "syncpod fleet key rotate"),),
     "fleet key list": (("Which keys there are, and which one encrypts", "syncpod fleet key list"),),
     "fleet key rotate": (("Encrypt with a new key from now on", "syncpod fleet key rotate"),),
     "fleet key remove": (("Take an earlier key away", "syncpod fleet key remove 0123456789abcdef"),),
+    "fleet rollout": (("Back to the previous template", "syncpod fleet rollout undo deployment/web"),),
     "fleet rollout history": (
         ("Which templates there were, and what became of them", "syncpod fleet rollout history deployment/web"),
         ("What one of them was", "syncpod fleet rollout history deployment/web --revision 2"),

@@ -503,7 +503,7 @@ async def test_pods_of_a_removed_node_run_elsewhere_and_of_two_copies_one_goes_w
     generation = second.taken.generation
     await fleet.join(2)
     for handle, number in ((deployment, 2), (pod, 1)):
-        back = f" is on {second.name} already"
+        back = f" is already on {second.name}"
         await fleet.until(
             handle,
             lambda view, number=number, back=back: (  # type: ignore[misc]

@@ -65,7 +65,7 @@ class WorkloadState(BaseModel):
     applied_at: datetime | None = None
     """When it was first applied."""
     templates: dict[str, dict[str, Any]] = {}
-    """Templates by revision: that of the document, those of existing pods, the last good one, and those of `history`."""
+    """Templates by revision: those of the document, of existing pods and of `history`, and the last good one."""
     history: tuple[Revision, ...] = ()
     """The revisions, oldest first. A Pod by itself has none."""
     rollout: RolloutState = RolloutState()

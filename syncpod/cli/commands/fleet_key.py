@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
     from syncpod.signing.keys import SigningKeys
 
-app = typer.Typer(cls=Group, help="Show and change the keys that a fleet's histories are encrypted with.")
+app = typer.Typer(
+    cls=Group, help="Show and change the keys that a fleet's histories are encrypted with.", no_args_is_help=True
+)
 
 
 @app.command("list", cls=Page)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -70,6 +69,8 @@ def remove(nodes: NodeNames, force: Force = False, timeout: Timeout = "0", state
 
 async def _remove(client: Client, authority: Fleet, name: str, how: _How) -> None:
     """Remove one node; each step may be repeated. Raises Failure."""
+    import asyncio
+
     from syncpod.cli.temporal import fleet
 
     node = await fleet.view(client, name)
@@ -98,6 +99,8 @@ def _refuse(node: FleetNodeView) -> None:
 
 async def _end_pods(client: Client, node: FleetNodeView, how: _How) -> None:
     """Have the node end its pods, and wait for that as long as it is heard. Raises Failure on a timeout."""
+    import asyncio
+
     from syncpod.cli.temporal import fleet
 
     owned = [each for each in node.placed if each.owner]
