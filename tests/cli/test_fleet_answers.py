@@ -15,7 +15,7 @@ from syncpod.cli.temporal import fleet_answers
 from syncpod.cli.temporal.liveness import Life
 
 HEARD, NEVER = Life(True, datetime.now(UTC)), Life(False, None)
-DEAD = Life(False, datetime.now(UTC) - timedelta(minutes=30))
+DEAD = Life(False, datetime.now(UTC) - timedelta(days=30, hours=1))
 
 
 class LateWorkflow:
@@ -96,7 +96,7 @@ async def test_a_query_is_asked_again() -> None:
     ("heard", "late", "said"),
     [
         (NEVER, LateWorkflow(takes=9), "no worker of the fleet runs: start one with `syncpod fleet serve`; it is not"),
-        (DEAD, LateWorkflow(takes=9), "no worker of the fleet has been heard of for 30m: start one"),
+        (DEAD, LateWorkflow(takes=9), "no worker of the fleet has been heard of for 30d: start one"),
         (NEVER, LateWorkflow(answers=9), "fleet serve`; what was asked is taken, and is done as soon as one answers"),
     ],
 )
