@@ -209,7 +209,7 @@ async def rotated(fleet: FleetOfOne) -> None:
     while "could no longer be replayed" in (refused := (await fleet.say("key", "remove", first, code=1)).err):
         assert time.monotonic() < deadline, refused
         await asyncio.sleep(next(pause))
-    assert "runs that have ended need it" in refused
+    assert "closed runs cannot be read without it" in refused
     assert (await fleet.say("key", "remove", first, "--force")).out == f"key/{first} removed\n"
 
 

@@ -131,9 +131,9 @@ async def test_a_pod_is_placed_explained_moved_by_a_drain_and_given_up_by_force(
     await fleet.say("apply", "-f", "-", stdin=lone(name, nodeSelector={"kubernetes.io/hostname": there}))
     await until(fleet, ("get", "pods", name, "-o", "wide"), lambda out: there in out and " Running" in out)
     refused = await fleet.say("remove", there, code=1)
-    assert f"has them run elsewhere): default/{name}" in refused.err and "it is heard of" in refused.err
+    assert f"moves them elsewhere): default/{name}" in refused.err and "it can be reached" in refused.err
     removed = await fleet.say("remove", there, "--force")
-    assert removed.out.splitlines()[0] == f"their workloads run these elsewhere: default/{name}"
+    assert removed.out.splitlines()[0] == f"replaced elsewhere by their workloads: default/{name}"
     assert removed.out.splitlines()[-1] == f"node/{there} removed"
     assert [line[:2] for line in await fleet.lists("nodes")] == [[here, "Ready"]]
     assert [line.split()[-1] for line in (await fleet.say("certificates")).out.splitlines() if there in line] == [

@@ -88,7 +88,7 @@ def undo(state: WorkloadState, workflow_id: str, asked: Undo, now: datetime) -> 
     meta["annotations"] = {name: text for name, text in annotations.items() if text or name != revisions.CHANGE_CAUSE}
     spec = {**document["spec"], "template": state.templates[found.template]}
     apply(state, workflow_id, {**document, "metadata": meta, "spec": spec}, now)
-    text = f"template {found.template} of revision {found.number} is asked for again"
+    text = f"template {found.template} of revision {found.number} is wanted again"
     state.event(now, "Normal", "DeploymentRollback", text)
     return Undone(revision=found.number, template=found.template)
 

@@ -1,4 +1,4 @@
-"""``syncpod fleet codec``: has the Temporal UI of a fleet show what the fleet's server keeps encrypted."""
+"""``syncpod fleet codec``: a codec server, with which the Temporal UI shows a fleet's payloads decrypted."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ def codec(
     ] = 0,
     state_dir: StateDir = "",
 ) -> None:
-    """Decode for the Temporal UI with the fleet's keys, until Ctrl-C.
+    """Decrypt payloads for the Temporal UI with the fleet's keys, until Ctrl-C.
 
-    Set the address that is printed as the codec endpoint in the UI (the data encoder in its top bar), or as
-    TEMPORAL_CODEC_ENDPOINT for `temporal`. It is a secret, and another one each time: whoever knows it, and is on this
-    machine, reads what the fleet's server keeps, but can change nothing. What is sealed for a node, or by it, stays as
-    it is.
+    Set the printed address as the codec endpoint of the UI (the data encoder in its top bar), or pass it to `temporal`
+    with `--codec-endpoint`. It is a secret, and different each time: whoever knows it, and is on this machine, can read
+    what the fleet's server keeps, but cannot change it. Payloads that are sealed for a node, or by it, stay sealed.
     """
     import asyncio
 

@@ -1,4 +1,4 @@
-"""``syncpod fleet key``: the keys that what a fleet's server keeps is encrypted with."""
+"""``syncpod fleet key``: the keys that encrypt the histories on a fleet's server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from syncpod.signing.keys import SigningKeys
 
 app = typer.Typer(
-    cls=Group, help="Show and change the keys that a fleet's histories are encrypted with.", no_args_is_help=True
+    cls=Group, help="Show and change the keys that encrypt the histories of a fleet.", no_args_is_help=True
 )
 
 
@@ -45,12 +45,12 @@ def list_(state_dir: StateDir = "") -> None:
 
 @app.command("rotate", cls=Page)
 def rotate(state_dir: StateDir = "") -> None:
-    """Make a new key, with which the fleet encrypts from now on.
+    """Make a new key, which encrypts from now on.
 
-    Its worker takes it up by itself. The earlier keys go on to decrypt what histories have. The fleet's
-    workflows continue as new, so that they come to need the new key alone: then `syncpod fleet key remove` takes the
-    others away. Where the fleet has workers, or is commanded, on other machines too, copy the new key there at once:
-    until then they cannot read what is new.
+    The fleet's worker starts to use it within a second or two, without a restart. Earlier keys still decrypt existing
+    histories. All workflows of the fleet continue as new, so that soon they need only the new key: then `syncpod fleet
+    key remove` removes the others. If the fleet has workers on other machines, or you run commands there, copy the new
+    key to them at once: until then they cannot read what it encrypts.
     """
     from syncpod.cli.temporal import fleet
     from syncpod.cli.temporal.key_uses import renew_workflows
@@ -82,14 +82,14 @@ def rotate(state_dir: StateDir = "") -> None:
 def remove(
     key: Annotated[str, typer.Argument(metavar="ID", hidden=True, show_default=False)],
     force: Annotated[
-        bool, typer.Option("--force", help="Also if runs that have ended need it: nobody reads those any more.")
+        bool, typer.Option("--force", help="Also if closed runs need it: nobody can read those any more.")
     ] = False,
     state_dir: StateDir = "",
 ) -> None:
-    """Remove a key, named by its id, that no history needs.
+    """Remove a key that no history needs, named by its id.
 
-    Open workflows are read to see whether they do. Runs that have ended are kept by the server as long as its retention
-    says. A backup of the fleet's database from before needs the key too: keep a copy as long as the backup.
+    The histories of all open workflows are searched for the key. The server keeps closed runs for its retention time. A
+    backup of the fleet's database from the time of the key needs it too: keep a copy of the key as long as the backup.
     """
     from syncpod.cli.temporal import fleet
     from syncpod.cli.temporal.key_uses import ended_before, workflows_with_key
@@ -116,8 +116,8 @@ def remove(
         )
     if ended and not force:
         raise Failure(
-            f"key {named}: {ended} runs that have ended need it to be read, until the server's retention lets them go; "
-            "--force removes it now"
+            f"key {named}: {ended} closed runs cannot be read without it; the server deletes them after its retention "
+            "time; --force removes the key now"
         )
     remove_signing_key(keys.directory.parent, named)
     say(f"key/{named} removed")

@@ -1,4 +1,4 @@
-"""``syncpod fleet remove``: a node leaves the fleet for good."""
+"""``syncpod fleet remove``: nodes leave the fleet for good."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 0.5
 _CUT_OFF_SECONDS = 1.0
-"""A gate ends the connections of a revoked certificate within this time. Until then the node could come back in."""
+"""The gate closes the connections of a revoked certificate within this time. Until then the node could rejoin."""
 _HEARD = ("Ready", "NotReady")
 
 Force = Annotated[
-    bool, typer.Option("--force", help="Also a node that is heard of, or has pods; what it has counts as gone.")
+    bool, typer.Option("--force", help="Also remove a node that can be reached, or has pods. Its pods count as gone.")
 ]
 
 
@@ -39,12 +39,13 @@ class _How:
 
 
 def remove(nodes: NodeNames, force: Force = False, timeout: Timeout = "0", state_dir: StateDir = "") -> None:
-    """Have nodes belong to the fleet no more: revoke their certificates, and forget them.
+    """Remove nodes from the fleet for good, and revoke their certificates.
 
-    A node that is heard of, or has pods, stays without `--force`: drain it, and `syncpod leave` there. With it, the
-    pods of workloads run elsewhere, and pods that were given to the node by name are gone. A node that is heard of ends
-    its pods first, as a kubelet whose Node was deleted. One that is not heard cannot be told: should it still run, so
-    do its pods, beside those that take their places, until it is invited anew, or somebody ends them there.
+    Without `--force`, a node that can be reached, or that has pods, is not removed: drain it, and run `syncpod leave`
+    on it. With `--force`, the pods of workloads are replaced on other nodes, and pods with a `spec.nodeName` are lost.
+    A node that can be reached ends its pods first, as a kubelet does after `kubectl delete node`. A node that cannot be
+    reached does not learn of its removal: if it is running, its pods run beside their replacements until you invite the
+    node again or end them there.
     """
     from syncpod.cli.commands.fleet_certificates import issued_by, open_here
     from syncpod.cli.temporal import fleet
@@ -61,14 +62,14 @@ def remove(nodes: NodeNames, force: Force = False, timeout: Timeout = "0", state
             if name in there:
                 await _remove(client, authority, name, how)
             else:
-                _revoke(authority, name)  # it was invited, and never came
+                _revoke(authority, name)  # it was invited, and has never joined
             say(f"node/{name} removed")
 
     fleet.run(work, state_dir=state_dir)
 
 
 async def _remove(client: Client, authority: Fleet, name: str, how: _How) -> None:
-    """Remove one node; each step may be repeated. Raises Failure."""
+    """Remove one node. Each step may be repeated. Raises Failure."""
     import asyncio
 
     from syncpod.cli.temporal import fleet
@@ -83,31 +84,31 @@ async def _remove(client: Client, authority: Fleet, name: str, how: _How) -> Non
         await asyncio.sleep(_CUT_OFF_SECONDS)
     await fleet.update(client, name, "remove")
     if node.presence in _HEARD:
-        remark(f"`syncpod leave` on node {name} has it ask for its fleet no more")
+        remark(f"run `syncpod leave` on node {name}: until then it goes on trying to reach the fleet")
 
 
 def _refuse(node: FleetNodeView) -> None:
-    """Raise Failure for a node that is still in use."""
+    """Raise Failure if a node is still in use."""
     reasons = []
     if node.placed:
-        reasons.append(f"it has pods (`syncpod fleet drain {node.name}` has them run elsewhere): {_names(node.placed)}")
+        reasons.append(f"it has pods (`syncpod fleet drain {node.name}` moves them elsewhere): {_names(node.placed)}")
     if node.presence in _HEARD:
-        reasons.append("it is heard of: `syncpod leave` on the node, and wait until it is Unknown")
+        reasons.append("it can be reached: run `syncpod leave` on the node, and wait until it is Unknown")
     if reasons:
         raise Failure("\n".join([f'unable to remove node "{node.name}" (use --force to override):', *reasons]))
 
 
 async def _end_pods(client: Client, node: FleetNodeView, how: _How) -> None:
-    """Have the node end its pods, and wait for that as long as it is heard. Raises Failure on a timeout."""
+    """Have the node end its pods, and wait for that as long as it can be reached. Raises Failure on a timeout."""
     import asyncio
 
     from syncpod.cli.temporal import fleet
 
     owned = [each for each in node.placed if each.owner]
     if owned:
-        say(f"their workloads run these elsewhere: {_names(owned)}")
+        say(f"replaced elsewhere by their workloads: {_names(owned)}")
     if bare := [each for each in node.placed if not each.owner]:
-        warn(f"these Pods declare no controller, and are gone: {_names(bare)}")
+        warn(f"deleting Pods that declare no controller: {_names(bare)}")
     keys = [{"namespace": each.namespace, "name": each.name} for each in node.placed]
     change = {"pods": keys, "reason": f"{node.name} is removed from the fleet"}
     await fleet.update(client, node.name, "withdraw", change)
@@ -122,8 +123,8 @@ async def _end_pods(client: Client, node: FleetNodeView, how: _How) -> None:
         node = await fleet.view(client, node.name)
     if node.placed:
         warn(
-            f"nothing is heard of node {node.name}: if it runs, so do its pods, beside those that take their places; "
-            "what they hold, such as a lock or a volume, others may not have yet"
+            f"node {node.name} cannot be reached: if it is running, its pods run there beside their replacements; "
+            "what they hold, such as a lock or a volume, their replacements may not have yet"
         )
 
 

@@ -1,4 +1,4 @@
-"""``syncpod fleet rollout``: which templates a workload has had, and back to one of them."""
+"""``syncpod fleet rollout``: the revisions of a workload, and going back to one of them."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def history(
     ] = 0,
     state_dir: StateDir = "",
 ) -> None:
-    """List the templates that were asked for, when, why, and what became of each.
+    """List the revisions of a workload: its templates, when and why each was applied, and how its rollout ended.
 
-    CHANGE-CAUSE is the annotation `kubernetes.io/change-cause` of the workload. `revisionHistoryLimit` says how many
-    earlier ones are remembered, 10 if it is not given.
+    CHANGE-CAUSE is the workload's annotation `kubernetes.io/change-cause`. `revisionHistoryLimit` is the number of
+    earlier revisions that are kept, 10 by default.
     """
     from datetime import UTC, datetime
 
@@ -66,9 +66,10 @@ def undo(
     ] = 0,
     state_dir: StateDir = "",
 ) -> None:
-    """Ask for the template of an earlier revision again. It is rolled out like any other, as the newest revision.
+    """Go back to an earlier revision. Its template is rolled out as any other, and becomes the newest revision.
 
-    After a bad template the last good one is back by itself; then this has the workload ask for it too.
+    After a bad template the fleet has rolled back to the last good one by itself. `undo` makes that template the
+    workload's own again.
     """
     from syncpod.cli.temporal import fleet, fleet_workloads
 
