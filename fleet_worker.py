@@ -1,9 +1,9 @@
-"""A fleet's worker: runs the workflows that hold what each node of the fleet shall run, on the fleet's own cluster.
+"""A fleet's worker: runs the workflows of the fleet's nodes, workloads and objects, on the fleet's own cluster.
 
 ``python fleet_worker.py`` serves the Temporal server that the ``temporal`` CLI would find (environment and
-temporal.toml). Any number of them may run, on any machines: all that they know is in the server. It says one line on
-standard output when it serves, logs to standard error, and ends at SIGTERM or SIGINT; the nodes run on. Exit codes: 0
-asked to end, 1 a defect, 2 cannot serve, with one sentence that says why.
+temporal.toml). Any number of workers may run, on any machines: all state is in the server. It prints one line on
+standard output when it serves, logs to standard error, and ends at SIGTERM or SIGINT; the nodes keep running. Exit
+codes: 0 asked to end, 1 a defect, 2 cannot serve, with one sentence that says why.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from workflows.runner import workflow_runner
 log = logging.getLogger("syncpod.fleet")
 
 CACHED_WORKFLOWS = 5000
-"""Workflows kept in memory. Each node has one, and each placed thing."""
+"""The most workflows kept in memory: one for each node, workload and object."""
 
 
 def make_worker(client: Client, sealing: ObjectSealing) -> Worker:
-    """Return a worker of a fleet, not yet running; `sealing` opens the fleet's objects for nodes."""
+    """Return a worker of a fleet, not yet running. `sealing` seals the fleet's objects for nodes."""
     return Worker(
         client,
         task_queue=FLEET_QUEUE,
@@ -63,7 +63,7 @@ def make_worker(client: Client, sealing: ObjectSealing) -> Worker:
 async def serve(
     connection: ClientConnectConfig, converter: DataConverter, sealing: ObjectSealing, stop: asyncio.Event
 ) -> None:
-    """Serve the fleet until `stop`. Raises NoServer; anything else is a defect."""
+    """Serve the fleet until `stop` is set. Raises NoServer; any other exception is a defect."""
     client = await connect_to_fleet(connection, converter)
     async with make_worker(client, sealing):
         sys.stdout.write(

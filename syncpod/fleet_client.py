@@ -1,7 +1,7 @@
-"""Connects to a fleet's server as the fleet itself: what the server keeps is encrypted, and what a node gets is sealed.
+"""Connects to a fleet's server as the fleet itself: stored data is encrypted, and messages to nodes are sealed.
 
-The keys are in the fleet's directory, beside its certificate authority. Whoever commands the fleet, or runs one of its
-workers, reads them there.
+The keys are in the fleet's directory, beside its certificate authority. The fleet's commands and workers read them
+there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from syncpod.temporal.sealing import FleetCodec, fleet_converter
 
 
 def converter_of(state_dir: Path) -> DataConverter:
-    """Return the data converter of the fleet of a state directory, which is made at its first use. Blocks.
+    """Return the data converter of the fleet in a state directory, which is created at its first use. Blocks.
 
     Raises SettingsInvalid, OSError.
     """
@@ -32,7 +32,7 @@ def converter_of(state_dir: Path) -> DataConverter:
 
 
 def object_sealing_of(state_dir: Path) -> ObjectSealing:
-    """Return what seals the ConfigMaps and Secrets of the fleet of a state directory. Blocks.
+    """Return the sealing of ConfigMaps and Secrets of the fleet in a state directory. Blocks.
 
     Raises SettingsInvalid, OSError.
     """

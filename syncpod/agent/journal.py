@@ -1,8 +1,8 @@
-"""Keeps the node's journal: what the pods' workflows publish goes into it, a second later at most.
+"""Keeps the node's journal: it writes the states that pods' workflows publish, at most a second later.
 
 A workflow publishes its state at the end of a task, with the latest 200 lines of its history and all exits of its
-containers. So a record that a killed worker could not write is told again to the next one, and nothing is lost if the
-disk was full for a while. SQLite and the logs are touched in threads only. Nothing here fails a step or a workflow.
+containers. So the next worker gets the records that a killed worker could not write, and nothing is lost if the disk is
+full for a while. Only threads access SQLite and the logs. Nothing here fails a step or a workflow.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ from syncpod.translation.paths import UnsafeName, container_log_file, pod_log_di
 log = logging.getLogger(__name__)
 
 WRITE_SECONDS: Final = 1.0
-"""How long the file may be behind: what is published within this time is written together."""
+"""How long the file may be behind: states that are published within this time are written together."""
 RETRY_SECONDS: Final = 10.0
-"""How long after a failure it is tried again."""
+"""How long after a failure the write is tried again."""
 PATIENCE_SECONDS: Final = 2.0
-"""How long a removal of logs, and the worker's end, wait for the journal."""
+"""How long a removal of logs, or the worker's end, waits for the journal."""
 LOG_END_BYTES: Final = 1024
 _LOG_SEARCHED: Final = 40 * 1024
-"""How many bytes from a log's end are searched for its last KiB: each line has a prefix, and 16 KiB at most."""
+"""How many bytes from a log's end are searched for its last KiB: each line has a prefix, and at most 16 KiB."""
 SIGN_SECONDS: Final = 1.0
-"""Between two signs of life."""
+"""The time between two signs of life."""
 _FORGET_SECONDS: Final = 3600.0
-"""How often what is too old is removed."""
+"""How often records that are too old are removed."""
 _UNWRITTEN_ENDS: Final = 1000
-"""How many ends of logs are kept in memory while they cannot be written."""
+"""The most ends of logs that are kept in memory while they cannot be written."""
 
 
 _Run = tuple[str, str]
-"""A workflow's id, and its run's."""
+"""The ids of a workflow and of its run."""
 
 
 async def _nobody_knows(_workflow_id: str, _run_id: str) -> list[Sent]:
@@ -73,29 +73,29 @@ class Journal:
         redacted: Callable[[str], str] = lambda text: text,
         ask_server: AskServer = _nobody_knows,
     ) -> None:
-        """Write to the node's state directory; `redacted` hides the values of Secrets in a text, in any thread.
+        """Write to the node's state directory. `redacted` hides the values of Secrets in a text, in any thread.
 
-        `ask_server` tells what a workflow was sent, and by whom.
+        `ask_server` returns the messages that a workflow was sent, with their senders.
         """
         self._writer = _Writer(node, limits or Limits(), redacted)
         self._senders = Senders(ask_server, node=node.name, keep=self._keep_sender)
         self._pending: dict[_Run, Published] = {}
-        """What each run has published last."""
+        """The state that each run published last."""
         self._ends: list[tuple[Life, Instance]] = []
         """Instances that are about to be removed with their logs."""
         self._news = asyncio.Event()
         self._writing = asyncio.Lock()
 
     def take(self, workflow_id: str, run_id: str, published: Published) -> None:
-        """Take what a workflow has published: it is in the file soon."""
+        """Take a state that a workflow has published, to be written soon."""
         self._pending[workflow_id, run_id] = published
         self._news.set()
 
     async def keep(self, ref: PodRef, instances: Sequence[Instance]) -> None:
-        """Return once the ends of these instances are in the file, as their logs are about to be removed.
+        """Return once the ends of these instances are in the file, since their logs are about to be removed.
 
-        A `ref` may have no more than a UID: then it is the pod of that UID that the journal has, if it has one.
-        Returns after two seconds in any case: the journal may lose a record, and delays no step.
+        A `ref` may have only a UID; then it means the journal's pod with that UID, if there is one. Returns after two
+        seconds in any case: the journal may lose a record, but must not delay a step.
         """
         life = Life(*(getattr(ref, part) for part in Life._fields))
         new = [each for each in instances if not self._writer.has_log_end(life, each)]
@@ -108,7 +108,7 @@ class Journal:
                 await self.flush()
 
     async def run(self) -> None:
-        """Write what is taken until cancelled, and remove what is too old; meanwhile give signs of life."""
+        """Write the states that are taken and remove old records, with signs of life meanwhile, until cancelled."""
         beside = [asyncio.create_task(each) for each in (self._give_signs(), self._senders.run())]
         try:
             await self._run()
@@ -131,7 +131,7 @@ class Journal:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _give_signs(self) -> None:
-        """Note that this worker serves the node, and then that it still does, until cancelled."""
+        """Record that this worker serves the node, and then give signs of life, until cancelled."""
         while True:
             async with self._writing:
                 serves = await in_daemon_thread(self._writer.begin_service, name="journal")
@@ -143,7 +143,7 @@ class Journal:
             await in_daemon_thread(self._writer.give_sign, name="journal")
 
     async def flush(self) -> bool:
-        """Write what has been taken so far, and say whether that succeeded; if not, it is tried again later."""
+        """Write the states that have been taken so far, and say whether that succeeded. If not, it is tried again."""
         return await self._write()
 
     async def close(self) -> None:
@@ -161,12 +161,12 @@ class Journal:
             await in_daemon_thread(partial(self._writer.write_sender, life, line), name="journal")
 
     def _is_stuck(self) -> bool:
-        """Say whether a disk hangs: then nobody waits for it any more."""
+        """Say whether a disk hangs, so that nobody should wait for it any more."""
         began = self._writer.began
         return began is not None and time.monotonic() - began > PATIENCE_SECONDS
 
     async def _write(self) -> bool:
-        """Write what is pending, in a thread; say whether that succeeded."""
+        """Write pending records, in a thread, and say whether that succeeded."""
         async with self._writing:
             self._news.clear()
             pending, self._pending = self._pending, {}
@@ -175,7 +175,7 @@ class Journal:
                 return True
             written = False
             try:
-                # A caller that gives up does not stop the thread: what it writes twice is one row.
+                # A caller that gives up does not stop the thread. A record that is written twice stays one row.
                 written = await in_daemon_thread(partial(self._writer.write, pending, ends), name="journal")
                 for command in self._writer.commands():
                     self._senders.take(command)
@@ -189,18 +189,18 @@ class Journal:
 
 @dataclass
 class _Known:
-    """What is in the file of one life, as far as this process has written it."""
+    """The records of one life that this process has written."""
 
     instances: dict[tuple[str, int], Instance] = field(default_factory=dict)
-    """By container and number, without the ends of their logs."""
+    """Instances by container and number, without the ends of their logs."""
     log_ends: frozenset[tuple[str, int]] = frozenset()
-    """The instances whose log's end is in the file, or could not be read."""
+    """The instances whose end of the log is in the file, or could not be read."""
     commands: frozenset[tuple[datetime, str]] = frozenset()
-    """When commands were obeyed whose senders were asked for, and which: those that its workflow told last."""
+    """The commands, with their times, whose senders were asked for: those in the workflow's last state."""
 
 
 class _Writer:
-    """What the journal's threads do, one at a time."""
+    """The work of the journal's threads, which run one at a time."""
 
     def __init__(self, node: NodeContext, limits: Limits, redacted: Callable[[str], str]) -> None:
         self._node = node
@@ -209,19 +209,19 @@ class _Writer:
         self._lock = threading.Lock()
         self._known: dict[Life, _Known] = {}
         self._runs: dict[str, tuple[str, datetime]] = {}
-        """By workflow: its newest run, and up to when everything that it told is in the file."""
+        """By workflow: its newest run, and the time up to which all its records are in the file."""
         self._is_opened = self._is_failing = self._serves = False
         self._commands: list[Command] = []
         self.began: float | None = None
         """When the thread that uses the disk began, by the monotonic clock; None = none does."""
 
     def commands(self) -> list[Command]:
-        """Return, once, the commands that were written and whose senders are not in the file."""
+        """Return the written commands whose senders are not in the file, each only once."""
         found, self._commands = self._commands, []
         return found
 
     def write_sender(self, life: Life, line: Line) -> None:
-        """Write who sent a command."""
+        """Write the sender of a command."""
         with self._using():
             try:
                 self._file.write([self._without_secrets(Told(life, line.at, lines=(line,)))])
@@ -234,7 +234,7 @@ class _Writer:
         return known is not None and (instance.container, instance.restart) in known.log_ends
 
     def write(self, pending: Mapping[_Run, Published], ends: Iterable[tuple[Life, Instance]]) -> bool:
-        """Write it all, or nothing; say whether that succeeded. Failures are logged once, until one succeeds."""
+        """Write everything or nothing, and say whether that succeeded. Failures are logged once, until a success."""
         with self._using():
             try:
                 self._write(pending, ends)
@@ -246,12 +246,12 @@ class _Writer:
                 except (sqlite3.Error, OSError) as another:
                     return self._failed(another)
             if self._is_failing:
-                log.warning("the journal is written again")
+                log.warning("the journal can be written again")
             self._is_failing = False
             return True
 
     def forget_old(self) -> None:
-        """Open the file, and remove what is too old."""
+        """Open the file, and remove records that are too old."""
         with self._using():
             try:
                 self._open()
@@ -263,7 +263,7 @@ class _Writer:
                 self._failed(error)
 
     def begin_service(self) -> bool:
-        """Note that this worker serves the node, and when the last one ended; say whether that is in the file."""
+        """Record that this worker serves the node, and when the previous one ended; say whether that succeeded."""
         with self._using():
             if not self._serves:
                 try:
@@ -278,9 +278,9 @@ class _Writer:
         return True
 
     def give_sign(self) -> None:
-        """Note that this worker is there now."""
+        """Give a sign of life of this worker."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        with contextlib.suppress(OSError):  # then the journal says less of when it ended
+        with contextlib.suppress(OSError):  # without it the journal knows less exactly when the worker ended
             sign = os.open(self._node.state_dir / SIGN_NAME, flags, 0o600)
             try:
                 os.utime(sign)
@@ -288,7 +288,7 @@ class _Writer:
                 os.close(sign)
 
     def close(self) -> None:
-        """Note that this worker ends, and close the file."""
+        """Record that this worker stops, and close the file."""
         with self._using(), contextlib.suppress(sqlite3.Error, OSError):
             if self._serves:
                 self._file.end_service(datetime.now(UTC))
@@ -306,12 +306,12 @@ class _Writer:
     def _failed(self, error: Exception) -> bool:
         metrics.journal_failures.add(1)
         if not self._is_failing:
-            log.warning("the journal cannot be written, and is tried again: %s", error)
+            log.warning("the journal cannot be written; trying again: %s", error)
         self._is_failing = True
         return False
 
     def _begins_anew(self, error: sqlite3.Error) -> bool:
-        """Begin a new file if this one is broken; everything that is still known is told to it."""
+        """Begin a new file if this one is broken, and write everything to it that is still known."""
         try:
             aside = self._file.set_aside_if_broken(error)
         except OSError:
@@ -323,7 +323,7 @@ class _Writer:
         return True
 
     def _open(self) -> None:
-        """At the first use, note the pods whose deletion the last worker could not write any more."""
+        """At the first use, record pods whose deletion the previous worker could not write any more."""
         if self._is_opened:
             return
         over = []
@@ -339,7 +339,7 @@ class _Writer:
         told = [(*run, each) for run, published in pending.items() if (each := self._news(*run, published)) is not None]
         named = ((life if life.name else self._file.life_of(life.uid, life.incarnation), each) for life, each in ends)
         kept = [(life, self._with_log_end(life, self._as_told(life, each))) for life, each in named if life is not None]
-        # What a workflow tells of an instance counts, so it is written last.
+        # A workflow's own record of an instance takes precedence, so it is written last.
         rows = [Told(life, each.ended_at or datetime.now(UTC), instances=(each,)) for life, each in kept]
         rows += [self._without_repeats(each) for _, _, each in told]
         metrics.journaled(self._file.write(map(self._without_secrets, rows)), self._file.used_bytes())
@@ -351,7 +351,7 @@ class _Writer:
                 known.log_ends |= {(one.container, one.restart)}
 
     def _new_commands(self, told: Told) -> Iterator[Line]:
-        """Yield the commands that a life tells of for the first time to this process, if their senders are unknown."""
+        """Yield the commands that are new to this process, and whose senders are not known."""
         known = self._known.get(told.life, _Known()).commands
         for line in filter(is_command, told.lines):
             if (line.at, line.subject) not in known and not self._file.has_sender(told.life, line):
@@ -360,24 +360,24 @@ class _Writer:
     # --- what is told -------------------------------------------------------------------------------------------------
 
     def _news(self, workflow_id: str, run_id: str, published: Published) -> Told | None:
-        """Return what a run has told since its last words in the file."""
+        """Return a run's records that are newer than those in the file."""
         run, until = self._runs.get(workflow_id, ("", None))
         return published.told(until if run == run_id else None)
 
     def _as_told(self, life: Life, instance: Instance) -> Instance:
-        """Return an instance as its workflow has told it, if it has."""
+        """Return an instance as its workflow has recorded it, if it has."""
         known = self._known.get(life, _Known()).instances.get((instance.container, instance.restart))
         return known if known is not None and known.has_ended else instance
 
     def _without_repeats(self, told: Told) -> Told:
-        """Return it with those instances only that the file does not have so yet, and with the ends of their logs."""
+        """Return the records with only those instances that are new to the file, and with the ends of their logs."""
         known = self._known.get(told.life, _Known())
         news = (each for each in told.instances if known.instances.get((each.container, each.restart)) != each)
         wanted = tuple(self._with_log_end(told.life, each) for each in news)
         return replace(told, instances=wanted)
 
     def _note(self, workflow_id: str, run_id: str, told: Told) -> None:
-        """Note that it is in the file."""
+        """Note that these records are in the file."""
         if told.is_gone:
             self._known.pop(told.life, None)
             self._runs.pop(workflow_id, None)
@@ -390,7 +390,7 @@ class _Writer:
         self._runs[workflow_id] = run_id, told.at
 
     def _with_log_end(self, life: Life, instance: Instance) -> Instance:
-        """Return an instance with the end of its log, if it has ended and the file has none of it."""
+        """Return an instance with the end of its log, if it has ended and that is not in the file yet."""
         if not instance.has_ended or self._file.has_log_end(life, instance.container, instance.restart):
             return instance
         try:
@@ -399,7 +399,7 @@ class _Writer:
             end = end_of_log(
                 path, limit=LOG_END_BYTES, lines=LOG_END_BYTES, searched=_LOG_SEARCHED, hide=self._redacted
             )
-        except (OSError, UnsafeName):  # it has been removed, or there never was one
+        except (OSError, UnsafeName):  # the log was removed, or there never was one
             return instance
         return replace(instance, log_end=end)
 

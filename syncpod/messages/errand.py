@@ -1,8 +1,8 @@
 """The messages of an errand: a command that a node runs for its fleet, such as ``logs`` or ``exec``, and its streams.
 
-The node runs its own ``syncpod``, once per errand, and keeps what it says until the fleet has it. Each message asks for
-one piece: a bounded part of the output, waited for at most so long. Input goes the same way. Offsets count bytes from
-the errand's begin, so that a piece that was asked for twice is the same piece, and no input is written twice.
+The node runs its own ``syncpod``, once per errand, and keeps the output until the fleet has it. Each message asks for
+one piece: a bounded part of the output, with a limit on the wait. Input goes the same way. Offsets count bytes from
+the errand's start. So a piece that is requested twice is the same piece, and no input is written twice.
 
 The same rules as in :mod:`syncpod.messages.fleet`.
 """
@@ -23,49 +23,49 @@ FLEET_ERRAND_WORKFLOW: Final = "FleetErrand"
 """Workflow type that carries one piece: it takes :class:`Errand` and returns :class:`ErrandPiece`."""
 
 PIECE_BYTES: Final = 192 * 1024
-"""The most that one piece carries, in either direction: with its wrapping it stays below what a server warns of."""
+"""The most bytes in one piece, in either direction. Even with its wrapping, a server does not warn of its size."""
 WAIT_SECONDS: Final = 20.0
 """The longest that a node waits for output before it answers with an empty piece."""
 WORDS_BYTES: Final = 64 * 1024
-"""The most that the words of a command may have together."""
+"""The most bytes of all words of a command."""
 
 REPEATABLE: Final[Mapping[str, bool]] = {
     "logs": True, "explain": True, "describe": True, "top": True, "exec": False,
 }  # fmt: skip
-"""What a node runs for its fleet, and whether it may be run twice, when nobody knows whether it was run once."""
+"""The commands that a node runs for its fleet, and whether each may be run again if its first run is uncertain."""
 
 Stream = Literal["stdout", "stderr"]
 
 
 class Errand(WhoAsks):
-    """One piece of an errand, as it is asked for."""
+    """The request for one piece of an errand."""
 
     session: str = ""
-    """Random: no two errands have the same."""
+    """A random id, which is different for each errand."""
     begin: bool = False
-    """Begin to run `words`. A session that runs already goes on."""
+    """Start running `words`. A session that is already running continues."""
     words: tuple[str, ...] = ()
     """The command line, without ``syncpod``."""
     with_input: bool = False
-    """Whether input follows; without, the command has none."""
+    """Whether input follows. Otherwise the command's input is empty."""
     received: int = 0
-    """Bytes of output that the fleet has: the node may forget them."""
+    """How many bytes of output the fleet has received. The node may forget them."""
     wait: float = 0.0
-    """Seconds to wait for more, :data:`WAIT_SECONDS` at most."""
+    """How many seconds to wait for more, at most :data:`WAIT_SECONDS`."""
     give: bool = False
-    """This carries input, and no output is asked for."""
+    """The message carries input, and requests no output."""
     input_at: int = 0
-    """Where `input` begins."""
+    """The offset of `input`."""
     input: str = ""
-    """base64, of :data:`PIECE_BYTES` at most."""
+    """Base64 of at most :data:`PIECE_BYTES`."""
     input_ends: bool = False
-    """Nothing follows `input`."""
+    """`input` is the last one."""
     end: bool = False
-    """End the command, whatever it does: nobody waits for it any more."""
+    """End the command: nobody waits for it any more."""
 
 
 class ErrandChunk(Message):
-    """Output, in the order in which it came."""
+    """A part of the output, in the order of its arrival."""
 
     stream: Stream = "stdout"
     data: str = ""
@@ -76,15 +76,15 @@ class ErrandPiece(Message):
     """A node's answer."""
 
     refused: str = ""
-    """Why nothing was done, in one sentence; "" = it was."""
+    """Why the request was refused, in one sentence; "" = it was not."""
     chunks: tuple[ErrandChunk, ...] = ()
     """The output from `received` on."""
     input_taken: int = 0
-    """Bytes of input that the command has, or wants no more."""
+    """How many bytes of input the command has taken, or will not read any more."""
     input_over: bool = False
-    """The command's input is closed: by its end, or because the command wants no more."""
+    """The command's input is closed: it has ended, or the command does not read it any more."""
     code: int | None = None
-    """The exit code, once all output is told; 128 and the signal's number if a signal ended it."""
+    """The exit code, once all output is returned; 128 plus the signal's number if a signal ended it."""
 
 
 def errand_id(node: str, session: str, part: str) -> str:
@@ -97,9 +97,9 @@ def why_not(words: tuple[str, ...]) -> str:
     if not words or words[0] not in REPEATABLE:
         return f"a node runs {', '.join(sorted(REPEATABLE))} for its fleet, not {words[0][:40] if words else 'nothing'}"
     if sum(len(each.encode()) for each in words) > WORDS_BYTES:
-        return f"a command for a node has at most {WORDS_BYTES // 1024} KiB"
+        return f"a command for a node may have at most {WORDS_BYTES // 1024} KiB"
     if any("\0" in each for each in words):
-        return "a command has no NUL characters"
+        return "a command must not have NUL characters"
     return ""
 
 
@@ -114,7 +114,7 @@ def to_text(data: bytes) -> str:
 
 
 def to_bytes(text: str) -> bytes:
-    """Return what base64 stands for. Raises ValueError."""
+    """Decode base64. Raises ValueError."""
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error as error:

@@ -1,10 +1,11 @@
-"""The messages of a fleet: what its cluster asks of a node, and what the node answers.
+"""The messages between a fleet's cluster and its nodes.
 
-A node is asked by activities on a task queue that it alone polls: :data:`RECALL_INTENT`, :data:`TAKE_INTENT` and
-:data:`ATTEND`. It needs nothing else of the fleet's server, so its certificate may allow nothing else.
+The fleet asks a node by activities on a task queue that only this node polls: :data:`RECALL_INTENT`,
+:data:`TAKE_INTENT` and :data:`ATTEND`, and errands (:mod:`syncpod.messages.errand`). A node needs nothing else from the
+fleet's server, so its certificate allows nothing else.
 
-The same rules as in :mod:`syncpod.messages`: unknown fields are ignored, every field has a default, names on the wire
-are Kubernetes' camelCase. Pods are plain JSON here, and checked strictly where they are taken.
+The rules of :mod:`syncpod.messages` apply: unknown fields are ignored, every field has a default, names on the wire are
+Kubernetes' camelCase. Pods are plain JSON here, and are checked strictly where they are taken.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ from syncpod.messages.node import NodeAddress, NodeCondition, NodeInfo, PodKey
 from syncpod.messages.queries import EventRecord
 
 FLEET_NODE_WORKFLOW: Final = "FleetNode"
-"""Workflow type of a node in its fleet: what the node shall run, and what it says of itself."""
+"""Workflow type of a node in its fleet. It holds the pods that the node should run, and the node's reports."""
 FLEET_NODE_PREFIX: Final = "fleet-node/"
 FLEET_NODE_MEMO: Final = "fleetNode"
 """Key of the workflow's memo that holds a :class:`FleetNodeSummary`."""
 FLEET_QUEUE: Final = "fleet"
 """The task queue of the fleet's own workers."""
 OWNER_ANNOTATION: Final = "syncpod.dev/fleet-owner"
-"""The workflow that owns a placed pod. It goes to the node with the pod, so that a fleet that has lost its database
-learns it from there."""
+"""The annotation with the workflow that owns a placed pod. It goes to the node with the pod, so that a fleet that has
+lost its database can learn it from there."""
 FLEET_SOURCE: Final = "fleet"
-"""The source of pods that a fleet is, in ``sync_pods`` and in the annotation ``kubernetes.io/config.source``."""
+"""The name of the fleet as a source of pods, in ``sync_pods`` and in the annotation ``kubernetes.io/config.source``."""
 
 RECALL_INTENT: Final = "recall_intent"
-"""Activity: what the node was last given. It takes :class:`WhoAsks` and returns :class:`Intent`."""
+"""Activity: return the list that the node was last given. It takes :class:`WhoAsks` and returns :class:`Intent`."""
 TAKE_INTENT: Final = "take_intent"
-"""Activity: what the node shall run. It takes :class:`Intent` and returns :class:`IntentTaken`."""
+"""Activity: run these pods. It takes :class:`Intent` and returns :class:`IntentTaken`."""
 ATTEND: Final = "attend"
-"""Activity: wait for a change. It takes :class:`Attend` and returns :class:`Attended`. Its heartbeats are the node's
-presence."""
+"""Activity: wait for a change. It takes :class:`Attend` and returns :class:`Attended`. Its heartbeats show that the
+node is present."""
 
 HEARTBEAT_SECONDS: Final = 10.0
 """Pause between two heartbeats of a node: a kubelet's nodeStatusUpdateFrequency."""
@@ -47,12 +48,12 @@ GRACE_SECONDS: Final = 50.0
 ATTEND_SECONDS: Final = 600.0
 """The longest that one ``attend`` waits for a change."""
 COALESCED_SECONDS: Final = 1.0
-"""How long a node collects further changes before it reports the first to its fleet."""
+"""How long a node collects further changes before it reports the first one to its fleet."""
 
 STALE_INTENT: Final = "StaleIntent"
-"""Type of the failure of a node that has taken a newer list before."""
+"""Error type of a node that already has a newer list."""
 FOREIGN_INTENT: Final = "ForeignIntent"
-"""Type of the failure of a node that is not the one asked, or belongs to another fleet."""
+"""Error type of a node that is not the one asked, or that belongs to another fleet."""
 
 
 def fleet_node_id(node: str) -> str:
@@ -64,7 +65,7 @@ def fleet_node_id(node: str) -> str:
 
 
 class WhoAsks(Message):
-    """Which fleet asks which node: a node answers its own fleet alone."""
+    """Which fleet asks which node. A node answers only its own fleet."""
 
     fleet: str = ""
     node: str = ""
@@ -74,7 +75,7 @@ class Intent(WhoAsks):
     """All pods that a fleet wants on a node."""
 
     generation: int = 0
-    """Grows with each change. A node takes none that is older than what it has; 0 = it was never given any."""
+    """Grows with each change. A node never takes an older list than it has. 0 = it was never given a list."""
     pods: tuple[dict[str, Any], ...] = ()
     """v1 Pods."""
     objects: tuple[SealedObject, ...] = ()
@@ -82,7 +83,7 @@ class Intent(WhoAsks):
 
 
 class IntentTaken(Message):
-    """A node's answer to an intent: it is on the node's disk, and the node's own workflow has it."""
+    """A node's answer to an intent, once that is on the node's disk and in the node's own workflow."""
 
     generation: int = 0
     refused: dict[str, str] = Field(default_factory=dict)
@@ -92,18 +93,19 @@ class IntentTaken(Message):
 
 
 class Attend(WhoAsks):
-    """What the fleet knows of a node."""
+    """A request for the changes since the report that the fleet has."""
 
     version: str = ""
-    """Of the last report that the fleet has; "" = it has none. A node that does not know it reports everything."""
+    """The version of the fleet's last report; "" = it has none. A node that does not know this version reports
+    everything."""
 
 
 class NodeReport(Message):
-    """What a node says of itself, as its own workflow has it."""
+    """A node's report of itself, from its own workflow."""
 
     ready: bool = False
     unschedulable: bool = False
-    """Cordoned on the node itself."""
+    """It is cordoned on the node itself."""
     conditions: tuple[NodeCondition, ...] = ()
     labels: dict[str, str] = Field(default_factory=dict)
     capacity: dict[str, str] = Field(default_factory=dict)
@@ -114,7 +116,7 @@ class NodeReport(Message):
 
 
 class PodReport(Message):
-    """What a node says of one pod of its fleet."""
+    """A node's report of one pod of its fleet."""
 
     namespace: str = "default"
     name: str = ""
@@ -130,7 +132,7 @@ class PodReport(Message):
     ip: str = ""
     started_at: datetime | None = None
     message: str = ""
-    """Why it does not run, in one sentence; "" if it does, or nobody knows."""
+    """Why it does not run, in one sentence; "" if it does, or if that is not known."""
 
     @property
     def key(self) -> str:
@@ -139,19 +141,18 @@ class PodReport(Message):
 
 
 class Attended(Message):
-    """What has changed on a node since the version that the fleet has."""
+    """The changes on a node since the version that the fleet has."""
 
     version: str = ""
-    """Of this report."""
+    """The version of this report."""
     generation: int = 0
-    """The newest intent that the node had taken when it made the report."""
+    """The generation of the newest intent that the node had taken when it made the report."""
     present: tuple[PodKey, ...] | None = None
-    """All pods of the fleet that the node has or may have; None = no other than those in the report before, without
-    `gone`."""
+    """All pods of the fleet that the node has or may have; None = those of the previous report, without `gone`."""
     node: NodeReport | None = None
     """None = as before."""
     pods: tuple[PodReport, ...] = ()
-    """Those of which the fleet does not know the newest."""
+    """The pods whose latest state the fleet does not know yet."""
     gone: tuple[PodKey, ...] = ()
     """Pods that are no longer on the node."""
 
@@ -163,23 +164,23 @@ class Place(Message):
     """Update ``place``: run these pods on the node, or change them."""
 
     owner: str = ""
-    """Id of the workflow that is signalled when one of them changes; "" = nobody is."""
+    """The id of the workflow that is signalled when one of them changes; "" = none."""
     pods: tuple[Any, ...] = ()
     """v1 Pods."""
 
 
 class Withdraw(Message):
-    """Update ``withdraw``: the node shall end these pods."""
+    """Update ``withdraw``: end these pods on the node."""
 
     pods: tuple[PodKey, ...] = ()
     reason: str = ""
     force: bool = False
-    """Do not wait for the node's word that they are gone: others may take their places at once, beside pods that run
-    on, if the node does."""
+    """Do not wait until the node reports them gone, so that they can be replaced at once. If the node is still running,
+    so are these pods, beside their replacements."""
 
 
 Presence = Literal["Joining", "Ready", "NotReady", "Unknown"]
-"""``Joining``: the node has not spoken yet. ``Unknown``: it has fallen silent; what runs there is not known."""
+"""``Joining``: the node has not reported yet. ``Unknown``: it has fallen silent, and its pods' state is not known."""
 
 
 class PlacedPod(Message):
@@ -189,15 +190,15 @@ class PlacedPod(Message):
     name: str = ""
     owner: str = ""
     state: Literal["placed", "taken", "refused", "ending"] = "placed"
-    """``placed``: the node is not told yet. ``ending``: it is withdrawn, and the node still has it."""
+    """``placed``: the node has not taken it yet. ``ending``: it is withdrawn, but the node still has it."""
     why: str = ""
     """Why the node refuses it, or why it was withdrawn."""
     report: PodReport | None = None
-    """The node's last word; None = it has said nothing of it."""
+    """The node's last report; None = it has not reported the pod yet."""
     revision: str = ""
-    """What its workload's template is called; "" if it was made of none, or is ending."""
+    """The revision of its workload's template; "" if it has none, or is ending."""
     containers: int = 0
-    """How many of its containers are to be ready, if the node has said nothing of it."""
+    """How many of its containers should be ready, for as long as the node has not reported it."""
 
 
 class FleetNodeSummary(Message):
@@ -206,22 +207,22 @@ class FleetNodeSummary(Message):
     name: str = ""
     presence: Presence = "Joining"
     since: datetime | None = None
-    """Since when the presence is what it is."""
+    """Since when the node has had this presence."""
     unschedulable: bool = False
-    """Cordoned, in the fleet or on the node itself."""
+    """It is cordoned, in the fleet or on the node itself."""
     draining: bool = False
-    """Its pods are to run elsewhere, until it is uncordoned."""
+    """It is being drained, until it is uncordoned."""
     joined: datetime | None = None
     labels: dict[str, str] = Field(default_factory=dict)
     allocatable: dict[str, str] = Field(default_factory=dict)
     addresses: tuple[NodeAddress, ...] = ()
     node_info: NodeInfo = NodeInfo()
     pods: int = 0
-    """How many pods the fleet wants there."""
+    """How many pods the fleet wants on the node."""
 
 
 class FleetNodeView(FleetNodeSummary):
-    """Query ``fleet_node``: a node as its fleet has it."""
+    """Query ``fleet_node``: a node as its fleet knows it."""
 
     fleet: str = ""
     generation: int = 0
@@ -230,17 +231,17 @@ class FleetNodeView(FleetNodeSummary):
     conditions: tuple[NodeCondition, ...] = ()
     capacity: dict[str, str] = Field(default_factory=dict)
     placed: tuple[PlacedPod, ...] = ()
-    """In order of namespace and name."""
+    """Sorted by namespace and name."""
     events: tuple[EventRecord, ...] = ()
     """Oldest first."""
 
 
 class PodsChanged(Message):
-    """Signal ``pods_changed`` to the owner of pods: what is new of them on one node."""
+    """Signal ``pods_changed`` to the owner of pods: the news of them from one node."""
 
     node: str = ""
     presence: Presence = "Joining"
     draining: bool = False
-    """The node's pods are to run elsewhere."""
+    """The node is being drained."""
     pods: tuple[PlacedPod, ...] = ()
     gone: tuple[PodKey, ...] = ()

@@ -1,10 +1,10 @@
-"""The messages of a fleet's ConfigMaps and Secrets, whose content is sealed wherever Temporal keeps it.
+"""The messages of a fleet's ConfigMaps and Secrets. Wherever Temporal keeps them, their content is sealed.
 
-An object is sealed for the fleet when it is applied, and sealed anew for each node that has a pod which refers to it.
-What lists show is not content: names, a Secret's type, and how many keys there are.
+An object is sealed for the fleet when it is applied, and sealed anew for each node with a pod that refers to it. Lists
+show no content, but only names, a Secret's type, and the number of keys.
 
-The same rules as in :mod:`syncpod.messages`: unknown fields are ignored, every field has a default, names on the wire
-are Kubernetes' camelCase.
+The rules of :mod:`syncpod.messages` apply: unknown fields are ignored, every field has a default, names on the wire are
+Kubernetes' camelCase.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ FLEET_OBJECT_WORKFLOW: Final = "FleetObject"
 FLEET_OBJECT_MEMO: Final = "fleetObject"
 """Key of the workflow's memo that holds a :class:`FleetObjectView`."""
 SEAL_OBJECTS: Final = "seal_objects"
-"""Activity of the fleet: objects for a node. It takes :class:`SealObjects` and returns :class:`ObjectsSealed`."""
+"""Activity of the fleet: seal objects for a node. It takes :class:`SealObjects` and returns :class:`ObjectsSealed`."""
 ANNOUNCE_OBJECT: Final = "announce_object"
 """Activity of the fleet: tell nodes that an object has changed. It takes :class:`FleetObjectRef`."""
 KEPT: Final = "fleet object"
-"""The purpose for which an object is sealed while its fleet keeps it."""
+"""The sealing purpose of an object that its fleet keeps."""
 GIVEN: Final = "node object"
-"""The purpose for which it is sealed for a node."""
+"""The sealing purpose of an object for a node."""
 SEALED_LIMIT: Final = 500_000
-"""Bytes that the sealed objects of one node's list may have together: the list and they are one payload."""
+"""The most bytes of all sealed objects in one node's list: the list and its objects are one payload."""
 
 
 def object_id(kind: str, namespace: str, name: str) -> str:
@@ -52,26 +52,26 @@ class FleetObjectRef(Message):
 
 
 class SealedObject(FleetObjectRef):
-    """An object whose content only one receiver opens."""
+    """An object whose content only one receiver can open."""
 
     version: str = ""
-    """Equal for equal content; it tells nobody without the fleet's key anything else of it."""
+    """A digest that is equal for equal content. Without the fleet's key it reveals nothing else."""
     metadata: dict[str, str] = Field(default_factory=dict)
-    """Of the sealed payload."""
+    """The metadata of the sealed payload."""
     sealed: str = ""
-    """Its data, base64; "" = the receiver keeps what it has of the object, if it has it."""
+    """The data of the sealed payload, base64; "" = the receiver keeps the object if it already has it."""
 
 
 class PutObject(SealedObject):
-    """Update ``put``: an object, sealed for the fleet, and what lists show of it."""
+    """Update ``put``: an object that is sealed for the fleet, with the fields that lists show."""
 
     type: str = ""
-    """A Secret's."""
+    """The type of a Secret."""
     keys: int = 0
 
 
 class FleetObjectView(FleetObjectRef):
-    """What lists show: also the contents of the memo."""
+    """An object as lists show it. This is also the content of the memo."""
 
     type: str = ""
     keys: int = 0
@@ -81,11 +81,11 @@ class FleetObjectView(FleetObjectRef):
 
 
 class SealObjects(Message):
-    """Which node needs objects: those that the pods of its list refer to."""
+    """A request for the objects that the pods of a node's list refer to."""
 
     node: str = ""
     unproven: tuple[str, ...] = ()
-    """``namespace/name`` of pods that the node itself says it was given. It learns nothing new by them."""
+    """``namespace/name`` of pods that only the node itself claims to have been given. They get it no new objects."""
 
 
 class ObjectsSealed(Message):
@@ -93,9 +93,9 @@ class ObjectsSealed(Message):
 
     objects: tuple[SealedObject, ...] = ()
     referred: tuple[str, ...] = ()
-    """Keys of all that its pods refer to, also of what the fleet does not have."""
+    """The keys of all objects that its pods refer to, including those that the fleet does not have."""
     left_out: tuple[str, ...] = ()
-    """Keys of objects for which there was no room."""
+    """The keys of objects that did not fit."""
 
 
 _MENTIONS: Final = frozenset(
@@ -104,7 +104,7 @@ _MENTIONS: Final = frozenset(
 
 
 def may_refer(document: Any) -> bool:
-    """Say whether a pod may refer to a ConfigMap or a Secret: it does not if this says no."""
+    """Say whether a pod may refer to a ConfigMap or a Secret. False is certain; True is not."""
     if isinstance(document, dict):
         return not _MENTIONS.isdisjoint(document) or any(map(may_refer, document.values()))
     return isinstance(document, list) and any(map(may_refer, document))

@@ -1,4 +1,4 @@
-"""What a fleet's node offers, from what its workflow says of it: what placement looks at."""
+"""Turns the state of a node's workflow in its fleet into the offer that placement looks at."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from syncpod.pod import Pod, PodInvalid, parse_quantity, readmit
 def offer_of(
     node: FleetNodeSummary, documents: Iterable[dict[str, Any]], wanted: Sequence[Pod], owner: str
 ) -> NodeOffer | None:
-    """Return what a node offers beside the pods of its list; None if it has not spoken yet.
+    """Return what a node offers in addition to the pods of its list; None if it has not reported yet.
 
-    Of those pods the answer has the ones that matter to one that is wanted, and all of `owner`. Raises ValueError for
-    an amount that is none.
+    The offer has those of the pods that can affect the placement of `wanted`, and all pods of `owner`. Raises
+    ValueError for an invalid quantity.
     """
     if node.presence == "Joining":
         return None
@@ -36,7 +36,7 @@ def offer_of(
 
 
 def _with(offer: NodeOffer, document: dict[str, Any], wanted: Sequence[Pod], owner: str) -> NodeOffer:
-    """Return an offer without the room that a pod takes; what matters of the pod is added."""
+    """Return an offer less the room that a pod takes, with the pod itself added if it matters."""
     try:
         pod = readmit(document).pod
     except PodInvalid:

@@ -1,11 +1,11 @@
-"""Sealing of payloads between a fleet and one node: nobody else can read one or make one. Pure.
+"""Sealing of payloads between a fleet and one node: nobody else can read or make such a payload. Pure.
 
-What a fleet tells a node lies in the fleet's database, and so does the answer. Both sides have an elliptic key
-(P-256): the node uses the one of its certificate, and the fleet has one of its own, whose public part is in the
-invitation. A payload is encrypted as a whole with a content key of its own (AES-256-GCM). The content key is wrapped
-once for each key of the receiver, since a node that is invited anew has two for a while. The wrapping key is derived
-(HKDF-SHA256) from two agreements (ECDH) with the receiver's key: that of a key made for this payload, and that of the
-sender's key. So only the receiver can open the payload, and the receiver knows who sealed it.
+The fleet's database holds the messages to a node and the answers. Both sides have an elliptic curve key (P-256): the
+node uses that of its certificate, and the fleet has its own, whose public part is in the invitation. Each payload is
+encrypted as a whole with a new content key (AES-256-GCM). The content key is wrapped once for each key of the receiver,
+since a node that is invited anew has two keys for a while. The wrapping key is derived (HKDF-SHA256) from two key
+agreements (ECDH) with the receiver's key: one by a key that is made for this payload, and one by the sender's key. So
+only the receiver can open the payload, and the receiver knows who has sealed it.
 
 A sealed payload is bound to its workflow, to the type of its activity and to one direction. It may still be a copy of
 an earlier one of the same kind. The receiver has to notice that: an intent has a generation.
@@ -26,7 +26,7 @@ ENCODING: Final = "encoding"
 SEALED: Final = b"binary/sealed"
 """The encoding of a sealed payload."""
 SENDER: Final = "syncpod-sealed-by"
-"""Metadata: the id of the key of whoever has sealed it."""
+"""Metadata: the id of the sender's key."""
 NONCE_BYTES: Final = 12
 CONTENT_KEY_BYTES: Final = 32
 _VERSION: Final = b"syncpod sealing 1"
@@ -38,12 +38,12 @@ _MOST_KEYS: Final = 255
 
 
 class Unsealable(ValueError):
-    """A sealed payload cannot be opened; the text is a clause that says why."""
+    """A sealed payload cannot be opened. The text is a clause that says why."""
 
 
 @dataclass(frozen=True)
 class Fresh:
-    """What each sealed payload must have of its own, by chance."""
+    """The random values of one sealed payload, which must never be used again."""
 
     key: EllipticCurvePrivateKey
     content_key: bytes
@@ -71,9 +71,9 @@ def seal(
     payload: bytes,
     fresh: Fresh,
 ) -> tuple[dict[str, bytes], bytes]:
-    """Return metadata and data of the payload that holds another one, serialized; each of `receivers` opens it.
+    """Return metadata and data of a sealed payload that holds `payload`. Each of `receivers` can open it.
 
-    Without receivers nobody does. Of the place, all but the activity's id counts.
+    Without receivers nobody can. The payload is bound to all of its place except the activity's id.
     """
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -95,7 +95,7 @@ def open_sealed(
     metadata: Mapping[str, bytes],
     data: bytes,
 ) -> bytes:
-    """Return the payload that a sealed one holds, serialized, if one of `senders` has sealed it. Raises Unsealable."""
+    """Return the serialized payload in a sealed one, if one of `senders` has sealed it. Raises Unsealable."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -120,7 +120,7 @@ def open_sealed(
         key = _wrapping(_agreed(ours[to], fresh) + _agreed(ours[to], sender), place, by, to, point)
         content_key = AESGCM(key).decrypt(bytes(NONCE_BYTES), wrapped[to], None)
         return AESGCM(content_key).decrypt(nonce, sealed, _bound(place, by.encode(), head))
-    except (InvalidTag, ValueError):  # ValueError: no point of the curve, or a key or a nonce that is too short
+    except (InvalidTag, ValueError):  # ValueError: not a point of the curve, or a key or a nonce that is too short
         raise Unsealable("it was sealed for another workflow or activity, or altered") from None
 
 
@@ -139,7 +139,7 @@ def _wrapping(agreed: bytes, place: Place, by: str, to: str, point: bytes) -> by
 
 
 def _bound(place: Place, *more: bytes) -> bytes:
-    """Return what a sealed payload is bound to: each part with its length before it."""
+    """Return the bytes that a sealed payload is bound to: each part, preceded by its length."""
     parts = (_VERSION, *(each.encode() for each in (place.namespace, place.workflow_id, place.activity_type)), *more)
     return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
 

@@ -1,7 +1,7 @@
 """The messages of a workload: a Deployment, a DaemonSet or a Pod that a fleet keeps on its nodes.
 
-The same rules as in :mod:`syncpod.messages`: unknown fields are ignored, every field has a default, names on the wire
-are Kubernetes' camelCase. Documents are plain JSON here, and checked strictly where they are taken.
+The rules of :mod:`syncpod.messages` apply: unknown fields are ignored, every field has a default, names on the wire are
+Kubernetes' camelCase. Documents are plain JSON here, and are checked strictly where they are taken.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ WORKLOAD_MEMO: Final = "workload"
 """Key of the workflow's memo that holds a :class:`WorkloadSummary`."""
 
 SURVEY_NODES: Final = "survey_nodes"
-"""Activity of the fleet: what its nodes offer. It takes :class:`Survey` and returns :class:`Surveyed`."""
+"""Activity of the fleet: return what its nodes offer. It takes :class:`Survey` and returns :class:`Surveyed`."""
 PLACE_PODS: Final = "place_pods"
-"""Activity of the fleet: have a node run pods. It takes :class:`PlacePods` and returns :class:`PodsPlaced`."""
+"""Activity of the fleet: ask a node to run pods. It takes :class:`PlacePods` and returns :class:`PodsPlaced`."""
 WITHDRAW_PODS: Final = "withdraw_pods"
-"""Activity of the fleet: have a node end pods. It takes :class:`WithdrawPods` and returns :class:`PodsWithdrawn`."""
+"""Activity of the fleet: ask a node to end pods. It takes :class:`WithdrawPods` and returns :class:`PodsWithdrawn`."""
 
 
 class Survey(Message):
-    """The pods for which nodes are looked at."""
+    """A request for the nodes' offers, for these pods."""
 
     owner: str = ""
-    """Id of the workload's workflow."""
+    """The id of the workload's workflow."""
     pods: tuple[dict[str, Any], ...] = ()
-    """v1 Pods, one of each template: what matters to none of them is left out of the answer."""
+    """v1 Pods, one for each template. The answer leaves out details that matter to none of them."""
 
 
 class OwnPods(Message):
-    """Pods of a workload that a node is to run, as the fleet has them."""
+    """A node's pods of one workload, as the fleet knows them."""
 
     news: PodsChanged = PodsChanged()
     revisions: dict[str, str] = Field(default_factory=dict)
-    """By name of the pod: what its template is called."""
+    """The revision of the template of each pod, by the pod's name."""
 
 
 class Surveyed(Message):
-    """What the fleet's nodes offer."""
+    """The offers of the fleet's nodes."""
 
     nodes: tuple[NodeOffer, ...] = ()
-    """By name."""
+    """Sorted by name."""
     own: tuple[OwnPods, ...] = ()
-    """The workload's own pods, for each node that has any."""
+    """The workload's pods, for each node that has any."""
 
 
 class PlacePods(Message):
@@ -66,10 +66,10 @@ class PlacePods(Message):
 
 
 class PodsPlaced(Message):
-    """A node's answer: it shall run all of the pods, or none."""
+    """A node's answer: it will run all of the pods, or none."""
 
     refused: str = ""
-    """Why it shall run none, in one sentence; "" if it shall run them."""
+    """Why it will run none, in one sentence; "" if it will run them."""
 
 
 class WithdrawPods(Message):
@@ -81,7 +81,7 @@ class WithdrawPods(Message):
 
 
 class PodsWithdrawn(Message):
-    """Which of the pods may still be there."""
+    """The pods that may still be on the node."""
 
     ending: tuple[PodKey, ...] = ()
 
@@ -113,7 +113,7 @@ class WorkloadPod(Message):
     restarts: int = 0
     leaving: bool = False
     why: str = ""
-    """Why it is to go, or why it is nowhere yet."""
+    """Why it is being removed, or why it is on no node yet."""
 
 
 class PendingPod(Message):
@@ -122,9 +122,9 @@ class PendingPod(Message):
     name: str = ""
     created: datetime | None = None
     why: str = ""
-    """As kube-scheduler says it; "" if it has not been tried yet."""
+    """The reason in kube-scheduler's words; "" if placement has not been tried yet."""
     containers: int = 0
-    """How many of its containers are to be ready."""
+    """How many of its containers should be ready."""
 
 
 class WorkloadSummary(Message):
@@ -139,26 +139,26 @@ class WorkloadSummary(Message):
     ready: int = 0
     available: int = 0
     revision: str = ""
-    """The template that is rolled out: after a way back, the last good one."""
+    """The template that is being rolled out; after a rollback, the last good one."""
     good: str = ""
     """The last good template; "" = there is none yet."""
     says: str = ""
-    """How the rollout stands, in one sentence."""
+    """The state of the rollout, in one sentence."""
     since: datetime | None = None
-    """When it was applied first."""
+    """When it was first applied."""
     pending: tuple[PendingPod, ...] = ()
-    """The first of the pods that are on no node."""
+    """Pods that are on no node: the first ones."""
 
 
 class WorkloadView(WorkloadSummary):
     """Query ``workload``: the whole of it."""
 
     document: dict[str, Any] | None = None
-    """As it was admitted, with its defaults."""
+    """The document as admitted, with its defaults."""
     pods: tuple[WorkloadPod, ...] = ()
     history: tuple[Revision, ...] = ()
     """Which templates were asked for, oldest first."""
     refusals: tuple[str, ...] = ()
-    """Why the pod that was tried last is on no node, a line for each node: what ``explain --placement`` prints."""
+    """Why the pod that was tried last fits no node, with a line for each node as in ``explain --placement``."""
     events: tuple[EventRecord, ...] = ()
     """Oldest first."""

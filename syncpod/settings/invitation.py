@@ -1,6 +1,6 @@
-"""An invitation: the one file with which a node joins a fleet. `syncpod fleet invite` writes it, and the node reads it.
+"""An invitation: the file that a node joins a fleet with. `syncpod fleet invite` writes it, and the node reads it.
 
-It holds the node's private key, so it is readable by its owner only, on both machines.
+It holds the node's private key, so only its owner may read it, on both machines.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from syncpod.kernel.atomic_file import replace_file
 from syncpod.settings.errors import SettingsInvalid
 
 VERSION: Final = 1
-"""Of the file. A reader refuses another one."""
+"""The version of the file. A reader refuses any other version."""
 _VERSION_FIELD: Final = "version"
 _LARGEST_BYTES: Final = 2**18
 _ADDRESS: Final = re.compile(r"\S+:[0-9]{1,5}")
@@ -32,30 +32,30 @@ _PEM: Final = {
 
 @dataclass(frozen=True)
 class Invitation:
-    """Where the gate of a fleet is, and the certificate by which it knows one node."""
+    """The address of a fleet's gate, and the certificate that identifies one node to it."""
 
     fleet: str
     """The fleet's id."""
     node: str
-    """The name that the certificate is bound to: the node must have it."""
+    """The name in the certificate, which the node must have."""
     address: str
-    """The gate: ``host:port``."""
+    """The gate's address: ``host:port``."""
     server_name: str
-    """The name in the gate's own certificate, whatever its address is: what TLS must check (`TLSConfig.domain`)."""
+    """The name in the gate's own certificate, whatever its address is. TLS must check it (`TLSConfig.domain`)."""
     namespace: str
-    """The fleet's namespace."""
+    """The fleet's Temporal namespace."""
     authorities: str
-    """The fleet's certificate authorities, PEM: one, or two while they change."""
+    """The fleet's certificate authorities, PEM: one, or two while the authority is being changed."""
     certificate: str
     """The node's certificate, PEM."""
     key: str = field(repr=False)
-    """The node's private key, PEM (PKCS 8). What the fleet seals for the node is opened with it too."""
+    """The node's private key, PEM (PKCS 8). It also opens payloads that the fleet has sealed for the node."""
     fleet_key: str
-    """The public key with which the fleet seals what it tells the node, PEM."""
+    """The public part of the fleet's sealing key, PEM."""
 
 
 def is_node_name(text: str) -> bool:
-    """Say whether a text is the name of a node: a DNS subdomain of at most 253 characters."""
+    """Say whether a text is a valid name of a node: a DNS subdomain of at most 253 characters."""
     return _NODE.fullmatch(text) is not None
 
 
@@ -65,7 +65,7 @@ def is_address(text: str) -> bool:
 
 
 def invitation_text(invitation: Invitation) -> str:
-    """Return what the file of an invitation holds: JSON."""
+    """Return the content of an invitation's file: JSON."""
     return json.dumps({_VERSION_FIELD: VERSION, **asdict(invitation)}, indent=2) + "\n"
 
 
@@ -86,7 +86,7 @@ def read_invitation(path: Path) -> Invitation:
     try:
         found = os.fstat(opened)
         if not stat.S_ISREG(found.st_mode):
-            raise SettingsInvalid(f"invitation {path}: is no file")
+            raise SettingsInvalid(f"invitation {path}: is not a file")
         if found.st_mode & 0o077 or found.st_uid not in (0, os.geteuid()):
             raise SettingsInvalid(
                 f"invitation {path}: holds a private key, so it must be a file of its user alone, with mode 0600 "
@@ -102,27 +102,27 @@ def read_invitation(path: Path) -> Invitation:
 
 
 def parse_invitation(said: bytes) -> Invitation:
-    """Return the invitation that the bytes of a file are. Raises SettingsInvalid, which begins with the field."""
+    """Parse the content of an invitation's file. Raises SettingsInvalid, whose text begins with the field."""
     if len(said) > _LARGEST_BYTES:
-        raise SettingsInvalid(f"has more than {_LARGEST_BYTES} bytes: it is no invitation")
+        raise SettingsInvalid(f"has more than {_LARGEST_BYTES} bytes: it is not an invitation")
     try:
         found = json.loads(said)
     except (ValueError, RecursionError):
-        raise SettingsInvalid("is no JSON: it must be the file that `syncpod fleet invite` has written") from None
+        raise SettingsInvalid("is not JSON: it must be the file that `syncpod fleet invite` has written") from None
     if not isinstance(found, dict):
         raise SettingsInvalid("must be one object, as `syncpod fleet invite` writes it")
     if found.get(_VERSION_FIELD) != VERSION:
         raise SettingsInvalid(f"{_VERSION_FIELD}: must be {VERSION}, the one that this syncpod reads")
     names = [each.name for each in fields(Invitation)]
     for unknown in found.keys() - {_VERSION_FIELD, *names}:
-        raise SettingsInvalid(f"{str(unknown)[:64]!r}: is no field of an invitation")
+        raise SettingsInvalid(f"{str(unknown)[:64]!r}: is not a field of an invitation")
     return Invitation(**{name: _text(found, name) for name in names})
 
 
 def _text(found: dict[str, Any], name: str) -> str:
     text = found.get(name)
     if not isinstance(text, str) or not text.strip():
-        raise SettingsInvalid(f"{name}: must be a text that is not empty")
+        raise SettingsInvalid(f"{name}: must be a non-empty text")
     if name == "node" and not is_node_name(text):
         raise SettingsInvalid("node: must be the name of a node, a DNS subdomain")
     if name == "address" and not is_address(text):

@@ -301,8 +301,8 @@ async def test_a_full_disk_costs_the_journal_and_nobody_else(
         await journal.close()
     said = [record.message for record in caplog.records if record.name == "syncpod.agent.journal"]
     assert said == [
-        "the journal cannot be written, and is tried again: database or disk is full",
-        "the journal is written again",
+        "the journal cannot be written; trying again: database or disk is full",
+        "the journal can be written again",
     ]
 
 

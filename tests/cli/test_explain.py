@@ -80,12 +80,12 @@ def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
 def test_one_screen_says_what_why_and_what_next(environ: dict[str, str]) -> None:
     done = program("explain", "web", environ=environ)
     assert done.code == 0, done.err
-    assert "no worker serves this node; this is what it knew at" in done.err
+    assert "no worker serves this node; this is the state at" in done.err
     out = done.out
     assert "default/web on node n1, since" in out
     assert "Running: app waits since" in out
     assert ": exited 3 by itself" in out
-    assert "no worker serves this node: nothing of this happens before `syncpod up`" in out
+    assert "no worker serves this node: nothing of this happens until `syncpod up`" in out
     due = datetime.fromisoformat(str(PRESENT["waits"][0]["until"])).astimezone()
     assert f"{due:%H:%M:%S} (CrashLoopBackOff)" in out, "with the date if that is tomorrow"
     assert "always the same: exited 3" in out
@@ -245,11 +245,11 @@ def test_when_the_node_had_no_worker_is_told_between_what_was_done(environ: dict
     journal.close()
     done = program("explain", "web", environ=environ)
     assert done.code == 0, done.err
-    _, _, told = done.out.partition("What was done to it")
+    _, _, told = done.out.partition("Changes and failures")
     rows = [line.split(maxsplit=1)[1] for line in told.splitlines()[1:4]]
     assert rows[0] == "apply: generation 1"
-    assert rows[1].startswith("no worker for 65s, until ") and rows[1].endswith(": the one before had died")
-    assert rows[2].startswith("no worker for 30s, until ") and rows[2].endswith(": the one before was stopped")
+    assert rows[1].startswith("no worker for 65s, until ") and rows[1].endswith(": the previous one had died")
+    assert rows[2].startswith("no worker for 30s, until ") and rows[2].endswith(": the previous one was stopped")
     assert "no worker for 300s" not in told
     (waited,) = (line for line in done.out.splitlines() if line.startswith("  1 "))
     assert "(no worker for 25s)" in waited, "of the 30 s until its next start"
@@ -303,10 +303,10 @@ def test_what_is_under_way_and_which_init_container_is_waited_for_is_named() -> 
         return [line.replace(clock, "T").split(": ", 1)[-1].strip() for line in said if line[:4] in ("Why:", "Next")]
 
     assert screen(runs, begun) == [
-        "app, web wait for init container migrate, which runs since T",
+        "app, web wait for init container migrate, which has been running since T",
         "under way since T: start migrate",
     ]
-    assert screen(runs)[1] == "what comes after init container migrate starts when it has finished or is ready"
+    assert screen(runs)[1] == "the next containers start when init container migrate has finished or is ready"
     assert screen(runs[:1])[0] == "app, web wait for init container migrate, which has not finished"
     assert screen(runs, begun, unserved="no worker")[1] == "no worker", "nobody knows what became of the step"
 

@@ -36,14 +36,14 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         read_invitation(tmp_path / "i")
     with pytest.raises(SettingsInvalid, match="No such file"):
         read_invitation(tmp_path / "none")
-    with pytest.raises(SettingsInvalid, match="is no file"):
+    with pytest.raises(SettingsInvalid, match="is not a file"):
         read_invitation(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"extra": 1}, "'extra': is no field of an invitation"),
+        ({"extra": 1}, "'extra': is not a field of an invitation"),
         ({"version": 2}, "version: must be 1"),
         ({"node": "N 1"}, "node: must be the name of a node"),
         ({"node": 1}, "node: must be a text"),

@@ -1,4 +1,4 @@
-"""``syncpod explain``: why a pod is as it is, from its node's journal."""
+"""``syncpod explain``: the state of a pod and its causes, from its node's journal."""
 
 from __future__ import annotations
 
@@ -20,25 +20,33 @@ if TYPE_CHECKING:
     from syncpod.journal.records import Life
 
 At = Annotated[
-    str, typer.Option("--at", metavar="TIME", help="What it was then: 14:02, 14:02:30 or RFC 3339.", show_default="now")
+    str,
+    typer.Option("--at", metavar="TIME", help="The state at a time: 14:02, 14:02:30 or RFC 3339.", show_default="now"),
 ]
-Since = Annotated[str, typer.Option("--since", metavar="DURATION", help="Only what happened in this time: 30m, 6h.")]
+Since = Annotated[str, typer.Option("--since", metavar="DURATION", help="Only this time until now, such as 30m or 6h.")]
 
-Start = Annotated[bool, typer.Option("--start", help="Where the time of its newest start went, step by step.")]
+Start = Annotated[bool, typer.Option("--start", help="Show where the time of its newest start went, step by step.")]
 Restart = Annotated[
-    int | None, typer.Option("--restart", metavar="N", help="With --start: the start of this number; 0 = the first.")
+    int | None, typer.Option("--restart", metavar="N", help="With --start: the start with this number; 0 = the first.")
 ]
 Trace = Annotated[
     bool,
     typer.Option(
-        "--trace", help="With --start: as a tree, with each call to the runtime, from the traces in the worker's log."
+        "--trace", help="With --start: show a tree with each call to the runtime, from the traces in the worker's log."
     ),
 ]
 TraceLog = Annotated[
-    str, typer.Option("--trace-log", metavar="FILE", help="That log.", show_default="of the worker that `up` started")
+    str,
+    typer.Option(
+        "--trace-log", metavar="FILE", help="The worker's log.", show_default="of the worker that `up` started"
+    ),
 ]
-Placement = Annotated[bool, typer.Option("--placement", help="Of each node of the fleet, why the pod is not there.")]
-OfContainer = Annotated[str, typer.Option("--container", "-c", metavar="NAME", help="With --start: of this container.")]
+Placement = Annotated[
+    bool, typer.Option("--placement", help="Say for each node of the fleet why the pod is not there.")
+]
+OfContainer = Annotated[
+    str, typer.Option("--container", "-c", metavar="NAME", help="With --start: the start of this container.")
+]
 
 
 def explain(
@@ -54,16 +62,16 @@ def explain(
     trace_log: TraceLog = "",
     placement: Placement = False,
 ) -> None:
-    """Explain what a pod is, why, and what happens next.
+    """Explain the state of a pod, its causes, and what happens next.
 
-    It names each end of its containers with the cause, who decided it, how long the next start waited, and what the log
-    ended with; what the ends have in common; and what was done to the pod. `explain node` names the node's pods whose
-    containers ended most often in the last day, what happened to the node, and what is due next. It reads this node's
-    journal, so it needs neither the Temporal server nor the worker, and pods that are gone are explained too, as long
-    as the journal has them. With --start it names each part of a container's newest start, and how long it took; with
-    --trace each call to the runtime, too, if the worker was started with OTEL_TRACES_EXPORTER=console. With --placement
-    it says of each node of the fleet that is commanded from this machine whether the pod may be there, as
-    `fleet explain --placement` does.
+    For each end of a container this shows the cause, who decided it, how long the next start waited, and the last lines
+    of the log. It also shows what the ends have in common, and the changes to the pod. `explain node` shows the node's
+    pods whose containers ended most often in the last day, the node's events, and what is due next. Everything comes
+    from this node's journal. So neither the Temporal server nor the worker is needed, and pods that are gone are
+    explained for as long as the journal has them. With --start this shows each part of a container's newest start, with
+    its duration. With --trace it also shows each call to the runtime, if the worker was started with
+    OTEL_TRACES_EXPORTER=console. With --placement it says for each node of the fleet that this machine commands whether
+    the pod may be there, as `fleet explain --placement` does.
     """
     from syncpod.cli.commands import explain_node
     from syncpod.cli.commands.explain_start import explain_start
@@ -99,7 +107,7 @@ def explain(
 def _explain_pod(
     namespace: str, name: str, output: str, moment: datetime, begin: datetime | None, now: datetime
 ) -> None:
-    """Print what the journal has of a pod, as it was at a moment: now, or one in the past."""
+    """Print a pod's state at a moment, now or in the past, from the journal."""
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.view.explanation import document, lines
     from syncpod.journal.explain import explain as explained
@@ -121,7 +129,7 @@ def _explain_pod(
 
 
 def _accounts(state_dir: Path, namespace: str, name: str, moment: datetime) -> tuple[list[Account], Account]:
-    """Return all lives of a name that the journal has, and the one of a moment. Raises Failure if there is none."""
+    """Return all lives of a name in the journal, and the life at a moment. Raises Failure if there is none."""
     from syncpod.journal.explain import life_at
     from syncpod.journal.reading import NoJournal, accounts_of
 
@@ -136,14 +144,14 @@ def _accounts(state_dir: Path, namespace: str, name: str, moment: datetime) -> t
 
 
 def _explain_placement(what: list[str] | None, namespace: str, output: str, others: dict[str, bool]) -> None:
-    """Explain where the pod may be; `others` says of each flag that has no meaning then whether it is given."""
+    """Explain where the pod may be. `others` says for each flag that has no effect here whether it is given."""
     from syncpod.cli.commands.explain_placement import explain_placement
 
     explain_placement(what, namespace, output, [flag for flag, is_given in others.items() if is_given])
 
 
 def _check(output: str, at: str, *, start: bool, of_start: bool) -> None:
-    """Raise BadInput for flags that do not go together."""
+    """Raise BadInput for flags that exclude each other."""
     if output not in ("", "json"):
         raise BadInput(f"--output: must be json, not {output}")
     if of_start and not start:
@@ -153,7 +161,7 @@ def _check(output: str, at: str, *, start: bool, of_start: bool) -> None:
 
 
 def read_moment(text: str, now: datetime) -> datetime:
-    """Return the moment that a text names; a time alone is the last such time. Raises BadInput."""
+    """Return the moment that a text names. A time without a date is the last such time. Raises BadInput."""
     from datetime import time, timedelta
 
     try:
@@ -171,12 +179,12 @@ def read_moment(text: str, now: datetime) -> datetime:
         raise BadInput(f"--at: {text!r} is not a time: write 14:02, 14:02:30 or 2026-11-23T14:02:30Z") from None
     moment = moment.astimezone()
     if moment > now:
-        raise BadInput(f"--at: {text} is still to come")
+        raise BadInput(f"--at: {text} is in the future")
     return moment
 
 
 def _beginning(since: str, until: datetime) -> datetime | None:
-    """Return when what is to be shown begins; None = at the beginning. Raises BadInput."""
+    """Return the time from which records are shown; None = from the beginning. Raises BadInput."""
     if not since:
         return None
     try:
@@ -186,16 +194,16 @@ def _beginning(since: str, until: datetime) -> datetime | None:
 
 
 def _unknown(accounts: list[Account], namespace: str, name: str, state_dir: Path) -> Failure:
-    """Return that the journal does not have the pod, or had none of that name yet."""
+    """Return the failure that the journal does not have the pod, or did not have it yet."""
     if accounts:
         first = accounts[0].begun.astimezone()
         return Failure(f'the journal has nothing of pod "{name}" before {first:%Y-%m-%d %H:%M:%S}')
     where = f"the journal of this node ({state_dir}) has no pod {name} in namespace {namespace}"
-    return Failure(f"{where}; a pod of another node is explained there")
+    return Failure(f"{where}; for a pod of another node, run `explain` there")
 
 
 def _unserved(state_dir: Path, account: Account) -> str:
-    """Return the sentence that no worker serves the node; "" if one does, or if the pod is gone."""
+    """Return a sentence if no worker serves the node; "" if one does, or if the pod is gone."""
     from syncpod.cli.machine.worker_process import serving
     from syncpod.journal.reading import last_sign_of
 
@@ -203,12 +211,12 @@ def _unserved(state_dir: Path, account: Account) -> str:
         return ""
     seen, sign = account.seen.astimezone(), last_sign_of(state_dir)
     since = f" since {max(account.seen, sign).astimezone():%Y-%m-%d %H:%M:%S}" if sign is not None else ""
-    remark(f"Note: no worker serves this node{since}; this is what it knew at {seen:%Y-%m-%d %H:%M:%S}")
-    return "no worker serves this node: nothing of this happens before `syncpod up`"
+    remark(f"Note: no worker serves this node{since}; this is the state at {seen:%Y-%m-%d %H:%M:%S}")
+    return "no worker serves this node: nothing of this happens until `syncpod up`"
 
 
 def _logs_in(log_dir: Path, life: Life) -> HasLog:
-    """Return a function that says whether an instance's log file is there."""
+    """Return a function that says whether an instance's log file exists."""
     pod = log_dir / f"{life.namespace}_{life.name}_{life.uid}"
 
     def has_log(container: str, restart: int) -> bool:

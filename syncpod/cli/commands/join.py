@@ -16,10 +16,10 @@ def join(
     invitation: Annotated[str, typer.Argument(metavar="FILE", hidden=True, show_default=False)],
     state_dir: StateDir = "",
 ) -> None:
-    """Have this machine's node belong to a fleet.
+    """Join a fleet with this machine's node.
 
-    FILE is what `syncpod fleet invite` has written. A running worker notices within seconds; then the file can be
-    removed. The node goes on to run its own pods, and those of the fleet also while the fleet cannot be reached.
+    FILE is an invitation from `syncpod fleet invite`. A running worker notices within seconds; after that the file can
+    be removed. The node keeps running its own pods. It runs the fleet's pods even while the fleet cannot be reached.
     """
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.state_directory import prepare
@@ -37,7 +37,7 @@ def join(
     worker = serving(here.state_dir)
     node = worker.node if worker is not None else local_node("")
     if invited.node != node:
-        raise BadInput(f"{invitation}: node: invites {invited.node}, and this node is {node}")
+        raise BadInput(f"{invitation}: node: is {invited.node}, but this node is {node}")
     if before is not None and before.fleet != invited.fleet:
         raise BadInput(f"node {node} belongs to fleet {before.fleet}: `syncpod leave` first")
     prepare(here.state_dir)
@@ -51,9 +51,9 @@ def join(
 
 
 def leave(state_dir: StateDir = "") -> None:
-    """Have this machine's node belong to no fleet.
+    """Leave the fleet that this machine's node belongs to.
 
-    The pods that it was given run on, as they are. They end when the node joins another fleet, which has its own list.
+    The fleet's pods keep running. They end when the node joins another fleet, which has its own list.
     """
     from syncpod.cli.machine.settings import settings
     from syncpod.settings.errors import SettingsInvalid
@@ -63,7 +63,7 @@ def leave(state_dir: StateDir = "") -> None:
     try:
         before = read_membership(here.state_dir)
     except SettingsInvalid as wrong:
-        remark(f"it is forgotten, though it could not be read: {wrong}")
+        remark(f"the invitation is removed, though it could not be read: {wrong}")
         before = None
     else:
         if before is None:

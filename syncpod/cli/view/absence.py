@@ -10,14 +10,14 @@ from syncpod.cli.view.durations import short_duration
 from syncpod.journal.records import Absence
 
 _WHY: Final = {
-    "stopped": "the one before was stopped",
-    "died": "the one before had died",
-    "machine": "the machine had been started anew",
+    "stopped": "the previous one was stopped",
+    "died": "the previous one had died",
+    "machine": "the machine was rebooted",
 }
 
 
 def absence(one: Absence, clock: Callable[[datetime], str]) -> str:
-    """Return it as a sentence: `no worker for 29s, until 14:02:40: the one before had died`."""
+    """Return it as a sentence: `no worker for 29s, until 14:02:40: the previous one had died`."""
     seconds = (one.ended - one.begun).total_seconds()
     length = f"{seconds:.1f}s" if seconds < 10 else short_duration(one.ended - one.begun)
     why = _WHY.get(one.how, "")

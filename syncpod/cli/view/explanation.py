@@ -1,4 +1,4 @@
-"""What ``syncpod explain`` prints of a pod: one screen, and the same as JSON. Values in, text out."""
+"""The output of ``syncpod explain`` for a pod: one screen of text, or JSON. Values in, text out."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ ENDS_SHOWN: Final = 8
 CHANGES_SHOWN: Final = 8
 ABSENCES_SHOWN: Final = 4
 _LOG_LINES: Final = 5
-"""How many ends, changes, absences of a worker and last lines of a log are shown: `-o json` has all."""
+"""The most ends, changes, absences of a worker and last lines of a log that are shown. `-o json` has all."""
 
 _PULLS: Final = ("ImagePullBackOff", "ErrImagePull")
 
 HasLog = Callable[[str, int], bool]
-"""Says whether the log file of a container's instance is still there."""
+"""Says whether the log file of a container's instance still exists."""
 
 
 def lines(
@@ -34,7 +34,7 @@ def lines(
 ) -> list[str]:
     """Return one screen about a life of a pod. `others` are the other lives of its name, oldest first.
 
-    `unserved` is the sentence that no worker serves the node now; "" if one does.
+    `unserved` is a sentence if no worker serves the node now; "" if one does.
     """
     clock = _Clock(explanation.at)
     shown = [*pairs(_heading(explanation, clock, now, unserved))]
@@ -48,7 +48,7 @@ def lines(
 
 
 class _Clock:
-    """Writes moments: the time alone if it is of the same day as what is explained."""
+    """Writes times, and adds the date if it is not the day that is explained."""
 
     def __init__(self, at: datetime) -> None:
         self._day = at.astimezone().date()
@@ -102,14 +102,14 @@ def _state(container: Explained, one: Explanation, clock: _Clock) -> str:
     if container.runs:
         ready = "" if container.is_ready in (None, True) else ", not ready"
         since = one.at - newest.started_at if newest.started_at is not None else None
-        return f"{container.name} runs for {_span(since)}{ready}"
+        return f"{container.name} has been running for {_span(since)}{ready}"
     reason = container.wait.reason if container.wait is not None else ""
     words = f"waits since {clock(newest.ended_at)}, {reason}" if reason else f"ended at {clock(newest.ended_at)}"
     return f"{container.name} {words}"
 
 
 def _why(one: Explanation, clock: _Clock) -> list[str]:
-    """Return why containers do not start, or are not ready; and why each that has ended did so last, by whom."""
+    """Return why containers do not start or are not ready, and the cause of the last end of each that has ended."""
     is_over = one.is_gone or one.phase in ("Succeeded", "Failed")
     awaited = one.awaited
     stays = [
@@ -131,15 +131,15 @@ def _why(one: Explanation, clock: _Clock) -> list[str]:
 
 
 def _initializing(one: Explanation, awaited: Explained, clock: _Clock) -> str:
-    """Return for which init container others wait, and whether it runs."""
+    """Return which init container the others wait for, and its state."""
     others = [each.name for each in one.containers if each.waits_for_init and each.name != awaited.name]
     begun = awaited.newest.started_at if awaited.newest is not None else None
-    how = f"runs since {clock(begun)}" if awaited.runs else "has not finished"
+    how = f"has been running since {clock(begun)}" if awaited.runs else "has not finished"
     return f"{', '.join(others)} wait{'s' if len(others) == 1 else ''} for init container {awaited.name}, which {how}"
 
 
 def _unready(one: Explanation, clock: _Clock) -> list[str]:
-    """Return what the probes of containers that run and are not ready said last."""
+    """Return the last output of the probes of running containers that are not ready."""
     said = []
     for each in one.containers:
         begun = each.newest.started_at if each.newest is not None else None
@@ -176,13 +176,13 @@ def _next(one: Explanation, clock: _Clock, unserved: str) -> list[str]:
     if one.deadline is not None:
         said.append(f"it fails at {clock(one.deadline)}, when its active deadline has passed")
     if one.is_being_deleted:
-        said.append("what runs of it is ended within its grace, and then it is removed")
+        said.append("its containers are ended within its grace period, and then it is removed")
     if said:
         return said
     if one.phase in ("Succeeded", "Failed"):
         return ["nothing: it has finished"]
     if one.awaited is not None and one.awaited.runs:
-        return [f"what comes after init container {one.awaited.name} starts when it has finished or is ready"]
+        return [f"the next containers start when init container {one.awaited.name} has finished or is ready"]
     if all(each.runs for each in one.containers) and one.containers:
         return ["nothing is due: it runs until something happens"]
     return ["nothing is due: it waits for something to happen (`syncpod describe pod`)"]
@@ -193,7 +193,7 @@ def _under_way(step: StepUnderWay, clock: _Clock) -> str:
 
 
 def what_is_due(wait: Wait, one: Explanation) -> str:
-    """Return what happens when a wait is over, as `app starts again`."""
+    """Return what happens when a wait is over, such as `app starts again`."""
     if wait.reason.startswith(_PULLS):
         return f"the image of {wait.subject} is pulled again"
     is_container = any(each.name == wait.subject for each in one.containers)
@@ -203,7 +203,7 @@ def what_is_due(wait: Wait, one: Explanation) -> str:
 def _due(wait: Wait, one: Explanation, clock: _Clock) -> str:
     what = what_is_due(wait, one)
     if wait.until is None:
-        return f"{what} when an operator says so: {wait.reason}: {wait.message}"
+        return f"{what} when an operator asks for it: {wait.reason}: {wait.message}"
     left = wait.until - one.at
     when = f"in {_span(left)}, at {clock(wait.until)}" if left > timedelta(0) else f"now, due since {clock(wait.until)}"
     return f"{what} {when} ({wait.reason})"
@@ -236,7 +236,7 @@ def _container(one: Explanation, container: Explained, clock: _Clock, log_dir: P
 
 
 def _shown(ends: Sequence[End]) -> list[End]:
-    """Return the newest ends, and of each kind that they do not have the newest one, so that no kind goes unnamed."""
+    """Return the newest ends, and the newest end of each other kind, so that every kind is named."""
     newest = {end.cause.kind: place for place, end in enumerate(ends)}
     recent = range(max(0, len(ends) - ENDS_SHOWN), len(ends))
     others = sorted(place for place in newest.values() if place not in recent)
@@ -258,7 +258,7 @@ def _row(end: End, one: Explanation, clock: _Clock, has_log: HasLog) -> tuple[st
 
 
 def _waited(end: End, one: Explanation) -> str:
-    """Return how long the next start waited, for which back-off, and for how much of that there was no worker."""
+    """Return how long the next start waited, the back-off, and for how much of the wait there was no worker."""
     waited = _span(end.waited) if end.waited is not None else "-"
     why = [f"back-off {end.back_off}"] if end.back_off else []
     if end.instance.ended_at is not None and end.next_start is not None:
@@ -270,7 +270,7 @@ def _waited(end: End, one: Explanation) -> str:
 def _last_words(end: End, one: Explanation, log_dir: Path, has_log: HasLog) -> list[str]:
     instance, life = end.instance, one.account.life
     path = log_dir / f"{life.namespace}_{life.name}_{life.uid}" / instance.container / f"{instance.restart}.log"
-    where = str(path) if has_log(instance.container, instance.restart) else "its log file is gone"
+    where = str(path) if has_log(instance.container, instance.restart) else "its log file no longer exists"
     said = instance.log_end.strip("\n").splitlines()
     if not said:
         return [f"  Instance {instance.restart} logged nothing ({where})"]
@@ -285,12 +285,12 @@ def _clipped(text: str, limit: int) -> str:
 
 
 def _changes(one: Explanation, clock: _Clock) -> list[str]:
-    """Return what was done to the pod, and when its node had no worker, in the order of their times."""
+    """Return the changes to the pod, and the times without a worker, in the order of their times."""
     told = [(each.at, f"{_clipped(each.what, 160)}{_repeated(each, clock)}") for each in one.changes[-CHANGES_SHOWN:]]
     told += [(each.begun, absence(each, clock)) for each in one.absences[-ABSENCES_SHOWN:]]
     more = len(one.changes) + len(one.absences) - len(told)
     left = "1 earlier one is" if more == 1 else f"{more} earlier ones are"
-    head = f"What was done to it, and what failed{f' ({left} not shown)' if more else ''}:"
+    head = f"Changes and failures{f' ({left} not shown)' if more else ''}:"
     return [head, *(f"  {line}" for line in columns([(clock(at), what) for at, what in sorted(told)]))]
 
 
@@ -299,7 +299,7 @@ def _repeated(change: Change, clock: _Clock) -> str:
 
 
 def _life(account: Account, clock: _Clock) -> str:
-    until = f"to {clock(account.gone)}" if account.gone is not None else "and still there"
+    until = f"to {clock(account.gone)}" if account.gone is not None else "until now"
     ends = sum(each.has_ended for each in account.instances)
     return f"{clock(account.begun)} {until}, {ends} end{'s' if ends != 1 else ''} (uid {account.life.uid})"
 
@@ -308,7 +308,7 @@ def _life(account: Account, clock: _Clock) -> str:
 
 
 def document(explanation: Explanation, others: Sequence[Account], *, has_log: HasLog, unserved: str) -> dict[str, Any]:
-    """Return everything that the text is made from, and what it leaves out."""
+    """Return everything that the text is made from, including what the text leaves out."""
     account = explanation.account
     return {
         **_life_document(account),

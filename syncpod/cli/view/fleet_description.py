@@ -1,4 +1,4 @@
-"""What ``fleet describe`` prints of a workload and of a node. Pure: values in, lines out."""
+"""The output of ``fleet describe`` for a workload and for a node. Pure: values in, lines out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from syncpod.messages.workload import WorkloadView
 
 
 def describe_workload(workload: WorkloadView, now: datetime) -> list[str]:
-    """Return the lines: how the rollout stands, each pod and where it is, and why one is on no node."""
+    """Return the lines: the state of the rollout, each pod with its node, and why a pod fits no node."""
     one = workload
     counts = f"{one.desired} desired, {one.updated} updated, {one.replicas} total, {one.available} available"
     lines = [
@@ -39,7 +39,7 @@ def describe_workload(workload: WorkloadView, now: datetime) -> list[str]:
     ]
     lines += ["Pods:", *_indented(columns(rows))] if one.pods else ["Pods:  <none>"]
     if one.refusals:
-        lines += ["Placement, of the pod that was tried last:", *_indented(one.refusals)]
+        lines += ["Placement of the pod that was tried last:", *_indented(one.refusals)]
     return lines + _events(one.events, now)
 
 
@@ -56,7 +56,7 @@ def revision_rows(workload: WorkloadView, now: datetime) -> list[tuple[str, ...]
 
 
 def describe_node(node: FleetNodeView, now: datetime) -> list[str]:
-    """Return the lines: whether the node is heard, what it has taken, and its pods."""
+    """Return the lines: the node's presence, the intent that it has taken, and its pods."""
     behind = "" if node.taken >= node.generation else f"; the node has taken {node.taken}"
     lines = [
         *pairs(

@@ -24,7 +24,7 @@ def node_status(node: FleetNodeSummary) -> str:
 
 
 def node_row(node: FleetNodeSummary, now: datetime, *, wide: bool) -> tuple[str, ...]:
-    """Return the cells of a node's line. SINCE is how long its status has been what it is."""
+    """Return the cells of a node's line. SINCE is how long it has had its status."""
     cells = (
         node.name,
         node_status(node),
@@ -40,7 +40,7 @@ def node_row(node: FleetNodeSummary, now: datetime, *, wide: bool) -> tuple[str,
 
 
 def pod_status(node: FleetNodeView, pod: PlacedPod) -> str:
-    """Return a pod's status: the node's last word, unless nobody knows what has become of it since."""
+    """Return a pod's status: the node's last report, or Unknown if the node has fallen silent."""
     if node.presence == "Unknown":
         return "Unknown"
     if pod.state == "refused":
@@ -69,7 +69,7 @@ def pending_row(namespace: str, pod: PendingPod, now: datetime, *, wide: bool, n
 
 
 def pending_document(namespace: str, pod: PendingPod) -> dict[str, Any]:
-    """Return a pod that is on no node as a v1 Pod, with why."""
+    """Return a pod that is on no node as a v1 Pod, with the reason."""
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": pod.why}
     return {
         "apiVersion": "v1",
@@ -80,7 +80,7 @@ def pending_document(namespace: str, pod: PendingPod) -> dict[str, Any]:
 
 
 def object_header(kind: str, *, namespaces: bool) -> tuple[str, ...]:
-    """Return the header of a list of ConfigMaps or Secrets, as kubectl has it."""
+    """Return the header of a list of ConfigMaps or Secrets, as in kubectl."""
     types = ("TYPE",) if kind == "Secret" else ()
     return (*(("NAMESPACE",) if namespaces else ()), "NAME", *types, "DATA", "AGE")
 
@@ -112,7 +112,7 @@ def node_document(node: FleetNodeView) -> dict[str, Any]:
 
 
 def pod_document(node: FleetNodeView, pod: PlacedPod) -> dict[str, Any]:
-    """Return as much of a v1 Pod as the fleet has: its node has the rest."""
+    """Return a v1 Pod with the parts that the fleet knows. Its node has the rest."""
     report, status = pod.report, {"phase": "Pending"}
     conditions: list[dict[str, str]] = []
     if report is not None:
@@ -130,7 +130,7 @@ def pod_document(node: FleetNodeView, pod: PlacedPod) -> dict[str, Any]:
 
 
 def workload_header(kind: str, *, wide: bool, namespaces: bool) -> tuple[str, ...]:
-    """Return the header of a list of workloads, as kubectl has it; with `wide`, how each rollout stands."""
+    """Return the header of a list of workloads, as in kubectl. With `wide` it has the state of each rollout."""
     counts = ("READY", "UP-TO-DATE", "AVAILABLE")
     if kind == "DaemonSet":
         counts = ("DESIRED", "CURRENT", "READY", "UP-TO-DATE", "AVAILABLE")  # type: ignore[assignment]
@@ -148,7 +148,7 @@ def workload_row(workload: WorkloadSummary, now: datetime, *, wide: bool, namesp
 
 
 def workload_document(workload: WorkloadView) -> dict[str, Any]:
-    """Return a workload as it was admitted, with its status."""
+    """Return a workload's admitted document, with its status."""
     if workload.kind == "DaemonSet":
         status = {
             "desiredNumberScheduled": workload.desired,
