@@ -1,7 +1,7 @@
-"""The revisions of a workload: which templates were asked for, when, and what became of each.
+"""The revisions of a workload: which templates were applied, when, and how each rollout ended.
 
-Mirrors pkg/controller/deployment/util, v1.36 (revisions are numbered upwards, and a template that is asked for again
-gets a new number) and kubectl's rollback.go. Difference: what became of a revision is kept with it.
+Mirrors pkg/controller/deployment/util, v1.36 (revisions are numbered upwards, and a template that is applied again gets
+a new number) and kubectl's rollback.go. Difference: the result of its rollout is kept with each revision.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ from datetime import datetime
 from typing import Final
 
 CHANGE_CAUSE: Final = "kubernetes.io/change-cause"
-"""The annotation in which an author says why, as kubectl's ``rollout history`` shows it."""
+"""The annotation with an author's reason for a change, as kubectl's ``rollout history`` shows it."""
 DEFAULT_LIMIT: Final = 10
-"""`revisionHistoryLimit`, where it is not given."""
+"""The default of `revisionHistoryLimit`."""
 BYTES: Final = 512 * 1024
-"""Earlier templates are remembered up to this size, all together, as JSON: they travel with the workload's state."""
+"""The most bytes of all remembered earlier templates, as JSON: they are part of the workload's state."""
 
 
 @dataclass(frozen=True)
 class Revision:
-    """One template that was asked for."""
+    """One template that was applied."""
 
     number: int
     template: str
-    """What the template is called."""
+    """The template's own revision, which is a digest."""
     applied: datetime
     cause: str = ""
-    """Why, in its author's words."""
+    """The author's reason for it; "" = none is given."""
     good_since: datetime | None = None
-    """When all pods had it, and were available; None = that has not been so."""
+    """When it became good: all pods had it and were available. None = it has not."""
     given_up: str = ""
-    """Why its rollout was given up; "" if it was not."""
+    """Why its rollout was rolled back; "" if it was not."""
 
 
 class NoRevision(LookupError):
-    """There is no such revision; the text says so in one sentence."""
+    """There is no such revision. The text says so in one sentence."""
 
 
 def applied(history: tuple[Revision, ...], template: str, cause: str, now: datetime) -> tuple[Revision, ...]:
-    """Return the history, oldest first, with a template as its newest revision; that one again is no new revision."""
+    """Return the history, oldest first, with a template as its newest revision, unless it already is the newest."""
     if history and history[-1].template == template:
         return (*history[:-1], replace(history[-1], cause=cause))
     number = history[-1].number + 1 if history else 1
@@ -50,9 +50,9 @@ def applied(history: tuple[Revision, ...], template: str, cause: str, now: datet
 def shortened(
     history: tuple[Revision, ...], limit: int, sizes: Mapping[str, int], needed: Collection[str]
 ) -> tuple[Revision, ...]:
-    """Return the history with no more than `limit` earlier revisions, of at most BYTES together.
+    """Return the history with at most `limit` earlier revisions, of at most BYTES in all.
 
-    `sizes` are the templates' in bytes. The newest one stays, and those of `needed` templates.
+    `sizes` are those of the templates in bytes. The newest revision stays, and so do those of `needed` templates.
     """
     kept, room = list(history[-1:]), BYTES
     for each in reversed(history[:-1]):
@@ -63,7 +63,7 @@ def shortened(
 
 
 def became_good(history: tuple[Revision, ...], template: str, now: datetime) -> tuple[Revision, ...]:
-    """Note that a template is rolled out."""
+    """Return the history with the note that a template has been rolled out."""
     return tuple(
         replace(each, good_since=each.good_since or now, given_up="") if each.template == template else each
         for each in history
@@ -71,12 +71,12 @@ def became_good(history: tuple[Revision, ...], template: str, now: datetime) -> 
 
 
 def given_up(history: tuple[Revision, ...], template: str, why: str) -> tuple[Revision, ...]:
-    """Note that the rollout of a template was given up."""
+    """Return the history with the note that the rollout of a template was given up."""
     return tuple(replace(each, given_up=why) if each.template == template else each for each in history)
 
 
 def chosen(history: tuple[Revision, ...], number: int) -> Revision:
-    """Return the revision of this number; 0 = the one before the newest. Raises NoRevision."""
+    """Return the revision with this number; 0 = the one before the newest. Raises NoRevision."""
     found = [each for each in history if each.number == number] if number else list(history[-2:-1])
     if not found:
         known = ", ".join(str(each.number) for each in history) or "none"

@@ -87,19 +87,19 @@ class PodsWithdrawn(Message):
 
 
 class Undo(Message):
-    """Update ``undo``: ask for the template of an earlier revision again."""
+    """Update ``undo``: apply the template of an earlier revision again."""
 
     to_revision: int = 0
-    """Its number; 0 = the one before the newest."""
+    """The number of the revision; 0 = the one before the newest."""
 
 
 class Undone(Message):
-    """Which revision's template is asked for."""
+    """The number of the revision whose template is wanted now."""
 
     revision: int = 0
     template: str = ""
     skipped: bool = False
-    """It was asked for already."""
+    """The template was already the wanted one."""
 
 
 class WorkloadPod(Message):
@@ -157,7 +157,7 @@ class WorkloadView(WorkloadSummary):
     """The document as admitted, with its defaults."""
     pods: tuple[WorkloadPod, ...] = ()
     history: tuple[Revision, ...] = ()
-    """Which templates were asked for, oldest first."""
+    """The revisions of the workload, oldest first."""
     refusals: tuple[str, ...] = ()
     """Why the pod that was tried last fits no node, with a line for each node as in ``explain --placement``."""
     events: tuple[EventRecord, ...] = ()

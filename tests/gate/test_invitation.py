@@ -46,11 +46,11 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         ({"extra": 1}, "'extra': is not a field of an invitation"),
         ({"version": 2}, "version: must be 1"),
         ({"node": "N 1"}, "node: must be the name of a node"),
-        ({"node": 1}, "node: must be a text"),
+        ({"node": 1}, "node: must be a non-empty text"),
         ({"address": "host"}, "address: must be host:port"),
         ({"address": "host:70000"}, "address: must be host:port"),
         ({"key": "-----BEGIN CERTIFICATE-----"}, "key: must be PEM"),
-        ({"namespace": " "}, "namespace: must be a text"),
+        ({"namespace": " "}, "namespace: must be a non-empty text"),
     ],
 )
 def test_a_wrong_field_is_named(change: dict[str, Any], sentence: str) -> None:

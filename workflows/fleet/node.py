@@ -135,14 +135,14 @@ class FleetNodeWorkflow:
             workflow.continue_as_new(next_input(self.state), memo=_memo(node_report.summary(self.state)))
 
     async def end(self) -> None:
-        """Tell owners that their pods here are gone, and ask the node nothing more."""
+        """Tell owners that their pods here are gone. The node is not asked anything any more."""
         self.publish()
         for name in (RECALL_INTENT, TAKE_INTENT, ATTEND):
             self.busy.cancel(name)
         while self.state.untold or self.busy:
             self.tell_owners()
             await self.entity.until(lambda: not self.busy)
-        # Replay: a handler that has not returned would lose its answer with the end of the run.
+        # Replay: if the run ended before a handler has returned, that handler's answer would be lost.
         await self.entity.until(workflow.all_handlers_finished)
 
     # --- asking the node ----------------------------------------------------------------------------------------------
@@ -405,7 +405,7 @@ class FleetNodeWorkflow:
 
     @workflow.update
     async def remove(self, *args: Any) -> dict[str, Any]:
-        """Have the node belong to the fleet no more; whoever asks for this has seen to it that it can do no harm."""
+        """Remove the node from the fleet. The caller has made sure that the node can do no harm."""
         return await self.change("remove", args)
 
     @remove.validator

@@ -120,14 +120,14 @@ def _forget(state: FleetNodeState, asked: Withdraw, now: datetime) -> None:
 
 
 def _remove(state: FleetNodeState, now: datetime) -> None:
-    """Have the node belong to the fleet no more. What it has not ended counts as gone: nobody will hear of it."""
+    """Remove the node from the fleet. Pods that it has not ended count as gone: nobody will hear of them."""
     if state.removed:
         return
     owners = {key: state.owner_of(key) for key in sorted({*state.placed, *state.withdrawn})}
     state.placed, state.withdrawn, state.refused = {}, {}, {}
     for key, owner in owners.items():
         state.note(key, owner)
-    # Whoever places pods sees at once that nothing can be placed here.
+    # Workflows that place pods see at once that no pod can be placed here.
     state.removed, state.presence, state.presence_since = True, "Unknown", now
     left = f"{_named(owners)} count as gone" if owners else "it had no pods"
     state.event(now, "Normal", "RemovingNode", f"the node is removed from the fleet: {left}")

@@ -48,7 +48,7 @@ class Placed(BaseModel):
 
     @property
     def revision(self) -> str:
-        """What the template is called that the pod was made of; "" if it was made of none."""
+        """The revision of the template that the pod was made from; "" if from none."""
         return revision_in(self.document.get("metadata", {}).get("labels") or {})
 
 
@@ -89,7 +89,7 @@ class FleetNodeState(BaseModel):
     """The node has been asked for the list that it was last given. Before that it is sent nothing: a fleet whose
     database was lost must not end the pods on its nodes."""
     removed: bool = False
-    """It has left the fleet for good: its workflow ends as soon as the owners of its pods are told."""
+    """It was removed from the fleet: its workflow ends as soon as the owners of its pods have been told."""
     placed: dict[str, Placed] = {}
     """By ``namespace/name``."""
     withdrawn: dict[str, Withdrawn] = {}
@@ -174,7 +174,7 @@ class FleetNodeState(BaseModel):
         )
 
     def containers(self, key: str) -> int:
-        """Return how many containers of a pod that is placed or ending here are to be ready."""
+        """Return how many containers of a pod that is placed or ending here should be ready."""
         if key in self.placed:
             return printed_status(self.placed[key].document).total
         return self.withdrawn[key].containers if key in self.withdrawn else 0

@@ -359,7 +359,7 @@ class WorkloadWorkflow:
 
     @workflow.update
     async def undo(self, *args: Any) -> dict[str, Any]:
-        """Ask for an earlier template again: ``{"toRevision": 3}``."""
+        """Apply an earlier template again: ``{"toRevision": 3}``."""
         given = self.entity.obey("undo", args)
         done: list[Undone] = []
 
@@ -371,7 +371,7 @@ class WorkloadWorkflow:
 
     @undo.validator
     def check_undo(self, *args: Any) -> None:
-        """Refuse what cannot be undone."""
+        """Refuse an undo that is not possible."""
         if self.refusal:
             raise invalid(self.refusal)
         given = self.entity.allow("undo", args)
@@ -399,7 +399,7 @@ class WorkloadWorkflow:
 
     @workflow.query
     def template(self, revision: str = "") -> dict[str, Any] | None:
-        """Return the template of this name; None if it is not remembered."""
+        """Return the template with this revision; None if it is not remembered."""
         return self.state.templates.get(revision)
 
 
@@ -436,7 +436,7 @@ def _only(given: tuple[Any, ...]) -> Any:
 
 
 def _undo(given: tuple[Any, ...]) -> Undo:
-    """Return what an update was given. Raises ValidationError, Rejected."""
+    """Return the payload of an update `undo`. Raises ValidationError, Rejected."""
     return Undo.model_validate(_only(given), extra="forbid")
 
 

@@ -54,7 +54,7 @@ def apply(state: WorkloadState, workflow_id: str, document: Any, now: datetime) 
 
 
 def _note_revision(state: WorkloadState, workload: Workload, template: str, now: datetime) -> None:
-    """Have a template be the newest revision, and forget the oldest ones."""
+    """Make a template the newest revision, and forget the oldest ones."""
     if isinstance(workload, Pod):
         return
     cause = workload.metadata.annotations.get(revisions.CHANGE_CAUSE, "")
@@ -67,7 +67,7 @@ def _note_revision(state: WorkloadState, workload: Workload, template: str, now:
 
 
 def undo(state: WorkloadState, workflow_id: str, asked: Undo, now: datetime) -> Undone:
-    """Ask for the template of an earlier revision again. Raises Rejected, and has changed nothing then.
+    """Apply the template of an earlier revision again. Raises Rejected, and then changes nothing.
 
     Mirrors pkg/polymorphichelpers/rollback.go of kubectl, v1.36.
     """
@@ -135,10 +135,10 @@ def adopt_pods(state: WorkloadState, own: Sequence[OwnPods], now: datetime) -> N
 
 
 def _adopt(state: WorkloadState, said: PlacedPod, node: str, revision: str, now: datetime) -> bool:
-    """Adopt a pod that a node has, and that the workload does not know; return whether it is one of the workload.
+    """Adopt a pod that a node has, but the workload does not know; return whether it belongs to the workload.
 
-    It counted as gone: its node was removed from the fleet and is back, or the fleet's database was restored. If the
-    workload has too many pods then, one is removed by the usual rules.
+    The pod counted as gone: its node was removed from the fleet and is back, or the fleet's database was restored. If
+    the workload then has too many pods, one is removed by the usual rules.
     """
     workload = state.workload()
     number = number_of(workload, said.name) if workload is not None else None

@@ -67,7 +67,7 @@ class WorkloadState(BaseModel):
     templates: dict[str, dict[str, Any]] = {}
     """Templates by revision: those of the document, of existing pods and of `history`, and the last good one."""
     history: tuple[Revision, ...] = ()
-    """The revisions, oldest first. A Pod by itself has none."""
+    """The revisions, oldest first. A single Pod has none."""
     rollout: RolloutState = RolloutState()
     pods: dict[str, PodState] = {}
     numbered: int = 0

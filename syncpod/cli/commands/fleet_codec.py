@@ -1,4 +1,4 @@
-"""``syncpod fleet codec``: a codec server, with which the Temporal UI shows a fleet's payloads decrypted."""
+"""``syncpod fleet codec``: a codec server that decrypts a fleet's payloads for the Temporal UI."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Waiting for what a fleet's worker answers: an update, or a query.
+"""Waiting for the answers of a fleet's worker to updates and queries.
 
-A late answer says nothing about the worker. So it is waited for as long as a worker of the fleet is heard of, and what
-is said in the end is what is known: that none is heard of, or that one is, and has not answered.
+A late answer says nothing about the worker. So a command waits for as long as a worker of the fleet gives signs of
+life. In the end it says only what is known: either no worker gives any, or one does but has not answered.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _Answer = TypeVar("_Answer")
 
 
 async def query(client: Client, handle: WorkflowHandle[Any, Any], name: str, *args: Any) -> Any:
-    """Return what a workflow of the fleet answers. Raises Failure, RPCError."""
+    """Query a workflow of the fleet, and return its answer. Raises Failure, RPCError."""
     return await _patiently(client, lambda: handle.query(name, args=args, rpc_timeout=RPC), BUSY_SECONDS)
 
 
 async def update(client: Client, handle: WorkflowHandle[Any, Any], name: str, *args: Any) -> Any:
-    """Have a workflow of the fleet changed; return its answer. Raises Failure with why it refuses, RPCError."""
+    """Send an update to a workflow of the fleet, and return its answer. Raises Failure if it refuses, RPCError."""
     named = uuid.uuid4().hex
 
     async def send() -> WorkflowUpdateHandle[Any]:
@@ -62,7 +62,7 @@ async def update(client: Client, handle: WorkflowHandle[Any, Any], name: str, *a
 async def update_with_start(
     client: Client, workflow: str, workflow_id: str, name: str, argument: Any, *, summary: str
 ) -> Any:
-    """Do the same to a workflow that is started if it does not run. Raises Failure, RPCError."""
+    """Do the same, and start the workflow first if it is not running. Raises Failure, RPCError."""
     named = uuid.uuid4().hex
 
     async def send() -> WorkflowUpdateHandle[Any]:
@@ -87,19 +87,19 @@ async def update_with_start(
 
 
 async def silence(client: Client) -> str:
-    """Return what is known of the fleet's workers when an answer is late. Raises RPCError."""
+    """Return a sentence about the fleet's workers for an answer that is late. Raises RPCError."""
     life = await heard_on(client, FLEET_QUEUE)
     if life.lives:
-        return f"a worker of the fleet was heard of {_ago(life.heard)} ago: it is busy, or this workflow is stuck there"
+        return f"a worker of the fleet was heard from {_ago(life.heard)} ago: it is busy, or this workflow is stuck there"
     if life.heard is None:
         return f"no worker of the fleet runs: {_START}"
-    return f"no worker of the fleet has been heard of for {_ago(life.heard)}: {_START}"
+    return f"no worker of the fleet has been heard from for {_ago(life.heard)}: {_START}"
 
 
 async def _outcome(client: Client, send: Callable[[], Awaitable[WorkflowUpdateHandle[Any]]]) -> Any:
-    """Send an update until it is taken, and return its answer. All attempts share one id, so it is made once."""
-    asked = "it is not known whether what was asked will be done"
-    taken = "what was asked is taken, and is done as soon as one answers"
+    """Send an update until it is accepted; return its answer. All attempts share one id, so it is made only once."""
+    asked = "it is not known whether the request will be carried out"
+    taken = "the request is accepted, and is carried out as soon as one answers"
     try:
         handle = await _patiently(client, send, BUSY_SECONDS, but=asked)
         return await _patiently(client, lambda: handle.result(rpc_timeout=RPC), None, but=taken)
@@ -111,9 +111,9 @@ async def _outcome(client: Client, send: Callable[[], Awaitable[WorkflowUpdateHa
 async def _patiently(
     client: Client, ask: Callable[[], Awaitable[_Answer]], patience: float | None, *, but: str = ""
 ) -> _Answer:
-    """Ask until there is an answer, as long as a worker is heard of, at most `patience` seconds; None = without end.
+    """Ask until there is an answer, for as long as a worker gives signs of life.
 
-    Raises Failure, which `but` is added to.
+    The limit is `patience` seconds; None = no limit. Raises Failure, whose text ends with `but`.
     """
     loop = asyncio.get_running_loop()
     began, is_said = loop.time(), False

@@ -55,7 +55,7 @@ async def delete(client: Client, kind: str, namespace: str, name: str) -> bool:
 
 
 async def undo(client: Client, kind: str, namespace: str, name: str, revision: int) -> Undone:
-    """Have a workload's earlier template asked for again; `revision` 0 = the one before the newest. Raises Failure."""
+    """Apply an earlier template of a workload again; `revision` 0 = the one before the newest. Raises Failure."""
     handle = client.get_workflow_handle(workload_id(kind, namespace, name))
     body = Undo(to_revision=revision).model_dump(mode="json", by_alias=True)
     try:
@@ -67,7 +67,7 @@ async def undo(client: Client, kind: str, namespace: str, name: str, revision: i
 
 
 async def template(client: Client, kind: str, namespace: str, name: str, revision: str) -> dict[str, Any] | None:
-    """Return a template of a workload by what it is called; None if it is not remembered. Raises Failure."""
+    """Return a template of a workload by its digest; None if it is not remembered. Raises Failure."""
     handle = client.get_workflow_handle(workload_id(kind, namespace, name))
     try:
         told: dict[str, Any] | None = await fleet_answers.query(client, handle, "template", revision)

@@ -1,4 +1,4 @@
-"""Which workflows of a node, or of a fleet, need a key, and how they come not to."""
+"""Finding the workflows of a node or a fleet that need a key, and making them need only the newest one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def ended_before(client: Client, queue: str, moment: datetime) -> int:
 
 
 async def renew_workflows(client: Client, queue: str) -> int:
-    """Have a task queue's open workflows continue as new, with inputs that the newest key protects; return how many.
+    """Make a task queue's open workflows continue as new, with inputs under the newest key; return how many.
 
     Raises RPCError.
     """
